@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import batch_of, one_of, ranges, rng_for, with_levels, within
+from pretext_samples import batch_of, ranges, rng_for, with_levels, within
 
 from maskwright.core.errors import DataError
 from maskwright.core.types import Instances
 from maskwright.pretext.masking import LevelMasking, PMIMasking, WholeWordMasking
-from maskwright.pretext.masking.sampling import units
+from maskwright.pretext.masking.sampling import unit_ends
 
 lengths = st.lists(st.integers(3, 90), min_size=1, max_size=8)
 
@@ -23,7 +23,8 @@ def only(level: str) -> LevelMasking:
 
 def begins_of(instances: Instances, level: str) -> set[tuple[int, int]]:
     begins = instances.word_starts if level == "basic" else instances.span_starts[level]
-    return set(ranges(*units(begins, ~instances.special)))
+    starts = np.flatnonzero(begins & ~instances.special)
+    return set(ranges(starts, unit_ends(begins)[starts]))
 
 
 @settings(deadline=None, max_examples=40)
@@ -71,19 +72,6 @@ def test_mixed_levels_are_drawn_a_sequence_by_their_shares() -> None:
         ]  # fmt: skip
         assert theirs[0] == theirs[1]
         assert theirs[0]
-
-
-def test_a_batch_draws_what_its_sequences_draw_one_by_one() -> None:
-    instances = with_levels(batch_of([40, 3, 17, 88, 4], share_of_word_starts=0.7))
-    for masking in (LevelMasking(), PMIMasking()):
-        together = masking.select(instances, rng_for(instances, seed=4, first_index=2))
-        alone: list[tuple[int, int]] = []
-        for number in range(len(instances)):
-            single = one_of(instances, number)
-            selection = masking.select(single, rng_for(single, seed=4, first_index=2 + number))
-            offset = int(instances.cu_seqlens[number])
-            alone += ranges(selection.starts + offset, selection.ends + offset)
-        assert ranges(together.starts, together.ends) == alone
 
 
 def test_stages_go_from_basic_units_to_entities() -> None:

@@ -4,10 +4,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import batch_of, one_of, rng_for, within
+from pretext_samples import batch_of, one_of, rng_for, with_levels, within
 
 from maskwright.core.types import Selection
-from maskwright.pretext.masking import Masking, TokenMasking, WholeWordMasking
+from maskwright.pretext.masking import (
+    LevelMasking,
+    Masking,
+    NgramMasking,
+    PMIMasking,
+    SpanMasking,
+    TokenMasking,
+    WholeWordMasking,
+)
+from maskwright.pretext.masking.base import WordMasking
 
 MASKINGS = [
     TokenMasking(),
@@ -17,8 +26,12 @@ MASKINGS = [
     WholeWordMasking(),
     WholeWordMasking(rate=0.3, rounding="down", max_targets=7),
     WholeWordMasking(budget="words", rounding="random", candidates="all"),
+    NgramMasking(),
+    NgramMasking(budget="words", order="left_to_right"),
+    SpanMasking(),
+    PMIMasking(),
 ]
-maskings = st.sampled_from(MASKINGS)
+EVERY = [*MASKINGS, LevelMasking()]
 lengths = st.lists(st.integers(3, 90), min_size=1, max_size=12)
 
 
@@ -51,11 +64,11 @@ def test_rounding_up_and_down(rounding: str, relative_to: str, count: int) -> No
 
 
 @settings(deadline=None, max_examples=200)
-@given(maskings, lengths, st.floats(0.2, 1), st.integers(0, 100))
+@given(st.sampled_from(MASKINGS), lengths, st.floats(0.2, 1), st.integers(0, 100))
 def test_selection_keeps_to_budget_candidates_and_order(
     masking: Masking, lengths: list[int], share: float, seed: int
 ) -> None:
-    instances = batch_of(lengths, seed, share)
+    instances = with_levels(batch_of(lengths, seed, share), seed)
     rng = rng_for(instances, seed)
     selection = masking.select(instances, rng)
     starts, ends = selection.starts, selection.ends
@@ -65,17 +78,19 @@ def test_selection_keeps_to_budget_candidates_and_order(
     assert np.array_equal(sequences[starts], sequences[ends - 1])
     if masking.candidates == "ordinary":
         assert not instances.special[selection.positions].any()
-    by_words = isinstance(masking, WholeWordMasking) and masking.budget == "words"
-    given_up = np.bincount(sequences[starts if by_words else selection.positions], minlength=len(lengths))
+    positions = selection.positions
+    by_words = isinstance(masking, WordMasking) and masking.budget == "words"
+    counted = positions[instances.word_starts[positions]] if by_words else positions
+    given_up = np.bincount(sequences[counted], minlength=len(lengths))
     assert (given_up <= masking.budgets(instances, rng)).all()
 
 
 @settings(deadline=None, max_examples=100)
-@given(maskings, lengths, st.integers(0, 50), st.integers(0, 3))
+@given(st.sampled_from(EVERY), lengths, st.integers(0, 50), st.integers(0, 3))
 def test_a_batch_draws_what_its_sequences_draw_one_by_one(
     masking: Masking, lengths: list[int], seed: int, refresh: int
 ) -> None:
-    instances = batch_of(lengths, seed, 0.6)
+    instances = with_levels(batch_of(lengths, seed, 0.6), seed)
     together = masking.select(instances, rng_for(instances, seed, refresh, first_index=7))
     alone = []
     for number in range(len(instances)):
@@ -87,9 +102,9 @@ def test_a_batch_draws_what_its_sequences_draw_one_by_one(
     assert np.array_equal(together.ends, np.concatenate([part.ends for part in alone]))
 
 
-@pytest.mark.parametrize("masking", MASKINGS, ids=repr)
+@pytest.mark.parametrize("masking", EVERY, ids=repr)
 def test_selection_depends_on_seed_refresh_and_index_alone(masking: Masking) -> None:
-    instances = batch_of([64] * 8, share_of_word_starts=0.7)
+    instances = with_levels(batch_of([64] * 8, share_of_word_starts=0.7))
     first = masking.select(instances, rng_for(instances, seed=1, refresh=2)).positions
     assert np.array_equal(first, masking.select(instances, rng_for(instances, seed=1, refresh=2)).positions)
     for other in (
@@ -100,7 +115,7 @@ def test_selection_depends_on_seed_refresh_and_index_alone(masking: Masking) -> 
         assert not np.array_equal(first, masking.select(instances, other).positions)
 
 
-def test_selection_in_an_empty_batch_is_empty() -> None:
-    instances = batch_of([])
-    for masking in MASKINGS:
+def test_selection_without_ordinary_tokens_is_empty() -> None:
+    for masking in EVERY:
+        instances = with_levels(batch_of([] if masking.candidates == "all" else [2, 2]))
         assert len(masking.select(instances, rng_for(instances)).positions) == 0

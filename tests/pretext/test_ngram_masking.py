@@ -150,33 +150,6 @@ def test_pointers_from_left_to_right_equal_the_plain_account(
     assert found == told_from_left_to_right(masking, instances, rng)
 
 
-@settings(deadline=None, max_examples=60)
-@given(
-    batches, st.floats(0.15, 1), st.integers(0, 1000), st.sampled_from([ALBERT, CAPPED, IN_WORDS, MACBERT, ALL_MACBERT])
-)
-def test_units_are_whole_words_of_one_text_within_the_budget(
-    lengths: list[int], share: float, seed: int, masking: NgramMasking
-) -> None:
-    instances = pairs_of(lengths, seed, share)
-    rng = rng_for(instances, seed)
-    selection = masking.select(instances, rng)
-    starts, ends = selection.starts, selection.ends
-    assert (starts < ends).all()
-    assert (ends[:-1] <= starts[1:]).all()
-    assert instances.word_starts[starts].all()
-    assert np.append(instances.word_starts, True)[ends].all()
-    for start, end in zip(starts, ends, strict=True):
-        assert not instances.special[start:end].any() or (end - start == 1 and masking.candidates == "all")
-    counted = instances.word_starts[selection.positions] if masking.budget == "words" else slice(None)
-    spent = np.bincount(instances.sequence_ids[selection.positions[counted]], minlength=len(instances))
-    budgets = masking.budgets(instances, rng)
-    assert (spent <= budgets).all()
-    if masking.order == "left_to_right":
-        candidates = instances.word_starts & (~instances.special | (masking.candidates == "all"))
-        words = np.bincount(instances.sequence_ids[candidates], minlength=len(instances))
-        assert np.array_equal(spent, np.minimum(budgets, words))
-
-
 @pytest.mark.parametrize(
     ("masking", "shares", "mean"), [(ALBERT, [6 / 11, 3 / 11, 2 / 11], 18 / 11), (MACBERT, [0.4, 0.3, 0.2, 0.1], 2.0)]
 )
@@ -231,12 +204,6 @@ def test_macbert_gives_up_15_percent_of_the_words_rounded_down() -> None:
     instances = batch_of([102, 101])  # 100 and 99 words
     selection = MACBERT.select(instances, rng_for(instances))
     assert np.bincount(instances.sequence_ids[selection.positions]).tolist() == [15, 14]
-
-
-def test_an_empty_batch_and_texts_without_words_give_nothing() -> None:
-    for instances in (batch_of([]), batch_of([2, 2])):
-        for masking in (ALBERT, MACBERT):
-            assert len(masking.select(instances, rng_for(instances)).starts) == 0
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import documents_of, lay_out, ranges, reader, within
+from pretext_samples import documents_of, lay_out, ranges, within
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import generator
-from maskwright.core.types import Plan, SpecialTokens
-from maskwright.pretext.formats import SegmentPair, SentencePair
+from maskwright.core.types import Plan
+from maskwright.pretext.formats import SegmentPair
 from maskwright.pretext.formats.pairing import cut_pair
 
 Row = tuple[list[int], list[int], int]
@@ -237,41 +237,3 @@ def test_cut_pair_equals_dropping_tokens_one_by_one(a: int, b: int, room: int, s
         del longer[0 if rng.random() < 0.5 else -1]
     cut = cut_pair(np.random.default_rng(seed).random, (0, a), (100, 100 + b), room)
     assert [list(range(*text)) for text in cut] == [first, second]
-
-
-POEMS = [["锄禾日当午", "汗滴禾下土"], ["鹅鹅鹅", "曲项向天歌"]]
-
-
-def poem_pairs(format: SegmentPair | SentencePair, refresh: int) -> list[tuple[str, str, int]]:
-    """Plan the two poems character by character and read the pairs back."""
-    characters = "".join(line for poem in POEMS for line in poem)
-    documents = documents_of([[len(line) for line in poem] for poem in POEMS])
-    special = SpecialTokens(pad=0, unk=1, cls=2, sep=3, mask=4, vocab_size=70_000, names=("",) * 5)
-    plan = format.plan(documents, 32, seed=2026, refresh=refresh)
-    laid_out = format.lay_out(
-        plan, reader(np.array([ord(c) for c in characters])), special, format.separator_points(documents)
-    )
-    pairs = []
-    for number, label in enumerate(laid_out.pair_labels.tolist()):
-        sequence = laid_out.sequence_ids == number
-        texts = [
-            "".join(map(chr, laid_out.ids[sequence & ~laid_out.special & (laid_out.segment_ids == segment)]))
-            for segment in (0, 1)
-        ]
-        pairs.append((texts[0], texts[1], label))
-    return pairs
-
-
-@pytest.mark.parametrize("format", [SegmentPair(short_share=0), SentencePair()], ids=lambda format: format.kind)
-def test_next_sentence_pairs_of_two_poems_follow_within_a_poem_and_jump_across(
-    format: SegmentPair | SentencePair,
-) -> None:
-    pairs = [pair for refresh in range(40) for pair in poem_pairs(format, refresh)]
-    following = {(first, second) for first, second, label in pairs if label == 0}
-    assert following == {("锄禾日当午", "汗滴禾下土"), ("鹅鹅鹅", "曲项向天歌")}
-    jumps = {(first, second) for first, second, label in pairs if label == 1}
-    for first, second in jumps:
-        of_first = next(number for number, poem in enumerate(POEMS) if first in poem)
-        assert any(line in second for line in POEMS[1 - of_first])
-        assert not any(line in second for line in POEMS[of_first])
-    assert ("汗滴禾下土", "曲项向天歌") in jumps

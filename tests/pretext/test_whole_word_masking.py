@@ -1,15 +1,17 @@
 """Whole words: never cut, never over the budget, the others still tried."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import batch_of, rng_for, with_levels
+from pretext_samples import batch_of, ranges, rng_for, with_levels
 from pydantic import ValidationError
 
 from maskwright.core.types import Instances
 from maskwright.pretext.masking import LevelMasking, Masking, PMIMasking, SpanMasking, WholeWordMasking
-from maskwright.pretext.masking.sampling import fill_budgets
+from maskwright.pretext.masking.sampling import RandomOrder
 
 
 @pytest.mark.parametrize(
@@ -29,25 +31,21 @@ def test_no_mask_splits_a_word_and_the_rate_holds(masking: Masking) -> None:
     assert masked.sum() / (~instances.special).sum() == pytest.approx(0.15, abs=0.005)
 
 
-@settings(deadline=None, max_examples=300)
-@given(
-    st.lists(
-        st.tuples(st.lists(st.integers(1, 9), min_size=0, max_size=15), st.integers(1, 20)),
-        min_size=1,
-        max_size=6,
-    )
-)
-def test_filling_equals_the_plain_loop(cases: list[tuple[list[int], int]]) -> None:
-    expected = []
-    for sizes, budget in cases:
-        left = budget
-        for size in sizes:
-            expected.append(size <= left)
-            left -= size if size <= left else 0
-    sequences = np.repeat(np.arange(len(cases)), [len(sizes) for sizes, _ in cases])
-    lengths = np.array([size for sizes, _ in cases for size in sizes], dtype=np.int64)
-    taken = fill_budgets(sequences, lengths, np.array([budget for _, budget in cases]))
-    assert taken.tolist() == expected
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.integers(3, 90), min_size=1, max_size=6), st.floats(0.1, 1), st.integers(0, 1000))
+def test_words_fill_the_budget_like_a_plain_loop(lengths: list[int], share: float, seed: int) -> None:
+    instances = batch_of(lengths, seed, share)
+    rng, masking = rng_for(instances, seed), WholeWordMasking(rate=0.3)
+    order = RandomOrder.of(instances.word_starts & ~instances.special, instances, rng)
+    bounds = np.append(np.flatnonzero(instances.word_starts), len(instances.ids))
+    left, expected = masking.budgets(instances, rng), []
+    for start in order.tokens:
+        end, sequence = bounds[np.searchsorted(bounds, start) + 1], instances.sequence_ids[start]
+        if end - start <= left[sequence]:
+            left[sequence] -= end - start
+            expected.append((start, end))
+    selection = masking.select(instances, rng)
+    assert ranges(selection.starts, selection.ends) == sorted(expected)
 
 
 def of_words(sizes: list[int], copies: int) -> Instances:
@@ -56,14 +54,7 @@ def of_words(sizes: list[int], copies: int) -> Instances:
     word_starts = instances.special.copy()
     offsets = 1 + np.cumsum([0, *sizes[:-1]])
     word_starts[(instances.cu_seqlens[:-1, None] + offsets).ravel()] = True
-    return Instances(
-        ids=instances.ids,
-        segment_ids=instances.segment_ids,
-        word_starts=word_starts,
-        special=instances.special,
-        cu_seqlens=instances.cu_seqlens,
-        pair_labels=instances.pair_labels,
-    )
+    return replace(instances, word_starts=word_starts)
 
 
 def test_a_word_that_would_overrun_is_skipped_and_others_are_tried() -> None:

@@ -3,17 +3,14 @@
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import model_validator
 
-from maskwright.core.flat_arrays import concatenated_ranges
-from maskwright.core.randomness import RandomNumbers, bound_of
+from maskwright.core.randomness import RandomNumbers, as_uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.sampling import span_begins, whole_units
+from maskwright.pretext.masking.sampling import span_begins, unit_ends
 from maskwright.pretext.shares import Share, check_shares
 
-_EXCLUDED = np.uint64((1 << 64) - 1)
 _LEVELS = {"basic": "basic units", "phrase": "phrases", "entity": "entities"}
 
 
@@ -93,11 +90,13 @@ class LevelMasking(Masking):
     ) -> Selection:
         """Select every unit independently; `budgets` are not used (see `Masking.choose`)."""
         begins = self._begins(instances, rng)
-        numbers = rng.bits_everywhere("masking unit", instances.cu_seqlens)
-        numbers |= (begins & maskable) - np.uint64(1)  # `_EXCLUDED` where no maskable unit begins
-        chosen = numbers < bound_of(self.rate)
-        _select_at_least_one(numbers, chosen, instances)
-        return whole_units(begins, np.flatnonzero(chosen))
+        numbers = as_uniform(rng.bits_everywhere("masking unit", instances.cu_seqlens))
+        numbers[~(begins & maskable)] = 1.0
+        smallest = np.minimum.reduceat(numbers, instances.cu_seqlens[:-1])
+        # At least one unit of a sequence is below its limit, unless it has none.
+        limits = np.maximum(self.rate, np.nextafter(smallest, 1.0))
+        starts = np.flatnonzero(numbers < np.repeat(limits, instances.lengths))
+        return Selection(starts, unit_ends(begins)[starts])
 
     def _begins(self, instances: Instances, rng: RandomNumbers) -> BoolArray:
         """Return where units begin, each sequence at its own level. Shape (T,)."""
@@ -114,13 +113,3 @@ class LevelMasking(Masking):
         for number, level_begin in enumerate(begins.values()):
             mixed |= level_begin & (level_of_token == number)
         return mixed
-
-
-def _select_at_least_one(numbers: NDArray[np.uint64], chosen: BoolArray, instances: Instances) -> None:
-    """Select the unit with the smallest number in each sequence without selection; in place."""
-    empty = np.flatnonzero(np.add.reduceat(chosen, instances.cu_seqlens[:-1], dtype=np.int64) == 0)
-    lengths = instances.lengths[empty]
-    tokens, owners = concatenated_ranges(instances.cu_seqlens[empty], lengths), np.repeat(empty, lengths)
-    order = np.lexsort((numbers[tokens], owners))
-    smallest = tokens[order[np.cumsum(lengths) - lengths]]
-    chosen[smallest[numbers[smallest] < _EXCLUDED]] = True

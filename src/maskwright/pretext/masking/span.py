@@ -1,20 +1,15 @@
 """SpanBERT's masking: spans of whole words whose lengths follow a geometric distribution."""
 
+import itertools
 from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import RandomNumbers, uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking, RateBase
-from maskwright.pretext.masking.sampling import count_reached
-
-_ROUNDS_PER_BATCH = 4
-_MAX_NUMBERS = 1 << 20
-"""Maximum number of random numbers computed together."""
 
 
 class SpanMasking(Masking):
@@ -73,88 +68,46 @@ class SpanMasking(Masking):
         token_counts: IntArray | None,
     ) -> Selection:
         """Sample spans in all sequences at once, one per round (see `Masking.choose`)."""
-        anchor_keys = rng.keys("masking anchor")
-        length_keys = rng.keys("masking length")
+        anchor_keys, length_keys = rng.keys("masking anchor"), rng.keys("masking length")
         bounds = np.cumsum(self.length_probabilities)
         bounds /= bounds[-1]
         starts = np.flatnonzero(instances.word_starts)
-        words_until = np.cumsum(instances.word_starts)
+        sizes = np.diff(starts, append=len(maskable))
+        # Spans end at words that cannot be masked; each sequence begins with one.
+        is_boundary = ~maskable[starts]
+        boundaries = np.append(np.flatnonzero(is_boundary), len(starts))
+        next_boundary = np.repeat(boundaries, np.diff(boundaries, prepend=-1))[: len(starts)]
+        first_words = np.flatnonzero(np.isin(starts, instances.cu_seqlens[:-1]))
+        word_of = np.cumsum(instances.word_starts) - 1
         candidates = np.flatnonzero(maskable)
         first_candidates = np.searchsorted(candidates, instances.cu_seqlens)
-        spans = _Spans(
-            sizes=np.diff(starts, append=len(maskable)),
-            is_boundary=~maskable[starts],
-            first_words=np.append(0, words_until)[instances.cu_seqlens],
-            remaining_budgets=np.minimum(budgets, np.diff(first_candidates)),
-        )
-        begun, at_once = 0, _ROUNDS_PER_BATCH
-        active = spans.unfinished(np.arange(len(instances)), may_cut=True)
-        while len(active):
-            # Random numbers of several rounds are computed together: each depends only on its key and its round.
-            rounds = begun + np.arange(at_once)[:, None]
-            low, high = first_candidates[active], first_candidates[active + 1]
-            numbers = (uniform(anchor_keys[active], rounds) * (high - low)).astype(np.int64)
-            words = words_until[candidates[low + numbers]] - 1
-            lengths = 1 + count_reached(bounds, uniform(length_keys[active], rounds))
-            for word, wanted in zip(words, lengths, strict=True):
-                spans.add(active, word, wanted, longest=self.longest_span, may_cut=self.cut_last_word)
-            begun += at_once
-            active = spans.unfinished(active, may_cut=self.cut_last_word)
-            at_once = max(_ROUNDS_PER_BATCH, min(2 * at_once, _MAX_NUMBERS // max(1, len(active))))
-        words_hit = np.flatnonzero(spans.masked > 0)
-        return Selection(starts[words_hit], starts[words_hit] + spans.masked[words_hit]).merge_adjacent()
-
-
-class _Spans:
-    """The state of span sampling: for each of W words the number of its first tokens that are masked.
-
-    Until a sequence's budget is used up each of its words is masked wholly or not at all.
-
-    Args:
-        sizes: Shape (W,), tokens of each word.
-        is_boundary: Shape (W,), True at words that cannot be masked; each sequence begins with one.
-        first_words: Shape (B+1,), the first word of each sequence, and W.
-        remaining_budgets: Shape (B,), tokens still to mask; changed in place.
-    """
-
-    def __init__(
-        self, *, sizes: IntArray, is_boundary: BoolArray, first_words: IntArray, remaining_budgets: IntArray
-    ) -> None:
-        self.masked = np.zeros(len(sizes), dtype=np.int64)
-        self._sizes = sizes
-        self._is_boundary = is_boundary
-        self._first_words = first_words
-        self._remaining_budgets = remaining_budgets
-        ahead = np.append(np.flatnonzero(is_boundary), len(sizes))
-        self._next_boundary = np.repeat(ahead, np.diff(ahead, prepend=-1))[: len(sizes)]
-
-    def unfinished(self, sequences: IntArray, *, may_cut: bool) -> IntArray:
-        """Return those sequences that have budget left and a word that fits."""
-        sequences = sequences[np.flatnonzero(self._remaining_budgets[sequences])]
-        if may_cut or not len(sequences):
-            return sequences
-        firsts = self._first_words[sequences]
-        counts = self._first_words[sequences + 1] - firsts
-        words = concatenated_ranges(firsts, counts)
-        taken = (self.masked[words] > 0) | self._is_boundary[words]
-        free = np.where(taken, np.iinfo(np.int64).max, self._sizes[words])
-        smallest = np.minimum.reduceat(free, np.cumsum(counts) - counts)
-        return sequences[np.flatnonzero(smallest <= self._remaining_budgets[sequences])]
-
-    def add(self, sequences: IntArray, words: IntArray, lengths: IntArray, *, longest: int, may_cut: bool) -> None:
-        """Add one span per sequence, starting at a word; none if that word is masked or the budget used up."""
-        wanted = np.flatnonzero((self.masked[words] == 0) & (self._remaining_budgets[sequences] > 0))
-        sequences, words, lengths = sequences[wanted], words[wanted], lengths[wanted]
-        ends = np.minimum(words + lengths, self._next_boundary[words])
-        # Shape (words of a span, spans).
-        reached = words + np.arange(min(longest, int((ends - words).max(initial=0))))[:, None]
-        inside = reached < ends
-        reached *= inside
-        fresh = self._sizes[reached]
-        fresh *= inside & (self.masked[reached] == 0)
-        total = np.cumsum(fresh, axis=0)
-        remaining = self._remaining_budgets[sequences]
-        taken = np.minimum(np.maximum(remaining - total + fresh, 0), fresh) if may_cut else fresh * (total <= remaining)
-        hit = np.flatnonzero(taken > 0)
-        self.masked[reached.ravel()[hit]] = taken.ravel()[hit]
-        self._remaining_budgets[sequences] -= taken.sum(axis=0)
+        num_candidates = np.diff(first_candidates)
+        left = np.minimum(budgets, num_candidates)
+        masked = np.zeros(len(starts), dtype=np.int64)  # how many of each word's first tokens
+        for number in itertools.count():
+            active = np.flatnonzero(left)
+            if len(active) and not self.cut_last_word:
+                free = np.where((masked > 0) | is_boundary, np.iinfo(np.int64).max, sizes)
+                active = active[np.minimum.reduceat(free, first_words)[active] <= left[active]]
+            if not len(active):
+                break
+            anchors = (uniform(anchor_keys[active], number) * num_candidates[active]).astype(np.int64)
+            words = word_of[candidates[first_candidates[active] + anchors]]
+            lengths = 1 + np.searchsorted(bounds, uniform(length_keys[active], number), side="right")
+            begun = np.flatnonzero(masked[words] == 0)
+            active, words, lengths = active[begun], words[begun], lengths[begun]
+            ends = np.minimum(words + lengths, next_boundary[words])
+            # Shape (words of a span, spans).
+            reached = words + np.arange((ends - words).max(initial=0))[:, None]
+            inside = reached < ends
+            reached *= inside
+            fresh = sizes[reached] * (inside & (masked[reached] == 0))
+            total = np.cumsum(fresh, axis=0)
+            if self.cut_last_word:
+                taken = np.minimum(np.maximum(left[active] - total + fresh, 0), fresh)
+            else:
+                taken = fresh * (total <= left[active])
+            masked[reached[taken > 0]] = taken[taken > 0]
+            left[active] -= taken.sum(axis=0)
+        hit = np.flatnonzero(masked)
+        return Selection(starts[hit], starts[hit] + masked[hit]).merge_adjacent()

@@ -5,7 +5,7 @@ from typing import Literal
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import WordMasking
-from maskwright.pretext.masking.sampling import RandomOrder, until_full, whole_units
+from maskwright.pretext.masking.sampling import RandomOrder, unit_ends, until_full
 
 
 class WholeWordMasking(WordMasking):
@@ -35,4 +35,4 @@ class WholeWordMasking(WordMasking):
         if self.budget == "tokens":
             return until_full(begins, maskable, instances, budgets, rng)
         starts = RandomOrder.of(begins & maskable, instances, rng).first(budgets)
-        return whole_units(begins, starts)
+        return Selection(starts, unit_ends(begins)[starts])
