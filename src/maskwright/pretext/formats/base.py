@@ -53,15 +53,21 @@ class Format(Spec):
         """Return ascending token offsets at which `lay_out` inserts a separator inside a text. Shape (K,)."""
         return np.zeros(0, dtype=np.int64)
 
+    @property
+    def _separators_between(self) -> int:
+        return 1
+
     def lay_out(
         self, plan: Plan, take: TakeTokens, special_tokens: SpecialTokens, separator_points: IntArray
     ) -> Instances:
         """Turn plan rows into sequences with special tokens; `take` reads token ranges of the corpus."""
-        return assemble(plan, take, special_tokens, separator_points=separator_points)
+        between = self._separators_between
+        return assemble(plan, take, special_tokens, num_separators_between=between, separator_points=separator_points)
 
     def lengths(self, plan: Plan, separator_points: IntArray) -> IntArray:
         """Return the number of tokens of each row's sequence, without reading text. Shape (N,), int64."""
-        return sequence_lengths(plan, separator_points=separator_points)
+        between = self._separators_between
+        return sequence_lengths(plan, num_separators_between=between, separator_points=separator_points)
 
     def _text_length(self, max_length: int, num_specials: int, needed: int) -> int:
         text_length = max_length - num_specials
@@ -88,20 +94,6 @@ class PairFormat(Format):
         """Return the maximum tokens of both texts of a pair; at least 2."""
         return self._text_length(max_length, 2 + self.num_separators_between, needed=2)
 
-    def lay_out(
-        self, plan: Plan, take: TakeTokens, special_tokens: SpecialTokens, separator_points: IntArray
-    ) -> Instances:
-        """See `Format.lay_out`."""
-        return assemble(
-            plan,
-            take,
-            special_tokens,
-            num_separators_between=self.num_separators_between,
-            separator_points=separator_points,
-        )
-
-    def lengths(self, plan: Plan, separator_points: IntArray) -> IntArray:
-        """See `Format.lengths`."""
-        return sequence_lengths(
-            plan, num_separators_between=self.num_separators_between, separator_points=separator_points
-        )
+    @property
+    def _separators_between(self) -> int:
+        return self.num_separators_between

@@ -1,16 +1,15 @@
 """ELECTRA's layout: running text in two halves, without a label."""
 
 from bisect import bisect_left
+from collections.abc import Callable
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import Field
 
-from maskwright.core.randomness import generators
 from maskwright.core.types import Documents, Plan
 from maskwright.pretext.formats.base import PairFormat
 from maskwright.pretext.formats.pairing import sample_integer
-from maskwright.pretext.formats.rows import PlannedInstances, sentence_bounds, walk, without_empty
+from maskwright.pretext.formats.rows import PlannedInstances, keyed_documents, without_empty
 
 _SHORTEST = 5  # build_pretraining_dataset.py:85-114
 
@@ -41,20 +40,17 @@ class ContiguousHalves(PairFormat):
         """Plan one epoch (see `Format.plan`); documents are numbered without the empty ones."""
         limit = self.pair_length(max_length)
         documents = without_empty(documents)
-        ends = np.asarray(documents.sentence_ends)
         rows = PlannedInstances()
-        keyed = generators(seed, "layout", refresh, len(documents))
-        for (_, first, last), rng in zip(walk(documents), keyed, strict=True):
-            bounds = sentence_bounds(ends, first, last)
+        for _, bounds, random in keyed_documents(documents, seed, refresh):
             sentence = 0
             while sentence < len(bounds) - 1:
                 target = max_length
-                if rng.random() < self.short_share:
-                    target = sample_integer(rng.random, _SHORTEST, max_length)
+                if random() < self.short_share:
+                    target = sample_integer(random, _SHORTEST, max_length)
                 stop = min(bisect_left(bounds, bounds[sentence] + target, lo=sentence + 1), len(bounds) - 1)
                 split = stop
-                if rng.random() >= self.single_share:
-                    split = _split(bounds, sentence, stop, (target - (max_length - limit)) // 2, rng)
+                if random() >= self.single_share:
+                    split = _split(bounds, sentence, stop, (target - (max_length - limit)) // 2, random)
                 self._add(rows, bounds[sentence], bounds[split], bounds[stop], limit)
                 sentence = stop
         return rows.plan()
@@ -69,10 +65,10 @@ class ContiguousHalves(PairFormat):
             rows.add(start, first_end)
 
 
-def _split(bounds: list[int], sentence: int, stop: int, half: int, rng: np.random.Generator) -> int:
+def _split(bounds: list[int], sentence: int, stop: int, half: int, random: Callable[[], float]) -> int:
     """Return the first sentence of the second text; `stop` if there is none."""
     # The first text has fewer tokens than `half`, but always its first sentence.
     split = bisect_left(bounds, bounds[sentence] + half, lo=sentence + 1, hi=stop + 1) - 1
     if split <= sentence:
         return sentence + 1
-    return split + 1 if split < stop and rng.random() < 0.5 else split
+    return split + 1 if split < stop and random() < 0.5 else split

@@ -7,12 +7,11 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from maskwright.core.randomness import generators
 from maskwright.core.types import Documents, Instances, IntArray, Plan, SpecialTokens
 from maskwright.pretext.formats.assemble import TakeTokens, assemble
 from maskwright.pretext.formats.base import Format
-from maskwright.pretext.formats.pairing import RandomTexts
-from maskwright.pretext.formats.rows import PlannedInstances, sentence_bounds, walk, without_empty
+from maskwright.pretext.formats.pairing import random_text
+from maskwright.pretext.formats.rows import PlannedInstances, keyed_documents, without_empty
 
 _TURNS = 3
 
@@ -58,22 +57,18 @@ class Dialogue(Format):
         """Plan one epoch (see `Format.plan`); documents are numbered without the empty ones."""
         limit = self._text_length(max_length, num_specials=1 + _TURNS, needed=_TURNS)
         documents = without_empty(documents)
-        ends = np.asarray(documents.sentence_ends)
-        texts = RandomTexts(documents)
         rows = PlannedInstances()
-        keyed = generators(seed, "layout", refresh, len(documents))
-        for (document, first, last), rng in zip(walk(documents), keyed, strict=True):
-            bounds = sentence_bounds(ends, first, last)
+        for document, bounds, random in keyed_documents(documents, seed, refresh):
             turns = len(bounds) - 1
             for start in range(0, turns if turns >= _TURNS else 0, _TURNS):
                 begin = min(start, turns - _TURNS)
                 chosen = [(bounds[turn], bounds[turn + 1]) for turn in range(begin, begin + _TURNS)]
-                label = int(rng.random() < self.fake_share)
+                label = int(random() < self.fake_share)
                 # The separate turn is sampled for real dialogues too, so that truncation reveals no label.
-                alone = 0 if rng.random() < 0.5 else _TURNS - 1
+                alone = 0 if random() < 0.5 else _TURNS - 1
                 if label:
-                    chosen[alone] = texts.sample(rng.random, document, wanted=1)
-                opening, rest = _cut(rng.random, chosen, alone, limit)
+                    chosen[alone] = random_text(documents, random, document, wanted=1)
+                opening, rest = _cut(random, chosen, alone, limit)
                 rows.add(*opening, *rest, label)
         return rows.plan()
 
@@ -115,17 +110,8 @@ def _cut(coins: Callable[[int], IntArray], turns: list[_Turn], alone: int, limit
 
 def _shortened(lengths: list[int], limit: int) -> list[int]:
     """Return the lengths of turns after dropping tokens of the longest (of equal ones the later) one by one."""
-    if sum(lengths) <= limit:
-        return lengths
-    level, extra = 0, 0
-    for cut, length in zip(range(len(lengths), 0, -1), sorted(lengths), strict=True):
-        level, extra = divmod(limit, cut)
-        if length > level:
-            break
-        limit -= length
-    kept = []
-    for length in lengths:
-        has_extra = length > level and extra > 0
-        kept.append(level + 1 if has_extra else min(length, level))
-        extra -= has_extra
-    return kept
+    lengths = list(lengths)
+    for _ in range(sum(lengths) - limit):
+        longest = max(range(len(lengths)), key=lambda turn: (lengths[turn], turn))
+        lengths[longest] -= 1
+    return lengths

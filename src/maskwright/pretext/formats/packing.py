@@ -1,66 +1,65 @@
 """Packing of whole sentences, in order, without randomness (RoBERTa's two best formats)."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from maskwright.core.types import Documents, Plan
+from maskwright.core.types import Documents, IntArray, Plan
+from maskwright.pretext.formats.base import Format
 from maskwright.pretext.formats.rows import PlannedInstances, walk, without_empty
 
 
-def pack_sentences(
-    documents: Documents,
-    limit: int,
-    *,
-    crosses_documents: bool,
-    separator_after: Literal["document", "sentence"],
-) -> Plan:
-    """Put as many whole sentences into each row as fit.
+class PackedSentences(Format):
+    """As many whole sentences in each sequence as fit. No randomness: every epoch has the same sequences.
 
-    A sentence longer than the limit begins a row, fills whole rows, and its remainder begins the next one. Rows only
-    join documents that are adjacent in the token stream, so a subset of a corpus is packed without the text between.
+    A sentence longer than a sequence begins one, fills whole sequences, and its remainder begins the next one.
+    Sequences only join documents that are adjacent in the token stream, so a subset of a corpus is packed without the
+    text between.
 
-    Args:
-        limit: Tokens per row, without the classification token and the final separator.
-        crosses_documents: Whether a row may continue into the next document.
-        separator_after: Where a row has inner separators: between documents, or after every sentence.
+    Attributes:
+        crosses_documents: Whether a sequence may continue into the next document.
+        separator_after: Where a sequence has inner separators: after every "document", or after every "sentence" as in
+            fairseq, where every line of the corpus ends with a separator.
     """
-    documents = without_empty(documents)
-    ends = np.asarray(documents.sentence_ends)
-    every_sentence = separator_after == "sentence"
-    rows = PlannedInstances()
-    row_start = row_end = used = 0  # the open row: its token range, and places taken in it (0: no open row)
 
-    def close() -> None:
-        nonlocal used
-        if used:
-            rows.add(row_start, row_end)
-        used = 0
+    crosses_documents: ClassVar[bool]
+    separator_after: Literal["document", "sentence"] = "document"
 
-    for _, sentence, last in walk(documents):
-        position = int(ends[sentence - 1]) if sentence else 0
-        if not crosses_documents or position != row_end:
-            close()
-        while sentence < last:
-            joint = 1 if used else 0  # an open row is continued after a document's end only
-            free = limit - used - joint
-            window = ends[sentence : sentence + min(last - sentence, max(free, 0))]
-            if every_sentence:
-                window = window + np.arange(len(window))
-            fitting = int(window.searchsorted(position + free, side="right"))
-            if fitting:
-                if not used:
-                    row_start = position
-                row_end = int(ends[sentence + fitting - 1])
-                used += joint + row_end - position + (fitting - 1 if every_sentence else 0)
-                position = row_end
-                sentence += fitting
-                if sentence < last:
-                    close()
-            elif used:
+    def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
+        """Plan one epoch (see `Format.plan`); `seed` and `refresh` change nothing."""
+        limit = self._text_length(max_length, num_specials=2, needed=1)
+        documents = without_empty(documents)
+        ends = np.asarray(documents.sentence_ends)
+        rows = PlannedInstances()
+        row_start = row_end = used = 0  # the open row: its token range, and places taken in it (0: no open row)
+
+        def close() -> None:
+            nonlocal used
+            if used:
+                rows.add(row_start, row_end)
+            used = 0
+
+        for _, first, last in walk(documents):
+            start = int(ends[first - 1]) if first else 0
+            if not self.crosses_documents or start != row_end:
                 close()
-            else:
-                rows.add(position, position + limit)
-                position += limit
-    close()
-    return rows.plan()
+            for number, end in enumerate(ends[first:last].tolist()):
+                joint = int(used > 0 and (number == 0 or self.separator_after == "sentence"))
+                if used + joint + end - start > limit:
+                    close()
+                    joint = 0
+                while end - start > limit:
+                    rows.add(start, start + limit)
+                    start += limit
+                if not used:
+                    row_start = start
+                used += joint + end - start
+                row_end = start = end
+        close()
+        return rows.plan()
+
+    def separator_points(self, documents: Documents) -> IntArray:
+        """Sentence ends, or the document ends within sequences (see `Format.separator_points`)."""
+        if self.separator_after == "sentence":
+            return documents.sentence_ends
+        return np.unique(documents.bounds(documents.last)) if self.crosses_documents else np.zeros(0, dtype=np.int64)

@@ -20,32 +20,24 @@ def sample_integer(random: Callable[[], float], low: int, high: int) -> int:
     return low + int(random() * (high - low + 1))
 
 
-class RandomTexts:
-    """Samples texts from other documents, none empty (bert: create_pretraining_data.py:273-300)."""
+def random_text(documents: Documents, random: Callable[[], float], document: int, wanted: int) -> tuple[int, int]:
+    """Return a token range of whole sentences from a random other document, with `wanted` tokens.
 
-    def __init__(self, documents: Documents) -> None:
-        self._ends: IntArray = np.asarray(documents.sentence_ends)
-        self._first = documents.first
-        self._last = documents.last
-
-    def sample(self, random: Callable[[], float], document: int, wanted: int) -> tuple[int, int]:
-        """Return a token range of whole sentences from a random one of another document, with `wanted` tokens.
-
-        Another document is tried ten times, then the same one is used. The text ends with its document, and has at
-        least one sentence.
-        """
-        chosen = document
-        for _ in range(_TRIES):
-            chosen = sample_integer(random, 0, len(self._first) - 1)
-            if chosen != document:
-                break
-        first, last = int(self._first[chosen]), int(self._last[chosen])
-        sentence = sample_integer(random, first, last - 1)
-        start = int(self._ends[sentence - 1]) if sentence else 0
-        # A sentence has at least one token, so no more than `wanted` sentences can be needed.
-        window = self._ends[sentence : min(last, sentence + max(wanted, 1))]
-        stop = min(int(window.searchsorted(start + wanted)), len(window) - 1)
-        return start, int(window[stop])
+    Another document, none of which is empty, is tried ten times, then the same one is used. The text ends with its
+    document, and has at least one sentence (bert: create_pretraining_data.py:273-300).
+    """
+    chosen = document
+    for _ in range(_TRIES):
+        chosen = sample_integer(random, 0, len(documents) - 1)
+        if chosen != document:
+            break
+    ends, last = np.asarray(documents.sentence_ends), int(documents.last[chosen])
+    sentence = sample_integer(random, int(documents.first[chosen]), last - 1)
+    start = int(ends[sentence - 1]) if sentence else 0
+    # A sentence has at least one token, so no more than `wanted` sentences can be needed.
+    window = ends[sentence : min(last, sentence + max(wanted, 1))]
+    stop = min(int(window.searchsorted(start + wanted)), len(window) - 1)
+    return start, int(window[stop])
 
 
 def cut_pair(
@@ -53,28 +45,19 @@ def cut_pair(
 ) -> tuple[tuple[int, int], tuple[int, int]]:
     """Drop tokens one by one from the longer text (of equal ones the second) until both have at most `limit` tokens.
 
-    Each is dropped at the front or the back with equal probability (create_pretraining_data.py:418-433). Which text
-    loses the next token follows from the lengths, so all random numbers are computed at once.
+    Each is dropped at the front or the back with equal probability (create_pretraining_data.py:418-433).
 
     Args:
         coins: Gives k uniform numbers in [0, 1); the i-th decides about the i-th token dropped.
         first, second: Token ranges; the second may be empty.
     """
-    first_length, second_length = first[1] - first[0], second[1] - second[0]
-    surplus = first_length + second_length - limit
+    (a, a_end), (b, b_end) = first, second
+    surplus = a_end - a + b_end - b - limit
     if surplus <= 0:
         return first, second
-    from_front = coins(surplus) < 0.5
-    # First the longer text shrinks to the other's length; then they alternate, B first.
-    levelling = min(abs(first_length - second_length), surplus)
-    first_turns, second_turns = from_front[levelling + 1 :: 2], from_front[levelling::2]
-    if first_length > second_length:
-        first_turns = np.concatenate([from_front[:levelling], first_turns])
-    else:
-        second_turns = np.concatenate([from_front[:levelling], second_turns])
-    return _shrunk(first, first_turns), _shrunk(second, second_turns)
-
-
-def _shrunk(text: tuple[int, int], from_front: IntArray) -> tuple[int, int]:
-    front = int(np.count_nonzero(from_front))
-    return text[0] + front, text[1] - (len(from_front) - front)
+    for at_front in (coins(surplus) < 0.5).tolist():
+        if a_end - a > b_end - b:
+            a, a_end = (a + 1, a_end) if at_front else (a, a_end - 1)
+        else:
+            b, b_end = (b + 1, b_end) if at_front else (b, b_end - 1)
+    return (a, a_end), (b, b_end)

@@ -1,11 +1,13 @@
 """Iteration over documents and collection of plan rows in constant extra memory."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
-from maskwright.core.types import Documents, IntArray, Plan
+from maskwright.core.randomness import generators
+from maskwright.core.types import Documents, Plan
 
 _BLOCK = 1 << 16
 
@@ -25,10 +27,18 @@ def walk(documents: Documents) -> Iterator[tuple[int, int, int]]:
         yield from zip(range(begin, begin + len(firsts)), firsts, lasts, strict=True)
 
 
-def sentence_bounds(sentence_ends: IntArray, first: int, last: int) -> list[int]:
-    """Return where the sentences first..last-1 begin, and where the last of them ends."""
-    begin = int(sentence_ends[first - 1]) if first else 0
-    return [begin, *sentence_ends[first:last].tolist()]
+def keyed_documents(
+    documents: Documents, seed: int, refresh: int
+) -> Iterator[tuple[int, list[int], Callable[..., Any]]]:
+    """Yield (number, bounds of the sentences, uniform random numbers of its own) of every document, in order.
+
+    The bounds are where the sentences begin, and where the last one ends.
+    """
+    ends = np.asarray(documents.sentence_ends)
+    keyed = generators(seed, "layout", refresh, len(documents))
+    for (number, first, last), generator in zip(walk(documents), keyed, strict=True):
+        begin = int(ends[first - 1]) if first else 0
+        yield number, [begin, *ends[first:last].tolist()], generator.random
 
 
 class PlannedInstances:

@@ -3,14 +3,12 @@
 from bisect import bisect_left
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import Field
 
-from maskwright.core.randomness import generators
 from maskwright.core.types import Documents, Plan
 from maskwright.pretext.formats.base import PairFormat
-from maskwright.pretext.formats.pairing import NEXT_OR_RANDOM, RandomTexts, cut_pair, sample_integer
-from maskwright.pretext.formats.rows import PlannedInstances, sentence_bounds, walk, without_empty
+from maskwright.pretext.formats.pairing import NEXT_OR_RANDOM, cut_pair, random_text, sample_integer
+from maskwright.pretext.formats.rows import PlannedInstances, keyed_documents, without_empty
 
 Second = Literal["next_or_random", "next", "next_or_swapped", "next_swapped_or_random"]
 
@@ -75,39 +73,35 @@ class SegmentPair(PairFormat):
         """Plan one epoch (see `Format.plan`); documents are numbered without the empty ones."""
         limit = self.pair_length(max_length)
         documents = without_empty(documents)
-        ends = np.asarray(documents.sentence_ends)
-        texts = RandomTexts(documents)
         rows = PlannedInstances()
-        keyed = generators(seed, "layout", refresh, len(documents))
-        for (document, first, last), rng in zip(walk(documents), keyed, strict=True):
-            bounds = sentence_bounds(ends, first, last)
+        for document, bounds, random in keyed_documents(documents, seed, refresh):
             target = limit
-            if rng.random() < self.short_share:
-                target = sample_integer(rng.random, 2, limit)
+            if random() < self.short_share:
+                target = sample_integer(random, 2, limit)
             sentence = 0
             while sentence < len(bounds) - 1:
                 stop = _chunk_end(bounds, sentence, target)
                 several = stop - sentence > 1
-                split = sample_integer(rng.random, sentence + 1, stop - 1) if several else stop
+                split = sample_integer(random, sentence + 1, stop - 1) if several else stop
                 a, b = (bounds[sentence], bounds[split]), (bounds[split], bounds[stop])
                 label, sentence_after = -1, stop
                 if self.second == "next_or_random":
-                    label = int(not several or rng.random() < 0.5)
+                    label = int(not several or random() < 0.5)
                     if label:
                         # The unused part of the chunk is used next.
-                        b = texts.sample(rng.random, document, target - (a[1] - a[0]))
+                        b = random_text(documents, random, document, target - (a[1] - a[0]))
                         sentence_after = split
                 elif several and self.second != "next":
-                    label = int(rng.random() < 0.5)
+                    label = int(random() < 0.5)
                     if label:
                         a, b = b, a
                 elif not several and self.second == "next_swapped_or_random":
-                    b, label = texts.sample(rng.random, document, target - (a[1] - a[0])), 1
+                    b, label = random_text(documents, random, document, target - (a[1] - a[0])), 1
                 # A single text also has the positions of separators between texts.
                 has_pair = several or label == 1
                 if not has_pair:
                     b = (0, 0)
-                a, b = cut_pair(rng.random, a, b, limit if has_pair else limit + self.num_separators_between)
+                a, b = cut_pair(random, a, b, limit if has_pair else limit + self.num_separators_between)
                 rows.add(*a, *b, label)
                 sentence = sentence_after
         return rows.plan()

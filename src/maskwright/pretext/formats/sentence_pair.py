@@ -2,13 +2,10 @@
 
 from typing import Literal
 
-import numpy as np
-
-from maskwright.core.randomness import generators
 from maskwright.core.types import Documents, Plan
 from maskwright.pretext.formats.base import PairFormat
-from maskwright.pretext.formats.pairing import NEXT_OR_RANDOM, RandomTexts, cut_pair
-from maskwright.pretext.formats.rows import PlannedInstances, sentence_bounds, walk, without_empty
+from maskwright.pretext.formats.pairing import NEXT_OR_RANDOM, cut_pair, random_text
+from maskwright.pretext.formats.rows import PlannedInstances, keyed_documents, without_empty
 
 
 class SentencePair(PairFormat):
@@ -40,21 +37,17 @@ class SentencePair(PairFormat):
         """Plan one epoch (see `Format.plan`); documents are numbered without the empty ones."""
         limit = self.pair_length(max_length)
         documents = without_empty(documents)
-        ends = np.asarray(documents.sentence_ends)
-        texts = RandomTexts(documents)
         rows = PlannedInstances()
-        keyed = generators(seed, "layout", refresh, len(documents))
-        for (document, first_sentence, last_sentence), rng in zip(walk(documents), keyed, strict=True):
-            bounds = sentence_bounds(ends, first_sentence, last_sentence)
+        for document, bounds, random in keyed_documents(documents, seed, refresh):
             sentence = 0
             while sentence < len(bounds) - 1:
                 first = (bounds[sentence], bounds[sentence + 1])
-                if sentence + 2 < len(bounds) and rng.random() >= 0.5:
+                if sentence + 2 < len(bounds) and random() >= 0.5:
                     second, label = (bounds[sentence + 1], bounds[sentence + 2]), 0
                     sentence += 2
                 else:
-                    second, label = texts.sample(rng.random, document, wanted=1), 1
+                    second, label = random_text(documents, random, document, wanted=1), 1
                     sentence += 1
-                first, second = cut_pair(rng.random, first, second, limit)
+                first, second = cut_pair(random, first, second, limit)
                 rows.add(*first, *second, label)
         return rows.plan()
