@@ -5,8 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from maskwright.core.activations import gelu_tanh, gelu_tanh_and_derivative
-from maskwright.core.tensors import activation
+from maskwright.core.activations import gelu_tanh
 
 ULP = 2.0**-23
 """Of fp32, at 1."""
@@ -66,14 +65,3 @@ def test_gelu_tanh_takes_any_layout_and_size():
     gelu_tanh(leaf.t()).square().sum().backward()
     (wanted,) = torch.autograd.grad(_plain(leaf.t()).square().sum(), leaf)
     torch.testing.assert_close(leaf.grad, wanted, rtol=1e-5, atol=1e-6)
-
-
-def test_the_derivative_has_no_gradient():
-    result, derivative = gelu_tanh_and_derivative(torch.ones(3).requires_grad_())
-    assert not result.requires_grad
-    assert not derivative.requires_grad
-
-
-def test_an_unknown_activation_is_refused():
-    with pytest.raises(ValueError, match="'swish'"):
-        activation("swish", torch.ones(1))

@@ -12,19 +12,8 @@ from maskwright.core.files import (
     atomic_path,
     cache_folder,
     check_writable,
-    checksum,
-    disk_problem,
-    read_json,
-    write_json,
     write_text,
 )
-
-
-def test_write_text_makes_folders_and_leaves_nothing_else(tmp_path):
-    path = tmp_path / "a" / "b.txt"
-    write_text(path, "one\nzwei ü 字\n")
-    assert path.read_bytes() == "one\nzwei ü 字\n".encode()
-    assert os.listdir(path.parent) == ["b.txt"]
 
 
 def test_a_folder_is_tried_and_left_as_it_was(tmp_path):
@@ -48,13 +37,6 @@ def test_a_folder_that_cannot_be_made_or_written_is_refused(tmp_path, monkeypatc
     with pytest.raises(DeviceError, match=r"cannot write .*new: File too large"):
         check_writable(tmp_path / "new")
     assert not (tmp_path / "new").exists()
-
-
-def test_write_text_replaces(tmp_path):
-    path = tmp_path / "x"
-    write_text(path, "old")
-    write_text(path, "new")
-    assert path.read_text() == "new"
 
 
 def test_failed_write_keeps_the_old_file(tmp_path):
@@ -93,17 +75,6 @@ def test_failure_to_read_another_file_is_not_called_a_write_problem(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_file_where_a_folder_should_be_is_explained(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(DeviceError, match="something else exists there"):
-        write_text(tmp_path / "file" / "x", "")
-
-
-def test_permission_problem_names_the_path():
-    problem = disk_problem(PermissionError(errno.EACCES, "Permission denied"), Path("/x/y"))
-    assert str(problem) == "cannot write /x/y: Permission denied. Choose a folder you can write to."
-
-
 def test_atomic_folder_appears_whole(tmp_path):
     with atomic_folder(tmp_path / "run") as temporary:
         (temporary / "deep").mkdir()
@@ -125,20 +96,6 @@ def test_atomic_folder_never_replaces(tmp_path):
         fill()
     assert (tmp_path / "run" / "file").read_text() == "old"
     assert os.listdir(tmp_path) == ["run"]
-
-
-def test_json_keeps_order_and_readable_text(tmp_path):
-    path = tmp_path / "x.json"
-    write_json(path, {"b": "字", "a": [1, 2.5, None]})
-    assert read_json(path) == {"b": "字", "a": [1, 2.5, None]}
-    assert path.read_text().index('"b": "字"') < path.read_text().index('"a"')
-
-
-def test_checksum_depends_on_content_alone(tmp_path):
-    for name, content in (("a", b"x" * 3_000_000), ("b", b"x" * 3_000_000), ("c", b"y")):
-        (tmp_path / name).write_bytes(content)
-    assert checksum(tmp_path / "a") == checksum(tmp_path / "b") != checksum(tmp_path / "c")
-    assert len(checksum(tmp_path / "c")) == 32
 
 
 def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):

@@ -40,12 +40,6 @@ def test_ranges_beyond_the_source_are_refused() -> None:
         runs.copy(np.zeros(100, np.uint16), target)
 
 
-def test_no_ranges_copy_nothing() -> None:
-    target = np.zeros(4, np.int32)
-    Runs(*np.zeros((3, 0), dtype=np.int64)).copy(target[:0], target)
-    assert not target.any()
-
-
 @settings(deadline=None)
 @given(lengths, st.integers(0, 1000))
 def test_random_numbers_of_a_batch_are_those_of_its_tokens(sizes: list[int], seed: int) -> None:

@@ -51,10 +51,6 @@ def test_words_share_a_hash_only_if_they_are_the_same(some: list[tuple[int, ...]
     assert hashes.tolist() == [hash_of(*word) for word in some]
 
 
-def test_no_words_have_no_hashes() -> None:
-    assert len(word_hashes(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64))) == 0
-
-
 def test_a_word_is_found_by_its_tokens_and_its_length() -> None:
     table = small_table()
     asked = [(7, 8), (7,), (8, 7), (9,), (8,)]
@@ -63,13 +59,6 @@ def test_a_word_is_found_by_its_tokens_and_its_length() -> None:
     assert table.ids[found.firsts[0] :][:2].tolist() == [5, 5]
     # A hash of a word of another length, if that should ever happen, is no word of the table.
     assert table.similar_to(np.array([hash_of(7)]), np.array([2])).counts.tolist() == [0]
-
-
-def test_random_words_are_kept_by_length() -> None:
-    table = small_table()
-    found = table.of_length(np.array([1, 2, 3, 0]))
-    assert found.counts.tolist() == [1, 2, 0, 0]
-    assert table.ids[found.firsts[1] :][:4].tolist() == [10, 11, 12, 13]
 
 
 def test_an_empty_table_holds_nothing() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.core.types import Documents, Instances, Plan, Selection, Targets
+from maskwright.core.types import Documents, Selection, Targets
 
 
 def documents(lengths):
@@ -30,11 +30,6 @@ def test_picked_documents_keep_their_places():
     assert documents([[3], [4]]).pick(np.array([False, True])).num_tokens == 4
 
 
-def test_no_documents_have_no_tokens():
-    nothing = Documents(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
-    assert (len(nothing), nothing.num_tokens) == (0, 0)
-
-
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5)), max_size=20))
 def test_selection_lists_the_tokens_of_its_units(units):
     # Units of 1 to 4 tokens with gaps of 0 to 5 between them.
@@ -48,30 +43,6 @@ def test_selection_lists_the_tokens_of_its_units(units):
     selection = Selection(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64))
     found = list(zip(selection.positions.tolist(), selection.units.tolist(), strict=True))
     assert found == expected
-
-
-def test_instances_number_their_tokens():
-    zeros = np.zeros(7, dtype=np.int32)
-    instances = Instances(
-        ids=zeros,
-        segment_ids=zeros.astype(np.int8),
-        word_starts=zeros.astype(bool),
-        special=zeros.astype(bool),
-        cu_seqlens=np.array([0, 3, 3, 7]),
-        pair_labels=np.zeros(3, dtype=np.int8),
-    )
-    assert len(instances) == 3
-    assert instances.lengths.tolist() == [3, 0, 4]
-    assert instances.sequence_ids.tolist() == [0, 0, 0, 2, 2, 2, 2]
-
-
-def test_plan_rows_are_picked_in_order():
-    columns = {name: np.arange(4) * 10 for name in ("first_start", "first_end", "second_start", "second_end")}
-    plan = Plan(**columns, pair_labels=np.array([0, 1, -1, 0]))
-    picked = plan.rows(np.array([2, 0]))
-    assert (len(plan), len(picked)) == (4, 2)
-    assert picked.first_end.tolist() == [20, 0]
-    assert picked.pair_labels.tolist() == [-1, 0]
 
 
 def test_targets_move():

@@ -241,16 +241,6 @@ class TestInC:
         allowed = {"fp32": 1e-5, "int8": 0.02}[precision]
         assert not len(error) or error.max() <= allowed * wanted.abs().max()
 
-    def test_nearly_all_values_are_those_of_the_formula_to_rounding(self, precision: ops.Precision) -> None:
-        text_batch = batch_of(LENGTHS)
-        found = compiled(encoder("bert"), precision)(text_batch.batch)
-        errors = []
-        for text, start in zip(text_batch.texts, text_batch.starts, strict=True):
-            wanted = torch.from_numpy(by_formula(encoder("bert"), texts(LENGTHS)[text], precision))
-            errors.append((found[start : start + LENGTHS[text]] - wanted).abs())
-        # The rest follows a value halfway between two integers that was rounded to the other one.
-        assert torch.cat(errors).median() <= 1e-5
-
     def test_a_text_does_not_depend_on_the_rest_of_its_batch(self, precision: ops.Precision) -> None:
         model = compiled(encoder("bert"), precision)
         together = batch_of(LENGTHS)
@@ -314,26 +304,6 @@ class TestInC:
         is_nan = np.repeat(text_batch.texts == 1, np.diff(text_batch.batch.cu_seqlens.numpy()))
         assert found[is_nan].isnan().all()
         assert found[~is_nan].isfinite().all()
-
-    def test_default_types_and_autocast_change_nothing(self, precision: ops.Precision) -> None:
-        model, batch = compiled(encoder("bert"), precision), batch_of([9, 4]).batch
-        before = model(batch)
-        try:
-            torch.set_default_dtype(torch.float64)
-            assert torch.equal(model(batch), before)
-        finally:
-            torch.set_default_dtype(torch.float32)
-
-    def test_the_layers_weights_are_copied_and_shared_blocks_once(self, precision: ops.Precision) -> None:
-        source, batch = make_encoder(), batch_of([9, 4]).batch
-        model = compiled(source, precision)
-        before = model(batch)
-        with torch.no_grad():
-            for parameter in [*source.attention_blocks.parameters(), *source.ffn_blocks.parameters()]:
-                parameter.zero_()
-        assert torch.equal(model(batch), before)
-        sizes = {name: len(compiled(encoder(name), precision).layers._kept) for name in ("albert", "bert")}  # type: ignore[union-attr]
-        assert sizes["albert"] < sizes["bert"]
 
     @pytest.mark.parametrize(
         "shape",

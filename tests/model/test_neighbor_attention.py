@@ -83,21 +83,9 @@ def test_far_positions_are_not_alike():
     assert likeness.abs().mean() < 0.12
 
 
-def test_rows_of_roberta_s_padding_stay_zero():
-    config = EncoderConfig(hidden_size=64, num_heads=1, num_layers=1, position_offset=2, initial_attention="neighbors")
-    encoder = Encoder(config, 10)
-    initialize(encoder, config, 0)
-    assert not encoder.position_embeddings.weight[:2].any()
-
-
 @pytest.mark.parametrize("width", [1, 2, 3])
 def test_heads_too_narrow_for_a_wave_change_nothing(width):
     config = EncoderConfig(hidden_size=width * 3, num_heads=3, num_layers=1, initial_attention="neighbors")
     encoder = Encoder(config, 10)
     initialize(encoder, config, 0)
     assert all(torch.isfinite(parameter).all() for parameter in encoder.parameters())
-
-
-def test_heads_look_ever_further_to_both_sides():
-    assert offsets(1) == (-1,)
-    assert offsets(5) == (-1, 1, -2, 2, -3)

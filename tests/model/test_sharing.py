@@ -9,7 +9,6 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.spec import override, parse_overrides
 from maskwright.core.tensors import activation
 from maskwright.model.config import EncoderConfig
-from maskwright.model.encoder import Encoder
 
 EACH = tuple(range(12))
 
@@ -28,14 +27,6 @@ def test_sharing_names_the_blocks_that_serve_all_layers(
 def test_four_groups_of_twelve_layers_are_albert_s() -> None:
     config = EncoderConfig(sharing="all", num_groups=4)
     assert config.layer_plan("attention") == config.layer_plan("ffn") == (0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3)
-
-
-def test_blocks_of_a_group_take_turns() -> None:
-    # Three of their layers in one group of two blocks, and four in two groups of two.
-    assert EncoderConfig(num_layers=6, sharing="all", blocks_per_group=2).layer_plan("ffn") == (0, 1, 0, 1, 0, 1)
-    two = EncoderConfig(num_layers=8, sharing="ffn", num_groups=2, blocks_per_group=2)
-    assert two.layer_plan("ffn") == (0, 1, 0, 1, 2, 3, 2, 3)
-    assert two.layer_plan("attention") == tuple(range(8))
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 4))
@@ -82,13 +73,6 @@ def test_sharing_follows_the_number_of_layers(settings: str, attention: tuple[in
 def test_sharing_that_is_impossible_is_refused(settings: str, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         override(EncoderConfig(), parse_overrides(settings.split()))
-
-
-def test_an_encoder_holds_only_distinct_blocks() -> None:
-    config = EncoderConfig(hidden_size=8, num_heads=2, intermediate_size=16, num_layers=6, sharing="ffn", num_groups=3)
-    with torch.device("meta"):
-        encoder = Encoder(config, 11)
-    assert (len(encoder.attention_blocks), len(encoder.ffn_blocks)) == (6, 3)
 
 
 def test_albert_s_activation_is_the_tanh_approximation() -> None:

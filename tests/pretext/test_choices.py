@@ -5,12 +5,11 @@ from typing import Annotated, Any, get_args
 import pytest
 from pydantic import Field
 
-from maskwright.core.errors import RecipeError
 from maskwright.core.spec import Spec, validate
 from maskwright.pretext import formats, masking, objectives, replacement
-from maskwright.pretext.formats import Format, FormatChoice, FullSentences, SegmentPair
-from maskwright.pretext.masking import Masking, MaskingChoice, TokenMasking, WholeWordMasking
-from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction, Objective, ObjectiveChoice
+from maskwright.pretext.formats import Format, FormatChoice, SegmentPair
+from maskwright.pretext.masking import Masking, MaskingChoice, TokenMasking
+from maskwright.pretext.objectives import MaskedLanguageModeling, Objective, ObjectiveChoice
 from maskwright.pretext.replacement import MaskRandomKeep, Replacement, ReplacementChoice
 
 
@@ -41,27 +40,3 @@ def test_every_member_is_chosen_by_its_bare_name(axis: str, member: type[Spec]) 
     chosen = validate(Choices, {axis: [kind] if axis == "objectives" else kind})
     assert getattr(chosen, axis) == ((member(),) if axis == "objectives" else member())
     assert Choices.model_validate_json(chosen.model_dump_json()) == chosen
-
-
-def test_choices_survive_json() -> None:
-    choices = Choices(
-        format=FullSentences(separator_after="sentence"),
-        masking=WholeWordMasking(rate=0.4),
-        replacement=MaskRandomKeep(mask=1, random=0, keep=0),
-        objectives=(NextSentencePrediction(), MaskedLanguageModeling(weight=2)),
-    )
-    assert Choices.model_validate_json(choices.model_dump_json()) == choices
-
-
-@pytest.mark.parametrize(
-    ("data", "hint"),
-    [
-        ({"masking": "whole_wrd"}, "whole_word"),
-        ({"format": {"kind": "segment_pair", "short_shar": 0.2}}, "short_share"),
-        ({"replacement": {"kind": "mask_random_keep", "maks": 1}}, "mask"),
-        ({"replacement": {"kind": "mask_random"}}, "mask_random_keep"),
-    ],
-)
-def test_misspelt_choices_name_the_nearest(data: dict[str, object], hint: str) -> None:
-    with pytest.raises(RecipeError, match=hint):
-        validate(Choices, data)

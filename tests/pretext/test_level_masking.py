@@ -45,17 +45,6 @@ def test_units_are_drawn_one_by_one_with_the_number_of_their_place(lengths: list
     assert ranges(selection.starts, selection.ends) == expected
 
 
-@pytest.mark.parametrize("level", ["basic", "phrase", "entity"])
-def test_each_unit_is_drawn_with_the_rate_and_counts_vary(level: str) -> None:
-    instances = with_levels(batch_of([200] * 400, share_of_word_starts=0.8))
-    num_units = len(begins_of(instances, level))
-    selection = only(level).select(instances, rng_for(instances))
-    assert within(len(selection.starts) / num_units, 0.15, num_units)
-    counts = np.bincount(instances.sequence_ids[selection.starts])
-    # The spread of independent draws; a budget would have none.
-    assert counts.std() == pytest.approx(np.sqrt(num_units / 400 * 0.15 * 0.85), rel=0.15)
-
-
 def test_mixed_levels_are_drawn_a_sequence_by_their_shares() -> None:
     instances = with_levels(batch_of([60] * 6000), share_joined=0.5)
     masking = LevelMasking(basic=0.5, phrase=0.2, entity=0.3, order="mixed")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from pretext_samples import SPECIAL, VOCABULARY, batch_of, looks_uniform, one_of, rng_for, within
+from pretext_samples import SPECIAL, VOCABULARY, batch_of, looks_uniform, rng_for, within
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.types import Instances, IntArray, Selection
@@ -95,17 +95,3 @@ def test_only_selected_tokens_may_differ() -> None:
     assert set(differing.tolist()) <= set(selection.positions.tolist())
     assert np.array_equal(instances.ids, before)
     assert corrupted.dtype == np.int32
-
-
-@pytest.mark.parametrize("per", ["token", "unit"])
-def test_a_batch_is_replaced_like_its_sequences_one_by_one(per: str) -> None:
-    instances = batch_of([40, 17, 88])
-    replacement = MaskRandomKeep.model_validate({"per": per})
-    selection = TokenMasking().select(instances, rng_for(instances))
-    together = replacement.replace_tokens(instances, selection, rng_for(instances), VOCABULARY)
-    for number in range(3):
-        single = one_of(instances, number)
-        rng = rng_for(single, first_index=number)
-        alone = replacement.replace_tokens(single, TokenMasking().select(single, rng), rng, VOCABULARY)
-        low, high = instances.cu_seqlens[number : number + 2]
-        assert np.array_equal(together[low:high], alone)

@@ -165,19 +165,6 @@ def test_lengths_are_drawn_with_the_published_shares(masking: NgramMasking, shar
     assert abs(lengths.mean() - mean) < 4.5 * lengths.std() / np.sqrt(count)
 
 
-def test_windows_walked_from_left_to_right_have_the_drawn_lengths() -> None:
-    # 60 of 400 words: all windows but the last, which is cut to the budget.
-    instances = batch_of([402] * 2000)
-    rng = rng_for(instances)
-    selection = MACBERT.select(instances, rng)
-    owners = instances.sequence_ids[selection.starts]
-    is_last = np.append(owners[1:] != owners[:-1], True)
-    first_half = selection.starts - instances.cu_seqlens[owners] < 200
-    lengths = (selection.ends - selection.starts)[first_half & ~is_last]
-    for length, share in enumerate((0.4, 0.3, 0.2, 0.1), 1):
-        assert within((lengths == length).mean(), share, len(lengths))
-
-
 @pytest.mark.parametrize("masking", [ALBERT, MACBERT], ids=["random", "left_to_right"])
 def test_words_far_from_the_ends_are_equally_likely(masking: NgramMasking) -> None:
     instances = batch_of([102] * 8000)

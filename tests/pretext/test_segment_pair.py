@@ -13,7 +13,6 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import generator
 from maskwright.core.types import Plan
 from maskwright.pretext.formats import SegmentPair
-from maskwright.pretext.formats.pairing import cut_pair
 
 Row = tuple[list[int], list[int], int]
 
@@ -225,15 +224,3 @@ def test_segment_pair_refuses_lengths_without_room(between: int) -> None:
     with pytest.raises(RecipeError, match=f"at least {4 + between}"):
         format.plan(documents_of([[5, 5]]), 3 + between, 0, 0)
     assert len(format.plan(documents_of([[5, 5]]), 4 + between, 0, 0))
-
-
-@settings(deadline=None, max_examples=200)
-@given(st.integers(1, 60), st.integers(0, 60), st.integers(2, 60), st.integers(0, 1000))
-def test_cut_pair_equals_dropping_tokens_one_by_one(a: int, b: int, room: int, seed: int) -> None:
-    first, second = list(range(a)), list(range(100, 100 + b))
-    rng = np.random.default_rng(seed)
-    while len(first) + len(second) > room:
-        longer = first if len(first) > len(second) else second
-        del longer[0 if rng.random() < 0.5 else -1]
-    cut = cut_pair(np.random.default_rng(seed).random, (0, a), (100, 100 + b), room)
-    assert [list(range(*text)) for text in cut] == [first, second]

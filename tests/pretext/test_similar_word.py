@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import SPECIAL, VOCABULARY, batch_of, looks_uniform, one_of, rng_for, within
+from pretext_samples import SPECIAL, VOCABULARY, batch_of, looks_uniform, rng_for, within
 from similar_tables import Word, knowing, table_of
 
 from maskwright.core.randomness import RandomNumbers
@@ -83,13 +83,6 @@ def test_words_are_similar_random_and_kept_80_10_10() -> None:
     # Candidates and random words are drawn uniformly, and whole.
     assert looks_uniform(np.array([(after == pair).all(axis=1).sum() for pair in ((20, 21), (22, 23))]))
     assert looks_uniform(np.array([(after == pair).all(axis=1).sum() for pair in ((30, 31), (32, 33))]))
-
-
-def test_other_shares_are_honoured() -> None:
-    table = table_of({(5,): [(20,)]}, [(30,)])
-    assert (replaced((5,), 2000, table, SimilarWord(similar=1, random=0, keep=0)) == 20).all()
-    assert (replaced((5,), 2000, table, SimilarWord(similar=0, random=1, keep=0)) == 30).all()
-    assert (replaced((5,), 2000, table, SimilarWord(similar=0, random=0, keep=1)) == 5).all()
 
 
 def test_where_the_corpus_has_no_word_of_a_length_tokens_are_drawn_without_special_ones() -> None:
@@ -229,26 +222,6 @@ def test_no_mask_token_appears_and_nothing_else_changes(lengths: list[int], seed
     outcomes = SimilarWord().outcomes(instances, selection, rng, facts)
     assert sum(outcomes.values()) == len(selection.positions)
     assert np.array_equal(SimilarWord().replace_tokens(instances, selection, rng, facts), after)
-
-
-@pytest.mark.parametrize("masking", MASKINGS)
-def test_a_batch_is_replaced_like_its_sequences_one_by_one(masking: Masking) -> None:
-    instances, facts = few_ids([40, 17, 88]), knowing(VOCABULARY, TABLE)
-    selection = masking.select(instances, rng_for(instances))
-    together = SimilarWord().replace_tokens(instances, selection, rng_for(instances), facts)
-    for number in range(3):
-        single = one_of(instances, number)
-        rng = rng_for(single, first_index=number)
-        alone = SimilarWord().replace_tokens(single, masking.select(single, rng), rng, facts)
-        low, high = instances.cu_seqlens[number : number + 2]
-        assert np.array_equal(together[low:high], alone)
-
-
-def test_without_a_table_it_says_so() -> None:
-    instances = few_ids([10])
-    selection = TokenMasking().select(instances, rng_for(instances))
-    with pytest.raises(ValueError, match="similar_words"):
-        SimilarWord().replace_tokens(instances, selection, rng_for(instances), VOCABULARY)
 
 
 # The worked example: 使用 语言 模型 来 预测 , 语言模型 selected as one unit of four characters.

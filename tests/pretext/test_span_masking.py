@@ -120,14 +120,6 @@ def test_spanberts_budget_is_rounded_up_over_ordinary_tokens(ordinary: int, coun
     assert np.bincount(instances.sequence_ids[positions]).tolist() == [count] * 3
 
 
-def test_lengths_are_geometric_cut_at_ten_and_normalized() -> None:
-    shares = SpanMasking().length_probabilities
-    published = [0.2241, 0.1792, 0.1434, 0.1147, 0.0918, 0.0734, 0.0587, 0.0470, 0.0376, 0.0301]
-    assert shares == pytest.approx(published, abs=5e-5)
-    assert shares.sum() == pytest.approx(1, abs=1e-12)
-    assert float(shares @ np.arange(1, 11)) == pytest.approx(3.7971, abs=5e-5)
-
-
 def test_drawn_lengths_follow_their_shares() -> None:
     # Words of one token and a budget of 10 in 3000: the unit that begins at the first anchor is the first span, except
     # that another one touches it, or the text ends, about once in a hundred sequences.
