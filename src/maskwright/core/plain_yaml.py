@@ -4,17 +4,15 @@ PyYAML reads YAML 1.1, where the language `no` is false, `010` is eight, `1:30` 
 """
 
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
-_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_REAL = re.compile(
-    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
-)
+_INTEGER = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
+_REAL = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 _SCALARS = {
-    "bool": re.compile("true|True|TRUE|false|False|FALSE"),
-    "null": re.compile("~|null|Null|NULL|"),
+    "bool": "true|True|TRUE|false|False|FALSE",
+    "null": "~|null|Null|NULL|",
     "int": _INTEGER,
     "float": _REAL,
 }
@@ -39,20 +37,17 @@ def read_yaml(text: str) -> Any:
 class _CoreLoader(yaml.SafeLoader):
     """PyYAML's safe loader with the plain scalars of the core schema."""
 
-    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
-        """Return the tag of an untagged node; `implicit[0]` is true for a plain scalar."""
-        if kind is yaml.ScalarNode and implicit[0]:
-            name = next((name for name, pattern in _SCALARS.items() if pattern.fullmatch(value)), "str")
-            return f"tag:yaml.org,2002:{name}"
-        return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
 
 def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | float:
     written = str(loader.construct_scalar(node))
-    if _INTEGER.fullmatch(written):
+    if re.fullmatch(_INTEGER, written):
         return int(written, {"0o": 8, "0x": 16}.get(written[:2], 10))
     return float(written.lower().replace(".inf", "inf").replace(".nan", "nan"))
 
 
+for _name, _pattern in _SCALARS.items():
+    _CoreLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(rf"(?:{_pattern})\Z"), None)
 _CoreLoader.add_constructor("tag:yaml.org,2002:int", _number)
 _CoreLoader.add_constructor("tag:yaml.org,2002:float", _number)

@@ -6,7 +6,6 @@ is the SplitMix64 finalizer (Steele, Lea and Flood 2014).
 """
 
 import hashlib
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -70,20 +69,9 @@ def as_uniform(numbers: NDArray[np.uint64]) -> NDArray[np.float64]:
     return (numbers >> np.uint64(11)).astype(np.float64) * (1.0 / (1 << 53))
 
 
-def bound_of(share: float) -> np.uint64:
-    """Return the bound on 64-bit numbers that is equivalent to `as_uniform(number) < share`, for a share in [0, 1)."""
-    return np.uint64(math.ceil(share * (1 << 53)) << 11)
-
-
 def integer_key(seed: int, purpose: str, refresh: int = 0, index: int = 0) -> int:
     """Return one key as a Python int below 2**63 (for `torch.Generator.manual_seed`)."""
     return int(keys(seed, purpose, refresh, index)[0] >> np.uint64(1))
-
-
-def integer_keys(seed: int, purpose: str, refresh: int, count: int) -> list[int]:
-    """Return what `integer_key` returns for the indices 0..count-1."""
-    numbers: list[int] = (keys(seed, purpose, refresh, np.arange(count)) >> np.uint64(1)).tolist()
-    return numbers
 
 
 def generator(seed: int, purpose: str, refresh: int = 0, index: int = 0) -> np.random.Generator:
@@ -129,9 +117,9 @@ class RandomNumbers:
         """Return the key of each instance's stream of numbers. Shape (B,)."""
         return keys(self.seed, purpose, self.refresh, self.index)
 
-    def per_instance(self, purpose: str, counter: int = 0) -> NDArray[np.float64]:
+    def per_instance(self, purpose: str) -> NDArray[np.float64]:
         """Return one uniform number in [0, 1) per instance. Shape (B,)."""
-        return uniform(self.keys(purpose), counter)
+        return uniform(self.keys(purpose), 0)
 
     def bits_everywhere(self, purpose: str, cu_seqlens: Ints) -> NDArray[np.uint64]:
         """Return one 64-bit integer for every token. Shape (T,).

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic.fields import FieldInfo
 
-from maskwright.core.errors import RecipeError, nearest
+from maskwright.core.errors import RecipeError
 from maskwright.core.fields import explain, field_paths, kinds, member_of, suggest_path
 from maskwright.core.plain_yaml import read_yaml
 
@@ -161,28 +160,23 @@ def _changed(old: Any, annotation: Any, steps: list[str], depth: int, value: Any
         return [*old[:position], new, *old[position + 1 :]]
     model = member_of(annotation, old)
     if model is None:
-        raise _no_fields(old, annotation, parent, steps)
+        path = ".".join(steps)
+        raise RecipeError(
+            f"cannot set {path!r}: {parent!r} is {old!r}, which has no fields", allowed=", ".join(kinds(annotation))
+        )
     if step not in model.model_fields:
         raise _unknown_field(step, parent, list(model.model_fields), steps, root)
     fields = by_name(old) or {}
     if step == "kind" and depth + 1 == len(steps):
         return old if fields.get("kind") == value else value
-    field = model.model_fields[step]
-    here = fields[step] if step in fields else _default(field)
-    return {**fields, step: _changed(here, field.annotation, steps, depth + 1, value, root)}
+    annotation = model.model_fields[step].annotation
+    return {**fields, step: _changed(fields.get(step), annotation, steps, depth + 1, value, root)}
 
 
 def _merged(old: Any, new: Any) -> Any:
     if isinstance(new, dict) and isinstance(old, dict) and new.get("kind", old.get("kind")) == old.get("kind"):
         return {**old, **{key: _merged(old.get(key), value) for key, value in new.items()}}
     return new
-
-
-def _default(field: FieldInfo) -> Any:
-    if field.is_required():
-        return None
-    default = field.get_default(call_default_factory=True, validated_data={})
-    return default.model_dump() if isinstance(default, BaseModel) else default
 
 
 def _position(items: Sequence[Any], step: str, parent: str, steps: list[str], root: type[Spec]) -> int:
@@ -202,18 +196,3 @@ def _unknown_field(step: str, parent: str, known: Sequence[str], steps: list[str
     where = f" in {parent!r} (from {'.'.join(steps)!r})" if parent else ""
     todo = f"Did you mean {guess!r}?" if guess else ""
     return RecipeError(f"unknown field {step!r}{where}", allowed=", ".join(known), todo=todo)
-
-
-def _no_fields(value: Any, annotation: Any, parent: str, steps: list[str]) -> RecipeError:
-    path = ".".join(steps)
-    if options := kinds(annotation):
-        guess = nearest(value, options) if isinstance(value, str) else None
-        return RecipeError(
-            f"cannot set {path!r}: {parent!r} is {value!r}, which is not one of its choices",
-            allowed=", ".join(options),
-            todo=f"Did you mean {guess!r}?" if guess else f"Choose one first, e.g. `{parent}={options[0]}`",
-        )
-    return RecipeError(
-        f"cannot set {path!r}: {parent!r} is the value {value!r}, which has no fields",
-        todo=f"Set {parent!r} itself.",
-    )

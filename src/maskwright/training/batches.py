@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from maskwright.core.randomness import RandomNumbers, integer_keys
+from maskwright.core.randomness import RandomNumbers, integer_key
 from maskwright.core.tensors import PackedBatch, TargetTensors
 from maskwright.core.types import Instances, IntArray, TakenTokens, Targets
 from maskwright.pretext.corrupt import corrupt
@@ -198,7 +198,6 @@ class Collator:
             )
             for objective in self.objectives
         }
-        keys = integer_keys(self.seed, "dropout", step, len(sizes)) if self.dropout else [None] * len(sizes)
         for number, (ids, positions, segments) in enumerate(zip(*tensors, strict=True)):
             own_bounds = cu_seqlens[bounds[number] : bounds[number + 1] + 1] - token_bounds[number]
             batch = PackedBatch(
@@ -207,7 +206,7 @@ class Collator:
                 segment_ids=segments,
                 cu_seqlens=torch.from_numpy(own_bounds.astype(np.int32)),
                 max_seqlen=self.max_length,
-                dropout_key=keys[number],
+                dropout_key=integer_key(self.seed, "dropout", step, number) if self.dropout else None,
             )
             yield MicroBatch(batch, {kind: parts[number] for kind, parts in cuts.items()})
 
