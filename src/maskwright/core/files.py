@@ -35,19 +35,25 @@ def disk_problem(error: OSError, path: Path) -> DeviceError:
     return DeviceError(f"cannot write {path}: {error.strerror or error}", todo="Choose a folder you can write to.")
 
 
+@contextlib.contextmanager
+def _disk_problems(path: Path, temporary: Path | None = None) -> Iterator[None]:
+    """Turn failed writes of `path` into DeviceError; with `temporary`, errors that name a file elsewhere are kept."""
+    try:
+        yield
+    except OSError as error:
+        # The caller may have failed to read some other file. A full disk names no file.
+        named = error.filename
+        if temporary is not None and named is not None and not Path(str(named)).is_relative_to(temporary):
+            raise
+        raise disk_problem(error, path) from error
+
+
 def check_writable(folder: Path) -> None:
     """Raise DeviceError if a folder cannot be created or written; nothing is created."""
-    try:
+    with _disk_problems(folder):
         there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
         with tempfile.TemporaryFile(dir=there) as file:
             file.write(b"\n")
-    except OSError as error:
-        raise disk_problem(error, folder) from error
-
-
-def _concerns(error: OSError, temporary: Path) -> bool:
-    # The caller may have failed to read some other file. A full disk names no file.
-    return error.filename is None or Path(str(error.filename)).is_relative_to(temporary)
 
 
 @contextlib.contextmanager
@@ -58,21 +64,16 @@ def atomic_path(path: Path) -> Iterator[Path]:
         DeviceError: If the disk is full or cannot be written.
     """
     temporary = _sibling(path)
-    try:
+    with _disk_problems(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.touch(exist_ok=False)
-    except OSError as error:
-        raise disk_problem(error, path) from error
     try:
-        yield temporary
-        with open(temporary, "rb+") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, path)
-        _flush_folder(path.parent)
-    except OSError as error:
-        if not _concerns(error, temporary):
-            raise
-        raise disk_problem(error, path) from error
+        with _disk_problems(path, temporary):
+            yield temporary
+            with open(temporary, "rb+") as written:
+                os.fsync(written.fileno())
+            os.replace(temporary, path)
+            _flush_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -84,7 +85,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     Raises:
         DeviceError: If the disk is full or cannot be written, or something is at `path` already.
     """
-    try:
+    with _disk_problems(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         # Held while this process lives; `remove_abandoned` may have removed the folder before it was locked.
         lock = None
@@ -92,23 +93,18 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             (temporary := _sibling(path)).mkdir()
             with contextlib.suppress(FileNotFoundError):
                 lock = _lock(temporary)
-    except OSError as error:
-        raise disk_problem(error, path) from error
     try:
-        yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                with open(file, "rb+") as written:
-                    os.fsync(written.fileno())
-            elif file.is_dir():
-                _flush_folder(file)
-        _flush_folder(temporary)
-        os.rename(temporary, path)
-        _flush_folder(path.parent)
-    except OSError as error:
-        if not _concerns(error, temporary):
-            raise
-        raise disk_problem(error, path) from error
+        with _disk_problems(path, temporary):
+            yield temporary
+            for file in temporary.rglob("*"):
+                if file.is_file():
+                    with open(file, "rb+") as written:
+                        os.fsync(written.fileno())
+                elif file.is_dir():
+                    _flush_folder(file)
+            _flush_folder(temporary)
+            os.rename(temporary, path)
+            _flush_folder(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         if lock >= 0:

@@ -6,7 +6,7 @@ independently.
 """
 
 from abc import abstractmethod
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -17,12 +17,16 @@ from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 
 RateBase = Annotated[Literal["all", "ordinary"], renamed_from("rate_relative_to", "counted")]
 
+CONTIGUOUS_UNITS = frozenset({"contiguous_units"})
+"""What maskings provide whose units are runs of adjacent tokens."""
+
 
 class Masking(Spec):
     """Selects the tokens to predict. Subclasses are frozen values and implement `choose`.
 
     Attributes:
         kind: The masking's name in recipes.
+        provides: Properties of units that objectives list in `needs` ("contiguous_units").
         rate: Share of a sequence's tokens to select, in (0, 1).
         rounding: How rate x tokens is rounded to an integer of at least 1: "half_even" (Python's round: BERT,
             ALBERT), "random" (floor(x + U[0,1)): RoBERTa), "up" (SpanBERT), "down".
@@ -32,16 +36,12 @@ class Masking(Spec):
     """
 
     kind: str
+    provides: ClassVar[frozenset[str]] = frozenset()
     rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
     rounding: Literal["half_even", "random", "up", "down"] = "half_even"
     rate_relative_to: RateBase = "all"
     candidates: Literal["ordinary", "all"] = "ordinary"
     max_targets: Annotated[int, Field(ge=1)] | None = None
-
-    @property
-    def provides(self) -> frozenset[str]:
-        """Properties of units that objectives list in `needs` ("contiguous_units")."""
-        return frozenset()
 
     @property
     def span_kinds(self) -> frozenset[str]:
@@ -140,6 +140,7 @@ class WordMasking(Masking):
             word). `max_targets` limits tokens and cannot be combined with "words".
     """
 
+    provides: ClassVar[frozenset[str]] = CONTIGUOUS_UNITS
     budget: Literal["tokens", "words"] = "tokens"
 
     @model_validator(mode="after")
@@ -150,11 +151,6 @@ class WordMasking(Masking):
                 "set max_targets to null or budget to 'tokens'"
             )
         return self
-
-    @property
-    def provides(self) -> frozenset[str]:
-        """Units are runs of adjacent tokens."""
-        return frozenset({"contiguous_units"})
 
     def sizes(self, instances: Instances) -> IntArray:
         """Return the number of tokens or words of each sequence (see `Masking.sizes`)."""

@@ -1,13 +1,13 @@
 """ERNIE's knowledge masking: words, phrases and entities, in stages or mixed."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import model_validator
 
 from maskwright.core.randomness import RandomNumbers, as_uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.base import Masking
+from maskwright.pretext.masking.base import CONTIGUOUS_UNITS, Masking
 from maskwright.pretext.masking.sampling import span_begins, unit_ends
 from maskwright.pretext.shares import Share, check_shares
 
@@ -36,6 +36,7 @@ class LevelMasking(Masking):
     """
 
     kind: Literal["levels"] = "levels"
+    provides: ClassVar[frozenset[str]] = CONTIGUOUS_UNITS
     basic: Share = 1 / 3
     phrase: Share = 1 / 3
     entity: Share = 1 / 3
@@ -54,11 +55,6 @@ class LevelMasking(Masking):
     def _shares(self) -> dict[str, float]:
         """Shares of the levels that are used."""
         return {level: share for level in _LEVELS if (share := getattr(self, level)) > 0}
-
-    @property
-    def provides(self) -> frozenset[str]:
-        """Units are runs of adjacent tokens."""
-        return frozenset({"contiguous_units"})
 
     @property
     def span_kinds(self) -> frozenset[str]:

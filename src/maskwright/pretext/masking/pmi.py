@@ -1,10 +1,10 @@
 """PMI-masking: collocations, words of high pointwise mutual information, are masked together."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.base import Masking
+from maskwright.pretext.masking.base import CONTIGUOUS_UNITS, Masking
 from maskwright.pretext.masking.sampling import span_begins, until_full
 
 
@@ -17,11 +17,7 @@ class PMIMasking(Masking):
     """
 
     kind: Literal["pmi"] = "pmi"
-
-    @property
-    def provides(self) -> frozenset[str]:
-        """Units are runs of adjacent tokens."""
-        return frozenset({"contiguous_units"})
+    provides: ClassVar[frozenset[str]] = CONTIGUOUS_UNITS
 
     @property
     def span_kinds(self) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """SpanBERT's masking: spans of whole words whose lengths follow a geometric distribution."""
 
 import itertools
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from maskwright.core.randomness import RandomNumbers, uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.base import Masking, RateBase
+from maskwright.pretext.masking.base import CONTIGUOUS_UNITS, Masking, RateBase
 
 
 class SpanMasking(Masking):
@@ -35,6 +35,7 @@ class SpanMasking(Masking):
     """
 
     kind: Literal["span"] = "span"
+    provides: ClassVar[frozenset[str]] = CONTIGUOUS_UNITS
     rounding: Literal["half_even", "random", "up", "down"] = "up"
     rate_relative_to: RateBase = "ordinary"
     geometric_p: Annotated[float, Field(gt=0, lt=1)] = 0.2
@@ -46,11 +47,6 @@ class SpanMasking(Masking):
         if self.candidates == "all":
             raise ValueError("spans never cross special tokens; set candidates to 'ordinary'")
         return self
-
-    @property
-    def provides(self) -> frozenset[str]:
-        """Units are runs of adjacent tokens."""
-        return frozenset({"contiguous_units"})
 
     @property
     def length_probabilities(self) -> NDArray[np.float64]:
