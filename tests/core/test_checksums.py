@@ -73,18 +73,6 @@ def test_book_that_cannot_be_read_counts_as_empty(tmp_path: Path, held: bytes) -
     assert list(read_json(book)) == [str(file)]
 
 
-def test_book_that_cannot_be_written_is_let_be(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"one")
-    with ChecksumBook(tmp_path / "a" / "book.json") as book:
-        assert book.checksum(tmp_path / "a") == checksum(tmp_path / "a")
-
-
-def test_checksum_of_a_missing_file_is_the_systems_error(tmp_path: Path) -> None:
-    with ChecksumBook(tmp_path / "book.json") as book, pytest.raises(FileNotFoundError):
-        book.checksum(tmp_path / "a")
-    assert not (tmp_path / "book.json").exists()
-
-
 @pytest.mark.parametrize("harm", ['{"a": 2, "checksum": "%s"}', '{"a": 1}', "[]", "{", '{"a": 1, "checksum": 3}', "["])
 def test_record_that_is_not_what_was_written_is_refused(tmp_path: Path, harm: str) -> None:
     path = tmp_path / "record.json"

@@ -16,14 +16,6 @@ from maskwright.core.files import (
 )
 
 
-def test_a_folder_is_tried_and_left_as_it_was(tmp_path):
-    check_writable(tmp_path / "a" / "b")
-    assert not list(tmp_path.iterdir())
-    (tmp_path / "here").mkdir()
-    check_writable(tmp_path / "here")
-    assert [path.name for path in tmp_path.rglob("*")] == ["here"]
-
-
 def test_a_folder_that_cannot_be_made_or_written_is_refused(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("x")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):

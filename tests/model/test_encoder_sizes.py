@@ -24,27 +24,10 @@ def _albert(layers, hidden, width=128, sharing="all", **more):
     return _bert(layers, hidden, embedding_size=width, sharing=sharing, **more)
 
 
-def _roberta(layers, hidden):
-    return _bert(layers, hidden, position_offset=2, type_vocab_size=1)
-
-
 # encoder + pooler
 PUBLISHED = [
-    ("BERT tiny", _bert(2, 128), 30522, 4_385_920),
-    ("BERT mini", _bert(4, 256), 30522, 11_170_560),
-    ("BERT small", _bert(4, 512), 30522, 28_763_648),
-    ("BERT medium", _bert(8, 512), 30522, 41_373_184),
     ("BERT base uncased", _bert(12, 768), 30522, 109_482_240),
-    ("BERT large uncased", _bert(24, 1024), 30522, 335_141_888),
-    ("BERT base cased", _bert(12, 768), 28996, 108_310_272),
-    ("BERT large cased", _bert(24, 1024), 28996, 333_579_264),
-    ("BERT base Chinese", _bert(12, 768), 21128, 102_267_648),
-    ("BERT large Chinese", _bert(24, 1024), 21128, 325_522_432),
-    ("mBERT cased", _bert(12, 768), 119547, 177_853_440),
-    ("mBERT uncased", _bert(12, 768), 105879, 167_356_416),
-    ("RoBERTa base", _roberta(12, 768), 50265, 124_645_632),
-    ("RoBERTa large", _roberta(24, 1024), 50265, 355_359_744),
-    ("DistilRoBERTa", _roberta(6, 768), 50265, 82_118_400),
+    ("RoBERTa base", _bert(12, 768, position_offset=2, type_vocab_size=1), 50265, 124_645_632),
     ("ALBERT base", _albert(12, 768), 30000, 11_683_584),
     ("ALBERT large", _albert(24, 1024), 30000, 17_683_968),
     ("ALBERT xlarge", _albert(24, 2048), 30000, 58_724_864),

@@ -1,11 +1,9 @@
 """Encoders for inference: the C layers compute what the modules compute, in fp32 or in integers of 8 bits."""
 
 import os
-import sys
 import warnings
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,9 +17,7 @@ from maskwright.core.tensors import PackedBatch, activation
 from maskwright.core.types import ProductPrecision
 from maskwright.inference.batching import TextBatch, batches
 from maskwright.kernels import ops
-from maskwright.kernels.cpu import library as module
 from maskwright.kernels.cpu.encoder import MAX_INPUTS_INT8, inference_layers, quantize_int8
-from maskwright.kernels.cpu.library import find_library
 from maskwright.kernels.setting import use_kernels
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
@@ -146,27 +142,6 @@ def test_shapes_and_settings_that_c_does_not_support_use_the_modules() -> None:
         assert InferenceEncoder(encoder("bert"), "fp32").layers is None
     wide = [ops.Block([torch.nn.Linear(16, MAX_INPUTS_INT8 + 16)], torch.nn.Linear(16, 16), torch.nn.LayerNorm(16))]
     assert inference_layers(wide, wide, [(0, 0)], num_heads=1, activation="relu", precision="int8") is None
-
-
-# --- where the C code is unavailable
-
-
-@pytest.mark.parametrize("name", ["fp32", "int8"])
-def test_missing_instructions_systems_and_compilers_are_named(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not isinstance(find_library(name), Exception):
-        monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path))
-        monkeypatch.setenv("PATH", "")
-        monkeypatch.delenv("CC", raising=False)
-        found = find_library(name)
-        assert "there is no C compiler here" in str(found)
-        assert "Install gcc" in str(found)
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": True, "fma3": True, "avx512_vnni": True})
-    assert "lacks instructions of the C code (AVX512_BW, AVX512_DQ, AVX512_VL)" in str(find_library(name))
-    monkeypatch.setattr(module, "_thread_library", list)
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert "for Linux" in str(find_library(name))
 
 
 # --- the C code

@@ -48,14 +48,6 @@ def test_get_of_an_unknown_name_lists_systems_or_sizes(name, message):
         catalog.get(name)
 
 
-def test_resolve_overrides_fields():
-    recipe = catalog.resolve("bert/tiny", ["masking.rate=0.3", "objectives=[mlm]", "format=full_sentences"])
-    assert recipe.masking.rate == 0.3
-    assert [objective.kind for objective in recipe.objectives] == ["mlm"]
-    assert recipe.format.kind == "full_sentences"
-    assert recipe.encoder == catalog.get("bert/tiny").encoder
-
-
 @pytest.mark.parametrize("name", ["bert/tiny", "roberta/base"])
 def test_every_field_of_a_recipe_can_be_overridden_with_itself(name):
     recipe = catalog.get(name)
