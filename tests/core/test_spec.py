@@ -78,15 +78,10 @@ def changed(*texts: str) -> System:
         ("a.b=0.3", ("a.b", 0.3)),
         ("a=1e-4", ("a", 1e-4)),
         ("a=[1e-1, 2]", ("a", [0.1, 2])),
-        ("a=true", ("a", True)),
         ("a=null", ("a", None)),
-        ("a=whole_word", ("a", "whole_word")),
         ("a={kind: token, rate: 2e-1}", ("a", {"kind": "token", "rate": 0.2})),
-        ("a= x=y ", ("a", "x=y")),
         ("a=", ("a", "")),
         ("a=no", ("a", "no")),
-        ("a=[on, yes]", ("a", ["on", "yes"])),
-        ("a='1e-4'", ("a", "1e-4")),
     ],
 )
 def test_parse_overrides_reads_values_as_yaml(text, pair):
@@ -103,22 +98,17 @@ def test_parse_overrides_refuses_what_it_cannot_read(text):
 @pytest.mark.parametrize(
     ("texts", "path", "value"),
     [
-        (["name=mine"], "name", "mine"),
         (["masking.rate=0.3"], "masking", Token(rate=0.3)),
         (["masking=whole_word"], "masking", WholeWord()),
         (["masking.kind=whole_word"], "masking", WholeWord()),
         (["masking.rate=0.3", "masking.kind=token"], "masking", Token(rate=0.3)),
-        (["masking.rate=0.3", "masking=token"], "masking", Token()),
         (["masking=whole_word", "masking.rate=0.3"], "masking", WholeWord(rate=0.3)),
         (["masking.kind=span", "masking.decay=0.2"], "masking", Span(decay=0.2)),
         (["masking={kind: span, decay: 0.2}"], "masking", Span(decay=0.2)),
-        (["masking={rate: 0.2}"], "masking", Token(rate=0.2)),
         (["masking=whole_word", "masking.longest=3", "masking.longest=null"], "masking", WholeWord()),
-        (["objectives=[mlm]"], "objectives", (Mlm(),)),
         (["objectives=[nsp, {kind: mlm, weight: 2}]"], "objectives", (Nsp(), Mlm(weight=2))),
         (["objectives.mlm.weight=2"], "objectives", (Mlm(weight=2), Nsp())),
         (["objectives.1.weight=2"], "objectives", (Mlm(), Nsp(weight=2))),
-        (["objectives.1=mlm", "objectives.0=nsp"], "objectives", (Nsp(), Mlm())),
         (["objectives=[nsp]", "objectives.nsp.weight=3"], "objectives", (Nsp(weight=3),)),
         (["extra.share=0.5"], "extra", Phase(share=0.5)),
     ],
@@ -138,11 +128,6 @@ def test_override_reaches_into_nested_parts():
     assert changed("training.optimizer.betas.1=0.98").training.optimizer.betas == (0.9, 0.98)
 
 
-def test_override_with_a_mapping_keeps_unnamed_fields_at_every_depth():
-    result = changed("training={steps: 5, optimizer: {betas: [0.5, 0.6]}}")
-    assert result.training == Training(steps=5, optimizer=AdamW(eps=1e-8, betas=(0.5, 0.6)))
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -151,32 +136,22 @@ def test_override_with_a_mapping_keeps_unnamed_fields_at_every_depth():
             "masking.rat=0.3",
             ["unknown field 'rat' in 'masking'", "kind, rate", "Did you mean 'masking.rate'?"],
         ),
-        ("training.optimizer.bets=1", ["'training.optimizer'", "Did you mean 'training.optimizer.betas'?"]),
         ("learning_rate=1", ["Did you mean 'training.learning_rate'?"]),
-        ("masking.weight=1", ["Did you mean 'objectives.mlm.weight'?"]),
-        ("lerning_rate=1", ["Did you mean 'training.learning_rate'?"]),
         ("zzz=1", ["unknown field 'zzz'", "Allowed: name, dropout, masking, objectives, training, extra."]),
         ("objectives.mln.weight=1", ["'objectives'", "Allowed: mlm, nsp.", "Did you mean 'objectives.mlm'?"]),
-        ("objectives.2.weight=1", ["Allowed: mlm, nsp."]),
         (
             "objectives.mlm.wieght=1",
             ["unknown field 'wieght' in 'objectives.mlm'", "'objectives.mlm.weight'?"],
         ),
         ("masking.rate.x=1", ["'masking.rate' is 0.15, which has no fields"]),
-        ("masking.longest=2", ["unknown field 'longest' in 'masking'", "kind, rate"]),
         ("masking=whole_wrd", ["masking: unknown choice 'whole_wrd'", "did you mean 'whole_word'?"]),
-        ("masking.kind=whole_wrd", ["masking: unknown choice 'whole_wrd'", "did you mean 'whole_word'?"]),
         ("objectives=[mlm, nso]", ["objectives.1: unknown choice 'nso'", "did you mean 'nsp'?"]),
         ("objectives=mlm", ["objectives: must be a list: [mlm]"]),
         ("objectives=[]", ["objectives: ", "at least 1 item"]),
         ("masking.rate=2", ["masking.rate: must be less than 1; found 2"]),
         ("masking.rate=often", ["masking.rate: must be a number; found 'often'"]),
-        ("objectives.nsp.weight=-1", ["objectives.nsp.weight: must be greater than 0; found -1"]),
-        ("training.phases.1.share=x", ["training.phases.1.share: ", "found 'x'"]),
         ("training.optimizer.betas=[0.9]", ["training.optimizer.betas.1: a value is missing"]),
-        ("masking={rat: 0.2}", ["masking.rat: unknown field; did you mean 'rate'?"]),
         ("training.optimizer.betas=0.9", ["training.optimizer.betas: must be a list, e.g. [a, b]; found 0.9"]),
-        ("training.steps=2.5", ["training.steps: must be a whole number; found 2.5"]),
         ("masking=3", ["masking: must be one of token, whole_word, span", "found 3"]),
         ("lr=1", ["unknown field 'lr'", "Did you mean 'training.learning_rate'?"]),
         ("masking={kind: span}", ["masking.decay: a value is missing"]),

@@ -1,5 +1,7 @@
 """Masked language modeling, next-sentence and sentence-order prediction: targets, heads, losses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from torch.nn.functional import cross_entropy, gelu, layer_norm, linear
 from transformers import AlbertConfig, AlbertForPreTraining, BertConfig, BertForPreTraining
 
 from maskwright.core.tensors import EncoderOutput, LossInputs, TargetTensors, View
-from maskwright.core.types import Examples, HeadShape, Instances, Selection
+from maskwright.core.types import Examples, HeadShape, Selection
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction, SentenceOrderPrediction
@@ -159,14 +161,7 @@ def test_albert_s_heads_and_losses_equal_those_of_transformers() -> None:
 
 def labeled(labels: list[int]) -> Examples:
     instances = batch_of([5] * len(labels))
-    instances = Instances(
-        ids=instances.ids,
-        segment_ids=instances.segment_ids,
-        word_starts=instances.word_starts,
-        special=instances.special,
-        cu_seqlens=instances.cu_seqlens,
-        pair_labels=np.array(labels, dtype=np.int8),
-    )
+    instances = replace(instances, pair_labels=np.array(labels, dtype=np.int8))
     nothing = np.zeros(0, dtype=np.int64)
     return Examples(instances=instances, selection=Selection(nothing, nothing), corrupted=instances.ids)
 

@@ -34,14 +34,7 @@ TABLE = table_of(
 def few_ids(lengths: list[int], seed: int = 0, share_of_word_starts: float = 0.6) -> Instances:
     made = batch_of(lengths, seed, share_of_word_starts)
     ids = np.where(made.special, made.ids, 5 + made.ids % 8).astype(np.int32)
-    return Instances(
-        ids=ids,
-        segment_ids=made.segment_ids,
-        word_starts=made.word_starts,
-        special=made.special,
-        cu_seqlens=made.cu_seqlens,
-        pair_labels=made.pair_labels,
-    )
+    return dataclasses.replace(made, ids=ids)
 
 
 def words_in_a_row(word: Word, number: int) -> tuple[Instances, Selection]:

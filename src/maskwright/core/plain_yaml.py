@@ -4,7 +4,7 @@ PyYAML reads YAML 1.1, where the language `no` is false, `010` is eight, `1:30` 
 """
 
 import re
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -37,8 +37,6 @@ def read_yaml(text: str) -> Any:
 class _CoreLoader(yaml.SafeLoader):
     """PyYAML's safe loader with the plain scalars of the core schema."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
-
 
 def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | float:
     written = str(loader.construct_scalar(node))
@@ -47,6 +45,7 @@ def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | float:
     return float(written.lower().replace(".inf", "inf").replace(".nan", "nan"))
 
 
+_CoreLoader.yaml_implicit_resolvers = {}
 for _name, _pattern in _SCALARS.items():
     _CoreLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(rf"(?:{_pattern})\Z"), None)
 _CoreLoader.add_constructor("tag:yaml.org,2002:int", _number)

@@ -4,7 +4,7 @@ T tokens, B sequences (instances), S sentences, D documents, U units, M targets,
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -119,13 +119,7 @@ class Plan:
 
     def rows(self, index: IntArray) -> "Plan":
         """Return the given rows, in the given order."""
-        return Plan(
-            first_start=self.first_start[index],
-            first_end=self.first_end[index],
-            second_start=self.second_start[index],
-            second_end=self.second_end[index],
-            pair_labels=self.pair_labels[index],
-        )
+        return Plan(**{column.name: getattr(self, column.name)[index] for column in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,9 @@ def sizes(recipe: Recipe) -> Sizes:
     config, vocab_size = recipe.encoder, recipe.tokenizer.vocab_size
     parts = count_parameters(config, vocab_size)
     pooler = parts.pop("pooler")
-    heads = _head_parameters(recipe)
+    heads: dict[str, int] = {
+        each.kind: each.num_parameters(_head_shape(recipe, each, vocab_size)) for each in recipe.objectives
+    }
     masked_lm, masked_lm_config = sum(parts.values()), config
     generator: dict[str, int] = {}
     if recipe.generator is not None:
@@ -111,14 +113,6 @@ def _teacher_memory(recipe: Recipe) -> dict[str, int]:
         return {}
     config, vocab_size = recipe.teacher.config(recipe.encoder).replace(pooler=False), recipe.tokenizer.vocab_size
     return {"teacher": 4 * (total_parameters(config, vocab_size) + mlm_head_parameters(config, vocab_size))}
-
-
-def _head_parameters(recipe: Recipe) -> dict[str, int]:
-    vocab_size = recipe.tokenizer.vocab_size
-    return {
-        objective.kind: objective.num_parameters(_head_shape(recipe, objective, vocab_size))
-        for objective in recipe.objectives
-    }
 
 
 def training_flops_per_token(

@@ -89,7 +89,7 @@ class Dialogue(Format):
 
 
 def _cut(coins: Callable[[int], IntArray], turns: list[_Turn], alone: int, limit: int) -> tuple[_Turn, _Turn]:
-    """Drop tokens of the longest turns until all have at most `limit` tokens, and join the two adjacent ones.
+    """Drop tokens of the longest turn (of equal ones the last) until `limit` tokens are left; join the adjacent ones.
 
     The separate turn, the first (0) or the last (2), loses each token at the front or the back with equal probability;
     the two others, which are one text, lose theirs at that text's ends.
@@ -98,20 +98,13 @@ def _cut(coins: Callable[[int], IntArray], turns: list[_Turn], alone: int, limit
         coins: Gives k uniform numbers in [0, 1).
         turns: Token ranges of three turns, none empty.
     """
-    lengths = [end - start for start, end in turns]
-    lost = [length - kept for length, kept in zip(lengths, _shortened(lengths, limit), strict=True)]
+    lengths, lost = [end - start for start, end in turns], [0] * _TURNS
+    for _ in range(sum(lengths) - limit):
+        longest = max(range(_TURNS), key=lambda turn: (lengths[turn] - lost[turn], turn))
+        lost[longest] += 1
     start, end = turns[alone]
     front = int(np.count_nonzero(coins(lost[alone]) < 0.5))
     single = start + front, end - (lost[alone] - front)
     first, second = (1, 2) if alone == 0 else (0, 1)
     double = turns[first][0] + lost[first], turns[second][1] - lost[second]
     return (single, double) if alone == 0 else (double, single)
-
-
-def _shortened(lengths: list[int], limit: int) -> list[int]:
-    """Return the lengths of turns after dropping tokens of the longest (of equal ones the later) one by one."""
-    lengths = list(lengths)
-    for _ in range(sum(lengths) - limit):
-        longest = max(range(len(lengths)), key=lambda turn: (lengths[turn], turn))
-        lengths[longest] -= 1
-    return lengths
