@@ -175,18 +175,6 @@ def test_pair_objectives_ask_labeled_sequences_only(
     assert targets.labels.tolist() == [1, 0, 1]
 
 
-def test_nsp_loss_is_summed_and_counts_right_answers() -> None:
-    nsp = NextSentencePrediction()
-    head = nsp.head(SHAPE)
-    torch.nn.init.zeros_(head.classifier.weight)
-    head.classifier.bias.data = torch.tensor([2.0, 0.0])
-    output = EncoderOutput(torch.zeros(9, 24), torch.randn(3, 24, requires_grad=True))
-    term = nsp.loss(head, inputs_of(output, targets_of([0, 2], [0, 1]), NO_EMBEDDINGS))
-    right, wrong = np.log1p(np.exp(-2)), np.log1p(np.exp(2))
-    assert term.total.item() == pytest.approx(right + wrong, rel=1e-6)
-    assert term.correct.item() == 1
-
-
 def test_mlm_bias_can_begin_at_the_frequencies_of_the_corpus() -> None:
     shape = HeadShape(hidden_size=4, embedding_size=4, vocab_size=3, hidden_activation="gelu", layer_norm_eps=1e-12)
     objective = MaskedLanguageModeling(initial_bias="frequencies")

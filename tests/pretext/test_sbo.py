@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, gelu, layer_norm, linear
 from maskwright.core.tensors import EncoderOutput, LossInputs, TargetTensors, View
 from maskwright.core.types import Examples, HeadShape, Instances, Selection, Targets
 from maskwright.pretext.masking import Masking, SpanMasking, WholeWordMasking
-from maskwright.pretext.objectives import MaskedLanguageModeling, SpanBoundaryObjective
+from maskwright.pretext.objectives import SpanBoundaryObjective
 
 SENTENCE = "Super Bowl 50 was an American football game to determine the champion"
 SHAPE = HeadShape(hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation="gelu", layer_norm_eps=1e-12)
@@ -134,15 +134,3 @@ def test_a_batch_without_targets_is_zero_and_still_differentiable() -> None:
     term.total.backward()
     assert term.total.item() == 0.0
     assert all(parameter.grad is not None and not parameter.grad.any() for parameter in head.parameters())
-
-
-def test_the_bias_begins_where_the_masked_language_models_does() -> None:
-    counts = np.arange(60)
-    for initial in ("zero", "frequencies"):
-        biases = []
-        for objective in (SpanBoundaryObjective(initial_bias=initial), MaskedLanguageModeling(initial_bias=initial)):
-            head = objective.head(SHAPE)
-            objective.prepare(head, counts)
-            biases.append(head.bias)
-        assert torch.equal(*biases)
-        assert bool(biases[0].any()) is (initial == "frequencies")

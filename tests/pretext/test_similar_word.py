@@ -125,14 +125,6 @@ def test_words_without_a_similar_one_are_selected_up_to_their_limit(limit: float
         assert shares["kept"] == pytest.approx(0.1, abs=0.01)
 
 
-def test_a_sequence_in_which_no_word_has_a_similar_one_gets_random_words() -> None:
-    instances, _ = words_in_a_row((5, 6), 100)
-    facts = knowing(VOCABULARY, table_of({}, [(30, 31)]))
-    examples = corrupt(instances, WholeWordMasking(rate=0.3), SimilarWord(), rng_for(instances), facts)
-    assert len(examples.selection.starts) == 10 * 3
-    assert (examples.corrupted[examples.selection.starts] == 30).all()
-
-
 def plainly(
     instances: Instances, selection: Selection, rng: RandomNumbers, similar: dict[Word, list[Word]], random: list[Word]
 ) -> tuple[IntArray, dict[str, int]]:

@@ -83,12 +83,6 @@ def test_values_are_formatted(path, value, words):
     assert format_field(path, value)[1] == words
 
 
-def test_diff_of_a_recipe_with_itself_is_empty():
-    recipe = catalog.get("bert/base")
-    assert diff(recipe, recipe) == []
-    assert len(diff(recipe, recipe, every=True)) == len(rows(recipe))
-
-
 def test_diff_names_what_differs_only():
     compared = {
         line.path: (line.left, line.right) for line in diff(catalog.get("bert/base"), catalog.get("bert/large"))
