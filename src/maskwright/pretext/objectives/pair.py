@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from maskwright.core.errors import RecipeError
 from maskwright.core.types import Examples, HeadShape, Targets
 from maskwright.pretext.objectives.base import Objective
 
@@ -42,21 +41,13 @@ class PairObjective(Objective):
         return self.classes * (shape.hidden_size + 1)
 
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
-        """Sum the cross entropy over the labeled sequences.
-
-        Raises:
-            RecipeError: If the encoder has no pooler.
-        """
+        """Sum the cross entropy over the labeled sequences."""
         from torch.nn.functional import cross_entropy
 
         from maskwright.core.tensors import LossTerm
 
         targets, pooled = inputs.targets, inputs.view.output.pooled
-        if pooled is None:
-            raise RecipeError(
-                f"objective {self.kind!r} reads the pooled vector, but this encoder has no pooler",
-                todo="Add one with `--set encoder.pooler=true`",
-            )
+        assert pooled is not None, "Recipe checks that there is a pooler"
         scores = head(pooled[targets.positions]).float()
         total = cross_entropy(scores, targets.labels, reduction="sum")
         correct = (scores.detach().argmax(dim=1) == targets.labels).sum()

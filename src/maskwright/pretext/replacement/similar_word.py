@@ -186,6 +186,5 @@ class _Words(NamedTuple):
 
 
 def _table(vocabulary: VocabularyFacts) -> SimilarWords:
-    if vocabulary.similar_words is None:
-        raise ValueError("replacement 'similar_word' needs a table in VocabularyFacts.similar_words")
+    assert vocabulary.similar_words is not None, "data preparation makes the table that `similar_words` asks for"
     return vocabulary.similar_words
