@@ -52,9 +52,7 @@ def read_corpus(path: Path) -> list[str]:
         raise bad.error()
 
     blocks = raw_blocks(resolve_sources([path]), Cleaning(), [refuse])
-    return [
-        one.text for block in blocks for piece in block.pieces for one in documents_of(piece, refuse, with_spans=True)
-    ]
+    return [text for block in blocks for piece in block.pieces for text in documents_of(piece, refuse)]
 
 
 READERS: dict[str, Callable[[Path], object]] = {

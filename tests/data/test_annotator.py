@@ -12,7 +12,7 @@ from maskwright.core.types import Instances
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder, TokenStream
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.annotator import Annotation, Annotator
-from maskwright.data.words.lexicon import Lexicon, spans_of
+from maskwright.data.words.lexicon import Lexicon
 from maskwright.data.words.segmenters import open_segmenter
 from maskwright.data.words.spec import Words
 from maskwright.pretext.masking.whole_word import WholeWordMasking
@@ -168,21 +168,12 @@ def test_levels_are_made_of_whole_words_and_ids_do_not_change(
             assert starts[firsts].all()
 
 
-def test_given_spans_grow_to_whole_words_and_lexicon_entries_never_cut_one(tokenizers: dict[str, Tokenizer]) -> None:
+def test_lexicon_entries_never_cut_a_word(tokenizers: dict[str, Tokenizer]) -> None:
     tokenizer, sentence = tokenizers["wordpiece"], "北京大学的模型在New York运行。"
-    words = Words(segmenter="rjieba", phrases=("corpus", "list.txt"))
-    stream = encoded(tokenizer, [sentence])
-    annotator = Annotator(words, open_segmenter("rjieba"), {"phrase": [Lexicon(["京大", "在New York"])]})
-    # 型在 grows to 模型|在, and the longer entry that overlaps it stands back: it begins later.
-    found = annotator.annotate([sentence], stream, {"phrase": spans_of([(6, 8)])})
-    assert list(found.facts["phrase"].counts) == ["模型在"]
-    assert list(annotator.annotate([sentence], stream).facts["phrase"].counts) == ["在New York"]
-
-
-def test_given_span_over_a_sentences_end_is_lost_and_counted(tokenizers: dict[str, Tokenizer]) -> None:
-    sentences = ["New York", " Los Angeles"]
-    annotator = Annotator(Words(entities=("corpus",)), None, {})
-    stream = encoded(tokenizers["wordpiece"], sentences)
-    found = annotator.annotate(sentences, stream, {"entity": spans_of([(0, 8), (4, 12)])})
-    assert (list(found.facts["entity"].counts), found.facts["entity"].lost) == (["New York"], 1)
-    assert found.facts["entity"].tokens == int(stream.lengths[0])
+    annotator = Annotator(
+        Words(segmenter="rjieba", phrases=("list.txt",)),
+        open_segmenter("rjieba"),
+        {"phrase": [Lexicon(["京大", "在New York"])]},
+    )
+    found = annotator.annotate([sentence], encoded(tokenizer, [sentence]))
+    assert list(found.facts["phrase"].counts) == ["在New York"]

@@ -1,12 +1,12 @@
-"""Keep-first, exactly as a set of everything would, in pieces of any size."""
+"""Keep-first, exactly as a set of everything would."""
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.data.cleaning.block import BlockIndex
-from maskwright.data.cleaning.deduplication import DuplicateFinder, without_repeats
+from maskwright.data.cleaning.deduplication import repeated, without_repeats
 
 
 def by_set(hashes: list[int]) -> list[bool]:
@@ -24,15 +24,9 @@ HASHES = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(HASHES, st.integers(1, 20), st.integers(1, 13))
-def test_repeats_are_those_of_a_set(
-    tmp_path_factory: pytest.TempPathFactory, hashes: list[int], memory: int, step: int
-) -> None:
-    finder = DuplicateFinder(tmp_path_factory.mktemp("hashes") / "hashes", hashes_in_memory=memory)
-    for start in range(0, len(hashes), step):
-        finder.add(np.array(hashes[start : start + step], dtype=np.uint64))
-    assert finder.duplicates().tolist() == by_set(hashes)
+@given(HASHES)
+def test_repeats_are_those_of_a_set(hashes: list[int]) -> None:
+    assert repeated(np.array(hashes, dtype=np.uint64)).tolist() == by_set(hashes)
 
 
 def index_of(documents: list[list[list[str]]]) -> tuple[bytes, BlockIndex]:
@@ -67,7 +61,7 @@ def test_what_is_cut_out_leaves_whole_documents(
     documents: list[int], paragraphs: list[int], minimum: int, kept: str
 ) -> None:
     data, index = index_of(DOCUMENTS)
-    left, counts, _ = without_repeats(
+    left, counts = without_repeats(
         data, index, np.isin(np.arange(3), documents), np.isin(np.arange(6), paragraphs), minimum
     )
     assert left.decode() == kept

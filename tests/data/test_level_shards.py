@@ -1,4 +1,3 @@
-import json
 import random
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from token_samples import chinese_documents, clean_corpus_of, english_documents
 from word_samples import SCRIPTS
 
 from maskwright.core.errors import DataError
-from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
+from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.shards.corpus import Corpus
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.tokenizers.spec import WordPiece
@@ -137,28 +136,6 @@ def test_what_is_missing_is_told_before_any_file_is_made(
     assert not (tmp_path / "cache").exists()
 
 
-def test_given_spans_become_levels(tmp_path: Path) -> None:
-    text = "Anna Schmidt lives in New York. She likes it by and large, and so do we all in Los Angeles."
-    spans = [
-        [text.index(part), text.index(part) + len(part), label]
-        for part, label in (
-            ("Anna Schmidt", "entity"),
-            ("ew York", "entity"),
-            ("by and large", "phrase"),
-            ("York. She", "entity"),
-        )
-    ]
-    (tmp_path / "a.jsonl").write_text(json.dumps({"text": text, "spans": spans}) + "\n", encoding="utf-8")
-    clean = clean_corpus([tmp_path / "a.jsonl"], cache=tmp_path, with_spans=True)
-    tokenizer = train_tokenizer(WordPiece(vocab_size=150), clean, seed=0, cache=tmp_path)
-    words = Words(phrases=("corpus",), entities=("corpus",))
-    corpus = tokenize_corpus(clean, tokenizer, words=words, cache=tmp_path, workers=1)
-    assert corpus.span_facts["phrase"]["examples"] == ["by and large"]
-    # "ew York" grows to its whole words; the one that reaches into the next sentence is lost.
-    assert corpus.span_facts["entity"]["examples"] == ["Anna Schmidt", "New York"]
-    assert corpus.span_facts["entity"]["lost"] == 1
-
-
 def test_facts_count_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("maskwright.data.words.span_facts._MAX_DISTINCT", 3)
     facts = SpanFacts()
@@ -175,7 +152,6 @@ def test_facts_count_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     chinese = describe_spans("phrase", {**said, "examples": ["一个"]})
     assert chinese.startswith("8 phrases of two characters or more (over")
-    assert describe_spans("entity", SpanFacts(lost=2).to_json(0)) == (
-        "no entity of two words or more (Chinese: two characters or more) was found; "
-        "2 given ones cross a sentence's end"
+    assert describe_spans("entity", SpanFacts().to_json(0)) == (
+        "no entity of two words or more (Chinese: two characters or more) was found"
     )

@@ -25,7 +25,7 @@ SKIP = Cleaning(bad_lines="skip")
 def read(argument: Path | str, cleaning: Cleaning = Cleaning(), counts: Counts | None = None) -> list[str]:
     rule = on_bad_line(counts or Counts(), cleaning)
     blocks = raw_blocks(resolve_sources([argument]), cleaning, [rule])
-    return [each.text.strip() for block in blocks for piece in block.pieces for each in documents_of(piece, rule)]
+    return [text.strip() for block in blocks for piece in block.pieces for text in documents_of(piece, rule)]
 
 
 def write(path: Path, data: bytes) -> Path:
@@ -63,7 +63,7 @@ def test_document_longer_than_memory_should_hold_is_cut_at_a_line_end(tmp_path: 
     pieces = [piece for block in blocks for piece in block.pieces]
     assert [piece.continues for piece in pieces] == [False] + [True] * (len(pieces) - 1)
     assert all(piece.size <= 256 + 64 for piece in pieces)
-    texts = [each.text for piece in pieces for each in documents_of(piece, on_bad_line(Counts(), Cleaning()))]
+    texts = [text for piece in pieces for text in documents_of(piece, on_bad_line(Counts(), Cleaning()))]
     assert "".join(texts).split("\n") == lines
     assert [piece.first_line for piece in pieces][1] == texts[0].count("\n") + 1
 

@@ -67,15 +67,6 @@ def test_the_split_depends_on_the_documents_not_on_their_order(tmp_path: Path) -
     assert again == first
 
 
-def test_spans_of_the_rest_of_a_document_move_with_it(tmp_path: Path) -> None:
-    where = LONG.index("Sentence 390")
-    text = split(tmp_path, [LONG], spans=[[0, 8, "entity"], [where, where + 12, "entity"]])
-    record = json.loads(Path(text.train[0].removesuffix(":0.5")).read_text(encoding="utf-8"))
-    assert len(record["text"]) < len(LONG)
-    [[start, end, level]] = record["spans"]
-    assert (record["text"][start:end], level) == ("Sentence 390", "entity")
-
-
 def test_a_corpus_too_small_to_hold_anything_out_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="too small"):
         split(tmp_path, ["One document of one long sentence that cannot be cut anywhere, whatever one may try to do"])

@@ -230,10 +230,8 @@ def _notes(
             "this is what the generator sees; its sampled tokens then replace all predicted positions, and the encoder "
             "(the discriminator) classifies each token as original or replaced"
         )
-    needs_corpus = {"collocations", "corpus"} if corpus is None else {"corpus"}
-    unseen = [source for source in (*recipe.words.phrases, *recipe.words.entities) if source in needs_corpus]
-    if unseen:
-        yield f"phrases and entities from {' and '.join(dict.fromkeys(unseen))} need a corpus and are not shown"
+    if corpus is None and "collocations" in recipe.words.phrases:
+        yield "phrases from collocations need a corpus and are not shown"
     if corpus is None and (masking.uses_token_counts or recipe.replacement.uses_token_counts):
         yield (
             "masking depends on token counts of the training corpus; here only this text is counted. Give a corpus "
@@ -337,13 +335,7 @@ def _prepared_corpus(
     progress: Progress | None,
 ) -> Corpus:
     """Clean and tokenize a corpus as `pretrain` does, or open it from the cache."""
-    cleaned = clean_corpus(
-        corpus,
-        cleaning=default_cleaning(recipe),
-        cache=cache,
-        progress=progress,
-        with_spans=recipe.words.needs_given_spans,
-    )
+    cleaned = clean_corpus(corpus, cleaning=default_cleaning(recipe), cache=cache, progress=progress)
     used = (
         train_tokenizer(recipe.tokenizer, cleaned, seed=seed, cache=cache, progress=progress)
         if tokenizer is None

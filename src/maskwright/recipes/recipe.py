@@ -200,8 +200,8 @@ class Recipe(Spec):
 
 
 _SPAN_SOURCES = {
-    "phrase": "`--set words.phrases=[collocations]` (allowed: segmenter, collocations, corpus, files of phrases)",
-    "entity": "`--set words.entities=[names.txt]` (allowed: tags, corpus, files of names)",
+    "phrase": "`--set words.phrases=[collocations]` (allowed: segmenter, collocations, files of phrases)",
+    "entity": "`--set words.entities=[names.txt]` (allowed: tags, files of names)",
 }
 
 

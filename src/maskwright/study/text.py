@@ -25,7 +25,7 @@ from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.progress import Progress
 from maskwright.data.sources.arguments import Source, resolve_sources
-from maskwright.data.sources.parsing import MarkedDocument, documents_of
+from maskwright.data.sources.parsing import documents_of
 from maskwright.data.sources.readers import raw_blocks
 
 SHARE, MAX_CHARACTERS = 0.05, 400_000
@@ -103,12 +103,12 @@ def prepare_text(
     )
 
 
-def _documents(sources: tuple[Source, ...], cleaning: Cleaning) -> Iterator[tuple[int, MarkedDocument]]:
+def _documents(sources: tuple[Source, ...], cleaning: Cleaning) -> Iterator[tuple[int, str]]:
     reading = [on_bad_line(Counts(), cleaning) for _ in sources]
     for block in raw_blocks(sources, cleaning, reading):
         for piece in block.pieces:
-            for document in documents_of(piece, reading[block.source], with_spans=True):
-                if document.text.strip():
+            for document in documents_of(piece, reading[block.source]):
+                if document.strip():
                     yield block.source, document
 
 
@@ -118,7 +118,7 @@ def _key(text: str) -> int:
 
 def _split(folder: Path, sources: tuple[Source, ...], cleaning: Cleaning) -> None:
     numbers = array("Q")  # Source, key and characters of each document; a large corpus has millions.
-    for source, (text, _) in _documents(sources, cleaning):
+    for source, text in _documents(sources, cleaning):
         numbers.extend((source, _key(text), len(text)))
     source_of, keys, sizes = np.array(numbers, dtype=np.uint64).reshape(-1, 3).T
     share = min(SHARE, MAX_CHARACTERS / max(int(sizes.sum()), 1))
@@ -137,15 +137,14 @@ def _split(folder: Path, sources: tuple[Source, ...], cleaning: Cleaning) -> Non
     }
     with contextlib.ExitStack() as stack:
         train, held = (_opened(folder / kind, names, stack) for kind in ("train", "held_out"))
-        for source, (text, spans) in _documents(sources, cleaning):
+        for source, text in _documents(sources, cleaning):
             cut = 0
             if _key(text) <= last[source]:
                 cut = len(text) if len(text) <= part[source] else _boundary(text, part[source])
             if cut:
                 held[source].write(json.dumps({"text": text[:cut]}) + "\n")
             if text[cut:].strip():
-                rest = [[each.start - cut, each.end - cut, each.kind] for each in spans if each.start >= cut]
-                train[source].write(json.dumps({"text": text[cut:], **({"spans": rest} if rest else {})}) + "\n")
+                train[source].write(json.dumps({"text": text[cut:]}) + "\n")
     described = {
         "train": {name: "" if each.weight is None else f":{each.weight:g}" for name, each in names.items()},
         "sources": {name: each.name for name, each in names.items()},

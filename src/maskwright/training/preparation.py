@@ -300,7 +300,6 @@ def _clean(request: Request, reporter: Reporter) -> CleanCorpus:
         cache=request.cache,
         workers=request.workers,
         progress=reporter.stage,
-        with_spans=request.recipe.words.needs_given_spans,
     )
     reporter.say(
         "corpus",

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from maskwright.data.cleaning.sentences import sentences_of
 from maskwright.data.cleaning.text import Cleaning, clean_document
 from maskwright.data.sources.files import BadLine
-from maskwright.data.sources.parsing import MarkedDocument, OnBadLine, documents_of
+from maskwright.data.sources.parsing import OnBadLine, documents_of
 from maskwright.data.sources.readers import MAX_DOCUMENT_BYTES, RawBlock
-from maskwright.data.words.given_spans import GivenSpan, locate_spans
 
 _PLACES_KEPT = 5
 
@@ -34,8 +33,6 @@ class Counts:
         longest_document: Bytes of clean text of the longest document.
         bad_lines: Lines (or rows) skipped.
         bad_places: The first few of them, with the problem.
-        spans: Phrases and entities given with the documents.
-        located_spans: Those found in the clean text.
     """
 
     documents: int = 0
@@ -48,8 +45,6 @@ class Counts:
     longest_document: int = 0
     bad_lines: int = 0
     bad_places: list[str] = field(default_factory=list)
-    spans: int = 0
-    located_spans: int = 0
 
     def add(self, other: "Counts") -> None:
         """Add another block's counts to these."""
@@ -76,8 +71,6 @@ class BlockIndex:
         text_bytes: Shape (P,), bytes of each paragraph's text.
         paragraph_hashes: Shape (P,), uint64; 0 for paragraphs that are never duplicates.
         document_hashes: Shape (D,), uint64; 0 where documents are not compared.
-        spans: Shape (N, 4), int64, ascending: given phrases and entities as paragraph of the block, start and end
-            (characters of the paragraph), number of the kind.
     """
 
     paragraphs: NDArray[np.int64]
@@ -86,7 +79,6 @@ class BlockIndex:
     text_bytes: NDArray[np.int64]
     paragraph_hashes: NDArray[np.uint64]
     document_hashes: NDArray[np.uint64]
-    spans: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 4), dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +92,7 @@ class CleanedBlock:
     counts: Counts
 
 
-def clean_block(
-    numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: Path, with_spans: bool = False
-) -> CleanedBlock:
+def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: Path) -> CleanedBlock:
     """Parse, clean and split one block; write its sentences and index to `folder`, in files named by its number.
 
     Raises:
@@ -114,18 +104,13 @@ def clean_block(
     index: list[tuple[int, int, int, int]] = []
     lengths: list[int] = []
     hashes: list[int] = []
-    spans: list[NDArray[np.int64]] = [np.zeros((0, 4), dtype=np.int64)]
     text_path, index_path = block_files(folder, number)
     with open(text_path, "wb") as file:
-        for text, given in _bounded_documents(block, counts, on_bad_line(counts, cleaning), with_spans):
+        for text in _bounded_documents(block, counts, on_bad_line(counts, cleaning)):
             paragraphs = clean_document(text, cleaning)
             encoded = [paragraph.encode() for paragraph in paragraphs]
             if not _keep(text, paragraphs, encoded, counts, cleaning):
                 continue
-            if given:
-                located = locate_spans(text, given, cleaning, paragraphs)
-                counts.located_spans += len(located)
-                spans.append(located + np.array([len(index), 0, 0, 0]))
             for position, (paragraph, utf8) in enumerate(zip(paragraphs, encoded, strict=True)):
                 lines = _sentence_lines(paragraph, cleaning, first=position == 0)
                 compared = compare_paragraphs and len(utf8) >= cleaning.min_duplicate_bytes
@@ -145,7 +130,6 @@ def clean_block(
         text_bytes=table[:, 2],
         paragraph_hashes=paragraph_hashes,
         document_hashes=document_hashes,
-        spans=np.concatenate(spans),
     )
     return CleanedBlock(block.source, paragraph_hashes, document_hashes, block.bytes_read, counts)
 
@@ -170,13 +154,10 @@ def on_bad_line(counts: Counts, cleaning: Cleaning) -> OnBadLine:
     return refuse if cleaning.bad_lines == "refuse" else counts.skip
 
 
-def _bounded_documents(
-    block: RawBlock, counts: Counts, on_bad_line: OnBadLine, with_spans: bool
-) -> Iterator[MarkedDocument]:
+def _bounded_documents(block: RawBlock, counts: Counts, on_bad_line: OnBadLine) -> Iterator[str]:
     for piece in block.pieces:
         continues = piece.continues
-        for document in documents_of(piece, on_bad_line, with_spans=with_spans):
-            counts.spans += len(document.spans)
+        for document in documents_of(piece, on_bad_line):
             for part in _cut_long(document):
                 counts.continued_documents += continues
                 continues = True
@@ -184,21 +165,14 @@ def _bounded_documents(
             continues = False
 
 
-def _cut_long(document: MarkedDocument) -> Iterator[MarkedDocument]:
-    text, spans, done = document.text, document.spans, 0
+def _cut_long(text: str) -> Iterator[str]:
     while len(text) > MAX_DOCUMENT_BYTES:
         middle = MAX_DOCUMENT_BYTES // 2
         end = text.rfind("\n", middle, MAX_DOCUMENT_BYTES) + 1 or text.rfind(" ", middle, MAX_DOCUMENT_BYTES) + 1
         end = end or MAX_DOCUMENT_BYTES
-        yield MarkedDocument(text[:end], _within(spans, done, done + end))
-        text, done = text[end:], done + end
-    yield MarkedDocument(text, _within(spans, done, done + len(text)))
-
-
-def _within(spans: tuple[GivenSpan, ...], start: int, end: int) -> tuple[GivenSpan, ...]:
-    """Return the spans within a part of a document, relative to its start."""
-    inside = [span for span in spans if start <= span.start and span.end <= end]
-    return tuple(GivenSpan(span.start - start, span.end - start, span.kind) for span in inside)
+        yield text[:end]
+        text = text[end:]
+    yield text
 
 
 def _keep(text: str, paragraphs: list[str], encoded: list[bytes], counts: Counts, cleaning: Cleaning) -> bool:

@@ -77,7 +77,6 @@ def _section(read: Counts, repeats: Repeats, kept: TextStatistics, bytes_on_disk
         },
         "bad_lines": {"count": read.bad_lines, "first": list(read.bad_places)},
         "cut_documents": read.continued_documents,
-        "spans": {"given": read.spans, "located": read.located_spans},
         "kept": {
             "documents": kept.documents,
             "sentences": kept.sentences,
@@ -121,11 +120,6 @@ def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
         notes.append(f"Very long documents were cut at line ends; {read.continued_documents:,} parts continue one.")
     if read.bad_lines:
         notes.append(f"{read.bad_lines:,} broken lines were skipped (`--clean bad_lines=skip`).")
-    if read.spans:
-        notes.append(
-            f"{read.located_spans:,} of {read.spans:,} phrases and entities given with the documents were found "
-            "in the clean text."
-        )
     if source.source.passed_over:
         others = ", ".join(f"{count} {suffix}" for suffix, count in source.source.passed_over[:5])
         notes.append(f"Files that are not read: {others}.")

@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from io import BytesIO
 from itertools import chain, compress
 from pathlib import Path
 from typing import Any
@@ -24,22 +23,13 @@ from maskwright.core.spec import fingerprint
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.block import Counts, block_files, clean_block, on_bad_line, read_index
 from maskwright.data.cleaning.data_card import SourceCount, card_page, data_card
-from maskwright.data.cleaning.deduplication import (
-    BlockWriter,
-    DuplicateFinder,
-    Repeats,
-    spans_file,
-    stored_spans,
-    without_repeats,
-)
+from maskwright.data.cleaning.deduplication import BlockWriter, Repeats, repeated, without_repeats
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.pool import ordered_map
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.sources.arguments import Source, resolve_sources
 from maskwright.data.sources.docstrings import docstrings_fingerprint
 from maskwright.data.sources.readers import raw_blocks
-from maskwright.data.words.given_spans import SPAN_KINDS
-from maskwright.data.words.lexicon import Spans
 
 # Increment when a code change alters the stored text of the same input.
 STORE_VERSION = 1
@@ -53,35 +43,48 @@ def _build_store(
     key: str,
     workers: int | None,
     progress: Progress,
-    with_spans: bool,
 ) -> None:
     """Write the store of a clean corpus to an empty folder (see `clean_corpus`)."""
     work = folder / "work"
     work.mkdir()
     counts = [Counts() for _ in sources]
-    documents, paragraphs = DuplicateFinder(work / "documents"), DuplicateFinder(work / "paragraphs")
+    documents, paragraphs = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.uint64)]
     sizes = [sum(path.stat().st_size for path in source.files) for source in sources]
     block_sources: list[int] = []
     # Rows of tables are checked here, while they are read; lines of text in the workers, which parse them.
     reading = [on_bad_line(count, cleaning) for count in counts]
     blocks = raw_blocks(sources, cleaning, reading, workers=workers)
-    clean = partial(clean_block, cleaning=cleaning, folder=work, with_spans=with_spans)
+    clean = partial(clean_block, cleaning=cleaning, folder=work)
     for block in ordered_map(clean, enumerate(blocks), workers=workers):
         counts[block.source].add(block.counts)
-        documents.add(block.document_hashes)
-        paragraphs.add(block.paragraph_hashes)
+        documents.append(block.document_hashes)
+        paragraphs.append(block.paragraph_hashes)
         block_sources.append(block.source)
         progress("reading and cleaning (bytes)", block.bytes_read, sum(sizes) or None)
     for source, read in zip(sources, counts, strict=True):
         _refuse_empty(source, read, cleaning)
-    if with_spans and not any(read.spans for read in counts):
-        raise DataError(
-            "phrases or entities are to come from the corpus, but no document has any",
-            allowed='.jsonl records with a field "spans": [[start, end, "entity" or "phrase"], ...]',
-            todo="Add them, or remove 'corpus' from words.phrases and words.entities.",
+    writer = BlockWriter(folder / "blocks", len(sources))
+    repeats = [Repeats() for _ in sources]
+    repeated_documents, repeated_paragraphs = repeated(np.concatenate(documents)), repeated(np.concatenate(paragraphs))
+    document = paragraph = 0
+    for number, place in enumerate(block_sources):
+        text, index_path = block_files(work, number)
+        index = read_index(index_path)
+        data, dropped = without_repeats(
+            text.read_bytes(),
+            index,
+            repeated_documents[document : document + len(index.paragraphs)],
+            repeated_paragraphs[paragraph : paragraph + len(index.characters)],
+            cleaning.min_document_bytes,
         )
-    writer = BlockWriter(folder / "blocks", len(sources), with_spans=with_spans)
-    repeats = _write_without_duplicates(work, block_sources, documents, paragraphs, writer, cleaning, progress)
+        document += len(index.paragraphs)
+        paragraph += len(index.characters)
+        repeats[place].add(dropped)
+        writer.add(place, data)
+        text.unlink()
+        index_path.unlink()
+        progress("deduplicating", number + 1, len(block_sources))
+    writer.flush()
     for source, statistics in zip(sources, writer.statistics, strict=True):
         if not statistics.documents:
             raise DataError(
@@ -98,43 +101,8 @@ def _build_store(
     card = data_card(counted, cleaning, key)
     write_json(folder / "data_card.json", card)
     write_text(folder / "data_card.md", card_page(card))
-    store = {"version": STORE_VERSION, "fingerprint": key, "blocks": [asdict(block) for block in writer.blocks]}
+    store = {"version": STORE_VERSION, "fingerprint": key, "blocks": writer.blocks}
     write_json(folder / STORE_FILE, store)
-
-
-def _write_without_duplicates(
-    work: Path,
-    block_sources: list[int],
-    documents: DuplicateFinder,
-    paragraphs: DuplicateFinder,
-    writer: BlockWriter,
-    cleaning: Cleaning,
-    progress: Progress,
-) -> list[Repeats]:
-    repeats = [Repeats() for _ in writer.statistics]
-    repeated_documents, repeated_paragraphs = documents.duplicates(), paragraphs.duplicates()
-    document = paragraph = 0
-    for number, source in enumerate(block_sources):
-        text, index_path = block_files(work, number)
-        index = read_index(index_path)
-        data, dropped, kept = without_repeats(
-            text.read_bytes(),
-            index,
-            repeated_documents[document : document + len(index.paragraphs)],
-            repeated_paragraphs[paragraph : paragraph + len(index.characters)],
-            cleaning.min_document_bytes,
-        )
-        document += len(index.paragraphs)
-        paragraph += len(index.characters)
-        repeats[source].add(dropped)
-        writer.add(source, data, *stored_spans(index, kept))
-        text.unlink()
-        index_path.unlink()
-        progress("deduplicating", number + 1, len(block_sources))
-    writer.flush()
-    # Windows removes no file that is still mapped.
-    del repeated_documents, repeated_paragraphs
-    return repeats
 
 
 def _refuse_empty(source: Source, read: Counts, cleaning: Cleaning) -> None:
@@ -170,7 +138,7 @@ class CleanCorpus:
         blocks: Text files of a few MB: one sentence per line, a blank line after each document. A line begins with a
             space if and only if white space separated the sentence from the previous one of its document.
         block_sources: Each block's source number.
-        checksums: Each block's checksums, of its text and its given spans; compared when the block is read.
+        checksums: Each block's checksum, compared when the block is read.
         card: The data card.
     """
 
@@ -184,7 +152,7 @@ class CleanCorpus:
     source_names: tuple[str, ...]
     blocks: tuple[Path, ...]
     block_sources: tuple[int, ...]
-    checksums: tuple[tuple[str, str], ...]
+    checksums: tuple[str, ...]
     card: dict[str, Any] = field(repr=False)
 
     @property
@@ -199,29 +167,16 @@ class CleanCorpus:
         Raises:
             DataError: If the block's file is damaged.
         """
-        text = self._read(self.blocks[block], self.checksums[block][0]).decode()
-        for document in text.split("\n\n")[:-1]:
-            yield document.split("\n")
-
-    def given_spans(self, block: int) -> dict[str, Spans]:
-        """Return the phrases and entities given with a block's documents, as characters of its sentences joined.
-
-        Raises:
-            DataError: If they are damaged or missing (`clean_corpus(with_spans=True)` stores them).
-        """
-        table = np.load(BytesIO(self._read(spans_file(self.blocks[block]), self.checksums[block][1])))
-        rows = [table[table[:, 2] == number] for number in range(len(SPAN_KINDS))]
-        return {kind: Spans(row[:, 0], row[:, 1]) for kind, row in zip(SPAN_KINDS, rows, strict=True)}
-
-    def _read(self, path: Path, written: str) -> bytes:
+        path = self.blocks[block]
         try:
             data = path.read_bytes()
         except OSError as error:
             refuse_unreadable(path, error)
             raise rebuilt(path, f"it cannot be read ({error.strerror})") from error
-        if checksum(data) != written:
+        if checksum(data) != self.checksums[block]:
             raise rebuilt(path, "it is not what was written (its checksum differs)")
-        return data
+        for document in data.decode().split("\n\n")[:-1]:
+            yield document.split("\n")
 
     def sample(self, max_bytes: int, seed: int) -> Iterator[str]:
         """Yield a sample of sentences from all over the corpus, of at most `max_bytes` bytes of UTF-8, in corpus order.
@@ -256,7 +211,6 @@ def clean_corpus(
     cache: Path | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
-    with_spans: bool = False,
 ) -> CleanCorpus:
     """Read, clean, split and deduplicate a corpus, or open it from the cache.
 
@@ -269,7 +223,6 @@ def clean_corpus(
             and name a column with `#column` (`sources`). Of repeated text that of the earlier argument is kept.
         cache: Cache directory; None for `core.files.cache_folder()`.
         workers: Processes; 1 works in this process, None uses the available cores.
-        with_spans: Whether to keep the phrases and entities in the field `spans` of .jsonl documents.
 
     Raises:
         DataError: If an argument cannot be read, a line is broken, or no text is left of a source.
@@ -292,10 +245,10 @@ def clean_corpus(
         ]
         for source in sources
     ]
-    key = fingerprint([STORE_VERSION, described, cleaning, *(["spans"] if with_spans else [])])
+    key = fingerprint([STORE_VERSION, described, cleaning])
 
     def make(folder: Path) -> None:
-        _build_store(folder, sources, cleaning, key, workers, report, with_spans)
+        _build_store(folder, sources, cleaning, key, workers, report)
 
     return open_or_build(cache / f"clean-{key}", partial(_open, sources=sources), make, ("blocks/*",))
 
@@ -334,7 +287,7 @@ def _open(folder: Path, sources: tuple[Source, ...]) -> CleanCorpus:
             source_names=tuple(source.name for source in sources),
             blocks=tuple(folder / "blocks" / block["name"] for block in store["blocks"]),
             block_sources=tuple(block["source"] for block in store["blocks"]),
-            checksums=tuple((block["text_checksum"], block["spans_checksum"]) for block in store["blocks"]),
+            checksums=tuple(block["text_checksum"] for block in store["blocks"]),
             card=card,
         )
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -12,7 +12,6 @@ from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder, TokenStream
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.annotator import Annotation, Annotator, open_annotator
-from maskwright.data.words.lexicon import Spans
 from maskwright.data.words.span_facts import SpanFacts
 from maskwright.data.words.spec import Words
 
@@ -71,21 +70,15 @@ def encode_block(block: CleanCorpus, encoding: Encoding) -> EncodedBlock:
         DataError: If block, tokenizer or word lists cannot be read.
     """
     encoder, annotator, vocab_size = block_tools(encoding)
-    given = block.given_spans(0) if encoding.words.needs_given_spans else {}
     documents = list(block.sentences(0))
     streams: list[TokenStream] = []
     annotations: list[Annotation] = []
-    done = 0
     for batch in _batches([sentence for document in documents for sentence in document]):
-        end = done + sum(map(len, batch))
         stream = encoder.encode(batch)
         streams.append(stream)
         annotations.append(
-            Annotation(stream.word_starts, {}, {})
-            if annotator is None
-            else annotator.annotate(batch, stream, _between(given, done, end))
+            Annotation(stream.word_starts, {}, {}) if annotator is None else annotator.annotate(batch, stream)
         )
-        done = end
     lengths = np.concatenate([stream.lengths for stream in streams])
     document_of = np.repeat(np.arange(len(documents)), list(map(len, documents)))
     kept_sentences = np.bincount(document_of[lengths > 0], minlength=len(documents))
@@ -126,12 +119,3 @@ def block_tools(encoding: Encoding) -> tuple[StreamEncoder, Annotator | None, in
     annotator = open_annotator(encoding.words, encoding.collocations)
     encoder = StreamEncoder(tokenizer, with_places=annotator is not None)
     return encoder, annotator, tokenizer.special_tokens.vocab_size
-
-
-def _between(given: dict[str, Spans], first: int, end: int) -> dict[str, Spans]:
-    """Return the spans that begin among some characters of a block, relative to the first of these."""
-    found = {}
-    for kind, spans in given.items():
-        low, high = np.searchsorted(spans.starts, [first, end])
-        found[kind] = Spans(spans.starts[low:high] - first, np.minimum(spans.ends[low:high], end) - first)
-    return found

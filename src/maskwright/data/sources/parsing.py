@@ -8,13 +8,12 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 from maskwright.core.errors import json_problem
 from maskwright.core.files import parse_json
 from maskwright.data.sources.files import BadLine, undecodable
 from maskwright.data.sources.markdown import strip_markdown
-from maskwright.data.words.given_spans import GivenSpan, read_spans
 
 PieceFormat = Literal["blank_lines", "files", "wiki_titles", "markdown", "jsonl", "records"]
 OnBadLine = Callable[[BadLine], None]
@@ -51,40 +50,28 @@ class Piece:
         return len(self.payload) if isinstance(self.payload, bytes) else sum(map(len, self.payload))
 
 
-class MarkedDocument(NamedTuple):
-    """A document as it was read, with the phrases and entities given with it."""
-
-    text: str
-    spans: tuple[GivenSpan, ...] = ()
-
-
-def documents_of(piece: Piece, on_bad_line: OnBadLine, *, with_spans: bool = False) -> Iterator[MarkedDocument]:
-    """Read the documents of a piece, in order, with the field `spans` of .jsonl records if wanted.
+def documents_of(piece: Piece, on_bad_line: OnBadLine) -> Iterator[str]:
+    """Read the documents of a piece, in order.
 
     Args:
         on_bad_line: Called for each line that cannot be read; it raises, or returns to have the line skipped.
     """
     if isinstance(piece.payload, tuple):
-        yield from map(MarkedDocument, piece.payload)
+        yield from piece.payload
     elif piece.format == "jsonl":
-        for number, text, record in _json_records(piece, piece.payload, on_bad_line):
-            try:
-                yield MarkedDocument(text, tuple(read_spans(record.get("spans"), text)) if with_spans else ())
-            except ValueError as error:
-                on_bad_line(BadLine(f"{piece.file}, line {number}", str(error)))
+        yield from _json_texts(piece, piece.payload, on_bad_line)
     else:
         text = decode_lines(piece.payload, piece.file, piece.first_line, on_bad_line)
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         match piece.format:
             case "blank_lines":
-                documents = [part for part in _BLANK_LINES.split(text) if part and not part.isspace()]
+                yield from (part for part in _BLANK_LINES.split(text) if part and not part.isspace())
             case "wiki_titles":
-                documents = list(_wiki_articles(text))
+                yield from _wiki_articles(text)
             case "markdown":
-                documents = [strip_markdown(text)]
+                yield strip_markdown(text)
             case _:
-                documents = [text]
-        yield from map(MarkedDocument, documents)
+                yield text
 
 
 def decode_lines(data: bytes, file: str, first_line: int, on_bad_line: OnBadLine) -> str:
@@ -113,8 +100,7 @@ def _lines(data: bytes) -> Iterator[bytes]:
         start = end
 
 
-def _json_records(piece: Piece, data: bytes, on_bad_line: OnBadLine) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield line number, text and record of each line that holds a text."""
+def _json_texts(piece: Piece, data: bytes, on_bad_line: OnBadLine) -> Iterator[str]:
     for number, line in enumerate(_lines(data), piece.first_line):
         if not line.strip():
             continue
@@ -132,9 +118,9 @@ def _json_records(piece: Piece, data: bytes, on_bad_line: OnBadLine) -> Iterator
         if isinstance(text, list) and all(isinstance(part, str) for part in text):
             text = "\n\n".join(text)
         if isinstance(text, str):
-            yield number, text, record
+            yield text
         elif isinstance(record, dict) and piece.column in record and text is None:
-            yield number, "", record  # a null is an empty document, not a broken line
+            yield ""  # a null is an empty document, not a broken line
         else:
             on_bad_line(BadLine(f"{piece.file}, line {number}", _without_text(record, piece.column)))
 

@@ -47,14 +47,8 @@ class Annotator:
         self._segmenter = segmenter
         self._lexicons = lexicons
 
-    def annotate(
-        self, texts: Sequence[str], stream: TokenStream, given: Mapping[str, Spans] | None = None
-    ) -> Annotation:
-        """Find the words and spans of some texts.
-
-        Args:
-            given: For each kind, spans given with the texts, as characters of all texts joined.
-        """
+    def annotate(self, texts: Sequence[str], stream: TokenStream) -> Annotation:
+        """Find the words and spans of some texts."""
         assert stream.places is not None
         text = _Text.of(texts)
         chinese = self._segment(text)
@@ -62,17 +56,12 @@ class Annotator:
         span_starts: dict[str, BoolArray] = {}
         facts: dict[str, SpanFacts] = {}
         for kind in self._words.span_kinds:
-            own = (given or {}).get(kind, _NO_SPANS)
-            within = text.numbers[own.starts] == text.numbers[own.ends - 1]
-            own = Spans(own.starts[within], own.ends[within])
-            first, end = tokens.range_of(own)
-            spans = tokens.whole_words([own, *self._found(kind, text, chinese)])
+            spans = tokens.whole_words(self._found(kind, text, chinese))
             span_starts[kind] = tokens.starts_of(spans)
             starts, ends = stream.places.first[spans.starts], stream.places.end[spans.ends - 1]
             facts[kind] = SpanFacts(
                 units=len(spans.starts),
                 tokens=int((spans.ends - spans.starts).sum()),
-                lost=int((~within).sum() + (first >= end).sum()),
                 counts=Counter(text.joined[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)),
             )
         return Annotation(tokens.word_starts, span_starts, facts)
@@ -116,7 +105,7 @@ class Annotator:
 
     def _found(self, kind: str, text: "_Text", chinese: "_Chinese") -> list[Spans]:
         """Return the spans that each source of a kind finds, as characters of all texts joined."""
-        found = []
+        found = [_NO_SPANS]
         if kind == "phrase" and "segmenter" in self._words.phrases:
             several = chinese.words.ends - chinese.words.starts > 1
             found.append(Spans(chinese.words.starts[several], chinese.words.ends[several]))
@@ -182,16 +171,11 @@ class _Tokens:
         self._word_of = np.cumsum(word_starts) - 1
         self._bounds = np.append(np.flatnonzero(word_starts), len(word_starts))
 
-    def range_of(self, spans: Spans) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the first token of each run of characters, and one past the last; equal if it has none."""
-        first = np.searchsorted(self._places.end, spans.starts, side="right")
-        end = np.searchsorted(self._places.first, spans.ends, side="left")
-        return first, end
-
     def whole_words(self, sources: Sequence[Spans]) -> Spans:
         """Return, as tokens, the runs that grow to two words and more; of overlapping ones the longest."""
         spans = Spans(*(np.concatenate(parts) for parts in zip(*sources, strict=True)))
-        first, end = self.range_of(spans)
+        first = np.searchsorted(self._places.end, spans.starts, side="right")
+        end = np.searchsorted(self._places.first, spans.ends, side="left")
         held = first < end
         first_word, last_word = self._word_of[first[held]], self._word_of[end[held] - 1]
         several = first_word < last_word

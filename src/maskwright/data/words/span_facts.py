@@ -18,20 +18,17 @@ class SpanFacts:
     Attributes:
         units: Number of spans.
         tokens: Number of their tokens.
-        lost: Given spans that cross a sentence's end or have no token.
         counts: How often each was found, as written; no new ones beyond 2^20, so memory stays bounded.
     """
 
     units: int = 0
     tokens: int = 0
-    lost: int = 0
     counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: "SpanFacts") -> None:
         """Add another part of the corpus to this."""
         self.units += other.units
         self.tokens += other.tokens
-        self.lost += other.lost
         if len(self.counts) + len(other.counts) <= _MAX_DISTINCT:
             self.counts.update(other.counts)
             return
@@ -48,7 +45,6 @@ class SpanFacts:
             "share_of_tokens": round(self.tokens / max(1, num_tokens), 6),
             "distinct": len(self.counts),
             "all_distinct_counted": len(self.counts) < _MAX_DISTINCT,
-            "lost": self.lost,
             "examples": [text for text, _ in common],
         }
 
@@ -66,16 +62,14 @@ def describe_spans(kind: str, facts: Mapping[str, Any]) -> str:
 
     Example:
         >>> describe_spans("phrase", {"units": 2, "share_of_tokens": 0.5, "distinct": 1,
-        ...                           "all_distinct_counted": True, "lost": 0, "examples": ["New York"]})
+        ...                           "all_distinct_counted": True, "examples": ["New York"]})
         '2 phrases of two words or more (1 distinct, 50.0 % of the tokens): New York'
     """
     if not facts["units"]:
-        text = f"no {kind} of two words or more (Chinese: two characters or more) was found"
-    else:
-        plural = {"phrase": "phrases", "entity": "entities"}[kind]
-        distinct = f"{'' if facts['all_distinct_counted'] else 'over '}{facts['distinct']:,} distinct"
-        share = f"{100 * facts['share_of_tokens']:.1f} % of the tokens"
-        length = "two characters" if any(map(is_han, "".join(facts["examples"]))) else "two words"
-        text = f"{facts['units']:,} {plural} of {length} or more ({distinct}, {share}): "
-        text += ", ".join(facts["examples"])
-    return text + (f"; {facts['lost']:,} given ones cross a sentence's end" if facts["lost"] else "")
+        return f"no {kind} of two words or more (Chinese: two characters or more) was found"
+    plural = {"phrase": "phrases", "entity": "entities"}[kind]
+    distinct = f"{'' if facts['all_distinct_counted'] else 'over '}{facts['distinct']:,} distinct"
+    share = f"{100 * facts['share_of_tokens']:.1f} % of the tokens"
+    length = "two characters" if any(map(is_han, "".join(facts["examples"]))) else "two words"
+    examples = ", ".join(facts["examples"])
+    return f"{facts['units']:,} {plural} of {length} or more ({distinct}, {share}): {examples}"

@@ -13,8 +13,8 @@ Segmenter = Literal["none", "rjieba", "jieba", "ltp"]
 
 LEXICON_SUFFIXES = (".txt", ".tsv")
 _SOURCES: dict[SpanKind, tuple[str, ...]] = {
-    "phrase": ("segmenter", "collocations", "corpus"),
-    "entity": ("tags", "corpus"),
+    "phrase": ("segmenter", "collocations"),
+    "entity": ("tags",),
 }
 
 
@@ -34,10 +34,9 @@ class Words(Spec):
             part of speech.
         model: LTP's model; None for "LTP/small".
         phrases: Sources of phrases, combined: "segmenter" (its words of several characters), "collocations" (found in
-            the corpus), "corpus" (spans given with the documents of a .jsonl file), or the path of a lexicon (.txt or
-            .tsv), one phrase per line.
+            the corpus), or the path of a lexicon (.txt or .tsv), one phrase per line.
         entities: Sources of named entities: "tags" (the segmenter's names of people, places, organizations and
-            products), "corpus", or the path of a lexicon.
+            products), or the path of a lexicon.
     """
 
     segmenter: Segmenter = "none"
@@ -73,11 +72,6 @@ class Words(Spec):
     def are_the_tokenizers(self) -> bool:
         """Whether words are the tokenizer's own and there are no spans."""
         return self.segmenter == "none" and self.units == "words" and not self.span_kinds
-
-    @property
-    def needs_given_spans(self) -> bool:
-        """Whether spans given with the documents are used."""
-        return "corpus" in self.phrases or "corpus" in self.entities
 
     @property
     def span_kinds(self) -> tuple[SpanKind, ...]:
