@@ -46,7 +46,7 @@ def test_a_thesaurus_is_used_and_named(tmp_path: Path, tokenizer: Path) -> None:
     fields = (*REPLACED, f"replacement.table.source={thesaurus}", "replacement.max_stand_ins=0")
     showing = show("bert/tiny", TEXT, set=fields, tokenizer=tokenizer, cache=tmp_path)
     assert set(changes(showing)) == {("cat", "dog"), ("dog", "cat"), ("red", "old"), ("old", "red")}
-    assert any("synonyms.txt, plain groups" in note and "words of this text have one" in note for note in showing.notes)
+    assert any("synonyms.txt: 2 groups" in note and "words of this text have one" in note for note in showing.notes)
 
 
 def test_a_corpus_teaches_vocabulary_and_similar_words(tmp_path: Path, corpus: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_run_says_what_its_table_covers_and_repeats_itself(tmp_path: Path) -> 
     heard = run(tmp_path, "a", str(thesaurus)).lines
     said = [text for topic, text in heard if topic == "similar"]
     assert len(said) == 2
-    assert "synonyms.txt, plain groups: 2 groups of synonyms" in said[0]
+    assert "synonyms.txt: 2 groups of synonyms" in said[0]
     assert "% of the words in the corpus have a similar word" in said[0]
     assert "% similar word" in said[1]
     assert "% random word (no similar word)" in said[1]

@@ -23,12 +23,11 @@ class SimilarWordsSpec(Spec):
     """Where similar words come from.
 
     Attributes:
-        source: "corpus" (word vectors learned from the corpus), or the path of a file (also .gz and .zst): a thesaurus
-            (HIT Cilin, the Open English WordNet's table, or a line of words for each group of synonyms) or word
-            vectors in the text format of word2vec and GloVe.
+        source: "corpus" (word vectors learned from the corpus), or the path of a file (also .gz and .zst): a line
+            of words for each group of synonyms, or word vectors in the text format of word2vec and GloVe.
         candidates: Maximum number of similar words per word; 10 as in the toolkit of MacBERT's authors
             (chatopera/Synonyms, `nearby`).
-        min_similarity: Minimum cosine of two word vectors; a thesaurus ignores it. The paper has none. Of 0.4 M words
+        min_similarity: Minimum cosine of two word vectors; synonyms ignore it. The paper has none. Of 0.4 M words
             of Chinese, 86 % have a vector; 83 % have a neighbor at 0.3, 39 % at 0.5.
         min_count: Minimum occurrences of a word for its vector to be used and for it to be a random word.
     """

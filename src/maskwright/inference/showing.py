@@ -355,7 +355,7 @@ def _similar_words_for(
 ) -> tuple[KeptTable, str]:
     """Return the table of similar words, and a note about it.
 
-    Without a corpus only a thesaurus gives a useful table; the text itself is too short to learn one from.
+    Without a corpus only a file of synonyms gives a useful table; the text itself is too short to learn one from.
     """
     if corpus is not None:
         made = similar_words(spec, corpus, tokenizer, cache=cache, progress=progress)
@@ -366,7 +366,7 @@ def _similar_words_for(
     if spec.source == "corpus":
         return made, (
             f"similar words come from a corpus, and this text alone gives {'few' if len(made.table) else 'none'}: "
-            "give one with --corpus, or a thesaurus with --set replacement.table.source=FILE"
+            "give one with --corpus, or synonyms with --set replacement.table.source=FILE"
         )
     covered = f"{made.coverage.covered:,} of the {made.coverage.words:,} words of this text have one"
     return made, f"similar words: {made.coverage.source}; {covered}"

@@ -47,7 +47,7 @@ REPLACEMENT = SimilarWord(
     keep=0.1,
     max_stand_ins=0.1,  # ymcui/MacBERT issue 9
     # The authors used the toolkit Synonyms, whose vectors need a license key and a download. Here similar words are
-    # learned from the corpus; with a file of vectors or a thesaurus: --set replacement.table.source=FILE
+    # learned from the corpus; with a file of vectors or synonyms: --set replacement.table.source=FILE
 )
 
 # The paper gives the large model's batch size and learning rate. Warmup, schedule and decay are not stated: BERT's.

@@ -1,4 +1,4 @@
-"""The table of similar words, from the corpus itself, from word vectors, or from a thesaurus.
+"""The table of similar words, from the corpus itself, from word vectors, or from groups of synonyms.
 
 `check_source` reports an unusable source before any work; `similar_words` builds the table or opens the cached one.
 """

@@ -83,12 +83,17 @@ class CountedWords:
     def __len__(self) -> int:
         return len(self.hashes)
 
-    def find(self, hashes: NDArray[np.uint64]) -> IntArray:
-        """Return the number of the word with each hash, -1 if there is none. Shape (K,)."""
-        if not len(self):
-            return np.full(len(hashes), -1)
-        places = np.minimum(np.searchsorted(self.hashes, hashes), len(self) - 1)
-        return np.where(self.hashes[places] == hashes, places, -1)
+    def numbers_of(self, spelt: Sequence[IntArray]) -> IntArray:
+        """Return the number of each of some words, given as tokens, -1 if it does not occur. Shape (K,)."""
+        lengths = np.array([len(ids) for ids in spelt], dtype=np.int64)
+        numbers = np.full(len(spelt), -1)
+        filled = lengths > 0
+        if filled.any() and len(self):
+            begins = np.cumsum(lengths[filled]) - lengths[filled]
+            hashes = word_hashes(np.concatenate(spelt), begins)
+            places = np.minimum(np.searchsorted(self.hashes, hashes), len(self) - 1)
+            numbers[filled] = np.where(self.hashes[places] == hashes, places, -1)
+        return numbers
 
     def tokens_of(self, words: IntArray) -> IntArray:
         """Return the tokens of some words, one word after another."""

@@ -12,7 +12,7 @@ from maskwright.core.amounts import counted
 from maskwright.core.checksums import CHECKSUMS, ChecksumBook
 from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, read_json, write_json
-from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec, word_hashes
+from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec
 from maskwright.core.spec import fingerprint
 from maskwright.core.types import IntArray
 from maskwright.data.cache import open_or_build
@@ -28,7 +28,7 @@ from maskwright.data.words.similar_words.counting import (
     sample_tokens,
     spellings,
 )
-from maskwright.data.words.similar_words.files import Thesaurus, check_vectors, layout_of, read_thesaurus, read_vectors
+from maskwright.data.words.similar_words.files import Synonyms, holds_vectors, read_synonyms, read_vectors
 from maskwright.data.words.similar_words.vectors import (
     LEARNING,
     MAX_WORDS,
@@ -40,15 +40,13 @@ from maskwright.data.words.similar_words.vectors import (
 
 
 def check_source(spec: SimilarWordsSpec) -> None:
-    """Raise DataError if a package or file is missing, or the file is not a thesaurus or vectors."""
+    """Raise DataError if a package or file is missing, or the file contains neither synonyms nor vectors."""
     if spec.source == "corpus":
         require_gensim()
         return
     path = Path(spec.source).expanduser()
-    if (layout := layout_of(path)) == "vectors":
-        check_vectors(path)
-    else:
-        read_thesaurus(path, layout)
+    if not holds_vectors(path):
+        read_synonyms(path)
 
 
 _VERSION = 2
@@ -96,7 +94,7 @@ def few_words_warning(spec: SimilarWordsSpec, coverage: Coverage) -> str:
         return ""
     return (
         f"similar words learned from only {coverage.words:,} words are mostly arbitrary; give at least {FEW_WORDS:,} "
-        "words, or a thesaurus or word vectors with --set replacement.table.source=FILE"
+        "words, or synonyms or word vectors with --set replacement.table.source=FILE"
     )
 
 
@@ -177,13 +175,12 @@ def table_of(
         )
     else:
         path = Path(spec.source).expanduser()
-        layout = layout_of(path)
-        if layout == "vectors":
+        if holds_vectors(path):
             vectors_by_spelling, source = read_vectors(path, words, tokenizer, report)
             pairs = _pairs_of_vectors(vectors_by_spelling, words, spec, tokenizer)
         else:
-            thesaurus = read_thesaurus(path, layout)
-            source, pairs = thesaurus.description, _pairs_of_thesaurus(thesaurus, words, tokenizer, spec.candidates)
+            synonyms, source = read_synonyms(path)
+            pairs = _pairs_of_synonyms(synonyms, words, tokenizer, spec.candidates)
     covered = np.unique(pairs.words)
     coverage = Coverage(
         source=source,
@@ -220,28 +217,24 @@ def _pairs_of_vectors(
     return _joined([(word, words.tokens_of(other), cosine) for word, other, cosine in found], words.lengths)
 
 
-def _pairs_of_thesaurus(thesaurus: Thesaurus, words: CountedWords, tokenizer: Tokenizer, most: int) -> Pairs:
+def _pairs_of_synonyms(synonyms: Synonyms, words: CountedWords, tokenizer: Tokenizer, most: int) -> Pairs:
     """Pair words with synonyms of the same number of tokens, the most frequent in the corpus first."""
-    entries = list(dict.fromkeys([*thesaurus.synonyms, *(word for of in thesaurus.synonyms.values() for word in of)]))
-    places = {word: place for place, word in enumerate(entries)}
+    places = {word: place for place, word in enumerate(synonyms)}
     found: dict[int, list[IntArray]] = {}
-    for encoded in spellings(entries, tokenizer, capitals=True):
-        lengths = np.array([len(ids) for ids in encoded])
-        filled = np.flatnonzero(lengths)
-        begins = np.cumsum(lengths[filled]) - lengths[filled]
-        numbers = np.full(len(entries), -1)
-        if len(filled):
-            numbers[filled] = words.find(word_hashes(np.concatenate([encoded[place] for place in filled]), begins))
+    for encoded in spellings(list(synonyms), tokenizer, capitals=True):
+        numbers = words.numbers_of(encoded)
         counts = np.where(numbers >= 0, words.counts[numbers], 0)
-        for word, synonyms in thesaurus.synonyms.items():
+        for word, others in synonyms.items():
             number = int(numbers[places[word]])
             if number < 0 or number in found:
                 continue
-            # Stable: ties in the thesaurus's order.
-            ranked = sorted((places[synonym] for synonym in synonyms), key=lambda place: -counts[place])
+            # Stable: ties in the file's order.
+            ranked = sorted((places[other] for other in others), key=lambda place: -counts[place])
             same = encoded[places[word]].tobytes()
             fitting = {
-                encoded[place].tobytes(): encoded[place] for place in ranked if lengths[place] == words.lengths[number]
+                encoded[place].tobytes(): encoded[place]
+                for place in ranked
+                if len(encoded[place]) == words.lengths[number]
             }
             fitting.pop(same, None)  # another spelling of the same tokens
             if fitting:
@@ -300,7 +293,7 @@ def _source_fingerprint(spec: SimilarWordsSpec, cache: Path) -> str:
         require_gensim()
         return f"gensim {version('gensim')}"
     path = Path(spec.source).expanduser()
-    layout_of(path)  # raises if the file is missing or empty
+    holds_vectors(path)  # raises if the file is missing or empty
     with ChecksumBook(cache / CHECKSUMS) as book:
         return book.checksum(path)
 

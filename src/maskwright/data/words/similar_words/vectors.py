@@ -105,7 +105,7 @@ def require_gensim() -> Any:
         "gensim",
         package="gensim",
         purpose="learning similar words from the corpus",
-        todo="Run `pip install -c constraints.txt -e '.[words]'`, or take similar words from a thesaurus or from word "
+        todo="Run `pip install -c constraints.txt -e '.[words]'`, or take them from a file of synonyms or word "
         "vectors: --set replacement.table.source=FILE",
     )
 
