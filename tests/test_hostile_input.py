@@ -409,33 +409,6 @@ def test_damaged_tokenizer_files(copied: Path) -> None:
     check()
 
 
-def test_damaged_sentencepiece_models(tmp_path: Path) -> None:
-    import sentencepiece
-
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["the cat sat on the mat", "a dog ran"] * 20),
-        model_prefix=str(tmp_path / "spiece"),
-        vocab_size=20,
-        pad_id=0,
-        unk_id=1,
-        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-        bos_id=-1,
-        eos_id=-1,
-        minloglevel=2,
-    )
-    path = tmp_path / "spiece.model"
-    seed = path.read_bytes()
-    use(tmp_path)
-
-    @fuzzing
-    @given(damaged([seed]))
-    def check(data: bytes) -> None:
-        path.write_bytes(data)
-        only_clear_errors(lambda: use(tmp_path))
-
-    check()
-
-
 @pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(?:a?){500}a{500}", "(", r"(\w+\s?)*$"])
 def test_regular_expressions_that_backtrack_end_in_an_error(copied: Path, pattern: str) -> None:

@@ -3,19 +3,16 @@
 import json
 import re
 import unicodedata
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import sentencepiece
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from token_samples import AWKWARD, CHINESE, awkward_text, chinese_documents, english_documents
 from tokenizers import normalizers, pre_tokenizers
 
-from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.backends import NEVER, UNIGRAM_NAMES, unigram_backend
 from maskwright.data.tokenizers.spec import Unigram
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -183,84 +180,6 @@ def test_saved_folder_is_an_albert_tokenizer_with_the_same_ids(
     assert theirs.model_max_length == 128
     assert (theirs.do_lower_case, theirs.keep_accents) == (lowercase, False)
     assert_same_as_transformers(learnt[lowercase], tmp_path)
-
-
-def spiece_folder(folder: Path, *, model_type: str = "unigram", **options: Any) -> Path:
-    """Write a folder with a sentencepiece model alone."""
-    model = BytesIO()
-    texts = [" ".join(sentence.split()).lower() for document in english_documents() for sentence in document]
-    options = {
-        "vocab_size": 600,
-        "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
-        "normalization_rule_name": "identity",
-        **options,
-    }
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([*texts, *(f"in 19{number % 90}, and 5,{number}," for number in range(800))]),
-        model_writer=model,
-        model_type=model_type,
-        pad_id=0,
-        unk_id=1,
-        bos_id=-1,
-        eos_id=-1,
-        minloglevel=2,
-        **options,
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "spiece.model").write_bytes(model.getvalue())
-    return folder
-
-
-def assert_same_as_sentencepiece(tokenizer: Tokenizer, folder: Path) -> None:
-    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spiece.model"))
-    texts = [text for text in (*TEXTS, *(text for d in english_documents(10) for text in d)) if "<unk>" not in text]
-    for text in texts:
-        cleaned = " ".join(tokenizer.backend.normalizer.normalize_str(text).split())
-        # Control characters that only Python takes for white space are left out.
-        if not re.search(r"\d,|▁|[\x1c-\x1f]", text):
-            assert tokenizer.encode(text).ids.tolist() == model.encode(cleaned)
-
-
-def test_folder_with_a_sentencepiece_model_alone_reads_as_sentencepiece_reads_it(tmp_path: Path) -> None:
-    folder = spiece_folder(tmp_path / "model")
-    tokenizer = Tokenizer.from_folder(folder)
-    assert (tokenizer.kind, tokenizer.lowercase) == ("unigram", True)
-    assert tokenizer.special_tokens.names == UNIGRAM_NAMES
-    assert_same_as_sentencepiece(tokenizer, folder)
-    tokenizer.save(tmp_path / "saved")
-    assert Tokenizer.from_folder(tmp_path / "saved").fingerprint == tokenizer.fingerprint
-    assert_same_as_transformers(tokenizer, tmp_path / "saved")
-
-
-def test_users_symbols_of_a_sentencepiece_model_stand_alone(tmp_path: Path) -> None:
-    # As ALBERT's own models were trained (albert: README.md:305-320), and one symbol of several characters.
-    folder = spiece_folder(tmp_path, user_defined_symbols=["(", ")", '"', "-", ".", "–", "£", "€", "func"])
-    tokenizer = Tokenizer.from_folder(folder)
-    assert_same_as_sentencepiece(tokenizer, folder)
-    assert tokenizer.tokens(tokenizer.encode("a-b (func) functional").ids)[-1:] != ["▁functional"]
-    assert "func" in tokenizer.tokens(tokenizer.encode("functional").ids)
-
-
-def test_replacements_and_settings_of_a_sentencepiece_folder_are_honoured(tmp_path: Path) -> None:
-    folder = spiece_folder(tmp_path / "model", normalization_rule_name="nmt_nfkc")
-    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False, "keep_accents": True}))
-    tokenizer = Tokenizer.from_folder(folder)
-    assert not tokenizer.lowercase
-    assert tokenizer.backend.normalizer.normalize_str("Ａé\u200b②") == "Aé 2"
-    tokenizer.save(tmp_path / "saved")
-    theirs = auto_tokenizer(tmp_path / "saved")
-    assert (type(theirs).__name__, theirs.do_lower_case, theirs.keep_accents) == ("AlbertTokenizer", False, True)
-    assert_same_as_transformers(tokenizer, tmp_path / "saved")
-
-
-def test_sentencepiece_models_of_other_kinds_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is not a unigram model"):
-        Tokenizer.from_folder(spiece_folder(tmp_path / "bpe", model_type="bpe"))
-    with pytest.raises(DataError, match="falls back to bytes"):
-        Tokenizer.from_folder(spiece_folder(tmp_path / "bytes", byte_fallback=True))
-    (tmp_path / "spiece.model").write_bytes(b"\x0a\x05noise")
-    with pytest.raises(DataError, match=r"cannot read the tokenizer file .*spiece\.model"):
-        Tokenizer.from_folder(tmp_path)
 
 
 def test_unigram_tokenizer_of_other_assembly_reads_and_saves_with_the_same_ids(

@@ -4,10 +4,9 @@ import pytest
 from token_samples import chinese_documents, clean_corpus_of, english_documents
 
 from maskwright.data.cleaning.store import CleanCorpus
-from maskwright.data.tokenizers import vocabulary as vocabulary_sample
 from maskwright.data.tokenizers.spec import ByteBPE, TokenizerSpec, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.vocabulary import sample_memory, train_tokenizer
+from maskwright.data.tokenizers.vocabulary import sample_texts, train_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -104,11 +103,10 @@ def test_vocabulary_of_a_tiny_corpus_is_smaller_than_asked_for(tmp_path: Path) -
         assert tokenizer.decode(tokenizer.encode("one sentence").ids) == "one sentence"
 
 
-def test_tokenizer_is_kept_and_told_memory_before_it_starts(english: CleanCorpus, tmp_path: Path) -> None:
+def test_tokenizer_is_kept_and_progress_reported(english: CleanCorpus, tmp_path: Path) -> None:
     reported: list[tuple[str, int, int | None]] = []
     spec = WordPiece(vocab_size=1500)
     first = train_tokenizer(spec, english, seed=0, cache=tmp_path, progress=lambda *call: reported.append(call))
-    assert "MB of memory" in reported[0][0]
     assert reported[0][1] == 0
     assert reported[-1][1] == reported[-1][2]
     reported.clear()
@@ -119,30 +117,9 @@ def test_tokenizer_is_kept_and_told_memory_before_it_starts(english: CleanCorpus
     assert reported
 
 
-def test_sample_that_repeats_little_is_drawn_smaller(chinese: CleanCorpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary_sample, "MAX_DISTINCT_SYMBOLS", 10_000)
-    for kind, share in (("wordpiece", 1.0), ("byte_bpe", 0.9), ("unigram", 0.9)):
-        _, num_bytes, _ = vocabulary_sample.sample_texts(chinese, kind, 1000, 1 << 20, 0)
-        assert 5_000 < num_bytes <= share * chinese.num_bytes
-    assert vocabulary_sample.sample_texts(chinese, "wordpiece", 1000, 1 << 20, 0)[1] == chinese.num_bytes
-
-
 def test_sample_is_bounded_seeded_and_cuts_unbroken_runs(english: CleanCorpus, tmp_path: Path) -> None:
-    draw = [vocabulary_sample.sample_texts(english, "wordpiece", 1000, 20_000, seed) for seed in (0, 0, 1)]
+    draw = [sample_texts(english, 20_000, seed) for seed in (0, 0, 1)]
     assert draw[0] == draw[1] != draw[2]
-    assert draw[0][1] <= 20_000
+    assert sum(len(text.encode()) for text in draw[0]) <= 20_000
     run = clean_corpus_of(tmp_path, [[["a" * 2500]]])
-    assert [len(text) for text in vocabulary_sample.sample_texts(run, "byte_bpe", 300, 10_000, 0)[0]] == [
-        1000,
-        1000,
-        500,
-    ]
-
-
-def test_memory_bound_grows_with_the_sample_and_stays_bounded() -> None:
-    for spec in (WordPiece(), Unigram()):
-        small, large, huge = (sample_memory(spec, size << 20) for size in (1, 16, 64))
-        assert small < large < huge < 3 << 30
-    # Measured: 32 MB of novels.
-    assert sample_memory(Unigram(), 32 << 20) > 784e6
-    assert sample_memory(WordPiece(vocab_size=1000), 1 << 20) < small
+    assert [len(text) for text in sample_texts(run, 10_000, 0)] == [1000, 1000, 500]

@@ -98,19 +98,11 @@ def byte_bpe_backend(
     return backend
 
 
-def albert_normalizer(*, lowercase: bool, keep_accents: bool = False, charsmap: bytes = b"") -> normalizers.Normalizer:
-    """Return ALBERT's cleaning: NFKD without combining marks (unless `keep_accents`), lower case if asked.
-
-    `charsmap` is a sentencepiece model's table of replacements, applied last; empty for none.
-    """
-    parts: list[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
-    if not keep_accents:
-        parts += [normalizers.NFKD(), normalizers.StripAccents()]
-    if lowercase:
-        parts.append(normalizers.Lowercase())
-    if charsmap:
-        parts.append(normalizers.Precompiled(charsmap))
-    return normalizers.Sequence(parts)
+def albert_normalizer(*, lowercase: bool) -> normalizers.Normalizer:
+    """Return ALBERT's cleaning: NFKD without combining marks, lower case if asked."""
+    quotes = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    lowering = [normalizers.Lowercase()] if lowercase else []
+    return normalizers.Sequence([*quotes, normalizers.NFKD(), normalizers.StripAccents(), *lowering])
 
 
 def spaced_words() -> pre_tokenizers.PreTokenizer:
@@ -141,19 +133,10 @@ def unigram_backend(
     return backend
 
 
-def is_albert_splitting(backend: tokenizers.Tokenizer, *, with_charsmap: bool = False) -> bool:
-    """Return whether text is cleaned and split as in `unigram_backend`, optionally with a table of replacements."""
-    cleaning, splitting = state_of(backend.normalizer), state_of(backend.pre_tokenizer)
-    if cleaning is None or splitting != state_of(spaced_words()):
-        return False
-    parts = cleaning.get("normalizers", [])
-    if with_charsmap and parts and parts[-1]["type"] == "Precompiled":
-        parts = parts[:-1]
-    return any(
-        parts == state_of(albert_normalizer(lowercase=lowercase, keep_accents=keep_accents))["normalizers"]
-        for lowercase in (True, False)
-        for keep_accents in (True, False)
-    )
+def is_albert_splitting(backend: tokenizers.Tokenizer) -> bool:
+    """Return whether text is cleaned and split as ALBERT does it."""
+    cleanings = [state_of(albert_normalizer(lowercase=lowercase)) for lowercase in (True, False)]
+    return state_of(backend.normalizer) in cleanings and state_of(backend.pre_tokenizer) == state_of(spaced_words())
 
 
 def running_text(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:

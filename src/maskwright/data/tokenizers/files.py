@@ -1,7 +1,7 @@
 """Tokenizer directories as Hugging Face libraries read and write them.
 
-A directory contains `tokenizer.json` (everything), or the older `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
-(byte-level BPE) or `spiece.model` (unigram); `tokenizer_config.json` and `special_tokens_map.json` name the special
+A directory contains `tokenizer.json` (everything), or the older `vocab.txt` (WordPiece) or `vocab.json` with
+`merges.txt` (byte-level BPE); `tokenizer_config.json` and `special_tokens_map.json` name the special
 tokens and the casing.
 """
 
@@ -21,61 +21,16 @@ from maskwright.data.tokenizers.backends import (
     UNIGRAM_NAMES,
     WORDPIECE_NAMES,
     SpecialNames,
-    albert_normalizer,
     byte_bpe_backend,
     is_albert_splitting,
     library_errors,
     reserved,
     state_of,
-    unigram_backend,
     wordpiece_backend,
 )
 
 ROLES = ("pad", "unk", "cls", "sep", "mask")
-_LAYOUTS = (
-    "tokenizer.json, or vocab.txt (WordPiece), or vocab.json with merges.txt (byte-level BPE), "
-    "or spiece.model (unigram)"
-)
-_NUMBER_COMMA_PENALTY = 100.0  # As in transformers' conversion of ALBERT's models.
-
-
-def read_spiece_model(path: Path) -> tuple[list[tuple[str, float]], bytes]:
-    """Read a unigram model: pieces and scores in order of id, and the compiled table of replacements of its cleaning.
-
-    User-defined symbols get the score that makes them win over all other segmentations, as sentencepiece does while it
-    encodes. A piece that joins a digit to a comma after it gets one that makes it lose, which is the re-splitting of
-    ALBERT's code (albert: tokenization.py:80-100) as part of the vocabulary.
-
-    Raises:
-        DataError: If it cannot be read or is of another kind.
-    """
-    import sentencepiece  # Only for folders of this form.
-    from sentencepiece import sentencepiece_model_pb2
-
-    try:
-        data = sentencepiece.SentencePieceProcessor(model_file=str(path)).serialized_model_proto()
-    except (OSError, RuntimeError) as error:
-        raise _unreadable(path, error) from error
-    model = sentencepiece_model_pb2.ModelProto.FromString(data)
-    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
-    is_unigram = model.trainer_spec.model_type == sentencepiece_model_pb2.TrainerSpec.UNIGRAM
-    if not is_unigram or any(piece.type == kinds.BYTE for piece in model.pieces):
-        what = "falls back to bytes" if is_unigram else "is not a unigram model"
-        raise DataError(
-            f"the sentencepiece model {str(path)!r} {what}",
-            allowed="a model trained with model_type=unigram and without byte_fallback",
-            todo="Choose another tokenizer or leave it out to train one.",
-        )
-    best = max((piece.score for piece in model.pieces if piece.type == kinds.NORMAL), default=0.0)
-    pieces = []
-    for piece in model.pieces:
-        text, score = piece.piece, piece.score
-        if piece.type == kinds.USER_DEFINED:
-            score = len(text) * best - 0.1  # as unigram_model.cc scores them
-        elif text.endswith(",") and text[-2:-1].isdigit():
-            score -= _NUMBER_COMMA_PENALTY
-        pieces.append((text, round(score, 6)))
-    return pieces, model.normalizer_spec.precompiled_charsmap
+_LAYOUTS = "tokenizer.json, or vocab.txt (WordPiece), or vocab.json with merges.txt (byte-level BPE)"
 
 
 def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
@@ -114,23 +69,13 @@ def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
         vocabulary = _read(folder / "vocab.json") | _read(folder / "added_tokens.json")
         names = _names(folder, config, vocabulary)
         backend = _byte_bpe(folder, vocabulary, names)
-    elif (folder / "spiece.model").is_file():
-        pieces, charsmap = read_spiece_model(folder / "spiece.model")
-        names = _names(folder, config, {piece: number for number, (piece, _) in enumerate(pieces)})
-        with library_errors(_cannot_read(folder / "spiece.model")):
-            cleaning = albert_normalizer(
-                lowercase=bool(config.get("do_lower_case", True)),
-                keep_accents=bool(config.get("keep_accents", False)),
-                charsmap=charsmap,
-            )
-            backend = unigram_backend(reserved(pieces, names), names=names, normalizer=cleaning)
     else:
         files = sorted(path.name for path in folder.iterdir())
         found = ", ".join([*files[:8], *(["..."] if len(files) > 8 else [])]) or "nothing"
         raise DataError(
             f"the folder {str(folder)!r} contains no tokenizer (found: {found})",
             allowed=_LAYOUTS,
-            todo="Choose a folder that contains one, or save one there with `tokenizer.save_pretrained`.",
+            todo="Choose a folder that contains one, or save one there with transformers' `save_pretrained`.",
         )
     backend.no_truncation()
     backend.no_padding()
@@ -167,11 +112,10 @@ def write_folder(
             }
     elif isinstance(backend.model, models.Unigram):
         if _is_albert(backend, names):
-            cleaned = {part["type"] for part in state_of(backend.normalizer)["normalizers"]}
             settings = {
                 "tokenizer_class": "AlbertTokenizer",
                 "do_lower_case": lowercase,
-                "keep_accents": "StripAccents" not in cleaned,
+                "keep_accents": False,
                 "add_prefix_space": True,
                 # ALBERT has segments, but the class does not ask for them by itself.
                 "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
@@ -225,7 +169,7 @@ def _is_albert(backend: tokenizers.Tokenizer, names: SpecialNames) -> bool:
     return (
         names == UNIGRAM_NAMES
         and backend.token_to_id(names[1]) == 1
-        and is_albert_splitting(backend, with_charsmap=True)
+        and is_albert_splitting(backend)
         and {token.content for token in backend.get_added_tokens_decoder().values()} == set(names)
     )
 

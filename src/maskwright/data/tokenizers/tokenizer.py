@@ -80,7 +80,7 @@ class Tokenizer:
 
     @classmethod
     def from_folder(cls, path: Path | str) -> "Tokenizer":
-        """Read a tokenizer folder (tokenizer.json, vocab.txt, vocab.json with merges.txt, or spiece.model).
+        """Read a tokenizer folder (tokenizer.json, vocab.txt, or vocab.json with merges.txt).
 
         Raises:
             DataError: If there is none, or it is not a WordPiece, byte-level BPE or unigram tokenizer with a
