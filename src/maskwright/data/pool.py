@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import chain, islice
-from multiprocessing import get_context, parent_process, resource_tracker
+from multiprocessing import get_context, parent_process
 from types import ModuleType
 from typing import TypeVar
 
@@ -108,8 +108,9 @@ def _in_processes(function: Callable[[Item], Result], items: Iterator[Item], wor
     except BrokenProcessPool as error:
         if shared is not None:
             shared.pop(workers, None)
+        pool.shutdown(cancel_futures=True)
         raise DataError(
-            f"a worker process ended before its work was done{_how_it_ended(pool)}",
+            "a worker process ended before its work was done",
             todo="If memory ran out, use fewer workers; `--workers 1` starts no further processes.",
         ) from error
     finally:
@@ -119,27 +120,11 @@ def _in_processes(function: Callable[[Item], Result], items: Iterator[Item], wor
             pool.shutdown(cancel_futures=True)
 
 
-def _how_it_ended(pool: ProcessPoolExecutor) -> str:
-    """Return the exit code of the worker that broke a pool, in words; shuts the pool down."""
-    processes = list((getattr(pool, "_processes", None) or {}).values())
-    pool.shutdown(cancel_futures=True)
-    # The pool ends the other workers with SIGTERM.
-    code = next((p.exitcode for p in processes if p.exitcode not in (None, 0, -signal.SIGTERM)), None)
-    if code is None:
-        return ""
-    return f" (exit code {code})" if code > 0 else f" (killed by {signal.Signals(-code).name})"
-
-
 @contextmanager
 def _clean_start() -> Iterator[None]:
-    """Hide the main module, the current directory and Ctrl-C from processes started in the block."""
+    """Hide the main module and the current directory from processes started in the block."""
     main, safe_path = sys.modules["__main__"], os.environ.get("PYTHONSAFEPATH")
     sys.modules["__main__"], os.environ["PYTHONSAFEPATH"] = ModuleType("__main__"), "1"
-    mask = None
-    if os.name == "posix":
-        resource_tracker.ensure_running()  # which unblocks signals when it starts
-        # Processes inherit the mask; this one receives the signal after the block.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
@@ -148,8 +133,6 @@ def _clean_start() -> Iterator[None]:
             del os.environ["PYTHONSAFEPATH"]
         else:
             os.environ["PYTHONSAFEPATH"] = safe_path
-        if mask is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _initialize() -> None:

@@ -13,7 +13,6 @@ from typing import Literal
 from maskwright.core.errors import json_problem
 from maskwright.core.files import parse_json
 from maskwright.data.sources.files import BadLine, undecodable
-from maskwright.data.sources.markdown import strip_markdown
 
 PieceFormat = Literal["blank_lines", "files", "wiki_titles", "markdown", "jsonl", "records"]
 OnBadLine = Callable[[BadLine], None]
@@ -69,6 +68,8 @@ def documents_of(piece: Piece, on_bad_line: OnBadLine) -> Iterator[str]:
             case "wiki_titles":
                 yield from _wiki_articles(text)
             case "markdown":
+                from maskwright.data.sources.markdown import strip_markdown  # takes time to import
+
                 yield strip_markdown(text)
             case _:
                 yield text
