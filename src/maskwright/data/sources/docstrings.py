@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator
 from functools import partial
 from inspect import cleandoc
+from itertools import accumulate
 from pathlib import Path
 
 from maskwright.core.spec import fingerprint
@@ -22,7 +23,10 @@ from maskwright.data.pool import ordered_map
 MAX_BYTES = 25_000_000
 # Parsing is slow (10 MB a second): of very large packages only this much is read, public modules first.
 MAX_SOURCE_BYTES_PER_PACKAGE = 12_000_000
-_VERSION = 2
+_VERSION = 3
+
+
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def _words(text: str) -> frozenset[str]:
@@ -39,20 +43,16 @@ _SKIPPED_FILES = re.compile(r"test_.*|.*_tests?|conftest|.*_pb2(_grpc)?")
 # Files with little text between triple quotes are not worth parsing.
 _TRIPLE_QUOTED = re.compile(rb'"""(.*?)"""', re.DOTALL)
 _MIN_QUOTED_BYTES, _MIN_QUOTED_SHARE = 300, 0.08
-# How NumPy and PyTorch give docstrings to functions written in C.
-_DOCSTRING_SETTERS = ("add_docstr", "_add_docstr", "add_newdoc")
 
 # Lines that are no prose: doctests, rules, tables, headings and section names, NumPy's "name : type".
 _SKELETON = re.compile(
     r"\s*(?:>>>|\.\.\.(?:\s|$)|In \[\d+\]|\$ |([-=~^\"'`#*+._:])\1{2,}\s*$|\|.*\|\s*$|\+[-=+]+\+\s*$|"
     r"[-=]{2,}(?:\s+[-=]{2,})+\s*$|\**[A-Z][A-Za-z ]{2,24}\**:{0,2}\s*$|\*{0,2}[\w.`'\", *]+\s:(?:\s|$))"
 )
-_NOTE = re.compile(r"\s*\.\.\s+(?:note|warning|tip|important|caution|attention|hint)::\s*")
-# Directives and fields, dropped with the deeper lines below them.
-_DIRECTIVE = re.compile(r"\s*(?:\.\.(?:\s|$)|:[\w ]+(?:\s+[^:]*)?:|@\w+\b)")
-# What begins a paragraph and is dropped: bullets, Google's "name (type): ".
+# What begins a paragraph and is dropped: bullets, directives, Sphinx's ":param name: ", Google's "name (type): ".
 _LEAD = re.compile(
-    r"\s*(?:[-*+•]\s|\(?\d{1,2}[.)]\s|\(?[a-z]\)\s|\*{0,2}[\w.]+(?:\s\([^()]*(?:\([^()]*\)[^()]*)*\))?:\s)\s*"
+    r"\s*(?:[-*+•]\s|\(?\d{1,2}[.)]\s|\(?[a-z]\)\s|\.\.\s+\w+::|:[\w ]+:\s|"
+    r"\*{0,2}[\w.]+(?:\s\([^()]*(?:\([^()]*\)[^()]*)*\))?:\s)\s*"
 )
 _MARKUP = (
     (re.compile(r":(?:[a-z]+:){1,2}`~(?:[^`<]*\.)?([^`.<]+)`", re.IGNORECASE), r"\1"),  # :class:`~a.b.C`
@@ -62,7 +62,7 @@ _MARKUP = (
     (re.compile(r"``?([^`]+)``?_{0,2}"), r"\1"),
     (re.compile(r"(?<![\w*])(\*{1,2})(?=\S)([^*]+?)(?<=\S)\1(?![\w*])"), r"\2"),
     (re.compile(r"\s*\[(?:\d+|[A-Z][\w+]*\d{2,4}\w?)\]_?|\s*\|[\w ]+\|_*"), ""),
-    (re.compile(r"(?<=[\w)])\s?:$"), "."),  # what a colon announced (code, a list) is mostly gone
+    (re.compile(r"(?<=[\w)])\s?:+$"), "."),  # what a colon announced (code, a list) is mostly gone
 )
 
 _SMALL_WORDS = _words(
@@ -136,68 +136,39 @@ def _python_files(root: Path) -> list[Path]:
     def is_private(path: Path) -> bool:
         return any(part.startswith("_") and part != "__init__.py" for part in path.relative_to(root).parts)
 
-    chosen: set[Path] = set()
-    size = 0
-    for path in sorted(paths, key=is_private):
-        size += path.stat().st_size
-        if size > MAX_SOURCE_BYTES_PER_PACKAGE:
-            break
-        chosen.add(path)
-    return [path for path in paths if path in chosen]
+    paths.sort(key=is_private)
+    sizes = accumulate(path.stat().st_size for path in paths)
+    return [path for path, size in zip(paths, sizes, strict=True) if size <= MAX_SOURCE_BYTES_PER_PACKAGE]
 
 
 def _read_batch(paths: list[Path], *, min_words: int) -> list[str]:
     documents = []
-    for docstrings in (docstrings for path in paths for docstrings in _documented(path)):
-        paragraphs = dict.fromkeys(part for docstring in docstrings for part in prose_paragraphs(cleandoc(docstring)))
+    for path in paths:
+        paragraphs = dict.fromkeys(part for text in _docstrings(path) for part in prose_paragraphs(cleandoc(text)))
         if sum(paragraph.count(" ") + 1 for paragraph in paragraphs) >= min_words:
             documents.append("\n\n".join(paragraphs))
     return documents
 
 
-def _documented(path: Path) -> list[list[str]]:
-    """Return the docstrings of each document of a file; none if it cannot be parsed or holds little text."""
-    is_reference = path.parent.name == "pydoc_data"  # the language reference: a dictionary of topics
+def _docstrings(path: Path) -> Iterator[str]:
+    """Yield the docstrings of a module, its classes and functions; none if it cannot be parsed or has little text."""
     try:
         source = path.read_bytes()
         quoted = sum(map(len, _TRIPLE_QUOTED.findall(source)))
-        if len(source) > _MAX_FILE_BYTES or not (
-            is_reference or quoted >= max(_MIN_QUOTED_BYTES, _MIN_QUOTED_SHARE * len(source))
-        ):
-            return []
+        if len(source) > _MAX_FILE_BYTES or quoted < max(_MIN_QUOTED_BYTES, _MIN_QUOTED_SHARE * len(source)):
+            return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in other people's strings
             tree = ast.parse(source)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    if is_reference:
-        return [[text] for node in ast.walk(tree) if isinstance(node, ast.Dict) for text in _long_strings(node.values)]
-    return [list(_docstrings(tree))]
-
-
-def _docstrings(node: ast.AST) -> Iterator[str]:
-    """Yield the docstrings of a module, and of the classes and functions in it, in order."""
-    body = getattr(node, "body", None)
-    for position, child in enumerate(body if isinstance(body, list) else []):
-        match child:
-            case ast.Expr(value=ast.Constant(value=str(text))) if position == 0:
-                yield text
-            case ast.Expr(value=ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=arguments)):
-                if name in _DOCSTRING_SETTERS:
-                    yield from _long_strings(arguments)
-            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef() | ast.If() | ast.Try():
-                yield from _docstrings(child)
-
-
-def _long_strings(arguments: list[ast.expr]) -> Iterator[str]:
-    for argument in arguments:
-        match argument:
-            case ast.Constant(value=str(text)) if "\n" in text:
-                yield text
-            case ast.Tuple(elts=elements):
-                yield from _long_strings(elements)
-            case ast.Call(func=ast.Attribute(value=value)):  # """...""".format(...)
-                yield from _long_strings([value])
+        return
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, _Documented):
+            yield ast.get_docstring(node, clean=False) or ""
+        body = getattr(node, "body", [])
+        waiting += (child for child in reversed(body) if isinstance(child, _Documented | ast.If | ast.Try))
 
 
 def prose_paragraphs(docstring: str) -> list[str]:
@@ -208,27 +179,12 @@ def prose_paragraphs(docstring: str) -> list[str]:
         ['Open a file, which must exist, and return a stream to read from it.']
     """
     blocks: list[list[str]] = [[]]
-    skip_below = -1  # lines indented deeper than this are dropped
     first_indent = 0
-    fenced = False
     for line in docstring.expandtabs().split("\n"):
-        text, indent = line.strip(), len(line) - len(line.lstrip())
-        if text and skip_below >= 0 and indent > skip_below and not fenced:
-            continue
-        if text.startswith(("```", "~~~")):
-            fenced, text = not fenced, ""
-        elif fenced or _SKELETON.match(line):
-            text = ""
-        elif text:
-            skip_below = -1
-            if lead := _NOTE.match(line) or _LEAD.match(line):
-                blocks.append([])
-                text = line[lead.end() :].strip()
-            elif _DIRECTIVE.match(line):
-                skip_below, text = indent, ""
-            if text.endswith("::"):
-                skip_below, text = indent, text[:-1]
-        if not text or indent < first_indent:
+        indent = len(line) - len(line.lstrip())
+        lead = _LEAD.match(line)
+        text = "" if _SKELETON.match(line) else line[lead.end() if lead else 0 :].strip()
+        if not text or lead or indent < first_indent:
             blocks.append([])
         if text:
             first_indent = first_indent if blocks[-1] else indent
