@@ -59,32 +59,6 @@ def test_ltp_gives_words_and_names_and_characters_where_it_changed_the_text(monk
     assert names(segmenter, "北京大学", "臺灣") == ["北京"]
 
 
-def test_jieba_is_called_as_its_interface_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    known: list[tuple[Any, ...]] = []
-
-    class Tokenizer:
-        def add_word(self, *entry: Any) -> None:
-            known.append(entry)
-
-        def lcut(self, text: str) -> list[str]:
-            return [piece for run in text.split("\n") for piece in (*two_by_two(run), "\n")][:-1]
-
-    class POSTokenizer:
-        def __init__(self, tokenizer: Tokenizer) -> None:
-            self.tokenizer = tokenizer
-
-        def cut(self, text: str) -> list[Any]:
-            return [SimpleNamespace(word=word, flag="ns") for word in self.tokenizer.lcut(text)]
-
-    install(monkeypatch, "jieba", {"Tokenizer": Tokenizer, "setLogLevel": lambda level: None})
-    install(monkeypatch, "jieba.posseg", {"POSTokenizer": POSTokenizer})
-    (tmp_path / "d.txt").write_text("大模型 9 n\n", encoding="utf-8")
-    segmenter = open_segmenter("jieba", tmp_path / "d.txt")
-    assert segmenter.cut(["北京大", "学"]) == [("北京", ""), ("大", ""), ("学", "")]
-    assert segmenter.tag(["北京"]) == [("北京", "ns")]
-    assert known == [("大模型", 9, "n")]
-
-
 def test_tagged_words_that_do_not_join_fall_back_to_characters_of_their_run_alone() -> None:
     def tag(text: str) -> list[tuple[str, str]]:
         return [(word.replace("臺灣", "台湾省"), "ns") for word in re.findall("..|\n|.", text)]
@@ -173,7 +147,7 @@ def test_model_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -
         ({"entities": ["tags"]}, "segmenter is 'none'"),
         ({"dictionary": "d.txt"}, "segmenter is 'none'"),
         ({"model": "zh"}, "segmenter is 'none'"),
-        ({"phrases": ["corpus", "corpus"]}, "twice"),
+        ({"phrases": ["a.txt", "a.txt"]}, "twice"),
         ({"entities": ["collocations"]}, "not a source of the kind 'entity'"),
     ],
 )

@@ -27,7 +27,6 @@ class Counts:
 
     Attributes:
         documents, paragraphs, characters: As read.
-        continued_documents: Parts, without the first, of documents too long for memory.
         removed_characters: Removed by cleaning (control characters, repeated white space) less those added.
         short_documents, short_characters: Dropped because they are short; clean characters.
         longest_document: Bytes of clean text of the longest document.
@@ -36,7 +35,6 @@ class Counts:
     """
 
     documents: int = 0
-    continued_documents: int = 0
     paragraphs: int = 0
     characters: int = 0
     removed_characters: int = 0
@@ -106,7 +104,7 @@ def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: P
     hashes: list[int] = []
     text_path, index_path = block_files(folder, number)
     with open(text_path, "wb") as file:
-        for text in _bounded_documents(block, counts, on_bad_line(counts, cleaning)):
+        for text in _bounded_documents(block, on_bad_line(counts, cleaning)):
             paragraphs = clean_document(text, cleaning)
             encoded = [paragraph.encode() for paragraph in paragraphs]
             if not _keep(text, paragraphs, encoded, counts, cleaning):
@@ -154,15 +152,10 @@ def on_bad_line(counts: Counts, cleaning: Cleaning) -> OnBadLine:
     return refuse if cleaning.bad_lines == "refuse" else counts.skip
 
 
-def _bounded_documents(block: RawBlock, counts: Counts, on_bad_line: OnBadLine) -> Iterator[str]:
+def _bounded_documents(block: RawBlock, on_bad_line: OnBadLine) -> Iterator[str]:
     for piece in block.pieces:
-        continues = piece.continues
         for document in documents_of(piece, on_bad_line):
-            for part in _cut_long(document):
-                counts.continued_documents += continues
-                continues = True
-                yield part
-            continues = False
+            yield from _cut_long(document)
 
 
 def _cut_long(text: str) -> Iterator[str]:

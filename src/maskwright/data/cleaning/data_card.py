@@ -10,7 +10,6 @@ from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.sources.arguments import Source
 
 CARD_VERSION = 1
-_BAR_WIDTH = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,15 +75,12 @@ def _section(read: Counts, repeats: Repeats, kept: TextStatistics, bytes_on_disk
             },
         },
         "bad_lines": {"count": read.bad_lines, "first": list(read.bad_places)},
-        "cut_documents": read.continued_documents,
         "kept": {
             "documents": kept.documents,
             "sentences": kept.sentences,
             "characters": kept.characters,
             "bytes": kept.num_bytes,
         },
-        "document_characters": kept.document_lengths.quantiles(),
-        "sentence_characters": kept.sentence_lengths.quantiles(),
         "scripts": kept.scripts(),
     }
 
@@ -99,8 +95,7 @@ def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
             "order of sentences need longer ones. If blank lines separate paragraphs in these files, not documents, "
             "say so with `--clean text_documents=files`."
         )
-    lines_stay = cleaning.line_breaks == "sentence"
-    if not lines_stay and kept.sentence_lengths.largest >= cleaning.max_sentence_characters:
+    if cleaning.line_breaks != "sentence" and kept.longest_sentence >= cleaning.max_sentence_characters:
         notes.append(
             f"Some text had no sentence end within {cleaning.max_sentence_characters:,} characters (logs, tables, "
             "lists of words?) and was cut there."
@@ -116,8 +111,6 @@ def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
             f"{cleaning.min_document_bytes} bytes and were dropped (the limit is set with "
             f"`--clean min_document_bytes={cleaning.min_document_bytes}`)."
         )
-    if read.continued_documents:
-        notes.append(f"Very long documents were cut at line ends; {read.continued_documents:,} parts continue one.")
     if read.bad_lines:
         notes.append(f"{read.bad_lines:,} broken lines were skipped (`--clean bad_lines=skip`).")
     if source.source.passed_over:
@@ -156,8 +149,7 @@ def card_page(card: dict[str, Any]) -> str:
         "",
         "Each is set with `--clean setting=value`.",
         "",
-        "Duplicates are exact, after cleaning, and the first occurrence is kept. Quantiles are exact to 1 %. Shares of "
-        "scripts count letters only.",
+        "Duplicates are exact, after cleaning, and the first occurrence is kept. Shares of scripts count letters only.",
         "",
     ]
     return "\n".join(lines)
@@ -177,14 +169,8 @@ def _source_page(source: dict[str, Any]) -> list[str]:
             ]
             lines.append(f"| {reason[0].upper() + reason[1:]} | {' | '.join(cells)} |")
     lines.append(f"| **Kept** | **{_number(kept['documents'])}** | | **{_number(kept['characters'])}** |")
-    quantiles = list(source["document_characters"])
-    lines += ["", f"| Length in characters | {' | '.join(quantiles)} |", "| :-- |" + " --: |" * len(quantiles)]
-    for name, key in (("Documents", "document_characters"), ("Sentences", "sentence_characters")):
-        lines.append(f"| {name} | {' | '.join(_number(value) for value in source[key].values())} |")
-    lines += ["", "| Script | Share of letters | |", "| :-- | --: | :-- |"]
-    for name, share in source["scripts"].items():
-        bar = "█" * round(share * _BAR_WIDTH) or "▏"
-        lines.append(f"| {name} | {f'{100 * share:.1f}' if share else '< 0.1'} % | {bar} |")
+    scripts = ", ".join(f"{name} {100 * share:.1f} %" for name, share in source["scripts"].items())
+    lines += ["", f"Scripts: {scripts or 'no letters'}."]
     if source["examples"]:
         lines += ["", *(f"> {_escaped(example)}\n>" for example in source["examples"])]
         lines[-1] = lines[-1].removesuffix("\n>")

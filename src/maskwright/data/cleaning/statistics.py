@@ -1,4 +1,4 @@
-"""Length quantiles and script shares of clean text, computed from its UTF-8 bytes."""
+"""Sizes and script shares of clean text, computed from its UTF-8 bytes."""
 
 from dataclasses import dataclass, field
 
@@ -6,8 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 SCRIPTS = ("Latin", "Han", "Kana", "Hangul", "Cyrillic", "Arabic", "Devanagari", "other")
-_QUANTILES = {"min": 0.0, "5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "max": 1.0}
-_BINS_PER_DOUBLING = 64
 # Scripts by the first two bytes of a character's UTF-8 form: (first pair, last pair, script). Punctuation blocks
 # (C2, E2, E3 80, EF BC) are left out: only letters count.
 _BYTE_PAIRS = (
@@ -42,42 +40,12 @@ _SCRIPT_OF_PAIR = _pair_table()
 
 
 @dataclass(slots=True)
-class LengthCounts:
-    """A histogram of lengths with bins 1 % wide, so that quantiles need no list of all lengths.
-
-    Attributes:
-        bins: Shape (2560,), how many lengths fell into each bin.
-        largest: The largest length, exactly.
-    """
-
-    bins: NDArray[np.int64] = field(default_factory=lambda: np.zeros(40 * _BINS_PER_DOUBLING, dtype=np.int64))
-    largest: int = 0
-
-    def add(self, lengths: NDArray[np.int64]) -> None:
-        """Count lengths (at least 1). Shape (N,)."""
-        if len(lengths):
-            numbers = np.rint(np.log2(np.maximum(lengths, 1)) * _BINS_PER_DOUBLING).astype(np.int64)
-            self.bins += np.bincount(numbers, minlength=len(self.bins))
-            self.largest = max(self.largest, int(lengths.max()))
-
-    def quantiles(self) -> dict[str, int]:
-        """Return min, 5 %, 25 %, median, 75 %, 95 % and max, within 1 %; empty if nothing was counted."""
-        total = int(self.bins.sum())
-        if not total:
-            return {}
-        ranks = np.searchsorted(np.cumsum(self.bins), [max(1, share * total) for share in _QUANTILES.values()])
-        values = np.rint(2.0 ** (ranks / _BINS_PER_DOUBLING)).astype(int)
-        found = {name: min(int(value), self.largest) for name, value in zip(_QUANTILES, values, strict=True)}
-        return {**found, "max": self.largest}
-
-
-@dataclass(slots=True)
 class TextStatistics:
     """Sums over clean text in the stored form; feed it whole documents.
 
     Attributes:
         documents, sentences, characters, num_bytes: Totals; line ends are not text and not counted.
-        document_lengths, sentence_lengths: In characters.
+        longest_sentence: In characters.
         letters: Shape (8,), letters of each of `SCRIPTS`.
     """
 
@@ -85,8 +53,7 @@ class TextStatistics:
     sentences: int = 0
     characters: int = 0
     num_bytes: int = 0
-    document_lengths: LengthCounts = field(default_factory=LengthCounts)
-    sentence_lengths: LengthCounts = field(default_factory=LengthCounts)
+    longest_sentence: int = 0
     letters: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(SCRIPTS), dtype=np.int64))
 
     def add(self, data: bytes) -> None:
@@ -95,14 +62,12 @@ class TextStatistics:
         ends = np.flatnonzero(units == 0x0A)
         characters = np.cumsum((units & 0xC0) != 0x80, dtype=np.int32)[ends]
         lengths = np.diff(characters, prepend=0).astype(np.int64) - 1
-        blank = lengths == 0
-        documents = np.diff(np.cumsum(lengths)[blank], prepend=0)
-        self.documents += len(documents)
-        self.sentences += len(lengths) - len(documents)
+        documents = int((lengths == 0).sum())
+        self.documents += documents
+        self.sentences += len(lengths) - documents
         self.characters += int(lengths.sum())
         self.num_bytes += len(data) - len(ends)
-        self.document_lengths.add(documents)
-        self.sentence_lengths.add(lengths[~blank])
+        self.longest_sentence = max(self.longest_sentence, int(lengths.max(initial=0)))
         self._add_letters(units)
 
     def merge(self, other: "TextStatistics") -> None:
@@ -111,13 +76,8 @@ class TextStatistics:
         self.sentences += other.sentences
         self.characters += other.characters
         self.num_bytes += other.num_bytes
+        self.longest_sentence = max(self.longest_sentence, other.longest_sentence)
         self.letters = self.letters + other.letters
-        for mine, theirs in (
-            (self.document_lengths, other.document_lengths),
-            (self.sentence_lengths, other.sentence_lengths),
-        ):
-            mine.bins = mine.bins + theirs.bins
-            mine.largest = max(mine.largest, theirs.largest)
 
     def scripts(self) -> dict[str, float]:
         """Return the share of letters in each script that occurs, largest first, to three decimals."""

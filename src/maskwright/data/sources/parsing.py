@@ -33,7 +33,6 @@ class Piece:
         payload: Bytes of whole lines, or texts from a table.
         first_line: Line (or row) number at which the piece begins, from 1.
         column: The field to read (format "jsonl").
-        continues: Whether the first document continues one too long for one piece.
     """
 
     file: str
@@ -41,7 +40,6 @@ class Piece:
     payload: bytes | tuple[str, ...]
     first_line: int = 1
     column: str = ""
-    continues: bool = False
 
     @property
     def size(self) -> int:

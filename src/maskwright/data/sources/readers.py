@@ -158,7 +158,6 @@ def _json_pieces(stream: BufferedReader, path: Path, column: str | None, on_bad_
 def _text_pieces(stream: BufferedReader, path: Path, separator: PieceFormat | Literal["auto"]) -> Iterator[Piece]:
     waiting = bytearray()
     line = 1
-    continues = False
     format: PieceFormat | None = None
     while True:
         data = stream.read(BLOCK_BYTES)
@@ -167,19 +166,17 @@ def _text_pieces(stream: BufferedReader, path: Path, separator: PieceFormat | Li
             waiting = waiting.removeprefix(b"\xef\xbb\xbf")
             format = _format(separator, bytes(waiting[: 1 << 16]))
         if not data:
-            cut, whole = len(waiting), True
+            cut = len(waiting)
         else:
             cut = _last_document_start(waiting, format)
-            whole = cut > 0
-            if not whole and len(waiting) >= MAX_DOCUMENT_BYTES:
+            if not cut and len(waiting) >= MAX_DOCUMENT_BYTES:
                 cut = _line_end(waiting)
         if cut:
             payload = bytes(waiting[:cut])
             del waiting[:cut]
             if payload.strip():
-                yield Piece(file=str(path), format=format, payload=payload, first_line=line, continues=continues)
+                yield Piece(file=str(path), format=format, payload=payload, first_line=line)
             line += payload.count(b"\n")
-            continues = not whole
         if not data:
             return
 

@@ -1,6 +1,6 @@
 """Chinese word segmenters behind one interface; a library is imported only when it is named.
 
-`rjieba` (Rust, fast) and `jieba` contain their dictionary. LTP, the segmenter of Chinese-BERT-wwm, needs a model, which
+`rjieba` (jieba in Rust) contains its dictionary. LTP, the segmenter of Chinese-BERT-wwm, needs a model, which
 it downloads; if it cannot be loaded, the error names it.
 """
 
@@ -108,7 +108,7 @@ def open_segmenter(name: str, dictionary: Path | None = None, model: str | None 
     """Load a segmenter; it is cached until its dictionary's content changes.
 
     Args:
-        name: "rjieba", "jieba" or "ltp".
+        name: "rjieba" or "ltp".
         dictionary: A file of words that it must know.
         model: LTP's model; None for `LTP_MODEL`.
 
@@ -122,7 +122,7 @@ def open_segmenter(name: str, dictionary: Path | None = None, model: str | None 
 def _loaded(name: str, dictionary: Path | None, model: str | None, content: str) -> Segmenter:
     if model is not None and name != "ltp":
         raise DataError(f"the segmenter {name!r} has no model to choose", todo="Leave words.model out.")
-    return {"rjieba": _rjieba, "jieba": _jieba}[name](dictionary) if name != "ltp" else _ltp(dictionary, model)
+    return _ltp(dictionary, model) if name == "ltp" else _rjieba(dictionary)
 
 
 def _library(name: str) -> Any:
@@ -142,20 +142,6 @@ def _rjieba(dictionary: Path | None) -> Segmenter:
         library = segmenter
     cut, tag = library.cut, library.tag
     return Segmenter(in_one_call(lambda text: [(word, "") for word in cut(text)]), in_one_call(tag), is_jieba_name)
-
-
-def _jieba(dictionary: Path | None) -> Segmenter:
-    library, tagging = _library("jieba"), _library("jieba.posseg")
-    library.setLogLevel("WARNING")
-    tokenizer: Any = library.Tokenizer()
-    for entry in read_dictionary(dictionary) if dictionary else ():
-        tokenizer.add_word(entry.word, entry.frequency, entry.tag or None)
-    tagger = tagging.POSTokenizer(tokenizer)
-    return Segmenter(
-        in_one_call(lambda text: [(word, "") for word in tokenizer.lcut(text)]),
-        in_one_call(lambda text: [(pair.word, pair.flag) for pair in tagger.cut(text)]),
-        is_jieba_name,
-    )
 
 
 def _ltp(dictionary: Path | None, model: str | None) -> Segmenter:

@@ -9,7 +9,7 @@ from maskwright.core.errors import nearest
 from maskwright.core.spec import Spec
 
 SpanKind = Literal["phrase", "entity"]
-Segmenter = Literal["none", "rjieba", "jieba", "ltp"]
+Segmenter = Literal["none", "rjieba", "ltp"]
 
 LEXICON_SUFFIXES = (".txt", ".tsv")
 _SOURCES: dict[SpanKind, tuple[str, ...]] = {
