@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from token_samples import clean_corpus_of
 
-from maskwright.data.words.collocations import WordCounter, collocations_of, find_collocations
+from maskwright.data.words.collocations import collocations_of, find_collocations, running_text
 from maskwright.data.words.segmenters import open_segmenter
 
 
@@ -78,9 +78,7 @@ def test_chinese_phrases_are_written_without_spaces() -> None:
 
 
 def test_letters_keep_their_marks_and_joints() -> None:
-    counter = WordCounter(None)
-    counter.add(["हिन्दी भाषा don't co-operate Ünïted 2019 x_1.", "模型Linux", "می\u200cخواهم"])
-    words = counter.counted()
+    words = running_text(["हिन्दी भाषा don't co-operate Ünïted 2019 x_1.", "模型Linux", "می\u200cخواهم"], None)
     assert words.names == [
         "हिन्दी",
         "भाषा",

@@ -6,7 +6,6 @@ import pytest
 from token_samples import chinese_documents, clean_corpus_of, english_documents
 from word_samples import SCRIPTS
 
-from maskwright.core.errors import DataError
 from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.shards.corpus import Corpus
 from maskwright.data.shards.tokenize import tokenize_corpus
@@ -14,7 +13,7 @@ from maskwright.data.tokenizers.spec import WordPiece
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.vocabulary import train_tokenizer
-from maskwright.data.words.annotator import Annotator, words_fingerprint
+from maskwright.data.words.annotator import Annotator
 from maskwright.data.words.segmenters import open_segmenter
 from maskwright.data.words.span_facts import SpanFacts, describe_spans
 from maskwright.data.words.spec import Words
@@ -63,23 +62,6 @@ def test_levels_are_stored_beside_the_ids(clean: CleanCorpus, tokenizer: Tokeniz
         assert ernie.span_facts[level]["distinct"] == len(expected.facts[level].counts)
 
 
-def test_a_word_list_that_changes_meanwhile_spoils_nothing(
-    clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path
-) -> None:
-    path = tmp_path / "phrases.txt"
-    path.write_text("the function\n", encoding="utf-8")
-    words = Words(phrases=(str(path),))
-
-    def edit(stage: str, done: int, total: int | None) -> None:
-        path.write_text("the module\n", encoding="utf-8")
-
-    with pytest.raises(DataError, match="a word list changed while the text was tokenized"):
-        tokenize_corpus(clean, tokenizer, words=words, cache=tmp_path / "cache", workers=1, progress=edit)
-    assert not list((tmp_path / "cache").glob("tokens-*"))
-    kept = corpus_of(clean, tokenizer, tmp_path / "cache", words)
-    assert kept.manifest.words_fingerprint == words_fingerprint(words)
-
-
 def test_ranges_are_taken_with_their_levels(ernie: Corpus) -> None:
     whole = ernie.take(np.array([0]), np.array([ernie.num_tokens]))
     rng = random.Random(0)
@@ -126,14 +108,6 @@ def test_collocations_are_kept_with_the_tokens(clean: CleanCorpus, tokenizer: To
     assert {example.lower() for example in corpus.span_facts["phrase"]["examples"]} <= set(phrases)
     assert "Linux 内核" in corpus.span_facts["phrase"]["examples"]
     assert corpus_of(clean, tokenizer, tmp_path, Words()).collocations is None
-
-
-def test_what_is_missing_is_told_before_any_file_is_made(
-    clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path
-) -> None:
-    with pytest.raises(DataError, match="cannot read the word list"):
-        corpus_of(clean, tokenizer, tmp_path / "cache", Words(entities=("gone.txt",)))
-    assert not (tmp_path / "cache").exists()
 
 
 def test_facts_count_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.core.errors import DataError
-from maskwright.data.pool import ordered_map, shared_pools
+from maskwright.data.pool import ordered_map
 
 
 def slow_square(number: int) -> int:
@@ -23,11 +23,6 @@ def refuse_odd(number: int) -> int:
     if number % 2:
         raise DataError(f"{number} is odd", todo="Take another")
     return number
-
-
-def facts(_: int) -> tuple[int, str | None]:
-    time.sleep(0.05)
-    return os.getpid(), os.environ.get("TOKENIZERS_PARALLELISM")
 
 
 def is_running(process: int) -> bool:
@@ -64,11 +59,9 @@ def test_error_of_reading_comes_after_the_items_before_it(workers: int, good: in
         next(results)
 
 
-def test_death_of_a_worker_is_an_error_and_its_pool_is_replaced() -> None:
-    with shared_pools():
-        with pytest.raises(DataError, match="`--workers 1`"):
-            list(ordered_map(os._exit, [3] * 4, workers=2))
-        assert list(ordered_map(abs, range(5), workers=2)) == list(range(5))
+def test_death_of_a_worker_is_an_error() -> None:
+    with pytest.raises(DataError, match="`--workers 1`"):
+        list(ordered_map(os._exit, [3] * 4, workers=2))
 
 
 def test_reading_is_only_a_little_ahead() -> None:
@@ -84,18 +77,6 @@ def test_reading_is_only_a_little_ahead() -> None:
     next(results)
     assert taken <= 6
     results.close()  # type: ignore[attr-defined]
-
-
-def test_shared_pools_keep_their_workers_until_the_block_ends() -> None:
-    with shared_pools():
-        first = set(ordered_map(facts, range(8), workers=2))
-        with pytest.raises(DataError, match="is odd"):
-            list(ordered_map(refuse_odd, [0, 2, 4, 7, 6, 8], workers=2))
-        with shared_pools():
-            assert set(ordered_map(facts, range(8), workers=2)) == first
-        assert {parallelism for _, parallelism in first} == {"false"}
-        assert all(is_running(process) for process, _ in first)
-    assert not any(is_running(process) for process, _ in first)
 
 
 SCRIPT = """

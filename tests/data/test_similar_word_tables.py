@@ -1,6 +1,5 @@
 """The table of similar words: what files are read, what is nearest, what is covered, and that it is kept."""
 
-import dataclasses
 import gzip
 import sys
 from itertools import pairwise
@@ -30,7 +29,6 @@ from maskwright.data.words.similar_words import (
 )
 from maskwright.data.words.similar_words.counting import count_words
 from maskwright.data.words.similar_words.files import holds_vectors, read_synonyms
-from maskwright.data.words.similar_words.table import few_words_warning
 from maskwright.data.words.similar_words.vectors import nearest
 
 SYNONYMS = "人 士 人物 人士 人氏\n人类 生人 全人类\n"
@@ -221,24 +219,6 @@ def test_words_are_never_similar_to_punctuation(tmp_path: Path) -> None:
     made = table_of(SimilarWordsSpec(source=str(path), min_similarity=-1), sample_tokens(corpus), tokenizer)
     found = {word: candidates(made, tokenizer, word) for word in "的。了，"}
     assert found == {"的": ["了"], "了": ["的"], "。": ["，"], "，": ["。"]}
-
-
-def test_too_little_text_to_learn_from_is_a_warning(english: tuple[Corpus, Tokenizer], tmp_path: Path) -> None:
-    corpus, tokenizer = english
-    spec = SimilarWordsSpec(min_count=10)
-    coverage = similar_words(spec, corpus, tokenizer, cache=tmp_path).coverage
-    assert "synonyms" in few_words_warning(spec, dataclasses.replace(coverage, words=20_000))
-    assert not few_words_warning(spec, dataclasses.replace(coverage, words=200_000))
-    assert not few_words_warning(SimilarWordsSpec(source="s.txt"), dataclasses.replace(coverage, words=20_000))
-
-
-def test_a_broken_word_among_vectors_is_passed_over(tmp_path: Path) -> None:
-    corpus, tokenizer = corpus_of(tmp_path, [["北 南 山 水。"] * 9], WordPiece(vocab_size=200))
-    lines = "南 1 0 0\n北 0.9 0.1 0\n".encode() + b"\xe5\x8c 0 1 0\n"
-    path = written(tmp_path / "v.txt", b"3 3\n" + lines)
-    made = table_of(SimilarWordsSpec(source=str(path), min_similarity=-1), sample_tokens(corpus), tokenizer)
-    assert candidates(made, tokenizer, "北") == ["南"]
-    assert "3 word vectors" in made.coverage.source
 
 
 @pytest.mark.parametrize(

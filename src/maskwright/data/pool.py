@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from contextvars import ContextVar
 from itertools import chain, islice
 from multiprocessing import get_context, parent_process
 from types import ModuleType
@@ -28,29 +27,12 @@ _MAX_WORKERS = 16
 _IN_FLIGHT_PER_WORKER = 2
 # A process takes about half a second to start; fewer items than this are faster without.
 _MIN_ITEMS = 3
-_SHARED: ContextVar[dict[int, ProcessPoolExecutor] | None] = ContextVar("pools by number of workers", default=None)
 
 
 def default_workers() -> int:
     """Return the number of cores this process may run on, at most 16."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, _MAX_WORKERS)
-
-
-@contextmanager
-def shared_pools() -> Iterator[None]:
-    """Let all calls of `ordered_map` within the block use the same worker processes."""
-    if _SHARED.get() is not None:
-        yield
-        return
-    pools: dict[int, ProcessPoolExecutor] = {}
-    token = _SHARED.set(pools)
-    try:
-        yield
-    finally:
-        _SHARED.reset(token)
-        for pool in pools.values():
-            pool.shutdown(cancel_futures=True)
 
 
 def ordered_map(
@@ -89,13 +71,8 @@ def ordered_map(
 
 
 def _in_processes(function: Callable[[Item], Result], items: Iterator[Item], workers: int) -> Iterator[Result]:
-    shared = _SHARED.get()
-    pool = None if shared is None else shared.get(workers)
-    if pool is None:
-        with _clean_start():
-            pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_initialize)
-        if shared is not None:
-            shared[workers] = pool
+    with _clean_start():
+        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_initialize)
     pending: deque[Future[Result]] = deque()
     try:
         for item in items:
@@ -106,18 +83,12 @@ def _in_processes(function: Callable[[Item], Result], items: Iterator[Item], wor
         while pending:
             yield pending.popleft().result()
     except BrokenProcessPool as error:
-        if shared is not None:
-            shared.pop(workers, None)
-        pool.shutdown(cancel_futures=True)
         raise DataError(
             "a worker process ended before its work was done",
             todo="If memory ran out, use fewer workers; `--workers 1` starts no further processes.",
         ) from error
     finally:
-        for future in pending:
-            future.cancel()
-        if shared is None:
-            pool.shutdown(cancel_futures=True)
+        pool.shutdown(cancel_futures=True)
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Documents
 from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning.text import Cleaning
-from maskwright.data.pool import shared_pools
 from maskwright.data.shards.corpus import Corpus
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.sources.arguments import resolve_sources
@@ -113,7 +112,6 @@ class Prepared:
     start: Start | None = None
 
 
-@shared_pools()
 def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
     """Clean, choose the vocabulary, tokenize, and fit the recipe to the budget.
 

@@ -182,8 +182,6 @@ def tokenize_corpus(
         encoding = Encoding(folder / TOKENIZER, words, collocations)
         vocab_size = tokenizer.special_tokens.vocab_size
         counts = _write_shards(folder, clean, encoding, vocab_size, shard_tokens, workers, report)
-        if words_fingerprint(words) != words_key:
-            raise DataError("a word list changed while the text was tokenized", todo="Repeat the command.")
         write_json(folder / DATA_CARD, clean.card)
         manifest = Manifest(
             fingerprint=key,

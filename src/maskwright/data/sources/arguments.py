@@ -40,16 +40,6 @@ _READ = ".txt, .md, .jsonl, .csv, .tsv, .parquet (all but .parquet also with .gz
 _HUB_NAME = re.compile(
     r"(?P<name>\w[\w.-]*(?:/[\w.-]+)?)(?:\[(?:(?P<config>[\w.-]+)\s*,\s*)?(?P<split>[^\]\[,]+)\])?(?:#(?P<column>.+))?"
 )
-_HINTS = {
-    ".json": "write one JSON object a line and call it .jsonl",
-    ".pdf": "extract its text first",
-    ".html": "extract its text first",
-    ".docx": "save it as plain text first",
-    ".zip": "unpack it first",
-    ".tar": "unpack it first",
-    ".bz2": "compress it with gzip or Zstandard instead",
-    ".xz": "compress it with gzip or Zstandard instead",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +101,7 @@ def _resolve(argument: str) -> Source:
     if not argument.strip():
         raise DataError("a corpus argument is empty", allowed=f"files or folders with {_READ}")
     if Path(argument).exists():
-        return _from_path(Path(argument), None)
+        return _from_path(Path(argument))
     stem, weight = _split_weight(argument)
     if weight is not None:
         return replace(_resolve(stem), weight=weight)
@@ -126,13 +116,6 @@ def _resolve(argument: str) -> Source:
     if not _looks_like_path(argument) and (name := _HUB_NAME.fullmatch(argument)):
         dataset = HubDataset(name["name"], name["config"], name["split"] or "train")
         return Source(name=argument, kind="hub", dataset=dataset, column=name["column"])
-    stem, colon, number = argument.rpartition(":")
-    if colon and Path(stem).exists():
-        raise DataError(
-            f"the weight of {stem!r} is {number!r}, not a number",
-            allowed="positive numbers",
-            todo=f"For example {stem + ':0.5'!r}",
-        )
     raise _missing(argument)
 
 
@@ -150,25 +133,22 @@ def _split_weight(argument: str) -> tuple[str, float | None]:
     return stem, weight
 
 
-def _from_path(path: Path, name: str | None) -> Source:
+def _from_path(path: Path) -> Source:
     if path.is_dir():
         files, passed_over = _walk(path)
         if not files:
             others = ", ".join(f"{count} {suffix}" for suffix, count in passed_over[:8]) or "nothing else"
             raise DataError(f"the folder {path} contains no text files; it contains {others}", allowed=_READ)
-        return Source(name=name or path.resolve().name or str(path), files=files, passed_over=passed_over)
+        return Source(name=path.resolve().name or str(path), files=files, passed_over=passed_over)
     if file_format(path) is None:
         suffix = next((s for s in reversed(path.suffixes) if s.lower() not in COMPRESSIONS), "")
-        hint = _HINTS.get(suffix.lower(), "rename the file if it is one of these under another name")
-        if suffix.lower() == ".parquet":
-            hint = "unpack it first: Parquet is compressed inside"
         found = f"files ending in {suffix!r}" if suffix else "files without a suffix"
-        raise DataError(f"{path}: {found} are not read", allowed=_READ, todo=hint[0].upper() + hint[1:] + ".")
+        raise DataError(f"{path}: {found} are not read", allowed=_READ, todo="Convert or rename it.")
     if not path.is_file():
         raise DataError(f"{path} is not a regular file but a pipe or a device", todo="Save its content as a file.")
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty (0 bytes)", todo="Give a file with text, or leave this one out.")
-    return Source(name=name or path.name, files=(path,))
+    return Source(name=path.name, files=(path,))
 
 
 def _walk(folder: Path) -> tuple[tuple[Path, ...], tuple[tuple[str, int], ...]]:
@@ -187,8 +167,6 @@ def _walk(folder: Path) -> tuple[tuple[Path, ...], tuple[tuple[str, int], ...]]:
                 continue
             if file_format(path) is None:
                 others["".join(path.suffixes[-2:]) or "without suffix"] += 1
-            elif path.exists() and not path.is_file():
-                others["pipe or device"] += 1
             else:
                 files.append(path)
     return tuple(files), tuple(others.most_common())
@@ -199,7 +177,7 @@ def _from_glob(pattern: str) -> Source:
     if not matches:
         raise DataError(
             f"nothing matches the pattern {pattern!r}",
-            todo=_suggestion(_first_fixed_folder(pattern), Path(pattern).name),
+            todo=_suggestion(Path(pattern).parent, Path(pattern).name),
         )
     files = [path for path in matches if path.is_file() and file_format(path) is not None]
     if not files:
@@ -210,18 +188,11 @@ def _from_glob(pattern: str) -> Source:
     return Source(name=Path(pattern).name, files=tuple(files), passed_over=tuple(others.most_common()))
 
 
-def _first_fixed_folder(pattern: str) -> Path:
-    folder = Path(pattern).parent
-    while glob.has_magic(str(folder)):
-        folder = folder.parent
-    return folder
-
-
 def _looks_like_path(argument: str) -> bool:
     path = Path(argument.partition("#")[0])
     if path.is_absolute() or argument.startswith((".", "~")) or "\\" in argument or len(path.parts) > 2:
         return True
-    if file_format(path) is not None or path.suffix.lower() in {*_HINTS, *COMPRESSIONS}:
+    if file_format(path) is not None or path.suffix.lower() in (".json", ".pdf", ".html", *COMPRESSIONS):
         return True
     if len(path.parts) == 2:
         return path.parent.is_dir()
@@ -258,8 +229,6 @@ def _with_unique_names(sources: list[Source]) -> tuple[Source, ...]:
     taken: set[str] = set()
     for source in sources:
         name, number = source.name, 2
-        if name in taken and source.files:
-            name = f"{source.files[0].parent.name}/{name}"
         while name in taken:
             name, number = f"{source.name} ({number})", number + 1
         taken.add(name)

@@ -17,7 +17,7 @@ number.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -64,65 +64,51 @@ class RunningText:
         return "".join(written).removeprefix(" ")
 
 
-class WordCounter:
-    """Collects sentences; without a segmenter Chinese characters are words."""
-
-    def __init__(self, segmenter: Segmenter | None) -> None:
-        self._segmenter = segmenter
-        self._numbers: dict[str, int] = {}
-        self._ids: list[NDArray[np.int32]] = []
-        self._spaced: list[BoolArray] = []
-
-    def add(self, sentences: Sequence[str]) -> None:
-        """Cut some sentences into words."""
-        find = _pieces().findall
-        pieces: list[str] = []
-        for sentence in sentences:
-            pieces += find(sentence.lower())
-            pieces.append(_END)
-        pieces = self._with_words(pieces)
-        words = [piece[1:] if piece[0] == " " else piece for piece in pieces]
-        numbers = self._numbers
-        ids = [
+def running_text(sentences: Iterable[str], segmenter: Segmenter | None) -> RunningText:
+    """Cut sentences into words; without a segmenter Chinese characters are words."""
+    find = _pieces().findall
+    numbers: dict[str, int] = {}
+    ids = [np.zeros(0, dtype=np.int32)]
+    spaced = [np.zeros(0, dtype=np.bool_)]
+    iterator = iter(sentences)
+    while batch := list(islice(iterator, _SENTENCES_AT_ONCE)):
+        pieces = [piece for sentence in batch for piece in (*find(sentence.lower()), _END)]
+        pieces = _with_words(pieces, segmenter)
+        words = [piece.removeprefix(" ") for piece in pieces]
+        found = [
             numbers.setdefault(word, len(numbers)) if word[0].isalnum() and not _NUMBER.fullmatch(word) else -1
             for word in words
         ]
-        self._ids.append(np.array(ids, dtype=np.int32))
-        self._spaced.append(np.fromiter((piece[0] == " " for piece in pieces), dtype=np.bool_, count=len(pieces)))
+        ids.append(np.array(found, dtype=np.int32))
+        spaced.append(np.fromiter((piece[0] == " " for piece in pieces), dtype=np.bool_, count=len(pieces)))
+    return RunningText(np.concatenate(ids).astype(np.int64), np.concatenate(spaced), list(numbers))
 
-    def _with_words(self, pieces: list[str]) -> list[str]:
-        """Segment the runs of Han characters in pieces; a space before a run belongs to its first word."""
-        runs = [run for piece in pieces if _HAN.search(piece) for run in _HAN_OR_NOT.findall(piece) if _HAN.match(run)]
-        if not runs:
-            return pieces
-        words = iter([word for word, _ in self._segmenter.cut(runs)] if self._segmenter else "".join(runs))
-        cut: list[str] = []
-        for piece in pieces:
-            if not _HAN.search(piece):
-                cut.append(piece)
-                continue
-            space = ""
-            for run in _HAN_OR_NOT.findall(piece):
-                if run == " ":
-                    space = run
-                elif not _HAN.match(run):
-                    cut.append(run)
-                else:
-                    length = 0
-                    while length < len(run):
-                        word = next(words)
-                        length += len(word)
-                        cut.append(space + word)
-                        space = ""
-        return cut
 
-    def counted(self) -> RunningText:
-        """Return the text of all sentences."""
-        return RunningText(
-            ids=np.concatenate([np.zeros(0, dtype=np.int32), *self._ids]).astype(np.int64),
-            spaced=np.concatenate([np.zeros(0, dtype=np.bool_), *self._spaced]),
-            names=list(self._numbers),
-        )
+def _with_words(pieces: list[str], segmenter: Segmenter | None) -> list[str]:
+    """Segment the runs of Han characters in pieces; a space before a run belongs to its first word."""
+    runs = [run for piece in pieces if _HAN.search(piece) for run in _HAN_OR_NOT.findall(piece) if _HAN.match(run)]
+    if not runs:
+        return pieces
+    words = iter([word for word, _ in segmenter.cut(runs)] if segmenter else "".join(runs))
+    cut: list[str] = []
+    for piece in pieces:
+        if not _HAN.search(piece):
+            cut.append(piece)
+            continue
+        space = ""
+        for run in _HAN_OR_NOT.findall(piece):
+            if run == " ":
+                space = run
+            elif not _HAN.match(run):
+                cut.append(run)
+            else:
+                length = 0
+                while length < len(run):
+                    word = next(words)
+                    length += len(word)
+                    cut.append(space + word)
+                    space = ""
+    return cut
 
 
 @cache
@@ -214,11 +200,7 @@ def describe_collocations(path: Path) -> str:
 
 def collocations_of(sentences: Iterable[str], segmenter: Segmenter | None = None) -> list[str]:
     """Return the phrases of some sentences in lower case, by length and best first (see `find_collocations`)."""
-    counter = WordCounter(segmenter)
-    iterator = iter(sentences)
-    while batch := list(islice(iterator, _SENTENCES_AT_ONCE)):
-        counter.add(batch)
-    words = counter.counted()
+    words = running_text(sentences, segmenter)
     # Without a segmenter, the most frequent Chinese characters begin and end good words.
     edges = ~_connectors(words, longest_han=0 if segmenter is None else 1)
     phrases: list[str] = []
