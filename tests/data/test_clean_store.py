@@ -18,26 +18,7 @@ from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning.text import Cleaning, clean_document
 from maskwright.data.sources import readers
 
-WORDS = [
-    "the",
-    "of",
-    "and",
-    "to",
-    "in",
-    "that",
-    "it",
-    "is",
-    "was",
-    "he",
-    "for",
-    "as",
-    "with",
-    "his",
-    "be",
-    "on",
-    "at",
-    "by",
-]
+WORDS = ["the", "of", "and", "to", "in", "that", "it", "is", "was", "he", "for", "as", "with", "his", "be", "on"]
 ALL = Cleaning(deduplicate="none", min_document_bytes=1)
 
 

@@ -62,7 +62,7 @@ def test_page_shows_what_was_kept_and_dropped(tmp_path: Path) -> None:
     assert "Scripts: Latin 100.0 %." in page
     assert "> This is document number" in page
     assert "say so with `--clean text_documents=files`" in page
-    assert "| `min_document_bytes` | `60` |" in page
+    assert "`min_document_bytes=60`" in page
     assert "Files that are not read: 1 .png." in page
     assert str(tmp_path) not in page
     assert corpus.card["fingerprint"] == corpus.fingerprint

@@ -38,8 +38,6 @@ def index_of(documents: list[list[list[str]]]) -> tuple[bytes, BlockIndex]:
         stored_bytes=np.array([sum(len(line) + 1 for line in paragraph) for paragraph in paragraphs], dtype=np.int64),
         characters=lengths,
         text_bytes=lengths,
-        paragraph_hashes=np.zeros(len(paragraphs), dtype=np.uint64),
-        document_hashes=np.zeros(len(documents), dtype=np.uint64),
     )
 
 

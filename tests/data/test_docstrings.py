@@ -69,30 +69,39 @@ Example:
 """
 
 
-def test_rest_gives_its_prose() -> None:
-    assert prose_paragraphs(REST) == [
-        "Open a connection to the server, and wait until it answers or the time is over.",
-        "The Connection that is returned must be closed by the caller, who may use it in a with statement "
-        "(see the manual) for that.",
-        "A connection that was closed on the other side is not noticed before it is used again.",
-        "The name of the host to which the connection is to be opened.",
-    ]
-
-
-def test_numpy_sections_give_descriptions_and_notes() -> None:
-    assert prose_paragraphs(NUMPY) == [
-        "Compute the mean of the values along the axis that was given.",
-        "The axis along which the mean is computed; by default it is that of the flattened array.",
-        "The sum is accumulated in double precision, because single precision loses too much.",
-    ]
-
-
-def test_google_sections_give_descriptions() -> None:
-    assert prose_paragraphs(GOOGLE) == [
-        "Return the nearest of the options to the name that was given by the user.",
-        "What the user wrote, which may be misspelt in any way.",
-        "The option that looks most like the name, or None if none of them is close.",
-    ]
+@pytest.mark.parametrize(
+    ("docstring", "prose"),
+    [
+        (
+            REST,
+            [
+                "Open a connection to the server, and wait until it answers or the time is over.",
+                "The Connection that is returned must be closed by the caller, who may use it in a with statement "
+                "(see the manual) for that.",
+                "A connection that was closed on the other side is not noticed before it is used again.",
+                "The name of the host to which the connection is to be opened.",
+            ],
+        ),
+        (
+            NUMPY,
+            [
+                "Compute the mean of the values along the axis that was given.",
+                "The axis along which the mean is computed; by default it is that of the flattened array.",
+                "The sum is accumulated in double precision, because single precision loses too much.",
+            ],
+        ),
+        (
+            GOOGLE,
+            [
+                "Return the nearest of the options to the name that was given by the user.",
+                "What the user wrote, which may be misspelt in any way.",
+                "The option that looks most like the name, or None if none of them is close.",
+            ],
+        ),
+    ],
+)
+def test_docstrings_give_their_prose(docstring: str, prose: list[str]) -> None:
+    assert prose_paragraphs(docstring) == prose
 
 
 @pytest.mark.parametrize(

@@ -84,14 +84,6 @@ def test_common_words_that_jieba_tags_as_names_are_none() -> None:
     assert names(segmenter, *text) == ["谷歌", "慕尼黑", "中国"]
 
 
-def test_dictionary_teaches_one_segmenter_and_no_other(tmp_path: Path) -> None:
-    (tmp_path / "d.txt").write_text("语言模型 99999 nz\n", encoding="utf-8")
-    taught, plain = open_segmenter("rjieba", tmp_path / "d.txt"), open_segmenter("rjieba")
-    assert taught.cut(["使用语言模型"]) == [("使用", ""), ("语言模型", "")]
-    assert names(taught, "使用语言模型") == ["语言模型"]
-    assert [word for word, _ in plain.cut(["使用语言模型"])] == ["使用", "语言", "模型"]
-
-
 def test_an_edited_dictionary_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "d.txt"
     path.write_text("语言模型 99999 nz\n", encoding="utf-8")
@@ -102,16 +94,6 @@ def test_an_edited_dictionary_is_read_again(tmp_path: Path) -> None:
     path.write_text("使用语言 99999 nz\n", encoding="utf-8")
     assert words_fingerprint(words) != key
     assert open_segmenter("rjieba", path).cut(["使用语言模型"])[0] == ("使用语言", "")
-
-
-@pytest.mark.parametrize(
-    ("name", "remedy"), [("rjieba", r"pip install -c constraints.txt -e '\.\[zh\]'"), ("ltp", "pip install ltp")]
-)
-def test_missing_library_is_named_before_any_work(name: str, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(DataError, match=rf"{name}.*not installed.*{remedy}"):
-        check_words(Words(segmenter=name))
-    check_words(Words())
 
 
 @pytest.mark.parametrize(

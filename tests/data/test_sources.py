@@ -20,17 +20,6 @@ def write(path: Path, text: str = "Some text.") -> Path:
     return path
 
 
-def test_file_resolves_to_itself(here: Path) -> None:
-    write(here / "novels.txt")
-    (source,) = resolve_sources(["novels.txt"])
-    assert (source.name, source.weight, source.kind, source.files) == (
-        "novels.txt",
-        None,
-        "files",
-        (Path("novels.txt"),),
-    )
-
-
 @pytest.mark.parametrize(
     ("written", "weight"), [("novels.txt:0.7", 0.7), ("novels.txt:2", 2.0), ("novels.txt:1e-1", 0.1)]
 )
@@ -107,12 +96,6 @@ def test_unread_suffix_is_refused(here: Path, name: str) -> None:
     write(here / name)
     with pytest.raises(DataError, match=r"are not read.*\.jsonl"):
         resolve_sources([name])
-
-
-def test_empty_file_is_refused(here: Path) -> None:
-    write(here / "a.txt", "")
-    with pytest.raises(DataError, match="empty"):
-        resolve_sources(["a.txt"])
 
 
 def test_folder_without_text_says_what_it_holds_and_what_is_read(here: Path) -> None:

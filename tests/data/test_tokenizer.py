@@ -273,12 +273,6 @@ def test_truncation_and_padding_of_a_folder_are_switched_off(tokenizer: Tokenize
     assert len(Tokenizer.from_folder(tmp_path).encode("one two three four " * 5).ids) >= 20
 
 
-def test_folder_without_tokenizer_is_refused_with_what_it_holds(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").touch()
-    with pytest.raises(DataError, match=r"contains no tokenizer \(found: model\.safetensors\)"):
-        Tokenizer.from_folder(tmp_path)
-
-
 def test_tokenizer_without_mask_token_is_refused(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n")
     with pytest.raises(DataError, match="it has no mask token"):

@@ -108,14 +108,6 @@ def test_the_corpus_gives_the_words_that_spare_it_most(tokenizer: Tokenizer) -> 
         assert before - after == pytest.approx(gone / words_in_all)
 
 
-def test_words_that_are_entries_already_are_passed_over(tokenizer: Tokenizer) -> None:
-    once = extend_vocabulary(tokenizer, [DOMAIN[0]])
-    twice = extend_vocabulary(once.tokenizer, [DOMAIN[0], DOMAIN[1], DOMAIN[1]])
-    assert twice.words == (DOMAIN[1],)
-    with pytest.raises(DataError, match="entries already"):
-        extend_vocabulary(once.tokenizer, [DOMAIN[0]])
-
-
 def test_an_extended_tokenizer_loads_in_transformers_with_the_same_ids(tokenizer: Tokenizer, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 

@@ -67,21 +67,22 @@ class BlockIndex:
         stored_bytes: Shape (P,), bytes of each paragraph's sentence lines, with line ends.
         characters: Shape (P,).
         text_bytes: Shape (P,), bytes of each paragraph's text.
-        paragraph_hashes: Shape (P,), uint64; 0 for paragraphs that are never duplicates.
-        document_hashes: Shape (D,), uint64; 0 where documents are not compared.
     """
 
     paragraphs: NDArray[np.int64]
     stored_bytes: NDArray[np.int64]
     characters: NDArray[np.int64]
     text_bytes: NDArray[np.int64]
-    paragraph_hashes: NDArray[np.uint64]
-    document_hashes: NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
 class CleanedBlock:
-    """What a worker returns of a block; the rest is on disk."""
+    """What a worker returns of a block of P paragraphs and D documents; the rest is on disk.
+
+    Attributes:
+        paragraph_hashes: Shape (P,); 0 for paragraphs that are never duplicates.
+        document_hashes: Shape (D,); 0 where documents are not compared.
+    """
 
     source: int
     paragraph_hashes: NDArray[np.uint64]
@@ -117,8 +118,6 @@ def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: P
             file.write(b"\n")
             lengths.append(len(paragraphs))
             hashes.append(_hash(b"\n".join(encoded)) if cleaning.deduplicate != "none" else 0)
-    paragraph_hashes = np.array([row[3] for row in index], dtype=np.uint64)
-    document_hashes = np.array(hashes, dtype=np.uint64)
     table = np.array([row[:3] for row in index], dtype=np.int64).reshape(-1, 3)
     np.savez(
         index_path,
@@ -126,10 +125,14 @@ def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: P
         stored_bytes=table[:, 0],
         characters=table[:, 1],
         text_bytes=table[:, 2],
-        paragraph_hashes=paragraph_hashes,
-        document_hashes=document_hashes,
     )
-    return CleanedBlock(block.source, paragraph_hashes, document_hashes, block.bytes_read, counts)
+    return CleanedBlock(
+        source=block.source,
+        paragraph_hashes=np.array([row[3] for row in index], dtype=np.uint64),
+        document_hashes=np.array(hashes, dtype=np.uint64),
+        bytes_read=block.bytes_read,
+        counts=counts,
+    )
 
 
 def block_files(folder: Path, number: int) -> tuple[Path, Path]:

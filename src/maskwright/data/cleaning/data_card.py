@@ -143,11 +143,12 @@ def card_page(card: dict[str, Any]) -> str:
         )
     for source in card["sources"]:
         lines += _source_page(source)
-    lines += ["", "## How it was cleaned", "", "| Setting | Value |", "| :-- | :-- |"]
-    lines += [f"| `{name}` | `{value}` |" for name, value in card["cleaning"].items()]
+    settings = ", ".join(f"`{name}={value}`" for name, value in card["cleaning"].items())
     lines += [
         "",
-        "Each is set with `--clean setting=value`.",
+        "## How it was cleaned",
+        "",
+        f"Settings of `--clean`: {settings}.",
         "",
         "Duplicates are exact, after cleaning, and the first occurrence is kept. Shares of scripts count letters only.",
         "",

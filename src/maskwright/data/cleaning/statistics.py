@@ -1,42 +1,29 @@
-"""Sizes and script shares of clean text, computed from its UTF-8 bytes."""
+"""Sizes and script shares of clean text."""
 
+import unicodedata
+from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-SCRIPTS = ("Latin", "Han", "Kana", "Hangul", "Cyrillic", "Arabic", "Devanagari", "other")
-# Scripts by the first two bytes of a character's UTF-8 form: (first pair, last pair, script). Punctuation blocks
-# (C2, E2, E3 80, EF BC) are left out: only letters count.
-_BYTE_PAIRS = (
-    (0xC380, 0xCABF, "Latin"),
-    (0xE1B8, 0xE1BB, "Latin"),
-    (0xCDB0, 0xCFBF, "other"),
-    (0xD080, 0xD4AF, "Cyrillic"),
-    (0xD4B0, 0xD7BF, "other"),
-    (0xD880, 0xDBBF, "Arabic"),
-    (0xDC80, 0xDFBF, "other"),
-    (0xE0A0, 0xE0A3, "other"),
-    (0xE0A4, 0xE0A5, "Devanagari"),
-    (0xE0A6, 0xE183, "other"),
-    (0xE184, 0xE187, "Hangul"),
-    (0xE188, 0xE1B3, "other"),
-    (0xE381, 0xE383, "Kana"),
-    (0xE390, 0xE9BF, "Han"),
-    (0xEAB0, 0xED9F, "Hangul"),
-    (0xEFA4, 0xEFAB, "Han"),
-    (0xF0A0, 0xF0BF, "Han"),
-)
+_SCRIPTS = {
+    "LATIN": "Latin",
+    "CJK": "Han",
+    "HIRAGANA": "Kana",
+    "KATAKANA": "Kana",
+    "HANGUL": "Hangul",
+    "CYRILLIC": "Cyrillic",
+    "ARABIC": "Arabic",
+    "DEVANAGARI": "Devanagari",
+}
 
 
-def _pair_table() -> NDArray[np.uint8]:
-    table = np.full(1 << 16, len(SCRIPTS), dtype=np.uint8)  # the last number: not a letter
-    for first, last, script in _BYTE_PAIRS:
-        table[first : last + 1] = SCRIPTS.index(script)
-    return table
-
-
-_SCRIPT_OF_PAIR = _pair_table()
+@cache
+def _script(code: int) -> str:
+    """Return the script of a letter, from the first word of its Unicode name; "" for other characters."""
+    character = chr(code)
+    return _SCRIPTS.get(unicodedata.name(character, "").split(" ")[0], "other") if character.isalpha() else ""
 
 
 @dataclass(slots=True)
@@ -46,7 +33,7 @@ class TextStatistics:
     Attributes:
         documents, sentences, characters, num_bytes: Totals; line ends are not text and not counted.
         longest_sentence: In characters.
-        letters: Shape (8,), letters of each of `SCRIPTS`.
+        letters: Number of letters of each script.
     """
 
     documents: int = 0
@@ -54,7 +41,7 @@ class TextStatistics:
     characters: int = 0
     num_bytes: int = 0
     longest_sentence: int = 0
-    letters: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(SCRIPTS), dtype=np.int64))
+    letters: Counter[str] = field(default_factory=Counter)
 
     def add(self, data: bytes) -> None:
         """Count stored text: one sentence a line, a blank line after each document."""
@@ -68,7 +55,10 @@ class TextStatistics:
         self.characters += int(lengths.sum())
         self.num_bytes += len(data) - len(ends)
         self.longest_sentence = max(self.longest_sentence, int(lengths.max(initial=0)))
-        self._add_letters(units)
+        codes = np.frombuffer(data.decode().encode("utf-32-le"), dtype="<u4")
+        for code, count in zip(*np.unique(codes, return_counts=True), strict=True):
+            if script := _script(int(code)):
+                self.letters[script] += int(count)
 
     def merge(self, other: "TextStatistics") -> None:
         """Add another's sums to these."""
@@ -77,20 +67,9 @@ class TextStatistics:
         self.characters += other.characters
         self.num_bytes += other.num_bytes
         self.longest_sentence = max(self.longest_sentence, other.longest_sentence)
-        self.letters = self.letters + other.letters
+        self.letters += other.letters
 
     def scripts(self) -> dict[str, float]:
         """Return the share of letters in each script that occurs, largest first, to three decimals."""
-        total = int(self.letters.sum())
-        shares = {
-            name: round(count / total, 3) for name, count in zip(SCRIPTS, self.letters.tolist(), strict=True) if count
-        }
-        return dict(sorted(shares.items(), key=lambda item: -item[1]))
-
-    def _add_letters(self, units: NDArray[np.uint8]) -> None:
-        ascii_letters = int((((units | 0x20) - np.uint8(0x61)) < 26).sum())
-        self.letters[SCRIPTS.index("Latin")] += ascii_letters
-        leads = np.flatnonzero(units >= 0xC3)
-        if len(leads):
-            pairs = (units[leads].astype(np.uint16) << np.uint16(8)) | units[leads + 1]
-            self.letters += np.bincount(_SCRIPT_OF_PAIR[pairs], minlength=len(SCRIPTS) + 1)[: len(SCRIPTS)]
+        total = self.letters.total()
+        return {name: round(count / total, 3) for name, count in self.letters.most_common()}

@@ -157,7 +157,7 @@ class CleanCorpus:
 
     @property
     def scripts(self) -> Mapping[str, float]:
-        """Share of letters in each script that occurs (`statistics.SCRIPTS`)."""
+        """Share of letters in each script that occurs (`statistics.py`)."""
         shares: Mapping[str, float] = self.card["total"]["scripts"]
         return shares
 
@@ -233,7 +233,7 @@ def clean_corpus(
     """
     cache, report = cache or cache_folder(), progress or no_progress
     sources = resolve_sources(corpus)
-    checksums = _file_checksums([path for source in sources for path in source.files], cache / CHECKSUMS, report)
+    checksums = _file_checksums([path for source in sources for path in source.files], cache / CHECKSUMS)
     described = [
         [
             source.name,
@@ -253,15 +253,9 @@ def clean_corpus(
     return open_or_build(cache / f"clean-{key}", partial(_open, sources=sources), make, ("blocks/*",))
 
 
-def _file_checksums(paths: Sequence[Path], book: Path, progress: Progress) -> dict[Path, str]:
+def _file_checksums(paths: Sequence[Path], book: Path) -> dict[Path, str]:
     with ChecksumBook(book) as checksums:
         try:
-            unread = {path: path.stat().st_size for path in paths if checksums.known(path) is None}
-            done, total = 0, sum(unread.values())
-            for path, size in unread.items():
-                checksums.checksum(path)
-                done += size
-                progress("checking files (bytes)", done, total)
             return {path: checksums.checksum(path) for path in paths}
         except OSError as error:
             if error.filename is None:
