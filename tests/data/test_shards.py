@@ -94,21 +94,6 @@ def test_sentences_and_documents_without_tokens_are_left_out_and_counted(
     assert (np.diff(corpus.documents.sentence_ends, prepend=0) > 0).all()
 
 
-def test_sentences_within_a_document_keep_their_leading_space(
-    clean: CleanCorpus, tokenizer: Tokenizer, corpus: Corpus
-) -> None:
-    bounds = corpus.documents.bounds(np.array([0, 1, 2]))
-    ids, _, _ = corpus.take(bounds[:2], bounds[:2] + 1)
-    first, second = tokenizer.tokens(ids)
-    if tokenizer.kind == "byte_bpe":
-        assert not first.startswith("Ġ")
-        assert second.startswith("Ġ")
-    whole, _, _ = corpus.take(bounds[:1], bounds[2:])
-    text = "".join(next(iter(clean.sentences(0)))[:2])
-    if tokenizer.kind == "byte_bpe":
-        assert tokenizer.decode(whole) == text
-
-
 def test_shards_are_the_same_bytes_for_any_number_of_workers(
     clean: CleanCorpus, tokenizer: Tokenizer, corpus: Corpus, tmp_path: Path
 ) -> None:

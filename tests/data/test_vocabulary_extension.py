@@ -85,13 +85,6 @@ def test_text_without_a_new_word_is_cut_as_before(tokenizer: Tokenizer) -> None:
         assert np.array_equal(old_starts, new_starts), text
 
 
-def test_only_wordpiece_cuts_words_anew_that_begin_with_a_new_entry(trained: dict[str, Tokenizer]) -> None:
-    for kind, old in trained.items():
-        new = extend_vocabulary(old, ["tachycard"]).tokenizer
-        begins = in_running_text(new, "tachycardiogram")[0] == old.special_tokens.vocab_size
-        assert kind != "wordpiece" or begins
-
-
 def test_the_corpus_gives_the_words_that_spare_it_most(tokenizer: Tokenizer) -> None:
     sample = texts() + [" myocarditis"] * 400 + [" 123456789123456789"] * 400
     words = frequent_words(tokenizer, sample)

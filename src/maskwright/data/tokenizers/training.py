@@ -26,7 +26,6 @@ import json
 import re
 import string
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import tokenizers
@@ -59,27 +58,16 @@ FREQUENT = 100
 MAX_SHARE = 0.8
 """Maximum share of the vocabulary for single characters."""
 
-_CODE_POINTS = 0x110000
-_BATCH_CHARACTERS = 1 << 22
-
-
-@dataclass(frozen=True, slots=True)
-class Alphabet:
-    """The single-character entries of a WordPiece vocabulary.
-
-    Attributes:
-        initial: Characters that may begin a word, ascending.
-        continuing: "##" forms of those that occur inside words, ascending; not of ideographs and punctuation.
-    """
-
-    initial: tuple[str, ...]
-    continuing: tuple[str, ...]
-
 
 def choose_alphabet(
     texts: Iterable[str], limit: int, normalizer: normalizers.Normalizer, splitter: pre_tokenizers.PreTokenizer
-) -> Alphabet:
-    """Choose an alphabet of at most `limit` entries: most frequent characters first, ties by code point."""
+) -> tuple[list[str], list[str]]:
+    """Choose the single-character entries of a WordPiece vocabulary, at most `limit`: the most frequent first.
+
+    Returns:
+        Characters that may begin a word, and the "##" forms of those that occur inside words (not of ideographs and
+        punctuation); both ascending.
+    """
     counts = count_characters(texts, normalizer)
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
     total, covered = sum(counts.values()), 0
@@ -100,31 +88,13 @@ def choose_alphabet(
         initial.append(character)
         if inside:
             continuing.append(CONTINUATION + character)
-    return Alphabet(tuple(sorted(initial)), tuple(sorted(continuing)))
+    return sorted(initial), sorted(continuing)
 
 
 def count_characters(texts: Iterable[str], normalizer: normalizers.Normalizer) -> dict[str, int]:
     """Return how often each character occurs in texts that a tokenizer has cleaned; white space is not counted."""
-    return _normalized(_count_code_points(texts), normalizer)
-
-
-def _count_code_points(texts: Iterable[str]) -> dict[str, int]:
-    counts = np.zeros(_CODE_POINTS, dtype=np.int64)
-    batch: list[str] = []
-    waiting = 0
-    for text in texts:
-        batch.append(text)
-        waiting += len(text)
-        if waiting >= _BATCH_CHARACTERS:
-            counts += _bincount(batch)
-            batch, waiting = [], 0
-    counts += _bincount(batch)
-    return {chr(code): int(counts[code]) for code in np.flatnonzero(counts)}
-
-
-def _bincount(batch: list[str]) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
-    codes = np.frombuffer("".join(batch).encode("utf-32-le"), dtype="<u4")
-    return np.bincount(codes, minlength=_CODE_POINTS)
+    counts = np.bincount(np.frombuffer("".join(texts).encode("utf-32-le"), dtype="<u4"))
+    return _normalized({chr(code): int(counts[code]) for code in np.flatnonzero(counts)}, normalizer)
 
 
 def _normalized(counts: dict[str, int], normalizer: normalizers.Normalizer) -> dict[str, int]:
@@ -157,24 +127,22 @@ def train_wordpiece(spec: WordPiece, texts: Sequence[str], reading: Iterable[str
     """
     normalizer, splitter = bert_normalizer(lowercase=spec.lowercase), pre_tokenizers.BertPreTokenizer()
     limit = int(MAX_SHARE * (spec.vocab_size - len(WORDPIECE_NAMES)))
-    alphabet = choose_alphabet(texts, limit, normalizer, splitter)
+    initial, continuing = choose_alphabet(texts, limit, normalizer, splitter)
     backend = tokenizers.Tokenizer(models.WordPiece(unk_token=WORDPIECE_NAMES[1]))
     backend.normalizer, backend.pre_tokenizer = normalizer, splitter
     trainer = trainers.WordPieceTrainer(
         vocab_size=spec.vocab_size,
         min_frequency=MIN_FREQUENCY,
         show_progress=False,
-        special_tokens=[*WORDPIECE_NAMES, *alphabet.continuing],
-        initial_alphabet=list(alphabet.initial),
-        limit_alphabet=len(alphabet.initial),
+        special_tokens=[*WORDPIECE_NAMES, *continuing],
+        initial_alphabet=initial,
+        limit_alphabet=len(initial),
         continuing_subword_prefix=CONTINUATION,
     )
     backend.train_from_iterator(reading, trainer)
     trained = backend.get_vocab()
-    pieces = sorted(
-        trained.keys() - {*WORDPIECE_NAMES, *alphabet.continuing, *alphabet.initial}, key=trained.__getitem__
-    )
-    entries = [*WORDPIECE_NAMES, *alphabet.initial, *alphabet.continuing, *pieces]
+    pieces = sorted(trained.keys() - {*WORDPIECE_NAMES, *continuing, *initial}, key=trained.__getitem__)
+    entries = [*WORDPIECE_NAMES, *initial, *continuing, *pieces]
     vocabulary = {token: number for number, token in enumerate(entries)}
     return Tokenizer(wordpiece_backend(vocabulary, normalizer=normalizer), WORDPIECE_NAMES)
 
