@@ -35,7 +35,7 @@ def test_shown_text_is_cut_as_a_corpus_would_be(tokenizer: Path) -> None:
     assert {"使", "用"} <= set(words_of(plain.sequences[0]))
 
 
-@pytest.mark.parametrize(("source", "noted"), [("collocations", True), ("corpus", True), ("segmenter", False)])
+@pytest.mark.parametrize(("source", "noted"), [("collocations", True), ("segmenter", False)])
 def test_phrases_that_belong_to_a_corpus_are_noted_as_not_shown(source: str, noted: bool, tokenizer: Path) -> None:
     recipe = resolve("bert/tiny").replace(words=Words(segmenter="rjieba", phrases=(source,)))
     notes = show(recipe, TEXT, tokenizer=tokenizer).notes

@@ -167,6 +167,8 @@ def _walk(folder: Path) -> tuple[tuple[Path, ...], tuple[tuple[str, int], ...]]:
                 continue
             if file_format(path) is None:
                 others["".join(path.suffixes[-2:]) or "without suffix"] += 1
+            elif path.exists() and not path.is_file():
+                others["pipe or device"] += 1
             else:
                 files.append(path)
     return tuple(files), tuple(others.most_common())
