@@ -66,6 +66,23 @@ def test_no_unit_begins_within_a_written_word(script: str, kind: str, tokenizers
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_segmented_words_are_units_wherever_no_token_straddles(kind: str, tokenizers: dict[str, Tokenizer]) -> None:
+    # Not trivially whole: words do begin where words begin.
+    sentence = "使用语言模型来预测下一个词的概率。"
+    stream = encoded(tokenizers[kind], [sentence])
+    assert stream.places is not None
+    cuts = cuts_of(stream, annotated(tokenizers[kind], WWM, [sentence]).word_starts)
+    begins = {start for start, _ in written_words(sentence)}
+    covered = set(stream.places.first[stream.places.begins_character].tolist())
+    assert cuts & begins == begins & covered
+    assert len(cuts & begins) >= 5
+    if kind == "wordpiece":
+        assert units(tokenizers[kind], WWM, sentence) == [
+            *("使用", "语言", "模型", "来", "预测", "下", "一个", "词", "的", "概率", "。")
+        ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("script", [script for script in SCRIPTS if script != "japanese"])
 def test_units_begin_where_written_words_begin(script: str, kind: str, tokenizers: dict[str, Tokenizer]) -> None:
     # Else one unit for all would be whole, too. Japanese keeps the tokenizer's words, see below.

@@ -77,6 +77,14 @@ def test_wordpiece_vocabulary_leaves_room_for_words_when_characters_abound(
     assert tokenizer.tokens(tokenizer.encode("the").ids) == ["the"]
 
 
+def test_cased_wordpiece_keeps_case_and_accents(tmp_path: Path) -> None:
+    corpus = clean_corpus_of(tmp_path / "text", [[["The café of Zoë and the Café of Zoë."] * 5]])
+    spec = WordPiece(vocab_size=300, lowercase=False)
+    tokenizer = train_tokenizer(spec, corpus, seed=0, cache=tmp_path)
+    assert tokenizer.tokens(tokenizer.encode("Zoë The café").ids) == ["Zoë", "The", "café"]
+    assert not tokenizer.lowercase
+
+
 def test_byte_bpe_vocabulary_is_laid_out_as_robertas(english: CleanCorpus, tmp_path: Path) -> None:
     tokenizer = train_tokenizer(ByteBPE(vocab_size=1000), english, seed=0, cache=tmp_path)
     special = tokenizer.special_tokens
