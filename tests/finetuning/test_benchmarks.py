@@ -151,7 +151,6 @@ def test_published_layouts_are_found_and_read(tmp_path: Path, name: str) -> None
     file = read_for_model(list(written.values())[-1], row.kind, ReadOptions(labels="ignored"), trained)
     assert [(one.key, inputs_of(one)) for one in file.examples] == [(one.key, inputs_of(one)) for one in last.examples]
     assert [inputs_of(one) for one in file.examples] == [list(texts) for texts in TESTS[name][1]]
-    assert file.notes[0].startswith(f"read as files of {row.title} are")
 
 
 @pytest.mark.parametrize(
@@ -183,8 +182,6 @@ def test_rows_are_consistent(row: Benchmark) -> None:
     assert row.metrics or "metric" in row.task_fields
     assert len(set(row.labels)) == len(row.labels) != 1
     assert bool(row.labels) == (row.kind == "classification")
-    assert 1e-5 <= row.learning_rate <= 5e-5
-    assert row.max_length in (128, 256, 384, 512)
 
 
 @pytest.mark.parametrize(

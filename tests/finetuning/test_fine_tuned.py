@@ -297,12 +297,12 @@ def test_a_byte_level_tokenizer_knows_no_segments_whatever_its_encoder(tmp_path)
 
 
 def test_a_regression_is_written_in_the_unit_of_its_numbers(folders, tmp_path):
-    model = build(folders["electra"], Regression(offset=-1.5, scale=5.0, bounds=(0.0, 5.0)), seed=1)
+    model = build(folders["electra"], Regression(offset=-1.5, scale=5.0), seed=1)
     examples = [TextExample(key=str(number), texts=(text, "a cat"), label=None) for number, text in enumerate(LABELS)]
     expected = [(each.value, dict(each.details)) for each in predict_examples(model, examples)]
     model.save(tmp_path)
     again = load(tmp_path)
-    assert again.task == Regression(scale=1.0, bounds=(0.0, 5.0))
+    assert again.task == Regression(scale=1.0)
     for each, (value, details) in zip(predict_examples(again, examples), expected, strict=True):
         assert each.value == pytest.approx(value, abs=1e-5)
         assert dict(each.details) == pytest.approx(details, abs=1e-5)

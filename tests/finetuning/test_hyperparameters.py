@@ -19,7 +19,7 @@ from maskwright.finetuning.hyperparameters import (
 )
 from maskwright.finetuning.plan import system_of
 from maskwright.finetuning.published_settings import PUBLISHED, SYSTEMS
-from maskwright.finetuning.tasks import KINDS, Classification, QuestionAnswering, Regression, make_task
+from maskwright.finetuning.tasks import Classification, QuestionAnswering, Regression, make_task
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes import catalog
 
@@ -157,23 +157,6 @@ def test_the_system_is_the_chosen_one_or_that_of_the_recipe_or_family(tmp_path) 
     assert (system_of(model, None), system_of(model, "macbert")) == ("spanbert", "macbert")
     with pytest.raises(RecipeError, match="Did you mean 'macbert'"):
         system_of(model, "macbart")
-
-
-@pytest.mark.parametrize("system", sorted(set(SYSTEMS.values())))
-def test_no_system_reads_less_of_a_benchmark_than_it_needs(system: str) -> None:
-    for name, row in BENCHMARKS.items():
-        settings, _ = published(system, KINDS[row.kind].head, row, BASE)
-        its_own = any(
-            "max_length" in entry.settings
-            for entry in PUBLISHED
-            if entry.system == system
-            and (not entry.benchmarks or name in entry.benchmarks)
-            and (not entry.heads or KINDS[row.kind].head in entry.heads)
-        )
-        if system == "bert" or not its_own:
-            assert settings.max_length == row.max_length, name
-        else:
-            assert settings.max_length >= row.max_length, name
 
 
 def test_electra_learns_sts_b_as_shares_of_five() -> None:

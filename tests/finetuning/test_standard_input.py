@@ -23,8 +23,8 @@ def _given(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     [
         (b"one\ntwo\r\n", [(1, "one"), (2, "two")], ()),
         ("\ufeff我\n".encode(), [(1, "我")], ()),
-        (b"\none\n \n\ntwo", [(2, "one"), (5, "two")], ("3 lines (the first: 1) are blank and skipped",)),
-        (b"good\n\nbad\n", [(1, "good"), (3, "bad")], ("line 2 is blank and skipped",)),
+        (b"\none\n \n\ntwo", [(2, "one"), (5, "two")], ("3 blank lines skipped",)),
+        (b"good\n\nbad\n", [(1, "good"), (3, "bad")], ("1 blank line skipped",)),
         (b"one\nsch\xf6n\n", [(1, "one"), (2, "schön")], ("not UTF-8 (line 2)",)),
         (
             "我爱北京，他们都很好。\n".encode("gb18030"),
@@ -72,7 +72,7 @@ def test_keys_of_predictions_are_line_numbers(
     called["texts.csv:7"] = "the dog"
     assert [(one.key, one.input_text) for one in said] == list(called.items())
     assert "file 2 examples from standard input" in talk.text()
-    assert "line 2 is blank" in talk.text()
+    assert "1 blank line skipped" in talk.text()
     _given(monkeypatch, b"the cat\n\nthe dog\n")
     assert [one.key for one in predict(model, file=["-", file], reporter=Silent())] == ["1", "3", "7"]
     file.write_text("text\nthe dog\n", encoding="utf-8")

@@ -1,9 +1,4 @@
-"""The benchmarks: files, columns, labels, metrics and BERT's fine-tuning settings, one row each.
-
-The settings of a row (epochs, learning rate, batch size, maximum length) have their source in a comment. Without one
-they are BERT's: three epochs in batches of 32; 3e-5, the middle of its learning rates {5, 4, 3, 2}e-5 (Devlin et al.
-2019, 4.1 and A.3); 128 tokens (google-research/bert run_classifier.py and README).
-"""
+"""The benchmarks: files, columns, labels and metrics, one row each. Their settings: `published_settings.py`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,7 +31,6 @@ class Benchmark:
         metrics: Reported metrics, the main one first; empty where `task_fields` name a script.
         labels: The classes in the order of the head's logits; empty: from the training file, or there are none.
         task_fields: Further fields of the task.
-        max_length: Maximum tokens of a sequence, special tokens included.
     """
 
     name: str
@@ -49,10 +43,6 @@ class Benchmark:
     metrics: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     task_fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    epochs: float = 3.0
-    learning_rate: float = 3e-5
-    batch_size: int = 32
-    max_length: int = 128
 
     def find(self, folder: str | Path) -> dict[Split, tuple[Path, ...]]:
         """Return the files of the splits that exist in the benchmark's folder, or in one that holds that folder.
@@ -99,21 +89,12 @@ def _existing(path: Path) -> Path | None:
     return next((candidate for candidate in candidates if candidate.exists()), None)
 
 
-_Settings = tuple[float, float, int, int]
-_BERT: _Settings = (3, 3e-5, 32, 128)
-_SQUAD: _Settings = (3, 5e-5, 32, 384)  # BERT, 4.2; the length: google-research/bert run_squad.py
-_MACBERT_SPAN: _Settings = (2, 3e-5, 32, 512)  # Cui et al. 2021, table IV; batch: CLUE's run_mrc_cmrc2018.sh
-_MACBERT_PAIR: _Settings = (3, 2e-5, 32, 128)  # Cui et al. 2021, table IV; batch: BERT's
-_C3: _Settings = (8, 2e-5, 24, 512)  # nlpdata/dream and nlpdata/c3 README: their authors' fine-tuning of BERT
-
-
 def _row(
     name: str,
     title: str,
     folders: str,
     files: tuple[str, ...],
     metrics: str = "",
-    settings: _Settings = _BERT,
     *,
     kind: Kind = "classification",
     labels: str = "",
@@ -122,7 +103,6 @@ def _row(
     **options: Any,
 ) -> Benchmark:
     """Return a row. Names are separated by spaces; `files` are those of SPLITS, "a+b" for two that belong together."""
-    epochs, learning_rate, batch_size, max_length = settings
     return Benchmark(
         name=name,
         title=title,
@@ -137,10 +117,6 @@ def _row(
         metrics=tuple(metrics.split()),
         labels=tuple(labels.split()),
         task_fields=task,
-        epochs=epochs,
-        learning_rate=learning_rate,
-        batch_size=batch_size,
-        max_length=max_length,
     )
 
 
@@ -158,7 +134,7 @@ _PAIR: dict[str, Any] = {"text": "sentence1", "text2": "sentence2"}
 # GLUE: Wang et al. 2019, files as its own download has them. Double quotes are characters: hundreds are never closed.
 # Metrics: table 1, the main one as in BERT's table 1.
 _GLUE: dict[str, Any] = {"format": "tsv", "quoting": "none"}
-_STS: dict[str, Any] = {"kind": "regression", "task": MappingProxyType({"bounds": (0.0, 5.0)})}
+_STS: dict[str, Any] = {"kind": "regression"}
 _ZH: dict[str, Any] = {"language": "zh"}
 
 # fmt: off
@@ -182,19 +158,16 @@ _ROWS = (
     _row("rte", "RTE", "RTE rte", _TSV, "accuracy", labels=_ENTAILMENT, **_PAIR, label="label", **_GLUE),
     _row("wnli", "WNLI", "WNLI wnli", _TSV, "accuracy", labels="0 1", **_PAIR, label="label", **_GLUE),
 
-    _row("squad-1.1", "SQuAD 1.1", "squad SQuAD squad1", ("train-v1.1.json", "dev-v1.1.json"), "", _SQUAD,
-         kind="question_answering", format="squad", task={"metric": "squad"}),
-    _row("squad-2.0", "SQuAD 2.0", "squad SQuAD squad2", ("train-v2.0.json", "dev-v2.0.json"), "",
-         (2, 5e-5, 48, 384),  # BERT, 4.3; the length: google-research/bert run_squad.py
-         kind="question_answering", format="squad", task={"metric": "squad_v2"}),
+    _row("squad-1.1", "SQuAD 1.1", "squad SQuAD squad1", ("train-v1.1.json", "dev-v1.1.json"),
+         kind="question_answering", format="json", task={"metric": "squad"}),
+    _row("squad-2.0", "SQuAD 2.0", "squad SQuAD squad2", ("train-v2.0.json", "dev-v2.0.json"),
+         kind="question_answering", format="json", task={"metric": "squad_v2"}),
     _row("race", "RACE", "RACE race", ("train train.jsonl", "dev dev.jsonl", "test test.jsonl"), "accuracy",
-         (4, 1e-5, 16, 512),  # BERT has no RACE: RoBERTa's (Liu et al. 2019, table 10), the nearest with a source
-         kind="multiple_choice", format="race"),
+         kind="multiple_choice", format="json"),
     _row("dream", "DREAM", "dream DREAM dream_mc data",
-         tuple(f"{split}.json race_style/{split}.jsonl {split}.jsonl" for split in SPLITS), "accuracy", _C3,
+         tuple(f"{split}.json race_style/{split}.jsonl {split}.jsonl" for split in SPLITS), "accuracy",
          kind="multiple_choice"),
     _row("swag", "SWAG", "swag SWAG swagaf data", ("train.csv", "val.csv dev.csv", "test.csv"), "accuracy",
-         (3, 2e-5, 16, 128),  # BERT, 4.4; the length: as BERT, since the paper does not say
          kind="multiple_choice", text="sent1", text2="sent2", choices="ending0,ending1,ending2,ending3", label="label",
          first_option=0),
     _row("conll-2003", "CoNLL-2003 NER", "conll2003 conll-2003 CoNLL-2003 CoNLL2003",
@@ -207,50 +180,46 @@ _ROWS = (
          _ENTITIES, kind="tagging", format="conll", text="1", label="2"),
 
     _row("cmrc2018", "CMRC 2018", "cmrc2018 CMRC2018 cmrc2018_public squad-style-data",
-         tuple(f"cmrc2018_{split}.json {split}.json" for split in SPLITS), "", _MACBERT_SPAN,
-         kind="question_answering", format="squad", task={"metric": "cmrc"}, **_ZH),
+         tuple(f"cmrc2018_{split}.json {split}.json" for split in SPLITS),
+         kind="question_answering", format="json", task={"metric": "cmrc"}, **_ZH),
     _row("drcd", "DRCD", "drcd DRCD", ("DRCD_training.json train.json", "DRCD_dev.json dev.json",
-         "DRCD_test.json test.json"), "", _MACBERT_SPAN,
-         kind="question_answering", format="squad", task={"metric": "cmrc"}, **_ZH),
+         "DRCD_test.json test.json"),
+         kind="question_answering", format="json", task={"metric": "cmrc"}, **_ZH),
     _row("chnsenticorp", "ChnSentiCorp", "chnsenticorp ChnSentiCorp", _TSV, "accuracy",
-         (3, 2e-5, 32, 256),  # Cui et al. 2021, table IV; batch: BERT's
          labels="0 1", text="text_a", label="label", **_GLUE, **_ZH),
     _row("afqmc", "AFQMC", "afqmc AFQMC afqmc_public", _CLUE, "accuracy",
-         (3, 2e-5, 16, 128),  # CLUEbenchmark/CLUE run_classifier_afqmc.sh, for BERT
          labels="0 1", text=("sentence1", "1"), text2=("sentence2", "2"), label=("label", "3"), **_ZH),
     # Its authors' own files are called LCQMC_train.json (README of the corpus); some pass them on as LCQMC_train.txt.
     _row("lcqmc", "LCQMC", "lcqmc LCQMC",
          tuple(f"{names} LCQMC_{split}.json LCQMC_{split}.txt" for split, names in zip(SPLITS, _CLUE, strict=True)),
-         "accuracy", _MACBERT_PAIR, labels="0 1", text=("text_a", "sentence1", "1"),
+         "accuracy", labels="0 1", text=("text_a", "sentence1", "1"),
          text2=("text_b", "sentence2", "2"), label=("label", "gold_label", "3"), **_ZH),
-    # "-": the annotators did not agree; to be left out (CLUEbenchmark/OCNLI README, which has the same settings).
+    # "-": the annotators did not agree; to be left out (CLUEbenchmark/OCNLI README).
     _row("ocnli", "OCNLI", "ocnli OCNLI ocnli_public",
-         ("train.50k.json train.json train.30k.json", "dev.json", "test.json"), "accuracy", _MACBERT_PAIR,
+         ("train.50k.json train.json train.30k.json", "dev.json", "test.json"), "accuracy",
          labels=_NLI, **_PAIR, label="label", dropped_labels=("-",), **_ZH),
     # The development and test files hold fifteen languages; the translated training file has other names for its
     # columns and one of its labels (google-research/bert run_classifier.py, XnliProcessor).
     _row("xnli", "XNLI (Chinese)", "xnli XNLI",
          ("multinli/multinli.train.zh.tsv multinli.train.zh.tsv train.tsv train.jsonl",
           "xnli.dev.tsv xnli.dev.jsonl dev.tsv dev.jsonl", "xnli.test.tsv xnli.test.jsonl test.tsv test.jsonl"),
-         "accuracy", (2, 3e-5, 32, 128),  # Cui et al. 2021, table IV; batch: BERT's
-         labels=_NLI, quoting="none", text=("sentence1", "premise"), text2=("sentence2", "hypo", "hypothesis"),
+         "accuracy", labels=_NLI, quoting="none", text=("sentence1", "premise"),
+         text2=("sentence2", "hypo", "hypothesis"),
          label=("gold_label", "label"), label_names=(("contradictory", "contradiction"),),
          only=(("language", "zh"),), **_ZH),
     # Codes of Toutiao's channels; 105 and 111 are not among them (CLUE, tnews labels.json).
     _row("tnews", "TNEWS", "tnews TNEWS tnews_public", _CLUE, "accuracy",
-         (3, 2e-5, 16, 128),  # CLUEbenchmark/CLUE run_classifier_tnews.sh; Cui et al. 2021, table IV, but for the batch
          labels="100 101 102 103 104 106 107 108 109 110 112 113 114 115 116", text="sentence", label="label", **_ZH),
     # Two files for each split: mixed genre and dialogue.
     _row("c3", "C3", "c3 C3 c3_public data",
          ("c3-m-train.json+c3-d-train.json m-train.json+d-train.json",
           "c3-m-dev.json+c3-d-dev.json m-dev.json+d-dev.json", "c3-m-test.json+c3-d-test.json test1.0.json test.json"),
-         "accuracy", _C3, kind="multiple_choice", **_ZH),
+         "accuracy", kind="multiple_choice", **_ZH),
     _row("sts-b-zh", "STS-B (Chinese)", "chinese_stsb STS-B",
          tuple(f"sts-b-{split}.txt {split}.txt" for split in SPLITS), "spearman pearson",
          text=("sentence1", "1"), text2=("sentence2", "2"), label=("score", "3"), **_STS, **_ZH),
     _row("weibo-ner", "Weibo NER", "weibo_ner weibo Weibo",
          tuple(f"weiboNER_2nd_conll.{split} weiboNER.conll.{split} {split}.txt" for split in SPLITS), _ENTITIES,
-         (3, 5e-5, 16, 256),  # no source: ERNIE 1.0's for MSRA-NER (PaddlePaddle/ERNIE 2f2fe7a, script)
          kind="tagging", format="conll", text="1", label="2", word_ending="segmentation_digit",
          task={"joined": "nothing"}, **_ZH),
 )

@@ -2,8 +2,8 @@
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.files import check_writable, write_text
 from maskwright.core.tensors import check_finite
 from maskwright.data.progress import Progress, no_progress
-from maskwright.finetuning.benchmarks import SPLITS, Benchmark, Split, plain_name
+from maskwright.finetuning.benchmarks import SPLITS, Benchmark, Split
 from maskwright.finetuning.checks import check_measurable, unlabeled
-from maskwright.finetuning.examples import Example, ExampleFile, TextExample
+from maskwright.finetuning.examples import Example, TextExample
 from maskwright.finetuning.features import Features, scoring_batches
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import LabeledRequest
@@ -26,13 +26,10 @@ from maskwright.training.device import Machine, Precision, computing_on, prepare
 from maskwright.training.reporting import OnConsole, Reporter
 
 _TEXTS = {1: "single texts", 2: "pairs of texts"}
-_GIVE = {
-    1: 'Name the column of the text, `--text COLUMN`; in Python give texts one by one, ["one", "the other"].',
-    2: 'Name both columns, `--text COLUMN --text2 COLUMN`; in Python give pairs, [("one", "the other")].',
-}
+_GIVE = {1: "one column, `--text COLUMN`", 2: "both columns, `--text COLUMN --text2 COLUMN`"}
 
 
-def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str, *, of_benchmark: bool = False) -> None:
+def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str) -> None:
     """Raise `DataError` on single texts for a model trained on pairs, and on pairs for one trained on single texts.
 
     Without columns in `trained` nothing is checked. `name` is the source.
@@ -42,40 +39,8 @@ def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str, 
         if isinstance(example, TextExample) and len(example.texts) != expected:
             raise DataError(
                 f"{name}: {_TEXTS[len(example.texts)]}, but this model was trained on {_TEXTS[expected]}",
-                todo=f"Choose a benchmark of {_TEXTS[expected]}." if of_benchmark else _GIVE[expected],
+                todo=f"Give {_TEXTS[expected]}; of a file name {_GIVE[expected]}.",
             )
-
-
-def matching_labels(ours: Sequence[str], theirs: Sequence[str]) -> Mapping[str, str]:
-    """Map each label of a benchmark to a label of a model.
-
-    Labels match if they are equal up to case and punctuation. If the benchmark's are numbers ("0", "1"), they match the
-    model's by position. Generic labels of a model ("LABEL_2") do not match names: models order classes differently.
-
-    Raises:
-        RecipeError: If they cannot be matched.
-
-    Example:
-        >>> matching_labels(["0", "1"], ["NEGATIVE", "POSITIVE"])
-        {'0': 'NEGATIVE', '1': 'POSITIVE'}
-        >>> matching_labels(["entailment", "not_entailment"], ["Not entailment", "Entailment"])
-        {'entailment': 'Entailment', 'not_entailment': 'Not entailment'}
-    """
-    if len(ours) == len(theirs):
-        plain = {plain_name(label): label for label in theirs}
-        if len(plain) == len(theirs) and {plain_name(label) for label in ours} == plain.keys():
-            return {label: plain[plain_name(label)] for label in ours}
-        if list(ours) == [str(number) for number in range(len(ours))]:
-            return dict(zip(ours, theirs, strict=True))
-    first = theirs[0] if theirs else "..."
-    raise RecipeError(
-        f"the benchmark's labels ({_shown(ours)}) do not match the model's ({_shown(theirs)})",
-        todo=f"Map them: `--read label_names=[[{ours[0]}, {first}], ...]`.",
-    )
-
-
-def _shown(labels: Sequence[str]) -> str:
-    return ", ".join(labels[:6]) + (", ..." if len(labels) > 6 else "") if labels else "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +91,8 @@ def evaluate(
 
     Args:
         model: Written by `finetune`, a folder of a transformers class for such a task, or a loaded model.
-        task: A benchmark, for its files, columns, metrics and labels (`matching_labels`); None for the model's own
-            task, with `file`.
+        task: A benchmark, for its files, columns and metrics; None for the model's own task, with `file`. Labels that
+            the model calls otherwise are mapped by `read`, "label_names=[[1, POSITIVE], [0, NEGATIVE]]".
         data: The folder with the benchmark's files.
         split: "train", "dev" or "test".
         file: A labeled file instead.
@@ -180,14 +145,10 @@ def evaluate(
                 f"{examples.name} has no labels: those of this part were not published",
                 todo="Evaluate on `--split dev`, or predict these examples with `maskwright predict`.",
             )
-        refuse_other_texts(examples.examples, loaded.read_as, examples.name, of_benchmark=of_benchmark)
+        refuse_other_texts(examples.examples, loaded.read_as, examples.name)
         measured = loaded.task
         if (row := request.benchmark) is not None:
-            names = matching_labels(row.labels, loaded.task.labels) if row.labels else {}
-            if changed := [f"{ours} is {theirs}" for ours, theirs in names.items() if ours != theirs]:
-                reporter.say("labels", f"{', '.join(changed)} (the benchmark's and the model's)")
-            examples = _renamed(examples, names)
-            measured = _measured_as(loaded.task, row, names)
+            measured = _measured_as(loaded.task, row)
         check_measurable(examples.examples, measured, examples.name)
         features = features_of(loaded.to(machine.device), examples.examples)
         with computing_on(machine):
@@ -209,23 +170,14 @@ def evaluate(
     )
 
 
-def _measured_as(task: Task, row: Benchmark, names: Mapping[str, str]) -> Task:
-    """Return a model's task with a benchmark's metrics; `names`: the model's label for each of the benchmark's."""
+def _measured_as(task: Task, row: Benchmark) -> Task:
+    """Return a model's task with a benchmark's metrics."""
     if isinstance(task, QuestionAnswering):
-        metric = row.task_fields.get("metric", task.metric)
+        metric = row.task_fields["metric"]
         # Only SQuAD 2.0 has unanswerable questions.
         return task.replace(metric=metric, null_threshold=task.null_threshold if metric == "squad_v2" else 0.0)
-    changes: dict[str, Any] = {"metrics": row.metrics}
-    if "positive" in type(task).model_fields:
-        changes["positive"] = names[row.labels[1]] if len(row.labels) == 2 else None
-    return task.replace(**changes)
-
-
-def _renamed(file: ExampleFile[Any], names: Mapping[str, str]) -> ExampleFile[Any]:
-    if all(ours == theirs for ours, theirs in names.items()):
-        return file
-    examples = tuple(replace(example, label=names.get(example.label, example.label)) for example in file.examples)
-    return replace(file, examples=examples)
+    positive = {"positive": row.labels[1]} if len(row.labels) == 2 and row.labels[1] in task.labels else {}
+    return task.replace(metrics=row.metrics, **positive)
 
 
 @functools.cache

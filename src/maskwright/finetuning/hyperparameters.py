@@ -136,8 +136,7 @@ def published(
 ) -> tuple[Hyperparameters, str]:
     """Return the published settings of a system on a benchmark, and their sources; BERT's where nothing was published.
 
-    Later ones override earlier ones: BERT's rows of the table, the benchmark's, the system's rows; each from general to
-    specific.
+    Later ones override earlier ones: BERT's rows of the table, the system's rows; each from general to specific.
 
     Args:
         system: A system of the table.
@@ -145,17 +144,12 @@ def published(
         benchmark: None for the user's own data.
         config: Some systems publish different settings for small or large models.
     """
-    layers = [(row.settings, row.source) for row in _rows("bert", head, benchmark, config)]
-    if benchmark is not None:
-        of_row = {name: getattr(benchmark, name) for name in ("epochs", "learning_rate", "batch_size", "max_length")}
-        layers.append((of_row, f"benchmark {benchmark.name}"))
-    if system != "bert":
-        layers += [(row.settings, row.source) for row in _rows(system, head, benchmark, config)]
     merged: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    for settings, source in layers:
-        merged |= settings
-        sources |= dict.fromkeys(settings, source)
+    for each in dict.fromkeys(("bert", system)):
+        for row in _rows(each, head, benchmark, config):
+            merged |= row.settings
+            sources |= dict.fromkeys(row.settings, row.source)
     return Hyperparameters(**merged), "; ".join(dict.fromkeys(sources.values()))
 
 

@@ -13,23 +13,10 @@ from maskwright.core.files import read_json, write_json
 from maskwright.core.randomness import Permutation, integer_key
 from maskwright.finetuning.benchmarks import BENCHMARKS, Benchmark, Split
 from maskwright.finetuning.checks import check_measurable, data_warnings, input_of, report_file, unlabeled
-from maskwright.finetuning.examples import (
-    E,
-    Example,
-    ExampleFile,
-    Skipped,
-    has_label,
-)
+from maskwright.finetuning.examples import E, Example, ExampleFile, Skipped, has_label
 from maskwright.finetuning.readers import Kind, Paths, ReadAs, ReadOptions, read_examples
 from maskwright.finetuning.readers.files import format_of
-from maskwright.finetuning.readers.options import (
-    KEPT_OF_BENCHMARKS,
-    as_names,
-    read_as_from_json,
-    to_keep,
-    with_defaults,
-    with_overrides,
-)
+from maskwright.finetuning.readers.options import read_as_from_json, to_keep, with_defaults, with_overrides
 from maskwright.finetuning.tasks import Task, make_task, task_named
 from maskwright.training.reporting import Reporter
 
@@ -47,7 +34,7 @@ class Labeled:
         benchmark: None for the user's own data.
         task: The task, with the training examples' labels.
         parts: Examples by "train", "dev" and, if there are any, "test".
-        read_as: How the training file was read, or all files of the benchmark, for later files.
+        read_as: How the training file was read, for later files.
         notes: What the reader of results must know.
     """
 
@@ -133,7 +120,6 @@ class LabeledRequest:
         *,
         needed: bool | None = None,
         called: str = "",
-        train_read_as: ReadAs | None = None,
         trained: ReadAs | None = None,
     ) -> ExampleFile[Any] | None:
         """Read a part, and report how many examples it has, what was left out, and what was guessed.
@@ -141,8 +127,7 @@ class LabeledRequest:
         Args:
             needed: Whether rows without label are left out; None: except for test examples, which often have none.
             called: Name of the part in the report; "" for its own.
-            train_read_as: How the training part was read; this one must be readable in the same way.
-            trained: How the training file of a model was read; this one is read in the same way if it can be.
+            trained: How the training file was read, for the other parts and later files.
 
         Returns:
             None where there is no such file.
@@ -152,7 +137,7 @@ class LabeledRequest:
             return None
         wanted = part != "test" if needed is None else needed
         options = self.options.replace(labels="needed" if wanted else "if_there")
-        file = read_for_model(paths, self.kind, options, train_read_as or trained or {}, may_guess=not train_read_as)
+        file = read_for_model(paths, self.kind, options, trained or {})
         report_file(called or part, file, talk)
         return file
 
@@ -173,8 +158,10 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: 
             todo="Name their file, `--train FILE`.",
         )
     # A new guess might read the other files differently.
-    read_as = to_keep(request.options, train.read_as)
-    dev, test = (request.read(part, talk, train_read_as=read_as) for part in ("dev", "test"))
+    paths = request.paths("train")
+    assert paths
+    read_as = {**to_keep(request.options, train.read_as), "format": _format_of(paths, request.kind, ReadOptions())}
+    dev, test = (request.read(part, talk, trained=read_as) for part in ("dev", "test"))
     task = make_task(request.kind, row, train.examples, task_fields)
     notes = []
     if dev is None:
@@ -208,18 +195,7 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: 
     for part, doubt in data_warnings({name: its.examples for name, its in parts.items()}):
         notes.append(f"{part}: {doubt}" + "." * (not doubt.endswith("?")))
         talk.say(part, doubt)
-    later: ReadAs = read_as
-    if row is not None:
-        paths = request.paths("train")
-        assert paths is not None
-        later = benchmark_read_as(row.name, request.kind, paths, with_defaults(request.options, read_as))
-    return Labeled(
-        benchmark=row,
-        task=task,
-        parts=parts,
-        read_as=later,
-        notes=tuple(notes),
-    )
+    return Labeled(benchmark=row, task=task, parts=parts, read_as=read_as, notes=tuple(notes))
 
 
 def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:
@@ -264,10 +240,9 @@ def _shared_text(example: Example) -> Hashable:
 
 
 READING_FILE = "reading.json"
-_BENCHMARK = "benchmark"
-"""Its entry that names the benchmark."""
 _OF_A_FORMAT = ("header", "quoting", "delimiter", "word_ending")
 """What files of the same format have in common: quotes of a TSV file do not apply to a CSV file."""
+_COLUMNS = ("text", "text2", "negative", "choices", "label", "label_columns", "only")
 
 
 def save_read_as(folder: Path, read_as: ReadAs) -> None:
@@ -286,74 +261,37 @@ def load_read_as(folder: str | Path) -> ReadAs:
         DataError: If it cannot be read.
     """
     path = Path(folder).expanduser() / READING_FILE
-    if not path.is_file():
-        return {}
-    data = read_json(path)
-    if not isinstance(data, dict) or _BENCHMARK not in data:
-        return read_as_from_json(data, str(path))
-    name = data.pop(_BENCHMARK)
-    if name not in BENCHMARKS:
-        raise DataError(f"{path} names an unknown benchmark {name!r}", todo="Remove it to have columns guessed.")
-    return {_BENCHMARK: name, **read_as_from_json(data, str(path), {*KEPT_OF_BENCHMARKS, "format"})}
+    return read_as_from_json(read_json(path), str(path)) if path.is_file() else {}
 
 
-def benchmark_read_as(name: str, kind: Kind, train: Paths, options: ReadOptions) -> ReadAs:
-    """Return how all files of a benchmark are read, given its training files and how they were read."""
-    # The format by name and content, without labels as in prediction: later files are compared by it.
-    return {
-        _BENCHMARK: name,
-        **options.model_dump(exclude_defaults=True, include=KEPT_OF_BENCHMARKS),
-        "format": _format_of(train, kind, options.replace(format=None)),
-    }
+def read_for_model(paths: Paths, kind: Kind, options: ReadOptions, trained: ReadAs) -> ExampleFile[Any]:
+    """Read examples as a model's training file was read (`trained`), in all that `options` leave open.
 
-
-def read_for_model(
-    paths: Paths, kind: Kind, options: ReadOptions, trained: ReadAs, *, may_guess: bool = True
-) -> ExampleFile[Any]:
-    """Read examples as a model's training file was, if the file is laid out like that; else guess, with a note.
-
-    `trained` is how the training file was read (`to_keep`), or all files of its benchmark (`benchmark_read_as`); it
-    fills what `options` leave open.
+    Columns are those of the training file, except where a file has one text per line; header and quoting those of files
+    of its format.
 
     Raises:
-        DataError: If it cannot be read either way.
+        DataError: If it cannot be read, or lacks a column.
     """
-    like = "the training file was"
-    if of_benchmark := _BENCHMARK in trained:
-        like = f"files of {BENCHMARKS[trained[_BENCHMARK]].title} are"
-    filled = with_defaults(options, _fields_for(paths, kind, options, trained))
+    format = _format_of(paths, kind, options)
+    fields = {
+        name: value
+        for name, value in trained.items()
+        if name != "format"
+        and not (name in _OF_A_FORMAT and format != trained.get("format", format))
+        and not (name in _COLUMNS and format == "text")
+    }
+    filled = with_defaults(options, fields)
     try:
-        file = read_examples(paths, kind, filled)
+        return read_examples(paths, kind, filled)
     except DataError as error:
         if filled == options:
             raise
-        if not may_guess:
-            how = ", ".join(
-                f"{name}={trained[name]}" for name in trained if getattr(filled, name) != getattr(options, name)
-            )
-            problem = f"{error.problem} (it is read as the training file was: {how})"
-            raise DataError(problem, allowed=error.allowed, todo=error.todo) from error
-        file = read_examples(paths, kind, options)
-        note = f"columns are guessed, since the file is not laid out as {like}: {error.problem}"
-        return replace(file, notes=(note, *file.notes))
-    if not of_benchmark or options.named_columns():
-        return file
-    columns = [repr(str(file.read_as[role])) for role in ("text", "text2") if file.read_as.get(role)]
-    where = f" (column{'s' * (len(columns) > 1)} {' and '.join(columns)})" if columns else ""
-    return replace(file, notes=(f"read as {like}{where}", *file.notes))
-
-
-def _fields_for(paths: Paths, kind: Kind, options: ReadOptions, trained: ReadAs) -> dict[str, Any]:
-    """Return the fields of `trained` that apply to files of their format."""
-    fields = {name: value for name, value in trained.items() if name not in (_BENCHMARK, "format")}
-    if "format" in trained and _format_of(paths, kind, options) != trained["format"]:
-        fields = {name: value for name, value in fields.items() if name not in _OF_A_FORMAT}
-        for role in ("text", "text2", "label"):  # nor do numbers of columns
-            fields[role] = tuple(name for name in as_names(fields.get(role, ())) if not name.isdecimal())
-    return fields
+        problem = f"{error.problem} (it is read as the training file was)"
+        raise DataError(problem, allowed=error.allowed, todo=error.todo) from error
 
 
 def _format_of(paths: Paths, kind: Kind, options: ReadOptions) -> str:
-    # Without labels running text is distinguished from columns.
     first = Path(paths if isinstance(paths, str | Path) else paths[0]).expanduser()
+    # Without labels running text is distinguished from columns.
     return format_of(first, kind, options.replace(labels="ignored"))

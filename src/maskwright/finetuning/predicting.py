@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
+from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError
 from maskwright.data.progress import no_progress
 from maskwright.finetuning.checks import report_file
@@ -125,11 +126,10 @@ def read_standard_input(encoding: str | None = None) -> tuple[list[tuple[int, st
     """
     text, notes = decode(sys.stdin.buffer.read(), STANDARD_INPUT, encoding)
     lines = list(enumerate(lines_of(text), start=1))
-    blank = [number for number, line in lines if not line.strip()]
-    if blank:
-        which = f"line {blank[0]} is" if len(blank) == 1 else f"{len(blank):,} lines (the first: {blank[0]}) are"
-        notes = (*notes, f"{which} blank and skipped; keys are line numbers")
-    return [(number, line) for number, line in lines if line.strip()], notes
+    found = [(number, line) for number, line in lines if line.strip()]
+    if len(found) < len(lines):
+        notes = (*notes, f"{counted(len(lines) - len(found), 'blank line')} skipped; keys are line numbers")
+    return found, notes
 
 
 def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str], list[Path]]:

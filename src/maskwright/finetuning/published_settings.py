@@ -1,7 +1,7 @@
 """The published fine-tuning settings of systems: one table, each row with its source.
 
-A row holds only what its source says. The rest is the benchmark's row (`benchmarks.py`), then BERT's. Steps are
-converted to epochs, so that they mean the same for a part of the data: steps x batch / training examples.
+A row holds only what its source says; the rest is BERT's, of the benchmark or of all tasks. Steps are converted to
+epochs, so that they mean the same for a part of the data: steps x batch / training examples.
 """
 
 from collections.abc import Mapping
@@ -64,6 +64,7 @@ def _rows(source: str, system: str, *rows: tuple[str, Mapping[str, Any]]) -> tup
 
 _BERT = "Devlin et al. 2019, {}; google-research/bert {}"
 _FAIRSEQ = "facebookresearch/fairseq examples/roberta/config/finetuning"
+_CUI = "Cui et al. 2021, table IV"
 _ELECTRA = "google-research/electra configure_finetuning.py"
 
 # fmt: off
@@ -81,6 +82,27 @@ PUBLISHED: tuple[Published, ...] = (
     *_rows(
         "Devlin et al. 2019, 4.4 (SWAG)", "bert",
         ("heads: choice", {"epochs": 3.0, "batch_size": 16, "learning_rate": 2e-5}),
+    ),
+    # On benchmarks that BERT's paper has not, the settings of others, which apply to all systems without their own.
+    *(
+        row
+        for name, epochs, rate, batch, length, source in (
+            ("squad-2.0", 2.0, 5e-5, 48, 384, _BERT.format("4.3", "run_squad.py")),
+            ("race", 4.0, 1e-5, 16, 512, "Liu et al. 2019, table 10: RoBERTa's, the nearest with a source"),
+            ("dream c3", 8.0, 2e-5, 24, 512, "nlpdata/dream and nlpdata/c3 README: their authors' fine-tuning of BERT"),
+            ("cmrc2018 drcd", 2.0, 3e-5, 32, 512, f"{_CUI}; batch: CLUE's run_mrc_cmrc2018.sh"),
+            ("chnsenticorp", 3.0, 2e-5, 32, 256, f"{_CUI}; batch: BERT's"),
+            ("afqmc", 3.0, 2e-5, 16, 128, "CLUEbenchmark/CLUE run_classifier_afqmc.sh, for BERT"),
+            ("lcqmc", 3.0, 2e-5, 32, 128, f"{_CUI}; batch: BERT's"),
+            ("ocnli", 3.0, 2e-5, 32, 128, f"{_CUI} and CLUEbenchmark/OCNLI README; batch: BERT's"),
+            ("xnli", 2.0, 3e-5, 32, 128, f"{_CUI}; batch: BERT's"),
+            ("tnews", 3.0, 2e-5, 16, 128, f"CLUEbenchmark/CLUE run_classifier_tnews.sh; {_CUI}, but for the batch"),
+            ("weibo-ner", 3.0, 5e-5, 16, 256, "no source: ERNIE 1.0's for MSRA-NER (its scripts)"),
+        )
+        for row in _rows(
+            source, "bert",
+            (name, {"epochs": epochs, "learning_rate": rate, "batch_size": batch, "max_length": length}),
+        )
     ),
     *_rows(
         f"{_FAIRSEQ}; Liu et al. 2019, table 10", "roberta",
@@ -170,7 +192,7 @@ PUBLISHED: tuple[Published, ...] = (
         row
         for system, more in (("macbert", ""), ("bert-wwm", "; ymcui/Chinese-BERT-wwm README"))
         for row in _rows(
-            f"Cui et al. 2021, table IV{more}", system,
+            f"{_CUI}{more}", system,
             ("cmrc2018 drcd", {"max_length": 512, "epochs": 2.0, "learning_rate": 3e-5}),
             ("chnsenticorp", {"max_length": 256, "epochs": 3.0, "learning_rate": 2e-5}),
             ("tnews lcqmc ocnli", {"max_length": 128, "epochs": 3.0, "learning_rate": 2e-5}),

@@ -3,14 +3,11 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from maskwright.core.types import HeadKind
 from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.fine_tuned import FineTunedModel
-from maskwright.finetuning.readers import ReadAs
-from maskwright.finetuning.readers.options import as_names
 from maskwright.huggingface.families import family_named
 from maskwright.training.device import Precision
 
@@ -223,8 +220,9 @@ _EXAMPLES: Mapping[HeadKind, str] = {
     "sequence": '"A text."',
     "token": '"A sentence."',
     "span": 'questions.jsonl   # {"question": ..., "context": ...} per line',
-    "choice": 'questions.jsonl   # {"article": ..., "questions": ..., "options": ...} per line',
+    "choice": 'questions.jsonl   # {"context": ..., "question": ..., "options": [...], "answer": ...} per line',
 }
+_PAIRS = "pairs.csv   # with the columns of the training file"
 _LABELS_SHOWN = 30
 
 
@@ -265,11 +263,11 @@ def model_card(name: str, model: FineTunedModel, results: Results) -> str:
         "## Use",
         "",
         "```",
-        f"maskwright predict {name} {_pairs_file(results, model.read_as) if results.pairs else _EXAMPLES[task.head]}",
+        f"maskwright predict {name} {_PAIRS if results.pairs else _EXAMPLES[task.head]}",
         "```",
         "",
         "```python",
-        *_with_transformers(name, task.head, row.architecture, results.pairs),
+        *_with_transformers(name, task.head, row.architecture),
         "```",
     ]
     return "\n".join(lines) + "\n"
@@ -281,31 +279,9 @@ def _made_of(results: Results) -> str:
     return f"{results.model}, fine-tuned for {results.task}"
 
 
-def _pairs_file(results: Results, read_as: ReadAs) -> str:
-    """Return an example file name with the suffix and column names of the training file."""
-    suffix = Path(str(results.data["train"]["name"]).removesuffix(".gz").removesuffix(".zst")).suffix
-    first, second = (as_names(read_as.get(role, ()))[:1] for role in ("text", "text2"))
-    if not first or not second:
-        return f"pairs{suffix}   # with the columns of the training file"
-    if first[0].isdecimal():
-        return f"pairs{suffix}   # the texts in columns {first[0]} and {second[0]}, no header"
-    return f"pairs{suffix}   # with the columns {first[0]!r} and {second[0]!r}"
-
-
-def _with_transformers(name: str, head: HeadKind, architecture: str, pairs: bool) -> list[str]:
-    if head == "token":
-        # "first": one tag per word, that of its first token, as in training; else subwords are entities of their own.
-        return [
-            "from transformers import pipeline",
-            "",
-            f'pipeline("token-classification", model="{name}", aggregation_strategy="first")("A sentence.")',
-        ]
-    if head == "sequence":
-        given = '{"text": "A text.", "text_pair": "Another text."}' if pairs else '"A text."'
-        return ["from transformers import pipeline", "", f'pipeline("text-classification", model="{name}")({given})']
-    return [
-        f"from transformers import AutoTokenizer, {architecture}",
-        "",
-        f'model = {architecture}.from_pretrained("{name}")',
-        f'tokenizer = AutoTokenizer.from_pretrained("{name}")',
-    ]
+def _with_transformers(name: str, head: HeadKind, architecture: str) -> list[str]:
+    if head in ("span", "choice"):
+        return [f"from transformers import {architecture}", "", f'model = {architecture}.from_pretrained("{name}")']
+    # "first": one tag per word, that of its first token, as in training; else subwords are entities of their own.
+    more = ', aggregation_strategy="first"' * (head == "token")
+    return ["from transformers import pipeline", "", f'pipeline("{_TAGS[head]}", model="{name}"{more})("A text.")']

@@ -117,21 +117,6 @@ def test_files_without_answers_read_for_prediction(tmp_path: Path) -> None:
     assert (answered.examples[0].answers, answered.notes) == ((), ())
 
 
-def test_own_layout_of_cmrc_is_read(tmp_path: Path) -> None:
-    data = [
-        {
-            "context_id": "T",
-            "context_text": "她在北京。",
-            "qas": [{"query_id": "T_0", "query_text": "哪", "answers": ["北京"]}],
-        }
-    ]
-    file = read(tmp_path, data)
-    assert file.examples[0] == QuestionExample(
-        key="T_0", question="哪", context="她在北京。", answers=(Answer(text="北京", start=2),)
-    )
-    assert "have no offset" in file.notes[0]
-
-
 def test_tables_of_questions_are_read(tmp_path: Path) -> None:
     answered = {"id": "a", "context": CONTEXT, "question": "who?", "answers": {"text": ["Ada"], "answer_start": [19]}}
     unanswered = {"id": "b", "context": CONTEXT, "question": "why?", "answers": {"text": [], "answer_start": []}}
@@ -154,4 +139,4 @@ def test_what_is_no_squad_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a\.json, line 2: not JSON"):
         read(tmp_path, '{"data":\n')
     with pytest.raises(DataError, match=r"no column any of 'question'.*Allowed: articles"):
-        read(tmp_path, {"articles": []}, ReadOptions(format="squad"))
+        read(tmp_path, {"articles": []}, ReadOptions(format="json"))

@@ -82,9 +82,7 @@ def test_reading_json_is_stored_beside_the_model(tmp_path: Path) -> None:
     [
         ({"txt": 1}, "does not describe how files are read"),
         ({"first_option": 7}, r"reading\.json: first_option"),
-        ({"benchmark": "nli"}, "names an unknown benchmark 'nli'"),
-        ({"benchmark": "rte", "only": 3}, r"reading\.json: only"),
-        ({"benchmark": "rte", "texts": "a"}, "does not describe how files are read"),
+        ({"only": 3}, r"reading\.json: only"),
     ],
 )
 def test_wrong_reading_json_is_refused(tmp_path: Path, written: object, message: str) -> None:
@@ -113,7 +111,7 @@ def test_dev_files_are_read_as_the_training_file(tmp_path: Path) -> None:
     assert len(read_texts(dev, "classification").examples[0].texts) == 2
     assert labels_and_texts(train, dev)[1][0] == ("e", "gut")
     other = write(tmp_path / "c.csv", "text,label", "ein Satz,gut", "zwei,schlecht")
-    with pytest.raises(DataError, match=r"no column 'satz'.*read as the training file was: .*text=satz"):
+    with pytest.raises(DataError, match=r"no column 'satz'.*read as the training file was"):
         labels_and_texts(train, other)
     train = write(tmp_path / "a.tsv", "text\tlabel", 'he said "hi\ta', "x\tb")
     dev = write(tmp_path / "b.tsv", "text\tlabel", '"x ""z"\ta', '"y"\tb')

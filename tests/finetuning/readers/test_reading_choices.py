@@ -147,6 +147,7 @@ def lines_of(rights: Sequence[object], options: Sequence[object] = ("w", "x", "y
     ("rights", "first", "labels"),
     [
         ([1, 4, 2], 1, [0, 3, 1]),
+        ([1, 2], 1, [0, 1]),
         ([1, 0, 2], 0, [1, 0, 2]),
         (["4", None, "1"], 1, [3, None, 0]),
         ([4.0, 1.0], 1, [3, 0]),
@@ -160,14 +161,6 @@ def test_first_option_is_recognized_by_the_numbers(
     file = read(tmp_path, lines_of(rights), ReadOptions(labels="if_there"), "a.jsonl")
     assert [example.label for example in file.examples] == labels
     assert file.read_as.get("first_option") == first
-
-
-def test_ambiguous_numbers_are_refused_unless_first_option_is_set(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"may be numbered from 0 or from 1.*first_option=1"):
-        read(tmp_path, lines_of([1, 2]), name="a.jsonl")
-    for first, labels in ((0, [1, 2]), (1, [0, 1])):
-        file = read(tmp_path, lines_of([1, 2]), ReadOptions(first_option=first), "a.jsonl")  # type: ignore[arg-type]
-        assert [example.label for example in file.examples] == labels
 
 
 def test_a_number_that_contradicts_first_option_is_a_bad_row(tmp_path: Path) -> None:

@@ -96,19 +96,14 @@ def test_wrong_column_names_the_nearest(tmp_path: Path) -> None:
     ("name", "text", "message"),
     [
         ("lcqmc.tsv", "谁\t哪个\t1\n什么\t怎么\t0\n", r"the first row is 1: 谁; 2: 哪个; 3: 1.*--text COLUMN --text2"),
-        ("a.csv", "label,title,description\n1,A,A text\n0,B,B text\n", r"title, description.*--text title"),
-        ("b.csv", "title,Inhalt,label\nA,ein Text,1\n", "several columns could be the text: title, Inhalt"),
+        ("a.csv", "label,title,description\n1,A,A text\n0,B,B text\n", r"title, description.*--text COLUMN"),
         (
             "trec.txt",
             "DESC:manner How ?\nLOC:other Where ?\n",
             r"one text per line and no labels.*delimiter= .*--text 2",
         ),
-        ("c.csv", "a,b,text\n1,0,ein Satz\n", r"no column has a usual name of a label\..* a, b, text\. .*--label"),
-        (
-            "cols.csv",
-            "foo,bar,baz\nA,B,C\n",
-            r"Allowed: 1, 2, 3; or, .* a header, its names: foo, bar, baz",
-        ),
+        ("c.csv", "a,b,text\n1,0,ein Satz\n", r"no column has a usual name of a label.* a, b, text\. .*--label"),
+        ("cols.csv", "foo,bar,baz\nA,B,C\n", r"the first row is 1: foo; 2: bar; 3: baz.*Allowed: 1, 2, 3"),
         ("d.csv", "text\nnur Text\n", "no column has a usual name of a label"),
         ("e.csv", "text,text,label\na,b,1\n", r"Allowed: text \(1\), text \(2\), label"),
     ],
@@ -116,12 +111,6 @@ def test_wrong_column_names_the_nearest(tmp_path: Path) -> None:
 def test_columns_that_are_not_obvious_must_be_named(tmp_path: Path, name: str, text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         read(tmp_path, name, text)
-
-
-def test_a_second_text_that_is_not_read_is_noted(tmp_path: Path) -> None:
-    lcqmc = "喜欢打篮球的男生喜欢什么样的女生,真的吗\t爱打篮球的男生喜欢什么样的女生,真的吗\t1\n" * 3
-    file = read(tmp_path, "lcqmc.tsv", lcqmc, options=ReadOptions(text="1", label="3"))
-    assert file.notes == ("not read: column 2, which holds texts too (`--text2 2` for pairs)",)
 
 
 def test_lines_of_label_and_text_are_split_at_the_first_space(tmp_path: Path) -> None:
@@ -170,8 +159,6 @@ def test_bad_rows_are_skipped_with_place_and_reason(tmp_path: Path) -> None:
         ("line 25", "no label"),
         ("line 26", "the label '2' is none of 0, 1"),
     ]
-    with pytest.raises(DataError, match=r"a\.csv, line 22: 3 columns where the header has 2"):
-        read(tmp_path, "a.csv", text, options=ReadOptions(text="text", label="label", bad_rows="refuse"))
 
 
 def test_file_of_mostly_bad_rows_is_refused(tmp_path: Path) -> None:
@@ -272,17 +259,13 @@ def test_several_classes_in_a_list_a_text_or_columns(tmp_path: Path) -> None:
     expected = [("a", ("joy", "fear")), ("b", ()), ("c", ("fear",))]
     listed = '{"text":"a","labels":["joy","fear","joy"]}\n{"text":"b","labels":[]}\n{"text":"c","labels":["fear"]}'
     assert rows(read(tmp_path, "a.jsonl", listed, "multi_label")) == expected
-    flags = read(tmp_path, "c.csv", "id,text,joy,fear\n7,a,1,1\n8,b,0,0\n9,c,0,1\n", "multi_label")
+    named = ReadOptions(label_columns=("joy", "fear"))
+    flags = read(tmp_path, "c.csv", "id,text,joy,fear\n7,a,1,1\n8,b,0,0\n9,c,0,1\n", "multi_label", named)
     assert rows(flags) == expected
-    assert "classes: columns 'joy', 'fear', which hold 0 and 1" in flags.notes
-    named = ReadOptions(label_columns=("fear",))
-    assert rows(read(tmp_path, "d.csv", "text,joy,fear\na,1,1\nb,1,0\n", "multi_label", named)) == [
-        ("a", ("fear",)),
-        ("b", ()),
-    ]
-    text = read(tmp_path, "b.csv", "text,labels\na,joy|fear\nb,\nc,fear\n", "multi_label")
-    assert rows(text) == expected
-    assert "several classes are separated by '|'" in text.notes
+    for separator in "|;,/":
+        options = ReadOptions(label_separator="/" if separator == "/" else None)
+        text = f"text\tlabels\na\tjoy{separator}fear\nb\t\nc\tfear\n"
+        assert rows(read(tmp_path, "b.tsv", text, "multi_label", options)) == expected
 
 
 def test_labels_are_renamed_dropped_and_filtered(tmp_path: Path) -> None:

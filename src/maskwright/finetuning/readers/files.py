@@ -4,7 +4,6 @@ import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from maskwright.core.errors import DataError, nearest
 from maskwright.data.sources.files import COMPRESSIONS, decompressed, guess_encoding, reading, undecodable
@@ -13,15 +12,6 @@ from maskwright.finetuning.readers.options import Format, Kind, ReadOptions
 
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LOOKED_AT = 1 << 14
-_AS_CSV = "Export the sheet as CSV (UTF-8) and name that file."
-# First bytes of other files: ZIP (xlsx, ods), OLE (xls), PDF, gzip (RFC 1952), Zstandard (RFC 8878).
-_NOT_TEXT = (
-    (b"PK\x03\x04", "a spreadsheet or a zip archive", f"{_AS_CSV} A zip archive must be unpacked."),
-    (b"\xd0\xcf\x11\xe0", "a spreadsheet or another document of Microsoft Office", _AS_CSV),
-    (b"%PDF-", "a PDF", "Give a file of rows, e.g. CSV (UTF-8)."),
-    (b"\x1f\x8b", "compressed by gzip", "Unpack it, or end its name in .gz."),
-    (b"\x28\xb5\x2f\xfd", "compressed by Zstandard", "Unpack it, or end its name in .zst."),
-)
 
 
 def suffix_of(path: Path) -> str:
@@ -43,20 +33,15 @@ def load_bytes(path: Path) -> bytes:
     """Return the content of a file, unpacked.
 
     Raises:
-        DataError: If it is missing, a folder, empty, damaged, a spreadsheet or the like, or may not be read.
+        DataError: If it is missing, a folder, empty or damaged, or may not be read.
     """
     check_exists(path)
     if path.is_dir():
-        inside = sorted(other.name for other in path.iterdir() if not other.name.startswith("."))
-        shown = ", ".join(inside[:8]) + (", ..." if len(inside) > 8 else "") if inside else "nothing"
-        raise DataError(f"{path} is a folder, not a file; it holds {shown}", todo="Name the file.")
+        raise DataError(f"{path} is a folder, not a file", todo="Name the file.")
     with reading(path) as file:
         data = decompressed(file, path).read()
     if not data.strip():
         raise DataError(f"{path} is empty ({len(data)} bytes)", todo="Give a file with examples.")
-    for start, what, todo in _NOT_TEXT:
-        if data.startswith(start):
-            raise DataError(f"{path} is {what}, not text", todo=todo)
     return data
 
 
@@ -81,8 +66,9 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, tu
     data = data.removeprefix(codecs.BOM_UTF8)
     if data.count(0) > len(data) // 5:
         raise DataError(
-            f"{name} looks like UTF-16 without a byte order mark",
-            todo="Name its encoding, `--read encoding=utf-16-le`, or convert it to UTF-8.",
+            f"{name} is not a text file: it has many NUL bytes",
+            allowed="CSV, TSV, JSON, JSON Lines, Parquet or plain text, also .gz and .zst",
+            todo="Export it as UTF-8, or name its encoding, `--read encoding=...`.",
         )
     try:
         return data.decode("utf-8"), ()
@@ -154,8 +140,6 @@ def format_of(path: Path, kind: Kind, options: ReadOptions) -> Format:
     """
     check_exists(path)
     format = options.format or _guess(path, kind, options)
-    if format in ("jsonl", "squad", "race", "dream"):
-        format = "json"
     if format not in FORMATS_OF[kind]:
         raise DataError(
             f"{path}: {kind} is not read from the format {format!r}",
@@ -184,17 +168,14 @@ def _guess(path: Path, kind: Kind, options: ReadOptions) -> Format:
 
 @dataclass
 class Skips:
-    """The rows of one file that are left out; `bad_rows="refuse"` raises on the first bad one."""
+    """The rows of one file that are left out."""
 
     name: str
-    bad_rows: Literal["skip", "refuse"] = "skip"
     bad: list[Skipped] = field(default_factory=list)
     by_rule: list[Skipped] = field(default_factory=list)
 
     def add(self, place: str, reason: str) -> None:
-        """Leave out a bad row, or raise DataError."""
-        if self.bad_rows == "refuse":
-            raise DataError(f"{place}: {reason}", todo="Correct the row, or `--read bad_rows=skip`.")
+        """Leave out a bad row."""
         self.bad.append(Skipped(place, reason))
 
     def finished(self, kept: int) -> tuple[Skipped, ...]:

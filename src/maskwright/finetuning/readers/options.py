@@ -4,7 +4,7 @@ Guesses depend on what a file happens to contain. How the training file was read
 development and test files, and beside the model for later files (`to_keep`, `with_defaults`).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator
@@ -59,9 +59,9 @@ Kind = Literal[
 ]
 """Kinds of tasks, as `Task.kind` names them; "embedding" has no `Task`: sentence-transformers trains it."""
 
-Format = Literal["csv", "tsv", "json", "parquet", "text", "conll", "jsonl", "squad", "race", "dream"]
-"""How a file is written. "json" and "jsonl": JSON or JSON Lines of records; "squad", "race" and "dream" are names for
-JSON too, since the nesting of these benchmarks is recognized. "text": one text per line; "conll": one word per line."""
+Format = Literal["csv", "tsv", "json", "parquet", "text", "conll"]
+"""How a file is written. "json": JSON or JSON Lines; the nesting of SQuAD, RACE and C3 is recognized. "text": one text
+per line; "conll": one word per line."""
 
 Columns = Annotated[tuple[str, ...], BeforeValidator(lambda value: as_names(as_name(value)))]
 """A column's name, or several of which the first that the file has is used. A file without header has
@@ -81,10 +81,10 @@ class ReadOptions(Spec):
         negative: Column of a text that is not similar to the first one (embedding).
         choices: Columns of the options, one each, or the one column that holds a list (choice).
         label: Column of the label, the tags, the answers, the right option.
-        first_option: Number of the first option, where the right ones are numbered (choice).
+        first_option: Number of the first option, where the right ones are numbered (choice); None: 0 if it occurs.
         key: Column of the example's id; else `index`, `idx` or `id` where its values differ, else the line number.
         label_columns: Multi-label: columns of 0 and 1, named as the classes, in place of `label`.
-        label_separator: Multi-label: separator of the classes in one column of text.
+        label_separator: Multi-label: separator of the classes in one column of text; None: any of | ; and comma.
         label_names: (as written, as wanted) for labels that are to be renamed.
         known_labels: All labels; a row with another is bad. Empty: any.
         dropped_labels: Rows with these labels are left out by rule, e.g. "-" where the annotators did not agree.
@@ -96,7 +96,6 @@ class ReadOptions(Spec):
         delimiter: One character. A space separates only the first column from the rest of the line (TREC).
         encoding: As Python names it.
         word_ending: "segmentation_digit": each word ends in a digit that is not part of it ("科0"), as in Weibo NER.
-        bad_rows: Whether a bad row is left out and counted, or the whole file is refused.
     """
 
     format: Format | None = None
@@ -119,7 +118,6 @@ class ReadOptions(Spec):
     delimiter: Annotated[str, AfterValidator(_delimiter)] | None = None
     encoding: str | None = None
     word_ending: Literal["as_written", "segmentation_digit"] = "as_written"
-    bad_rows: Literal["skip", "refuse"] = "skip"
 
     def named_columns(self) -> tuple[str, ...]:
         """Return all column names given."""
@@ -130,6 +128,7 @@ ReadAs = Mapping[str, Any]
 """Fields of `ReadOptions` with the values that a file was read with."""
 
 KEPT = {
+    "format",
     "text",
     "text2",
     "negative",
@@ -138,20 +137,20 @@ KEPT = {
     "label_columns",
     "label_separator",
     "label_names",
+    "dropped_labels",
+    "only",
     "first_option",
     "header",
     "quoting",
     "delimiter",
     "word_ending",
 }
-"""What files of the same data have in common. Format and encoding can differ from file to file."""
-KEPT_OF_BENCHMARKS = {*KEPT, "only", "dropped_labels"}
-"""What all files of a benchmark have in common."""
+"""What files of the same data have in common."""
 
 
 def to_keep(options: ReadOptions, shown: ReadAs) -> dict[str, Any]:
-    """Return how files like one that was read are to be read: the options given, and what the file showed."""
-    return {**options.model_dump(exclude_defaults=True, include=KEPT), **shown}
+    """Return how files like one that was read are to be read: the options given, else what the file showed."""
+    return {**shown, **options.model_dump(exclude_defaults=True, include=KEPT)}
 
 
 def with_defaults(options: ReadOptions, read_as: ReadAs) -> ReadOptions:
@@ -168,14 +167,14 @@ def with_defaults(options: ReadOptions, read_as: ReadAs) -> ReadOptions:
     return options.replace(**filled)
 
 
-def read_as_from_json(data: Any, where: str, allowed: Collection[str] = KEPT) -> dict[str, Any]:
+def read_as_from_json(data: Any, where: str) -> dict[str, Any]:
     """Return what was stored in a JSON file.
 
     Raises:
         DataError: If it does not fit.
     """
-    if not isinstance(data, dict) or not set(data) <= set(allowed):
-        raise DataError(f"{where} does not describe how files are read", allowed=", ".join(sorted(allowed)))
+    if not isinstance(data, dict) or not set(data) <= KEPT:
+        raise DataError(f"{where} does not describe how files are read", allowed=", ".join(sorted(KEPT)))
     try:
         validate(ReadOptions, data, where)
     except RecipeError as error:

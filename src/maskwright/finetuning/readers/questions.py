@@ -5,9 +5,9 @@ The nested JSON of these benchmarks becomes rows, which are then read like table
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from maskwright.core.errors import DataError
 from maskwright.core.files import parse_json
@@ -45,7 +45,7 @@ def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleF
     Raises:
         DataError: If the file cannot be read, columns cannot be found, or most questions are bad.
     """
-    skips = Skips(str(path), options.bad_rows)
+    skips = Skips(str(path))
     table = read_table(path, format_of(path, "question_answering", options), options, skips, _of_article)
     question = table.need(options.text or QUESTIONS, "the question", "--text")
     context = table.need(options.text2 or CONTEXTS, "the context", "--text2")
@@ -91,17 +91,17 @@ def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleF
 
 
 def _of_article(place: str, key: str, article: Any, skips: Skips) -> Iterator[Row] | None:
-    """Return the rows of an article of SQuAD, or of a paragraph of CMRC's own layout; None for anything else."""
-    if not isinstance(article, dict) or not {"paragraphs", "qas"} & article.keys():
+    """Return the rows of an article of SQuAD; None for anything else."""
+    if not isinstance(article, dict) or "paragraphs" not in article:
         return None
-    return _of_paragraphs(article.get("paragraphs", [article]), place.replace("record", "article"), skips)
+    return _of_paragraphs(article["paragraphs"], place.replace("record", "article"), skips)
 
 
 def _of_paragraphs(paragraphs: Any, place: str, skips: Skips) -> Iterator[Row]:
     for count, paragraph in enumerate(paragraphs if isinstance(paragraphs, list) else [None], 1):
         here = f"{place}, paragraph {count}"
         fields = paragraph if isinstance(paragraph, dict) else {}
-        context = fields.get("context", fields.get("context_text"))
+        context = fields.get("context")
         if not isinstance(context, str) or not isinstance(fields.get("qas"), list):
             skips.add(here, "no text 'context' with a list of questions 'qas'")
             continue
@@ -109,9 +109,9 @@ def _of_paragraphs(paragraphs: Any, place: str, skips: Skips) -> Iterator[Row]:
             if not isinstance(qa, dict):
                 skips.add(f"{here}, question {asked}", "not a JSON object")
                 continue
-            key = str(qa.get("id", qa.get("query_id", f"{here}, question {asked}")))
+            key = str(qa.get("id", f"{here}, question {asked}"))
             cells = {
-                "question": qa.get("question", qa.get("query_text")),
+                "question": qa.get("question"),
                 "context": context,
                 "answers": qa.get("answers"),
                 "is_impossible": qa.get("is_impossible", False),
@@ -122,7 +122,7 @@ def _of_paragraphs(paragraphs: Any, place: str, skips: Skips) -> Iterator[Row]:
 def _written_answers(value: Any, start: object) -> tuple[tuple[str, int | None], ...] | None:
     """Return texts and offsets of answers in any of the ways files write them; None where there are none.
 
-    A list of {"text", "answer_start"} (SQuAD), a list of texts (CMRC), {"text": [...], "answer_start": [...]} (the same
+    A list of {"text", "answer_start"} (SQuAD), a list of texts, {"text": [...], "answer_start": [...]} (the same
     in `datasets`), one of these as JSON in a CSV, or one text, with its offset in a column `answer_start`.
 
     Raises:
@@ -192,7 +192,7 @@ def read_choices(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFil
     Raises:
         DataError: If the file cannot be read, columns cannot be found, or most questions are bad.
     """
-    skips = Skips(str(path), options.bad_rows)
+    skips = Skips(str(path))
     if path.is_dir() and not any(path.rglob("*.txt")):
         raise DataError(f"the folder {path} holds no .txt files", allowed="RACE's folders, e.g. RACE/train")
     table = read_table(path, format_of(path, "multiple_choice", options), options, skips, _of_race_or_dream)
@@ -214,10 +214,10 @@ def read_choices(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFil
 
     first = options.first_option
     if right is not None and first is None:
-        first = _first_option([(_written(row.cells[right]), offered(row)) for row in table.rows], table.name, right)
-        if first is not None:
-            read_as["first_option"] = first
-            notes += [f"column {right!r} numbers the options from 1"] * first
+        numbers = [text for row in table.rows if (text := _written(row.cells[right])).isdecimal()]
+        if numbers:
+            first = read_as["first_option"] = 0 if "0" in numbers else 1
+            notes.append(f"column {right!r} numbers the options from {first} (else `--read first_option={1 - first}`)")
 
     def example(row: Row) -> ChoiceExample:
         choices = offered(row)
@@ -293,39 +293,10 @@ def _choice_columns(table: Table, options: ReadOptions, notes: list[str]) -> tup
     return columns
 
 
-def _first_option(rows: Sequence[tuple[str, object]], name: str, column: str) -> Literal[0, 1] | None:
-    """Return the number of the first option; None where right options are not numbered.
-
-    A 0 shows 0, the number of the options shows 1. Files in which neither occurs are refused: read wrongly, every label
-    would be wrong, or those of the last options lost.
-    """
-    numbered = [
-        (int(text), len(offered))
-        for text, offered in rows
-        if isinstance(offered, list) and text.isdecimal() and not _repeated(text, offered)
-    ]
-    if not numbered:
-        return None
-    if any(number == 0 for number, _ in numbered):
-        return 0
-    if any(number == count for number, count in numbered):
-        return 1
-    raise DataError(
-        f"{name}: column {column!r} numbers the right options, but neither 0 nor the last option's number occurs, "
-        "so that they may be numbered from 0 or from 1",
-        allowed="first_option=0, first_option=1",
-        todo="Set it, e.g. `--read first_option=1`.",
-    )
-
-
 def _written(value: object) -> str:
     """Return an answer as text; pandas turns whole numbers into fractions where one is missing."""
     whole = int(value) if isinstance(value, float) and value.is_integer() else value
     return "" if whole is None or whole != whole else str(whole).strip()
-
-
-def _repeated(text: str, offered: Sequence[object]) -> list[int]:
-    return [number for number, choice in enumerate(offered) if str(choice).strip() == text]
 
 
 def _right(value: object, offered: list[object], first: int) -> int | None:
@@ -333,7 +304,7 @@ def _right(value: object, offered: list[object], first: int) -> int | None:
     text = _written(value)
     if not text:
         return None
-    if len(found := _repeated(text, offered)) > 1:
+    if len(found := [number for number, choice in enumerate(offered) if str(choice).strip() == text]) > 1:
         raise ValueError(f"the answer {text!r} is {len(found)} of the options")
     if found:
         return found[0]

@@ -348,9 +348,9 @@ def _delimiter(path: Path, text: str, notes: list[str]) -> str:
 def _is_quoted(text: str, delimiter: str) -> bool:
     """Whether double quotes enclose fields, as in CSV, rather than being characters of the texts.
 
-    They do if all are balanced. With tabs between the columns, a field must also need them (it holds a tab, a line
-    break or a doubled quote), or all fields must have them: `"Hello."` alone may be a sentence in quotes. With other
-    delimiters, lines with different numbers of columns show it too.
+    They do if all are balanced, or if lines have different numbers of delimiters. With tabs between the columns, a
+    field must also need them (it holds a tab, a line break or a doubled quote), or all fields must have them:
+    `"Hello."` alone may be a sentence in quotes.
     """
     try:
         with long_fields():

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from maskwright.core.amounts import counted
-from maskwright.core.errors import DataError, nearest
+from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import ExampleFile, TaggedExample
 from maskwright.finetuning.metrics.entities import is_entity_tag, mark_entities, scheme_of
 from maskwright.finetuning.readers.files import Skips, format_of, lines_of, load_text
@@ -23,7 +23,6 @@ _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+|[^\w\s]")
 # Only these end a word or make a line blank. Words may consist of other white space, e.g. an ideographic space.
 _SPACES = " \t"
-_DIGIT_SHARE = 0.95
 _TAGS_SHOWN = 8
 
 
@@ -36,14 +35,13 @@ def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile
     Raises:
         DataError: If the file cannot be read, columns cannot be found, or most rows are bad.
     """
-    skips = Skips(str(path), options.bad_rows)
+    skips = Skips(str(path))
     format = format_of(path, "tagging", options)
     is_conll = format == "conll"
     table = _read_conll(path, options, skips) if is_conll else read_table(path, format, options, skips)
     words_column = "words" if is_conll else table.need(options.text or (*WORDS, *TEXTS), "the words", "--text")
     tags_column = "tags" if is_conll else table.label(options, TAGS, "the tags")
     key = None if is_conll else table.key(options, taken=(words_column, tags_column))
-    places: list[str] = []
 
     def example(row: Row) -> TaggedExample:
         words, text = _words(row.cells[words_column])
@@ -53,7 +51,6 @@ def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile
         if tags is None and options.labels == "needed":
             raise ValueError("no tags")
         name = as_text(row.cells[key]).strip() if key else row.key
-        places.append(row.place)
         return TaggedExample(key=name, words=words, tags=tags, text=text)
 
     examples = table.examples(example, skips)
@@ -61,10 +58,7 @@ def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile
     notes = list(table.notes)
     if split := sum(example.text is not None for example in examples):
         notes.append(f"{counted(split, 'text')} split into words: Han characters one by one, else at spaces and marks")
-    all_words = [word for example in examples for word in example.words]
-    if is_conll and sum(len(word) > 1 and word[-1].isdecimal() for word in all_words) > _DIGIT_SHARE * len(all_words):
-        notes.append("nearly every word ends in a digit (`--read word_ending=segmentation_digit` removes it)")
-    notes += _check_tags(examples, places, is_conll=is_conll)
+    notes += _check_tags(examples, str(path))
     read_as = {"text": words_column} | ({"label": tags_column} if tags_column else {})
     read_as = dict(table.read_as) if is_conll else read_as
     return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes), read_as=read_as)
@@ -125,27 +119,25 @@ def _read_conll(path: Path, options: ReadOptions, skips: Skips) -> Table:
 
     Columns are separated by tabs if the file has any, else by runs of spaces. The word is the first column and the
     tag the last, unless the options name others by number ("1", "4", "-1"). `-DOCSTART-` lines and comments are
-    skipped. A comment begins with "#" before a sentence and has not the columns, or not a tag of the other lines.
-    All of a sentence with a bad line is skipped: one missing word would be wrong too.
+    skipped; a comment begins with "#", stands before a sentence, and has not the columns of the other lines. All of a
+    sentence with a bad line is skipped: one missing word would be wrong too.
     """
     text, more = load_text(path, options.encoding)
     notes = list(more)
-    tabs = "\t" in text
+    tabs = any("\t" in line.strip(_SPACES) for line in lines_of(text))
     lines = [(number, _split(line, tabs)) for number, line in enumerate(lines_of(text), 1)]
     counts = Counter(len(fields) for _, fields in lines if fields)
     width = counts.most_common(1)[0][0] if counts else 0
     word, tag = _column(path, options.text, 1, width, "words"), _tag_column(path, options, width, notes)
     if tag is not None and not options.label and width > 2:
         notes.append(f"words: column {word + 1}, tags: the last of {width} columns")
-    tags = {fields[tag] for _, fields in lines if tag is not None and len(fields) == width and fields[0][:1] != "#"}
     comments = 0
     rows: list[Row] = []
     sentence: list[tuple[int, list[str]]] = []
     for number, fields in [*lines, (0, [])]:
-        is_word = len(fields) == width and (tag is None or fields[tag] in tags)
         if fields and fields[0].startswith("-DOCSTART-"):
             continue
-        if fields and fields[0].startswith("#") and not sentence and not is_word:
+        if fields and fields[0].startswith("#") and not sentence and len(fields) != width:
             comments += 1
         elif fields:
             sentence.append((number, fields))
@@ -170,7 +162,7 @@ def _read_conll(path: Path, options: ReadOptions, skips: Skips) -> Table:
 def _split(line: str, tabs: bool) -> list[str]:
     if not line.strip(_SPACES):
         return []
-    return line.rstrip(_SPACES).split("\t") if tabs and "\t" in line else re.split("[ \t]+", line.strip(_SPACES))
+    return line.rstrip(_SPACES).split("\t") if tabs else re.split(" +", line.strip(_SPACES))
 
 
 def _tag_column(path: Path, options: ReadOptions, width: int, notes: list[str]) -> int | None:
@@ -203,7 +195,7 @@ def _fitting(names: Sequence[str], width: int) -> list[int]:
     return [number for name in names if re.fullmatch(r"-?\d+", name) and 1 <= abs(number := int(name)) <= width]
 
 
-def _check_tags(examples: Sequence[TaggedExample], places: Sequence[str], *, is_conll: bool) -> list[str]:
+def _check_tags(examples: Sequence[TaggedExample], name: str) -> list[str]:
     """Return a note on the scheme of the tags.
 
     Raises:
@@ -217,21 +209,11 @@ def _check_tags(examples: Sequence[TaggedExample], places: Sequence[str], *, is_
     if wrong and not mark_entities(counts):
         return [f"{len(counts)} tags that mark no entities, as B-PER would: {shown}"]
     if wrong:
-        example, place = next(
-            (example, place)
-            for example, place in zip(examples, places, strict=True)
-            if wrong[0] in (example.tags or ())
-        )
-        number = (example.tags or ()).index(wrong[0])
-        where = f"line {int(example.key) + number}" if is_conll else f"word {number + 1}"
-        known = {tag.upper(): tag for tag in counts if is_entity_tag(tag)}
-        guess = known.get(nearest(wrong[0].upper(), known) or "")
+        key = next(example.key for example in examples if wrong[0] in (example.tags or ()))
         raise DataError(
-            f"{place.rpartition(', ')[0] if is_conll else place}, {where}: {wrong[0]!r} is not a tag of entities, as "
-            f"others of the file are; {sum(counts[tag] for tag in wrong):,} of {counts.total():,} are not "
-            f"({', '.join(wrong[:_TAGS_SHOWN])})",
+            f"{name}, example {key}: {wrong[0]!r} is not a tag of entities, as others of the file are",
             allowed='"O", or B, I, E, S, L, U or M with a hyphen and a type, e.g. "B-PER"',
-            todo=(f"Did you mean {guess!r}? " if guess else "") + "Correct the tag in the file.",
+            todo=f"Correct {', '.join(map(repr, wrong[:_TAGS_SHOWN]))} in the file.",
         )
     try:
         return [f"tags of scheme {scheme_of(example.tags or () for example in examples)} ({shown})"]

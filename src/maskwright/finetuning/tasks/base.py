@@ -181,15 +181,13 @@ def unknown_label(where: str, label: object, labels: Sequence[str], what: str = 
     return DataError(f"{where}: {problem}", allowed=allowed, todo=todo)
 
 
-def unknown_label_of(example: str, label: str, labels: Sequence[str], *, one_each: bool) -> DataError:
-    """Return the error for an example whose label the task does not have, with the `--read` settings that fix it."""
+def unmapped_label(example: str, label: str, labels: Sequence[str]) -> DataError:
+    """Return the error for an example whose label the task does not have, with the `--read` setting that maps it."""
     error = unknown_label(f"example {example}", label, labels)
     # Quoted, since YAML reads some labels as other values.
     found, meant = (json.dumps(name, ensure_ascii=False) for name in (label, nearest(label, labels) or labels[0]))
-    todo = f"Map it to a known label, e.g. `--read {quote(f'label_names=[[{found}, {meant}]]')}`"
-    if one_each:
-        todo += f", or drop such examples, `--read {quote(f'dropped_labels=[{found}]')}`"
-    return DataError(error.problem, allowed=error.allowed, todo=" ".join(filter(None, [error.todo, f"{todo}."])))
+    todo = f"Map it, e.g. `--read {quote(f'label_names=[[{found}, {meant}]]')}`, or drop its rows (`dropped_labels`)."
+    return DataError(error.problem, allowed=error.allowed, todo=" ".join(filter(None, [error.todo, todo])))
 
 
 def softmax(scores: Scores) -> Scores:

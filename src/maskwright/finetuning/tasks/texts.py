@@ -45,7 +45,7 @@ from maskwright.finetuning.tasks.base import (
     softmax,
     sorted_labels,
     unknown_label,
-    unknown_label_of,
+    unmapped_label,
 )
 
 
@@ -135,7 +135,7 @@ class Classification(TextTask):
     def target(self, example: TextExample) -> int:
         name = _class_name(example)
         if name not in self.labels:
-            raise unknown_label_of(example.key, name, self.labels, one_each=True)
+            raise unmapped_label(example.key, name, self.labels)
         return self.labels.index(name)
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
@@ -189,8 +189,6 @@ class Regression(TextTask):
         offset: Subtracted from targets in training, added to outputs in prediction.
         scale: Targets minus offset are divided by it in training, outputs multiplied in prediction: ELECTRA scales
             STS-B's 0 to 5 to 0 to 1 (electra: configure_finetuning.py), BERT and RoBERTa do not.
-        bounds: Smallest and largest value; predictions are clipped to them. None for no bounds. Metrics use the
-            unclipped outputs, as GLUE's systems did: clipping creates ties.
     """
 
     METRICS: ClassVar[tuple[str, ...]] = ("r_squared", "pearson", "spearman", "mean_absolute_error")
@@ -199,7 +197,6 @@ class Regression(TextTask):
     metrics: Names = METRICS
     offset: float = 0.0
     scale: Annotated[float, Field(gt=0)] = 1.0
-    bounds: tuple[float, float] | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -208,10 +205,6 @@ class Regression(TextTask):
             raise DataError(
                 f"the main metric of a regression is {self.metrics[0]!r}, where lower is better",
                 allowed=f"as the first one: {', '.join(self.METRICS[:-1])}",
-            )
-        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
-            raise DataError(
-                f"the bounds of a regression are {self.bounds!r}", allowed="two numbers, the smaller one first"
             )
         return self
 
@@ -225,19 +218,16 @@ class Regression(TextTask):
         return F.mse_loss(scores.squeeze(1), batch.labels, reduction="sum")
 
     def decode(self, scores: Scores, examples: Sequence[TextExample]) -> list[Prediction]:
-        """Predict a number per example, clipped to `bounds`; `details["unbounded"]` holds the output if it differs."""
-        numbers = scores[:, 0] * self.scale + self.offset
-        within = numbers if self.bounds is None else np.clip(numbers, *self.bounds)
+        """Predict a number per example."""
+        numbers = (scores[:, 0] * self.scale + self.offset).tolist()
         return [
-            Prediction(
-                key=example.key, value=value, score=None, details={} if value == number else {"unbounded": number}
-            )
-            for example, value, number in zip(examples, within.tolist(), numbers.tolist(), strict=True)
+            Prediction(key=example.key, value=number, score=None, details={})
+            for example, number in zip(examples, numbers, strict=True)
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
         labels = [_number(example) for example in examples]
-        predicted = [prediction.details.get("unbounded", prediction.value) for prediction in predictions]
+        predicted = [prediction.value for prediction in predictions]
         known = dict(zip(self.METRICS, (r_squared, pearson, spearman, mean_absolute_error), strict=True))
         return {name: known[name](labels, predicted) for name in self.metrics}
 
@@ -288,7 +278,7 @@ class MultiLabel(TextTask):
         names = class_names(example)
         for name in names:
             if name not in self.labels:
-                raise unknown_label_of(example.key, name, self.labels, one_each=False)
+                raise unmapped_label(example.key, name, self.labels)
         return [label in names for label in self.labels]
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
