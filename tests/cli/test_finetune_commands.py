@@ -177,10 +177,9 @@ def test_options_arrive_and_an_interruption_ends_with_130(
 
     monkeypatch.setattr(finetuning, "finetune", finetune)
     code = _run(
-        "finetune", "runs/a", "--task", "squad", "--data", "d", "--out", "o", "--seeds", 3, "--seed", 5, "--grid",
-        "learning_rate=1e-4,3e-4", "--set", "epochs=1", "--set", "task.doc_stride=32", "--system", "macbert",
-        "--as-published", "--from-scratch", "--read", "quoting=none", "--test", "t1", "--test", "t2",
-        "--precision", "bf16",
+        "finetune", "runs/a", "--task", "squad", "--data", "d", "--out", "o", "--seeds", 3, "--seed", 5,
+        "--set", "epochs=1", "--set", "task.doc_stride=32", "--system", "macbert", "--as-published", "--from-scratch",
+        "--read", "quoting=none", "--test", "t1", "--test", "t2", "--precision", "bf16",
     )  # fmt: skip
     assert code == 130
     assert "the same command again resumes" in capsys.readouterr().err.replace("\n", " ")
@@ -188,7 +187,6 @@ def test_options_arrive_and_an_interruption_ends_with_130(
     assert (given["seeds"], given["seed"], given["system"], given["as_published"]) == (3, 5, "macbert", True)
     assert given["from_scratch"] is True
     assert given["precision"] == "bf16"
-    assert given["grid"] == ["learning_rate=1e-4,3e-4"]
     assert given["set"] == ["epochs=1", "task.doc_stride=32"]
     assert given["read"] == ["quoting=none"]
     assert given["test"] == [Path("t1"), Path("t2")]

@@ -157,10 +157,10 @@ def test_trivial_models_are_measured_beside_the_model(
 @pytest.mark.parametrize(
     ("asked", "moments"),
     [
-        ({"grid": ["batch_size=4,8"], "set": ["patience=1"]}, (3, 9, 7)),
+        ({"set": ["patience=1"]}, (3, 9)),
         ({"task": "question-answering", "set": ["max_length=40", "patience=1"]}, (3, 7)),
     ],
-    ids=["grid", "squad_v2"],
+    ids=["seeds", "squad_v2"],
 )
 def test_a_killed_run_resumes_bit_for_bit(
     asked: dict[str, Any],
@@ -280,82 +280,40 @@ def test_finished_seeds_are_kept_and_more_can_be_added(
     assert [seed["seed"] for seed in read(tmp_path / "out" / "results.json")["seeds"]] == [0, 1]
 
 
-def test_the_grid_point_is_chosen_on_dev_with_the_first_seed(tune: Callable[..., FineTuning], tmp_path: Path) -> None:
-    file = toy_tasks.texts(tmp_path)
-    results = tune(
-        dev=toy_tasks.again(file), grid=["learning_rate=1e-9,5e-3"], set=["epochs=4", *NO_DROPOUT], seeds=2
-    ).results
-    assert results is not None
-    assert [(row.values["learning_rate"], row.chosen) for row in results.grid] == [(1e-9, False), (5e-3, True)]
-    assert results.grid[0].dev < results.grid[1].dev
-    assert results.settings["learning_rate"] == 5e-3
-    runs = tmp_path / "out" / "runs"
-    assert sorted(str(found.relative_to(runs)) for found in runs.glob("*/seed-*")) == [
-        "learning_rate=0.005/seed-0",
-        "learning_rate=0.005/seed-1",
-        "learning_rate=1e-09/seed-0",
-    ]
-    assert "## Grid" in (tmp_path / "out" / "results.md").read_text(encoding="utf-8")
+def test_non_finite_losses_are_errors(tune: Callable[..., FineTuning]) -> None:
+    with pytest.raises(TrainingError, match=r"--set learning_rate=\.\.\."):
+        tune(set=["learning_rate=1e30", "clip_norm=0"])
 
 
-def test_a_grid_point_with_a_non_finite_loss_is_the_worst_and_is_not_repeated(
-    tune: Callable[..., FineTuning], tmp_path: Path, no_training: Callable[[], None]
-) -> None:
-    asked: dict[str, Any] = {"grid": ["learning_rate=1e30,5e-3"], "set": ["clip_norm=0"]}
-    results = tune(**asked, reporter=(heard := Heard())).results
-    assert results is not None
-    assert "learning_rate=1e+30 seed 0 failed and counts as the worst" in heard.text()
-    assert [(row.dev is None, row.chosen) for row in results.grid] == [(True, False), (False, True)]
-    assert "| 1e+30 | failed |" in (tmp_path / "out" / "results.md").read_text(encoding="utf-8")
-    no_training()
-    assert tune(**asked).results == results
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({"grid": ["learning_rate=1e30,1e29"]}, "training failed at every grid point"),
-        ({"set": ["learning_rate=1e30"]}, r"--set learning_rate=\.\.\."),
-    ],
-)
-def test_non_finite_losses_are_errors(asked: dict[str, Any], message: str, tune: Callable[..., FineTuning]) -> None:
-    with pytest.raises(TrainingError, match=message):
-        tune(**{**asked, "set": [*asked.get("set", ()), "clip_norm=0"]})
-
-
-def planned(
-    model: Path, file: Path, task: str, own: Sequence[tuple[str, Any]] = (), grid: Sequence[str] = (), **more: Any
-) -> Plan:
+def planned(model: Path, file: Path, task: str, own: Sequence[tuple[str, Any]] = (), **more: Any) -> Plan:
     request = LabeledRequest.of(task=task, files={"train": file, "dev": file}, columns={})
     fields = dict.fromkeys(more.get("task_overrides", ()), 2)
     asked = {"as_published": False, "from_scratch": False, **more}
     labeled = read_labeled(request, fields, Silent())
-    return make_plan(open_existing(str(model)), labeled, own, grid, system="bert", **asked)
+    return make_plan(open_existing(str(model)), labeled, own, system="bert", **asked)
 
 
-def test_each_grid_point_is_fitted_to_its_own_batch_size(bert_folder: Path, tmp_path: Path) -> None:
-    made = planned(bert_folder, toy_tasks.texts(tmp_path), "classification", grid=["batch_size=1,4,48"])
-    # 300 steps at least: 48, 12 and 1 steps an epoch; no more than 20 epochs.
-    assert [point.settings.epochs for point in made.points] == [7.0, 20.0, 20.0]
-    assert made.request["settings"]["epochs"] == {"batch_size=1": 7.0, "batch_size=4": 20.0, "batch_size=48": 20.0}
-    assert made.request["settings"]["bias_correction"] is True
-    assert "48 steps per epoch" in made.choices[[choice.field for choice in made.choices].index("epochs")].reason
+@pytest.mark.parametrize(("batch_size", "epochs"), [(1, 7.0), (4, 20.0), (48, 20.0)])
+def test_epochs_are_fitted_to_the_batch_size(bert_folder: Path, tmp_path: Path, batch_size: int, epochs: float) -> None:
+    """300 steps at least: 48, 12 and 1 steps an epoch; no more than 20 epochs."""
+    made = planned(bert_folder, toy_tasks.texts(tmp_path), "classification", [("batch_size", batch_size)])
+    assert made.settings.epochs == made.request["settings"]["epochs"] == epochs
+    assert made.settings.bias_correction
 
 
 def test_epochs_are_fitted_to_windows_and_not_to_questions(bert_folder: Path, tmp_path: Path) -> None:
     file = toy_tasks.questions(tmp_path)
     own = [("max_length", 12), ("batch_size", 4)]
     made = planned(bert_folder, file, "question-answering", own, task_overrides=("doc_stride",))
-    (point,) = made.points
-    windows = made.data(point.task, point.settings).train.num_units
+    windows = made.data.train.num_units
     assert windows > 2 * len(made.labeled.parts["train"].examples)
-    assert point.settings.epochs == max(3.0, min(20.0, math.ceil(300 / math.ceil(windows / 4))))
+    assert made.settings.epochs == max(3.0, min(20.0, math.ceil(300 / math.ceil(windows / 4))))
 
 
 def test_from_scratch_the_rate_is_that_of_short_pretraining(bert_folder: Path, tmp_path: Path) -> None:
     file = toy_tasks.texts(tmp_path)
     rates = [
-        planned(bert_folder, file, "classification", from_scratch=scratch).points[0].settings.learning_rate
+        planned(bert_folder, file, "classification", from_scratch=scratch).settings.learning_rate
         for scratch in (True, False)
     ]
     assert rates == [4e-3, 1.2e-3]  # 1e-3 x 128 / 32; 5e-5 x 768 / 32
@@ -639,9 +597,6 @@ def test_files_without_classes_are_refused(
         ({"set": ["task.metric=accuracy"]}, "did you mean 'metrics'"),
         ({"read": ["quotin=none"]}, "Did you mean 'quoting'"),
         ({"read": ["quoting=maybe"]}, "quoting"),
-        ({"grid": ["learning_rate="]}, "has no value"),
-        ({"grid": ["epochs=1,2", "epochs=3"]}, "twice"),
-        ({"grid": ["epoch=1,2"]}, "Did you mean 'epochs'"),
         ({"seeds": 0}, "--seeds is 0"),
         ({"text": "txt"}, "Did you mean 'text'"),
         ({"label": "lable"}, "Did you mean 'label'"),
@@ -718,11 +673,3 @@ def test_the_stride_of_windows_is_fitted_with_the_length(tune: Callable[..., Fin
     tune(out=tmp_path / "set", set=(*short, "task.doc_stride=7"), reporter=(heard := Heard()), **asked)
     assert load(tmp_path / "set").task.doc_stride == 7
     assert "doc_stride" not in heard.text()
-    tune(out=tmp_path / "grid", set=short[:1], grid=["max_length=24,40"], **asked)
-    strides = {
-        folder.parent.name: read(folder / "model" / "task.json")["doc_stride"]
-        for folder in (tmp_path / "grid" / "runs").glob("*/seed-0")
-    }
-    assert strides == {"max_length=24": 8, "max_length=40": 13}
-    recorded = read(tmp_path / "grid" / "run.json")["request"]["task"]
-    assert {name: task["doc_stride"] for name, task in recorded.items()} == strides

@@ -1,4 +1,4 @@
-"""The small parts of fine-tuning: early stopping, grids, holding out, labels, what stands on a command line."""
+"""The small parts of fine-tuning: early stopping, holding out, labels, what stands on a command line."""
 
 import math
 import warnings
@@ -15,9 +15,8 @@ from maskwright.finetuning.baselines import _tf_idf
 from maskwright.finetuning.checks import FEW, check_measurable, data_warnings, unlabeled
 from maskwright.finetuning.evaluating import plain, summary
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
-from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.finetuning.labeled import hold_out
-from maskwright.finetuning.plan import grid_points, swapped
+from maskwright.finetuning.plan import swapped
 from maskwright.finetuning.predicting import given_inputs
 from maskwright.finetuning.seed_run import Measured, best_of, should_stop
 from maskwright.finetuning.tasks import (
@@ -43,17 +42,6 @@ def test_training_stops_after_so_many_worse_ones(values: list[float], patience: 
     worse = len(values) - 1 - max(number for number, value in enumerate(values) if value == best)
     assert should_stop(history(*values), patience) == (worse >= patience)
     assert not should_stop(history(*values), 0)
-
-
-def test_a_grid_has_every_combination_once() -> None:
-    points = grid_points(["learning_rate=1e-4,0.0001,3e-4", "batch_size=[8, 16]"], Hyperparameters())
-    assert points == [
-        {"learning_rate": 1e-4, "batch_size": 8},
-        {"learning_rate": 1e-4, "batch_size": 16},
-        {"learning_rate": 3e-4, "batch_size": 8},
-        {"learning_rate": 3e-4, "batch_size": 16},
-    ]
-    assert grid_points([], Hyperparameters()) == [{}]
 
 
 def texts(*labels: str | None) -> list[TextExample]:
@@ -126,12 +114,6 @@ def test_kinds_are_found_however_written(name: str) -> None:
     assert task_named(name) == ("question_answering", None)
     with pytest.raises(RecipeError, match="Did you mean 'multi-label'"):
         task_named("multi-labl")
-
-
-def test_parts_of_fields_are_no_axes_of_a_grid() -> None:
-    with pytest.raises(RecipeError, match=r"sets a part of a field.*betas=\[\.\.\.\]"):
-        grid_points(["betas.0=0.8,0.9"], Hyperparameters())
-    assert grid_points(["betas=[0.8,0.9],[0.9,0.99]"], Hyperparameters())
 
 
 def test_one_word_that_is_called_like_a_file_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from maskwright.finetuning.results import GridRow, Results, SeedRow, markdown_table
+from maskwright.finetuning.results import Results, SeedRow, markdown_table
 
 DATA = {
     "train": {"name": "t.csv", "examples": 1000, "skipped": 2, "cut": 1},
@@ -30,7 +30,6 @@ def results(dev: list[float], test: list[float] | None = None, kind: str = "clas
             )
             for seed, value in enumerate(dev)
         ),
-        grid=(GridRow(values={"learning_rate": 1e-4}, dev=0.5, chosen=True),),
         notes=("Mind the gap.",),
     )
 
@@ -56,17 +55,10 @@ def test_the_table_has_every_seed_and_both_parts() -> None:
     assert all(len(row) == len(columns) for row in rows)
 
 
-def test_a_point_that_broke_off_and_a_start_from_scratch_are_told() -> None:
-    grid = (
-        GridRow(values={"learning_rate": 1e-4}, dev=0.5, chosen=True),
-        GridRow(values={"learning_rate": 9.0}, dev=None, chosen=False),
-    )
-    found = replace(results([0.5, 0.9]), grid=grid, from_scratch=True)
-    page = found.markdown()
-    assert page.startswith("# sst-2: runs/mine from scratch\n")
-    assert "| 9.0 | failed |  |" in page
-    data = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert (data["from_scratch"], data["grid"][1]["dev"]) == (True, None)
+def test_a_start_from_scratch_is_told() -> None:
+    found = replace(results([0.5, 0.9]), from_scratch=True)
+    assert found.markdown().startswith("# sst-2: runs/mine from scratch\n")
+    assert json.loads(json.dumps(found.to_json(), allow_nan=False))["from_scratch"] is True
 
 
 def test_answers_are_scored_in_percent() -> None:
@@ -77,7 +69,6 @@ def test_the_page_says_what_was_chosen_where() -> None:
     page = results([0.5, 0.9], [0.4, 0.8]).markdown()
     assert "test: predicted once, after selection." in page
     assert "Mind the gap." in page
-    assert "| learning_rate | accuracy (dev) |  |" in page
     assert "| train | 1,000 | 2 | 1 | t.csv |" in page
     assert r"d\|v.csv" in page
     assert "test:" not in results([0.5]).markdown()

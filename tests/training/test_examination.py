@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from maskwright.cli.main import main
 from maskwright.core.checksums import read_record
 from maskwright.core.errors import CheckpointError
-from maskwright.finetuning.seed_run import record_failure
+from maskwright.finetuning.seed_run import SeedResult
 from maskwright.training import checkpoint, examination
 from maskwright.training.examination import Finding, examine
 from maskwright.training.run_directory import RunDirectory
@@ -79,7 +79,7 @@ def test_a_checkpoint_that_the_run_removes_meanwhile_is_not_called_damaged(
 
 
 def test_the_record_of_one_seed_is_described_and_is_no_pretraining(tmp_path: Path) -> None:
-    record_failure(tmp_path, 3, "the loss is nan")
+    SeedResult(seed=3, folder=tmp_path, finished=True, cut={}).write()
     assert on("record", tmp_path)[0].text == "fine-tuning of one seed, finished"
     with pytest.raises(CheckpointError, match="holds a fine-tuning of one seed, and a pretraining would"):
         RunDirectory(tmp_path).open({})

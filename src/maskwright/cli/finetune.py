@@ -47,14 +47,6 @@ def command(
     read: Annotated[list[str] | None, typer.Option("--read", help=READ_HELP, show_default=False)] = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds to train with.")] = 1,
     seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
-    grid: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--grid",
-            help="Hyperparameter grid, searched on dev with the first seed: `learning_rate=1e-4,3e-4`; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
     set: Annotated[
         list[str] | None,
         typer.Option(
@@ -104,7 +96,6 @@ def command(
         read=read or (),
         seeds=seeds,
         seed=seed,
-        grid=grid or (),
         set=set or (),
         as_published=as_published,
         from_scratch=from_scratch,
@@ -128,7 +119,8 @@ def command(
                 output.note(f"On dev the model is no better than the baseline {name}.")
         for note in done.results.notes:
             output.note(note)
-        output.note(f"The best seed's model and the results are in {done.folder}. Try:")
+        kept = "The best seed's model" if len(results.rows) > 1 else "The model"
+        output.note(f"{kept} and the results are in {done.folder}. Try:")
         output.note(f"  maskwright {'embed' if results.kind == 'embedding' else 'predict'} {done.folder} ...")
     if not done.finished:
         output.note(f"stopped by {done.stopped_by}, checkpoint saved; the same command again resumes")

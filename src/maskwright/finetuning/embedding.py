@@ -28,8 +28,7 @@ from maskwright.finetuning.finetuning import FineTuning, check_not_the_model
 from maskwright.finetuning.hyperparameters import Hyperparameters, Positive, Rate, fit_training
 from maskwright.finetuning.labeled import LabeledRequest, hold_out
 from maskwright.finetuning.plan import system_of, tokens_of
-from maskwright.finetuning.readers.options import to_keep
-from maskwright.finetuning.results import Results, SeedRow
+from maskwright.finetuning.results import Results, SeedRow, data_of
 from maskwright.huggingface.quiet import quiet
 from maskwright.training.device import Precision, computing_on, prepare_machine_again
 from maskwright.training.existing import ExistingModel, open_existing
@@ -175,15 +174,13 @@ def finetune_embedding(
                 task=TASK,
                 kind=TASK,
                 model=existing.name,
-                data={
-                    name: {
-                        "name": part.name,
-                        "examples": len(part.examples),
-                        "skipped": len(part.skipped),
-                        "cut": _cut(part, existing, settings.max_length if name == "train" else None),
-                    }
-                    for name, part in parts.items()
-                },
+                data=data_of(
+                    parts,
+                    {
+                        name: _cut(part, existing, settings.max_length if name == "train" else None)
+                        for name, part in parts.items()
+                    },
+                ),
                 settings=settings.model_dump(mode="json"),
                 rows=(SeedRow(**record["row"]),),
                 notes=(f"Trained on {rows['train']} with {record['loss']}; mean pooling.", *notes),
@@ -233,9 +230,9 @@ def _read(request: LabeledRequest, talk: Reporter) -> tuple[dict[str, Texts], di
     if train is None:
         raise DataError("there are no training examples", todo="Name their file, `--train FILE`.")
     rows, parts = {"train": _rows(train)}, {"train": _part(train)}
-    like_train = to_keep(request.options, train.read_as)
-    if rows["train"] == "texts":  # They cannot be evaluated: the other files have other columns.
-        like_train = {name: value for name, value in like_train.items() if name not in _COLUMNS}
+    # Unless they are named, the columns of other files may be others: e.g. training on pairs, evaluation with scores.
+    like_train = {name: value for name, value in train.read_as.items() if name not in _COLUMNS}
+    if rows["train"] == "texts":  # They cannot be evaluated.
         request = replace(request, options=request.options.replace(**dict.fromkeys(_COLUMNS, ())))
     notes = []
     held_out: tuple[Split, ...] = ("dev", "test")

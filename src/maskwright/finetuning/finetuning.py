@@ -3,7 +3,7 @@
 OUT/                      the best seed's model, a Hugging Face folder, with README.md (its model card)
 OUT/results.json, .md     one row per seed, mean, standard deviation, best
 OUT/run.json              the request, the environment, whether it finished
-OUT/runs/...              one folder per grid point and seed (`seed_run`)
+OUT/runs/seed-N/          one folder per seed (`seed_run`)
 """
 
 import shutil
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.devices import choose_device
-from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
+from maskwright.core.errors import CheckpointError, RecipeError
 from maskwright.core.files import atomic_path, check_writable, read_json, write_json, write_text
 from maskwright.core.spec import override, parse_overrides
 from maskwright.finetuning.baselines import baselines_of
@@ -23,9 +23,9 @@ from maskwright.finetuning.examples import ExampleFile
 from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.hyperparameters import Hyperparameters, published_task_fields
 from maskwright.finetuning.labeled import LabeledRequest, read_labeled
-from maskwright.finetuning.plan import Plan, PlannedPoint, grid_points, make_plan, system_of
-from maskwright.finetuning.results import GridRow, Results, SeedRow, model_card
-from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, read_result, record_failure
+from maskwright.finetuning.plan import Plan, make_plan, system_of
+from maskwright.finetuning.results import Results, SeedRow, data_of, model_card
+from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, read_result
 from maskwright.finetuning.tasks import KINDS
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again
 from maskwright.training.existing import ExistingModel, open_existing
@@ -82,7 +82,6 @@ def finetune(
     read: Sequence[str] = (),
     seeds: int = 1,
     seed: int = 0,
-    grid: Sequence[str] = (),
     set: Sequence[str] = (),
     as_published: bool = False,
     from_scratch: bool = False,
@@ -94,20 +93,19 @@ def finetune(
 ) -> FineTuning:
     """Fine-tune a model and evaluate it. The same call resumes an interrupted run, or adds seeds.
 
-    Everything is selected on the development examples: the epoch whose weights are kept, the grid point (with the first
-    seed), the best seed. The test examples are predicted once, at the end.
+    Everything is selected on the development examples: the epoch whose weights are kept, and the best seed. The test
+    examples are predicted once, at the end.
 
     Args:
         model: A run's folder, a Hugging Face folder or a hub name.
         task: A benchmark ("sst-2"), or a kind of task for your own files ("classification"). "embedding" trains
-            sentence embeddings with sentence-transformers (`finetuning.embedding`): one seed, no grid.
+            sentence embeddings with sentence-transformers (`finetuning.embedding`): one seed.
         out: Output folder: new, empty, or of this same fine-tuning.
         data: The folder with the benchmark's files; for "embedding" those of STS-B.
         train, dev, test: Files instead. Without `dev` a tenth of the training examples is held out.
         text, text2, label: Columns of your files; the others are guessed and reported.
         read: Further read options, "quoting=none" (fields of `finetuning.readers.ReadOptions`).
         seeds, seed: Number of seeds, trained one after the other, and the first of them.
-        grid: Settings to search, "learning_rate=1e-4,3e-4".
         set: Settings, "learning_rate=1e-4" (fields of `Hyperparameters`), and "task.FIELD=..." of the task.
         as_published: Keep the published settings even for small models or little data. Sequences are still no longer
             than in pretraining.
@@ -140,7 +138,7 @@ def finetune(
     if request.kind == "embedding":
         from maskwright.finetuning.embedding import finetune_embedding
 
-        given = {"--seeds": seeds > 1, "--grid": grid, "--from-scratch": from_scratch, "--system": system}
+        given = {"--seeds": seeds > 1, "--from-scratch": from_scratch, "--system": system}
         if refused := [option for option, value in given.items() if value]:
             raise RecipeError(f"{refused[0]} has no effect with --task {task}", todo="Leave it out.")
         return finetune_embedding(
@@ -159,10 +157,9 @@ def finetune(
     overrides = [(name, value) for name, value in pairs if not name.startswith(_TASK_FIELDS)]
     of_task = {name.removeprefix(_TASK_FIELDS): value for name, value in pairs if name.startswith(_TASK_FIELDS)}
     override(Hyperparameters(), overrides)  # Report misspelled fields before reading files.
-    grid_points(grid, Hyperparameters())
     choose_device(device)
     check_writable(Path(out).expanduser())
-    folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/**/seed-*")
+    folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/seed-*")
     with reporter or OnConsole() as reporter:
         existing = open_existing(str(model))
         check_not_the_model(folder.path, existing)
@@ -173,7 +170,6 @@ def finetune(
             existing,
             labeled,
             overrides,
-            grid,
             system=chosen_system,
             as_published=as_published,
             from_scratch=from_scratch,
@@ -206,7 +202,7 @@ def check_not_the_model(out: Path, existing: ExistingModel) -> None:
 
 @dataclass
 class _FineTuningRun:
-    """All runs of one request: the grid with the first seed, then every seed at the best point, then the test set.
+    """All runs of one request: every seed, then the test set.
 
     `record` is the content of run.json; `stop` becomes true when the user asks to stop.
     """
@@ -243,48 +239,29 @@ class _FineTuningRun:
         """Do all that is not done yet; None if a stop was requested.
 
         Raises:
-            TrainingError: If a loss is not finite; with a grid, only at every point or for a further seed.
+            TrainingError: If a loss is not finite.
         """
         self._announce()
         self.folder.write_record(self.record)
-        points = self.plan.points
-        first_seed: list[SeedResult] = []
-        for point in points:
-            result = self._train(point, seeds[0], may_fail=len(points) > 1)
-            if not result.finished:
-                return None
-            first_seed.append(result)
-        best = max(range(len(points)), key=lambda number: (first_seed[number].main, -number))
-        if failure := first_seed[best].failure:
-            raise TrainingError(
-                f"training failed at every grid point: {failure}",
-                todo="Choose lower learning rates and a new --out folder.",
-            )
-        if len(points) > 1:
-            self.reporter.say("chosen", f"{points[best].name}, the best on dev with seed {seeds[0]}")
-        if not all(self._train(points[best], seed).finished for seed in seeds[1:]):
+        if not all(self._train(seed).finished for seed in seeds):
             return None
         # Also seeds of earlier calls.
-        found = [read_result(folder) for folder in self._place(points[best]).glob("seed-*")]
-        trained = sorted((run for run in found if run is not None and not run.failure), key=lambda run: run.seed)
+        found = [read_result(folder) for folder in (self.folder.path / RUNS).glob("seed-*")]
+        trained = sorted((run for run in found if run is not None), key=lambda run: run.seed)
         labeled = self.plan.labeled
         tested: list[dict[str, Any]] = []
         for run in trained if "test" in labeled.parts else ():
             if self.stop:
                 return None
             tested.append(measure_test(run.folder, labeled.parts["test"], self.machine, self.reporter))
-        grid = [
-            GridRow(values=point.values, dev=None if run.failure else run.chosen.main, chosen=number == best)
-            for number, (point, run) in enumerate(zip(points, first_seed, strict=True))
-        ]
-        results = self._results(points[best], trained, tested, grid if len(points) > 1 else [])
+        results = self._results(trained, tested)
         best_run = next(run for run in trained if run.seed == results.best.seed)
         _publish(self.folder.path, best_run.folder / MODEL, results)
         self.folder.write_record({**self.record, "finished": True, "best_seed": best_run.seed})
         return results
 
     def _announce(self) -> None:
-        plan, settings = self.plan, self.plan.points[0].settings
+        plan, settings = self.plan, self.plan.settings
         if plan.choices:
             rows = [(choice.field, *choice.shown(), choice.reason) for choice in plan.choices]
             self.reporter.tabulate("fitted", ("setting", "published", "this run", "reason"), rows)
@@ -298,22 +275,17 @@ class _FineTuningRun:
             f"all settings in {self.folder.path / 'run.json'} ({plan.source})",
         )
 
-    def _place(self, point: PlannedPoint) -> Path:
-        return self.folder.path / RUNS / point.name
-
-    def _train(self, point: PlannedPoint, seed: int, *, may_fail: bool = False) -> SeedResult:
-        folder = self._place(point) / f"seed-{seed}"
-        title = f"{point.name} seed {seed}".strip()
+    def _train(self, seed: int) -> SeedResult:
+        folder = self.folder.path / RUNS / f"seed-{seed}"
         if (before := read_result(folder)) is not None:
-            state = f"failed: {before.failure}" if before.failure else f"already trained ({before.main:.4g})"
-            self.reporter.say("finished", f"{title} {state}")
+            self.reporter.say("finished", f"seed {seed} already trained ({before.chosen.main:.4g})")
             return before
         if self.stop:
             return SeedResult(seed=seed, folder=folder, finished=False, cut={})
-        settings = point.settings
+        settings = self.plan.settings
         model = build(
             self.plan.existing.name,
-            point.task,
+            self.plan.task,
             seed=seed,
             max_length=settings.max_length,
             hidden_dropout=settings.hidden_dropout,
@@ -330,48 +302,31 @@ class _FineTuningRun:
         run = SeedRun(
             folder=folder,
             model=model.to(self.machine.device),
-            data=self.plan.data(point.task, settings),
+            data=self.plan.data,
             settings=settings,
             seed=seed,
             machine=self.machine,
             tokens_per_microbatch=self.tokens_per_microbatch,
             reporter=self.reporter,
-            title=title,
         )
-        try:
-            return run.run(self.stop, self.checkpoint_seconds)
-        except TrainingError as error:
-            if not may_fail:
-                raise
-            self.reporter.say("warning", f"{title} failed and counts as the worst: {error.problem}")
-            return record_failure(folder, seed, error.problem)
+        return run.run(self.stop, self.checkpoint_seconds)
 
-    def _results(
-        self, point: PlannedPoint, trained: Sequence[SeedResult], tested: Sequence[dict[str, Any]], grid: list[GridRow]
-    ) -> Results:
+    def _results(self, trained: Sequence[SeedResult], tested: Sequence[dict[str, Any]]) -> Results:
         plan, labeled = self.plan, self.plan.labeled
         cut = {**trained[0].cut, **({"test": tested[0]["num_cut"]} if tested else {})}
         truncated = [
             f"{cut[name]:,} of {len(part.examples):,} {name}" for name, part in labeled.parts.items() if cut[name]
         ]
         if truncated:
-            self.reporter.say("cut", f"{', '.join(truncated)} examples truncated to {point.settings.max_length} tokens")
-        task_settings = {name: value for name, value in point.task.to_json().items() if name not in _NOT_SET}
+            self.reporter.say("cut", f"{', '.join(truncated)} examples truncated to {plan.settings.max_length} tokens")
+        task_settings = {name: value for name, value in plan.task.to_json().items() if name not in _NOT_SET}
         return Results(
             task=labeled.name,
             kind=labeled.task.kind,
             model=plan.existing.name,
             from_scratch=plan.from_scratch,
-            data={
-                name: {
-                    "name": part.name,
-                    "examples": len(part.examples),
-                    "skipped": len(part.skipped),
-                    "cut": cut[name],
-                }
-                for name, part in labeled.parts.items()
-            },
-            settings=point.settings.model_dump(mode="json"),
+            data=data_of(labeled.parts, cut),
+            settings=plan.settings.model_dump(mode="json"),
             task_settings=task_settings,
             pairs=any(len(getattr(example, "texts", ())) == 2 for example in labeled.parts["train"].examples),
             rows=tuple(
@@ -384,7 +339,6 @@ class _FineTuningRun:
                 )
                 for number, run in enumerate(trained)
             ),
-            grid=tuple(grid),
             notes=labeled.notes,
             precision=self.machine.precision,
             baselines=baselines_of(labeled),

@@ -7,6 +7,7 @@ from typing import Any
 
 from maskwright.core.types import HeadKind
 from maskwright.finetuning.benchmarks import BENCHMARKS
+from maskwright.finetuning.examples import ExampleFile
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.huggingface.families import family_named
 from maskwright.training.device import Precision
@@ -23,15 +24,6 @@ class SeedRow:
     best_epoch: float
     dev: Metrics
     test: Metrics | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GridRow:
-    """One grid point: the main metric on dev with the first seed, None if training failed with a non-finite loss."""
-
-    values: Mapping[str, Any]
-    dev: float | None
-    chosen: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +60,6 @@ class Results:
     data: Mapping[str, Mapping[str, Any]]
     settings: Mapping[str, Any]
     rows: tuple[SeedRow, ...]
-    grid: tuple[GridRow, ...] = ()
     notes: tuple[str, ...] = ()
     from_scratch: bool = False
     precision: Precision = "fp32"
@@ -112,7 +103,6 @@ class Results:
             "best_seed": self.best.seed,
             **{part: {name: asdict(spread) for name, spread in self.spread(part).items()} for part in ("dev", "test")},
             "seeds": [asdict(row) for row in self.rows],
-            "grid": [asdict(row) for row in self.grid],
             "baselines": {name: dict(scores) for name, scores in self.baselines.items()},
             "data": {name: dict(counts) for name, counts in self.data.items()},
             "settings": dict(self.settings),
@@ -151,26 +141,14 @@ class Results:
         return columns, body
 
     def markdown(self) -> str:
-        """Return results.md: scores, notes, grid, data, settings."""
+        """Return results.md: scores, notes, data, settings."""
         tested = " test: predicted once, after selection." if self.spread("test") else ""
         legend = f"dev: used to select each seed's best epoch and the best seed.{tested}"
         return "\n".join([f"# {self.title}", "", *self.score_lines(legend), *self.data_lines()]) + "\n"
 
     def score_lines(self, legend: str) -> list[str]:
-        """Return the lines of the scores, with notes and grid."""
-        lines = [*markdown_table(*self.table()), "", legend, *(f"\n{note}" for note in self.notes)]
-        if self.grid:
-            fields = list(self.grid[0].values)
-            rows = [
-                [
-                    *(str(row.values[name]) for name in fields),
-                    "failed" if row.dev is None else _written(row.dev, self._digits),
-                    "chosen" * row.chosen,
-                ]
-                for row in self.grid
-            ]
-            lines += ["", "## Grid", "", *markdown_table([*fields, f"{self.main_metric} (dev)", ""], rows)]
-        return lines
+        """Return the lines of the scores, with notes."""
+        return [*markdown_table(*self.table()), "", legend, *(f"\n{note}" for note in self.notes)]
 
     def data_lines(self) -> list[str]:
         """Return the lines of the data files and of all settings."""
@@ -186,6 +164,14 @@ class Results:
             *("", "## Settings", ""),
             *markdown_table(["setting", "value"], [[name, str(value)] for name, value in settings.items()]),
         ]
+
+
+def data_of(parts: Mapping[str, ExampleFile[Any]], cut: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    """Return `Results.data` of the parts; `cut` is the number of truncated examples by part."""
+    return {
+        name: {"name": file.name, "examples": len(file.examples), "skipped": len(file.skipped), "cut": cut[name]}
+        for name, file in parts.items()
+    }
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -1,6 +1,6 @@
 """One training run of one seed, in its own directory: resumes where it stopped, ends with its best epoch's model.
 
-run.json                  progress, development metrics of each epoch, the best epoch; or why it failed
+run.json                  development metrics of each epoch, the best epoch
 metrics.jsonl             loss, gradient norm, learning rate by step (a function of the seed)
 checkpoints/              removed when the run is finished
 model/                    the best epoch's model, a Hugging Face folder
@@ -77,7 +77,6 @@ class SeedResult:
         history: Development metrics of each epoch.
         best: Index into `history` of the weights that are kept; -1 before the first epoch ends.
         cut: Number of truncated examples, by "train" and "dev".
-        failure: Why it failed ("the loss is nan"), or "".
     """
 
     seed: int
@@ -87,17 +86,11 @@ class SeedResult:
     history: tuple[Measured, ...] = ()
     best: int = -1
     cut: Mapping[str, int]
-    failure: str = ""
 
     @property
     def chosen(self) -> Measured:
         """Metrics of the weights that are kept."""
         return self.history[self.best]
-
-    @property
-    def main(self) -> float:
-        """The main metric of the weights that are kept; -inf for a failed run."""
-        return -math.inf if self.failure else self.chosen.main
 
     def write(self) -> None:
         """Write run.json, without the folder, which may be moved, and remove the checkpoints."""
@@ -105,14 +98,6 @@ class SeedResult:
         del data["folder"]
         write_record(self.folder / "run.json", data)
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
-
-
-def record_failure(folder: Path, seed: int, failure: str) -> SeedResult:
-    """Record that a run failed. It is not repeated: the same seed and settings would fail again."""
-    result = SeedResult(seed=seed, folder=folder, finished=True, cut={}, failure=failure)
-    result.write()
-    shutil.rmtree(folder / MODEL, ignore_errors=True)
-    return result
 
 
 def read_result(folder: Path) -> SeedResult | None:
@@ -170,9 +155,9 @@ class SeedRun:
     machine: Machine
     tokens_per_microbatch: int
     reporter: Reporter
-    title: str
 
     def __post_init__(self) -> None:
+        self.title = f"seed {self.seed}"
         config, decay = self.model.encoder.config, self.settings.layer_decay
         self.optimizer = Optimizer(
             self.model.named_parameters(), self.settings.optimizer, lambda name: rate_share(name, config, decay)
