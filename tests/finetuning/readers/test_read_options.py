@@ -113,7 +113,7 @@ def test_dev_files_are_read_as_the_training_file(tmp_path: Path) -> None:
     other = write(tmp_path / "c.csv", "text,label", "ein Satz,gut", "zwei,schlecht")
     with pytest.raises(DataError, match=r"no column 'satz'.*read as the training file was"):
         labels_and_texts(train, other)
-    train = write(tmp_path / "a.tsv", "text\tlabel", 'he said "hi\ta', "x\tb")
+    train = write(tmp_path / "a.tsv", "text\tlabel", '"hi\ta', "x\tb")
     dev = write(tmp_path / "b.tsv", "text\tlabel", '"x ""z"\ta', '"y"\tb')
     assert read_texts(dev, "classification").examples[0].texts == ('x "z',)
     assert labels_and_texts(train, dev)[1][0] == ('"x ""z"', "a")

@@ -111,19 +111,21 @@ def test_dream_and_c3_are_read(tmp_path: Path) -> None:
 def test_swag_is_read(tmp_path: Path) -> None:
     header = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label\n"
     text = header + '0,v,1,"He runs. He","He runs, fast.",He,gold,a,b,"c, d",e,2\n1,v,2,s,t,u,gold,a,b,c,d,0\n'
-    file = read(tmp_path, text, name="train.csv")
+    named = ReadOptions(choices=("ending0", "ending1", "ending2", "ending3"))
+    file = read(tmp_path, text, named, "train.csv")
     assert file.examples[0] == ChoiceExample(
         key="2", context="He runs, fast.", question="He", options=("a", "b", "c, d", "e"), label=2
     )
     test = read(
-        tmp_path, header.replace(",label", "") + "0,v,1,s,t,u,gold,a,b,c,d\n", ReadOptions(labels="if_there"), "t.csv"
+        tmp_path, header.replace(",label", "") + "0,v,1,s,t,u,gold,a,b,c,d\n", named.replace(labels="if_there"), "t.csv"
     )
     assert test.examples[0].label is None
 
 
 @pytest.mark.parametrize(("written", "label"), [("B", 1), ("b", 1), ("blau", 1), ("2", 1)])
 def test_right_option_is_a_letter_a_number_or_itself(tmp_path: Path, written: str, label: int) -> None:
-    file = read(tmp_path, f"question,A,B,answer\nFarbe?,rot,blau,{written}\nUnd?,rot,grün,A\n", name="a.csv")
+    text = f"question,A,B,answer\nFarbe?,rot,blau,{written}\nUnd?,rot,grün,A\n"
+    file = read(tmp_path, text, ReadOptions(choices=("A", "B")), "a.csv")
     assert file.examples[0].options == ("rot", "blau")
     assert file.examples[0].label == label
 
@@ -134,7 +136,7 @@ def test_records_list_their_options(tmp_path: Path) -> None:
     assert read(tmp_path, json.dumps(record), named, "a.jsonl").examples[0].label == 0
     with pytest.raises(DataError, match=r"no column 'golden' for the right option.*Did you mean 'gold'"):
         read(tmp_path, json.dumps(record), ReadOptions(label="golden"), "a.jsonl")
-    with pytest.raises(DataError, match="no columns look like options"):
+    with pytest.raises(DataError, match="no column has a usual name of a list of options"):
         read(tmp_path, "question,label\nq,1\n", name="a.csv")
 
 

@@ -5,6 +5,7 @@ The nested JSON of these benchmarks becomes rows, which are then read like table
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,8 @@ from maskwright.finetuning.readers.tables import (
 )
 from maskwright.finetuning.readers.texts import as_text
 
-_PLACED = {
-    "elsewhere": "are not at their offset; the nearest occurrence is read",
-    "unplaced": "have no offset; the first occurrence is read",
-    "nowhere": "do not occur in their context: they are used for scoring, not for training",
-}
+_MOVED = "are not at their offset, or have none; the nearest occurrence is read"
+_ABSENT = "do not occur in their context: they are used for scoring, not for training"
 
 
 def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[QuestionExample]:
@@ -53,7 +51,7 @@ def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleF
     key = table.key(options, taken=(question, context, answers))
     named = {"text": question, "text2": context, "label": answers}
     read_as = {} if table.nested else {**table.read_as, **{role: column for role, column in named.items() if column}}
-    placed: dict[str, list[str]] = {how: [] for how in _PLACED}
+    placed: Counter[str] = Counter()
 
     def example(row: Row) -> QuestionExample:
         cells = row.cells
@@ -71,16 +69,11 @@ def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleF
             raise ValueError("marked as impossible, but with answers")
         if options.labels == "needed" and not is_impossible and not written:
             raise ValueError("no answer, and not marked as impossible")
-        found = () if is_impossible else tuple(_place(text, *one, name, placed) for one in written or ())
+        found = () if is_impossible else tuple(_place(text, *one, placed) for one in written or ())
         return QuestionExample(key=name, question=asked, context=text, answers=found, is_impossible=is_impossible)
 
     examples = table.examples(example, skips)
-    notes = list(table.notes)
-    if repeated := len(examples) - len({example.key for example in examples}):
-        notes.append(f"{repeated} questions have the id of an earlier one")
-    if empty := [example.key for example in examples if not example.question.strip()]:
-        notes.append(f"{len(empty)} questions are empty (first: {empty[0]})")
-    notes += [f"{len(keys)} answers {_PLACED[how]} (first: question {keys[0]})" for how, keys in placed.items() if keys]
+    notes = [*table.notes, *(f"{count} answers {how}" for how, count in placed.items())]
     return ExampleFile(
         name=str(path),
         examples=tuple(examples),
@@ -159,7 +152,7 @@ def _answer(text: object, start: object) -> tuple[str, int | None]:
     return text, start if isinstance(start, int) else None
 
 
-def _place(context: str, text: str, start: int | None, key: str, placed: dict[str, list[str]]) -> Answer:
+def _place(context: str, text: str, start: int | None, placed: Counter[str]) -> Answer:
     """Find an answer in its context, at its offset or else nearest to it."""
     if start is not None and start >= 0 and context.startswith(text, start):
         return Answer(text=text, start=start)
@@ -167,8 +160,7 @@ def _place(context: str, text: str, start: int | None, key: str, placed: dict[st
     found = _nearest(context, text, near)
     if found is None and (found := _nearest(context, text.strip(), near)) is not None:
         text = text.strip()  # the answer has white space that its context has not
-    how = "nowhere" if found is None else "unplaced" if start is None or start < 0 else "elsewhere"
-    placed[how].append(key)
+    placed[_ABSENT if found is None else _MOVED] += 1
     return Answer(text=text, start=found)
 
 
@@ -177,9 +169,6 @@ def _nearest(context: str, text: str, wanted: int) -> int | None:
     before, after = context.rfind(text, 0, wanted + len(text)), context.find(text, wanted)
     places = [place for place in (before, after) if place >= 0]
     return min(places, key=lambda place: (abs(place - wanted), place), default=None)
-
-
-_ONE_OPTION = re.compile(r"(?:ending|option|choice|answer)[ _-]?(?:\d|[a-h])|[a-h]", re.IGNORECASE)
 
 
 def read_choices(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[ChoiceExample]:
@@ -203,7 +192,7 @@ def read_choices(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFil
         context = table.need(options.text, "the context", "--text")
     if options.text2:
         question = table.need(options.text2, "the question", "--text2")
-    columns = _choice_columns(table, options, notes)
+    columns = _choice_columns(table, options)
     right = table.label(options, RIGHT_CHOICES, "the right option")
     key = table.key(options, taken=(context, question, right, *columns))
     named = {"text": context, "text2": question, "choices": columns, "label": right}
@@ -277,20 +266,16 @@ def _of_dream(place: str, key: str, item: list[Any], skips: Skips) -> Iterator[R
         yield Row(f"{place} ({key}), question {count}", f"{key}-{count}", cells)
 
 
-def _choice_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, ...]:
+def _choice_columns(table: Table, options: ReadOptions) -> tuple[str, ...]:
     if options.choices:
         return tuple(table.need([name], "an option", "--read choices=") for name in options.choices)
     if (listed := table.find(CHOICE_LISTS)) is not None:
         return (listed,)
-    columns = tuple(sorted((name for name in table.columns if _ONE_OPTION.fullmatch(name)), key=str.casefold))
-    if len(columns) < 2:
-        raise DataError(
-            f"{table.name}: no columns look like options",
-            allowed=table.shown(),
-            todo="Name them, `--read choices=A,B,C`: one column each, or one that holds a list.",
-        )
-    notes.append(f"options: columns {', '.join(columns)}")
-    return columns
+    raise DataError(
+        f"{table.name}: no column has a usual name of a list of options",
+        allowed=table.shown(),
+        todo="Name them, `--read choices=A,B,C`: one column each, or one that holds a list.",
+    )
 
 
 def _written(value: object) -> str:

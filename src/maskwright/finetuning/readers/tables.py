@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from maskwright.core.files import parse_json
 from maskwright.core.surrogates import SURROGATE
 from maskwright.data.sources.tables import long_fields, reading_parquet
 from maskwright.finetuning.examples import E
-from maskwright.finetuning.readers.files import Skips, lines_of, load_bytes, load_text, suffix_of
+from maskwright.finetuning.readers.files import Skips, lines_of, load_bytes, load_text
 from maskwright.finetuning.readers.options import Format, ReadOptions
 
 # Usual names of columns in public data sets and spreadsheets (English, German, Chinese), in lower case. The first that
@@ -54,11 +53,6 @@ CHOICE_CONTEXTS = ("sent1", "context", "article", "passage", "paragraph", "docum
 CHOICE_QUESTIONS = ("sent2", "question", "query", "startphrase")
 CHOICE_LISTS = ("options", "choices", "choice", "endings")
 RIGHT_CHOICES = ("label", "answer", "answers", "answerkey", "correct", "gold")
-_KNOWN_NAMES = {
-    name for names in (*PAIRS, TEXTS, LABELS, KEYS, WORDS, TAGS, QUESTIONS, CONTEXTS, ANSWERS) for name in names
-}
-_KNOWN_NAMES.update(CHOICE_CONTEXTS, CHOICE_QUESTIONS, CHOICE_LISTS, RIGHT_CHOICES)
-
 Cells = dict[str, object]
 
 
@@ -76,8 +70,7 @@ class Table:
 
     Attributes:
         name: The file, for messages.
-        columns: Their names; "1", "2" and so on where the file has no header, "name (1)", "name (2)" where a header
-            repeats one.
+        columns: Their names; "1", "2" and so on where the file has no header.
         rows: Its rows; values are text, or what JSON and Parquet hold.
         notes: What was guessed about the file.
         read_as: The same as fields of `ReadOptions`.
@@ -246,7 +239,7 @@ def _records(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, str, An
 
 
 def _read_parquet(path: Path) -> Table:
-    """Read a Parquet file; numbers of classes become their names where `datasets` stores these in the file."""
+    """Read a Parquet file."""
     import pyarrow
     import pyarrow.parquet
 
@@ -254,47 +247,14 @@ def _read_parquet(path: Path) -> Table:
     with reading_parquet(path):
         table = pyarrow.parquet.read_table(pyarrow.BufferReader(data))
         values = table.to_pylist()
-    names = _class_names(table.schema.metadata or {})
     rows = [Row(f"{path}, record {number}", str(number), cells) for number, cells in enumerate(values, 1)]
-    for row in rows:
-        row.cells.update({name: _class_name(row.cells[name], classes) for name, classes in names.items()})
-    notes = tuple(f"the classes of column {name!r} are named in the file" for name in names)
-    return Table(name=str(path), columns=tuple(table.column_names), rows=rows, notes=notes)
-
-
-def _class_names(metadata: dict[bytes, bytes]) -> dict[str, list[str]]:
-    """Find columns of type ClassLabel, alone or in a list, in what `datasets` writes into a file's metadata."""
-    try:
-        features = parse_json(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
-    except (ValueError, AttributeError):
-        return {}
-    found = {}
-    for name, feature in features.items():
-        inner = feature.get("feature", feature) if isinstance(feature, dict) else {}
-        if isinstance(inner, dict) and inner.get("_type") == "ClassLabel" and isinstance(inner.get("names"), list):
-            found[str(name)] = [str(label) for label in inner["names"]]
-    return found
-
-
-def _class_name(value: Any, names: list[str]) -> Any:
-    if isinstance(value, list):
-        return [_class_name(part, names) for part in value]
-    if not isinstance(value, int):
-        return value
-    return names[value] if 0 <= value < len(names) else None  # `datasets` writes -1 for a missing label
-
-
-_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-_LINES_LOOKED_AT = 200
+    return Table(name=str(path), columns=tuple(table.column_names), rows=rows)
 
 
 def _read_delimited(path: Path, text: str, notes: Sequence[str], options: ReadOptions, skips: Skips) -> Table:
     notes = list(notes)
     read_as: dict[str, Any] = {}
-    excel = re.match(r"sep=(.)(?=\r|\n)", text)  # Excel's own first line
-    delimiter = options.delimiter or (excel[1] if excel else _delimiter(path, text, notes))
-    if excel:
-        text = text[excel.end() :]
+    delimiter = options.delimiter or _delimiter(text)
     quoted = options.quoting == "csv"
     if options.quoting is None and '"' in text and delimiter != " ":
         quoted = _is_quoted(text, delimiter)
@@ -308,19 +268,13 @@ def _read_delimited(path: Path, text: str, notes: Sequence[str], options: ReadOp
     lines = [(number, fields) for number, fields in parsed if any(field.strip() for field in fields)]
     if not lines:
         return Table(name=str(path), columns=(), rows=())
-    first, where = lines[0][1], "most rows have"
-    has_header = _has_header(first, [fields for _, fields in lines[1:_LINES_LOOKED_AT]], options)
-    if has_header:
-        columns, where, lines = _unique_names(first), "the header has", lines[1:]
+    if _has_header([field.strip() for field in lines[0][1]], options):
+        columns = tuple(name.strip() or str(number) for number, name in enumerate(lines[0][1], 1))
+        lines, where = lines[1:], "the header has"
     else:
         width = Counter(len(fields) for _, fields in lines).most_common(1)[0][0]
-        columns = tuple(str(number + 1) for number in range(width))
-    if options.header is None and not options.named_columns():
-        read_as["header"] = "first_line" if has_header else "none"
-        notes.append(
-            f"{'the first line names the columns' if has_header else 'no header; the columns are'}: "
-            f"{', '.join(columns)}"
-        )
+        columns, where = tuple(str(number + 1) for number in range(width)), "most rows have"
+        notes.append(f"no header; the columns are {', '.join(columns)}")
     rows = []
     for number, fields in lines:
         place = f"{path}, line {number}"
@@ -333,33 +287,20 @@ def _read_delimited(path: Path, text: str, notes: Sequence[str], options: ReadOp
     return Table(name=str(path), columns=columns, rows=rows, notes=tuple(notes), read_as=read_as)
 
 
-def _delimiter(path: Path, text: str, notes: list[str]) -> str:
+def _delimiter(text: str) -> str:
+    """Return the tab if the first line has one, else its most frequent of , ; and |."""
     first = next((line for line in lines_of(text) if line.strip()), "")
-    usual = "," if suffix_of(path) == ".csv" else "\t"
-    if usual == "\t" and "\t" in first:
-        return "\t"
-    most = max(_DELIMITERS, key=first.count)
-    if most == usual or most not in first:
-        return usual
-    notes.append(f"{_DELIMITERS[most]} separate the columns")
-    return most
+    return "\t" if "\t" in first else max(",;|", key=first.count)
 
 
 def _is_quoted(text: str, delimiter: str) -> bool:
-    """Whether double quotes enclose fields, as in CSV, rather than being characters of the texts.
-
-    They do if all are balanced, or if lines have different numbers of delimiters. With tabs between the columns, a
-    field must also need them (it holds a tab, a line break or a doubled quote), or all fields must have them:
-    `"Hello."` alone may be a sentence in quotes.
-    """
+    """Whether double quotes enclose fields, as in CSV: if all of the text is valid CSV."""
     try:
         with long_fields():
-            rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True) if row]
+            list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))
     except csv.Error:
-        return delimiter != "\t" and len({line.count(delimiter) for line in lines_of(text) if line}) > 1
-    if delimiter != "\t" or '""' in text or text.count('"') == 2 * sum(map(len, rows)):
-        return True
-    return any(mark in field for row in rows for field in row for mark in "\t\r\n")
+        return False
+    return True
 
 
 def _quoted_lines(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -371,25 +312,12 @@ def _quoted_lines(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
             line = reader.line_num + 1
 
 
-def _has_header(first: Sequence[str], rest: Sequence[Sequence[str]], options: ReadOptions) -> bool:
-    """Whether the first line names the columns: one was named by the user or has a usual name, or is above numbers."""
+def _has_header(first: Sequence[str], options: ReadOptions) -> bool:
+    """Whether the first line names the columns: it does unless columns are named by number and it has none of them."""
     if options.header is not None:
         return options.header == "first_line"
-    first = [field.strip() for field in first]
     named = options.named_columns()
-    if any(name in first for name in named if not name.isdecimal()):
-        return True
-    if any(field.casefold() in _KNOWN_NAMES for field in first) or _is_above_numbers(first, rest):
-        return True
-    return bool(named) and not any(name.isdecimal() for name in named)
-
-
-def _is_above_numbers(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:
-    """Whether the first line holds different words, one of them above a column of numbers."""
-    whole = [fields for fields in rest if len(fields) == len(first)]
-    if not whole or not all(first) or any(map(is_number, first)) or len(set(first)) < len(first):
-        return False
-    return any(all(is_number(fields[place].strip()) for fields in whole) for place in range(len(first)))
+    return any(name in first for name in named if not name.isdecimal()) or not any(map(str.isdecimal, named))
 
 
 def is_number(field: object) -> bool:
@@ -399,15 +327,3 @@ def is_number(field: object) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _unique_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Name columns without name by their position (from 1), and repeated ones "name (1)", "name (2)"."""
-    bare = [name.strip() or str(position) for position, name in enumerate(names, 1)]
-    seen: Counter[str] = Counter()
-    counts = Counter(bare)
-    unique = []
-    for name in bare:
-        seen[name] += 1
-        unique.append(f"{name} ({seen[name]})" if counts[name] > 1 else name)
-    return tuple(unique)
