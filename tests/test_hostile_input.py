@@ -32,7 +32,8 @@ from maskwright.data.sources.parsing import documents_of
 from maskwright.data.sources.readers import raw_blocks
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.finetuning.readers import Kind, ReadOptions, read_examples
+from maskwright.finetuning.readers import read_examples
+from maskwright.finetuning.readers.options import Kind, ReadOptions
 from maskwright.huggingface.config_json import from_json, to_json
 from maskwright.huggingface.families import family_named
 from maskwright.huggingface.huggingface import load_model

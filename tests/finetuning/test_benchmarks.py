@@ -10,7 +10,8 @@ import pytest
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.finetuning.benchmarks import BENCHMARKS, SPLITS, Benchmark, benchmark
 from maskwright.finetuning.labeled import LabeledRequest, load_read_as, read_for_model, read_labeled, save_read_as
-from maskwright.finetuning.readers import ReadOptions, read_examples
+from maskwright.finetuning.readers import read_examples
+from maskwright.finetuning.readers.options import ReadOptions
 from maskwright.training.reporting import Silent
 
 QA = {

@@ -14,8 +14,11 @@ from maskwright.finetuning.examples import TaggedExample, TextExample
 from maskwright.finetuning.fine_tuned import build
 from maskwright.finetuning.metrics.scores import accuracy, binary_f1
 from maskwright.finetuning.predicting import predict
-from maskwright.finetuning.tasks import Classification, MultiLabel, MultipleChoice, QuestionAnswering, Tagging
 from maskwright.finetuning.tasks.base import Prediction
+from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.tagging import Tagging
+from maskwright.finetuning.tasks.texts import Classification, MultiLabel
 from maskwright.training.reporting import Silent
 
 

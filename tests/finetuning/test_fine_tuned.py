@@ -28,14 +28,10 @@ from maskwright.core.errors import ConversionError, DataError, JsonError, Recipe
 from maskwright.finetuning.examples import ChoiceExample, TaggedExample, TextExample
 from maskwright.finetuning.features import FeatureCollator
 from maskwright.finetuning.fine_tuned import build, load
-from maskwright.finetuning.tasks import (
-    Classification,
-    MultiLabel,
-    MultipleChoice,
-    QuestionAnswering,
-    Regression,
-    Tagging,
-)
+from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.tagging import Tagging
+from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 
 TAGS = ("O", "B-PER", "I-PER")
 TASKS = {

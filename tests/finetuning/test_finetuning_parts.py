@@ -19,12 +19,10 @@ from maskwright.finetuning.labeled import hold_out
 from maskwright.finetuning.plan import swapped
 from maskwright.finetuning.predicting import given_inputs
 from maskwright.finetuning.seed_run import Measured, best_of, should_stop
-from maskwright.finetuning.tasks import (
-    Classification,
-    Tagging,
-    task_named,
-)
+from maskwright.finetuning.tasks import task_named
 from maskwright.finetuning.tasks.base import Prediction
+from maskwright.finetuning.tasks.tagging import Tagging
+from maskwright.finetuning.tasks.texts import Classification
 
 
 def history(*values: float) -> list[Measured]:

@@ -19,7 +19,9 @@ from maskwright.finetuning.hyperparameters import (
 )
 from maskwright.finetuning.plan import system_of
 from maskwright.finetuning.published_settings import PUBLISHED, SYSTEMS
-from maskwright.finetuning.tasks import Classification, QuestionAnswering, Regression, make_task
+from maskwright.finetuning.tasks import make_task
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.texts import Classification, Regression
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes import catalog
 

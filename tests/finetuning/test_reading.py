@@ -14,7 +14,7 @@ from maskwright.finetuning.fine_tuned import load
 from maskwright.finetuning.finetuning import finetune
 from maskwright.finetuning.labeled import load_read_as, read_for_model, save_read_as
 from maskwright.finetuning.predicting import predict
-from maskwright.finetuning.readers import ReadOptions
+from maskwright.finetuning.readers.options import ReadOptions
 from maskwright.training.reporting import Silent
 
 

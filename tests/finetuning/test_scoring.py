@@ -5,7 +5,10 @@ import torch
 from tiny_tuned import EVERY, LABELS, pretrained, ragged
 
 from maskwright.finetuning.fine_tuned import build
-from maskwright.finetuning.tasks import Classification, MultipleChoice, QuestionAnswering, Tagging
+from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.tagging import Tagging
+from maskwright.finetuning.tasks.texts import Classification
 from maskwright.kernels.setting import use_kernels
 from maskwright.model.inference import InferenceEncoder
 from maskwright.training.device import multiplies_bf16

@@ -9,7 +9,8 @@ from test_finetuning import Heard
 from maskwright.core.errors import DataError
 from maskwright.finetuning.fine_tuned import build
 from maskwright.finetuning.predicting import predict, read_standard_input
-from maskwright.finetuning.tasks import Classification, QuestionAnswering
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.texts import Classification
 from maskwright.training.reporting import Silent
 
 

@@ -14,14 +14,10 @@ from tiny_tuned import FAMILIES, LABELS, predict_examples, pretrained
 
 from maskwright.finetuning.examples import ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.fine_tuned import build
-from maskwright.finetuning.tasks import (
-    Classification,
-    MultiLabel,
-    MultipleChoice,
-    QuestionAnswering,
-    Regression,
-    Tagging,
-)
+from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.tagging import Tagging
+from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 
 SINGLE = (
     "The cat sat on the old mat.",

@@ -20,7 +20,7 @@ from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, t
 from maskwright.finetuning.evaluating import features_of, predict_features
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.fine_tuned import FineTunedModel
-from maskwright.finetuning.tasks import Prediction
+from maskwright.finetuning.tasks.base import Prediction
 
 VOCAB_SIZE = 73
 LABELS = ("bad", "fair", "good")

@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from maskwright.finetuning import fine_tuned
-from maskwright.finetuning.tasks import Classification, MultipleChoice, QuestionAnswering, Tagging
+from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.tagging import Tagging
+from maskwright.finetuning.tasks.texts import Classification
 from tests.finetuning.tiny_tuned import LABELS, pretrained
 
 TASKS = {

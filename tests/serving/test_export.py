@@ -14,14 +14,10 @@ import maskwright
 from maskwright.core.errors import ConversionError, MaskwrightError
 from maskwright.core.files import read_json, write_json
 from maskwright.finetuning.fine_tuned import build
-from maskwright.finetuning.tasks import (
-    Classification,
-    MultiLabel,
-    MultipleChoice,
-    QuestionAnswering,
-    Regression,
-    Tagging,
-)
+from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.tagging import Tagging
+from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 from maskwright.huggingface.huggingface import load_model
 from maskwright.huggingface.quiet import quiet
 from maskwright.serving import export, onnx_graph

@@ -21,8 +21,10 @@ from maskwright.data.words.scripts import HAN_CLASS
 from maskwright.finetuning.checks import unlabeled
 from maskwright.finetuning.examples import ChoiceExample, TaggedExample, TextExample
 from maskwright.finetuning.labeled import Labeled
-from maskwright.finetuning.tasks import Classification, MultiLabel, MultipleChoice, Prediction, Regression, Tagging
-from maskwright.finetuning.tasks.texts import class_names
+from maskwright.finetuning.tasks.base import Prediction
+from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
+from maskwright.finetuning.tasks.tagging import Tagging
+from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression, class_names
 
 Predict = Callable[[Sequence[Any]], Sequence[Any]]
 _MOST_EXAMPLES = 50_000

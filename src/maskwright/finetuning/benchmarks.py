@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from maskwright.core.errors import DataError, RecipeError, nearest, unknown_name
 from maskwright.data.sources.files import COMPRESSIONS
-from maskwright.finetuning.readers import Kind, ReadOptions
+from maskwright.finetuning.readers.options import Kind, ReadOptions
 
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")

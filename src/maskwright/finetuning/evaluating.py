@@ -19,8 +19,11 @@ from maskwright.finetuning.examples import Example, TextExample
 from maskwright.finetuning.features import Features, scoring_batches
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import LabeledRequest
-from maskwright.finetuning.readers import Paths, ReadAs
-from maskwright.finetuning.tasks import Prediction, QuestionAnswering, Scores, Task, task_named
+from maskwright.finetuning.readers import Paths
+from maskwright.finetuning.readers.options import ReadAs
+from maskwright.finetuning.tasks import task_named
+from maskwright.finetuning.tasks.base import Prediction, Scores, Task
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.model.inference import InferenceEncoder
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine
 from maskwright.training.reporting import OnConsole, Reporter

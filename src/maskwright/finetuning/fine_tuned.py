@@ -23,8 +23,10 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.heads import Head
 from maskwright.finetuning.labeled import load_read_as, save_read_as
-from maskwright.finetuning.readers import ReadAs
-from maskwright.finetuning.tasks import TASK_FILE, Regression, Task, entries_of, guessed_task, means_the_same, read_task
+from maskwright.finetuning.readers.options import ReadAs
+from maskwright.finetuning.tasks import TASK_FILE, entries_of, guessed_task, means_the_same, read_task
+from maskwright.finetuning.tasks.base import Task
+from maskwright.finetuning.tasks.texts import Regression
 from maskwright.huggingface.families import family_named
 from maskwright.huggingface.families.base import TaskHead
 from maskwright.huggingface.huggingface import save_model

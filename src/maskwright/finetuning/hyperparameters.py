@@ -13,7 +13,9 @@ from maskwright.core.spec import Spec
 from maskwright.core.types import HeadKind
 from maskwright.finetuning.benchmarks import Benchmark
 from maskwright.finetuning.published_settings import PUBLISHED, RATES_AT_WIDTH_768, SYSTEMS, Published
-from maskwright.finetuning.tasks import QuestionAnswering, Regression, Task
+from maskwright.finetuning.tasks.base import Task
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.texts import Regression
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.optimization import AdamW
 from maskwright.training.resolve import Choice

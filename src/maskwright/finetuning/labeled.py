@@ -14,10 +14,19 @@ from maskwright.core.randomness import Permutation, integer_key
 from maskwright.finetuning.benchmarks import BENCHMARKS, Benchmark, Split
 from maskwright.finetuning.checks import check_measurable, data_warnings, input_of, report_file, unlabeled
 from maskwright.finetuning.examples import E, Example, ExampleFile, Skipped, has_label
-from maskwright.finetuning.readers import Kind, Paths, ReadAs, ReadOptions, read_examples
+from maskwright.finetuning.readers import Paths, read_examples
 from maskwright.finetuning.readers.files import format_of
-from maskwright.finetuning.readers.options import read_as_from_json, to_keep, with_defaults, with_overrides
-from maskwright.finetuning.tasks import Task, make_task, task_named
+from maskwright.finetuning.readers.options import (
+    Kind,
+    ReadAs,
+    ReadOptions,
+    read_as_from_json,
+    to_keep,
+    with_defaults,
+    with_overrides,
+)
+from maskwright.finetuning.tasks import make_task, task_named
+from maskwright.finetuning.tasks.base import Task
 from maskwright.training.reporting import Reporter
 
 _HELD_OUT_SHARE = 0.1

@@ -20,7 +20,7 @@ from maskwright.finetuning.hyperparameters import (
 )
 from maskwright.finetuning.labeled import Labeled
 from maskwright.finetuning.published_settings import SYSTEMS
-from maskwright.finetuning.tasks import Task
+from maskwright.finetuning.tasks.base import Task
 from maskwright.training.device import Precision
 from maskwright.training.existing import ExistingModel
 from maskwright.training.resolve import Choice

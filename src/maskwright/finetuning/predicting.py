@@ -26,9 +26,10 @@ from maskwright.finetuning.examples import (
 )
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import read_for_model
-from maskwright.finetuning.readers import Kind, Paths, ReadAs, ReadOptions, as_one, cut_into_words, is_called_a_file
-from maskwright.finetuning.readers.files import decode, lines_of
-from maskwright.finetuning.readers.options import with_overrides
+from maskwright.finetuning.readers import Paths, as_one
+from maskwright.finetuning.readers.files import decode, is_called_a_file, lines_of
+from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
+from maskwright.finetuning.readers.tagged import cut_into_words
 from maskwright.finetuning.readers.texts import as_text
 from maskwright.finetuning.tasks.base import Prediction, Task
 from maskwright.finetuning.tasks.tagging import Tagging

@@ -19,7 +19,8 @@ from maskwright.finetuning.examples import ChoiceExample, QuestionExample, Tagge
 from maskwright.finetuning.features import Features
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.labeled import read_for_model
-from maskwright.finetuning.readers import Kind, ReadOptions, cut_into_words
+from maskwright.finetuning.readers.options import Kind, ReadOptions
+from maskwright.finetuning.readers.tagged import cut_into_words
 from maskwright.inference.texts import read_texts
 from maskwright.serving.onnx_graph import Arrays, Run
 

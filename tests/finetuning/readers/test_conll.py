@@ -7,7 +7,8 @@ import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import ExampleFile, TaggedExample
-from maskwright.finetuning.readers import ReadOptions, cut_into_words, read_tagged
+from maskwright.finetuning.readers.options import ReadOptions
+from maskwright.finetuning.readers.tagged import cut_into_words, read_tagged
 
 
 def read(

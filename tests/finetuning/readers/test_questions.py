@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import Answer, ExampleFile, QuestionExample
-from maskwright.finetuning.readers import ReadOptions, read_questions
+from maskwright.finetuning.readers.options import ReadOptions
+from maskwright.finetuning.readers.questions import read_questions
 
 CONTEXT = "Ada 😀 wrote notes. Ada died in London."
 

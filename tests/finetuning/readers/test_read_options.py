@@ -9,8 +9,9 @@ import pytest
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.labeled import LabeledRequest, load_read_as, read_labeled, save_read_as
-from maskwright.finetuning.readers import ReadOptions, read_examples, read_texts
-from maskwright.finetuning.readers.options import read_as_from_json, to_keep, with_defaults, with_overrides
+from maskwright.finetuning.readers import read_examples
+from maskwright.finetuning.readers.options import ReadOptions, read_as_from_json, to_keep, with_defaults, with_overrides
+from maskwright.finetuning.readers.texts import read_texts
 from maskwright.finetuning.tasks import make_task
 from maskwright.training.reporting import Silent
 

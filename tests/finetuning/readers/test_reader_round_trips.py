@@ -13,7 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from maskwright.finetuning.readers import ReadOptions, read_texts
+from maskwright.finetuning.readers.options import ReadOptions
+from maskwright.finetuning.readers.texts import read_texts
 
 Rows = list[tuple[str, str, str]]
 COLUMNS = ("one", "two", "label")

@@ -9,7 +9,9 @@ import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import ChoiceExample, ExampleFile
-from maskwright.finetuning.readers import ReadOptions, read_choices, read_examples
+from maskwright.finetuning.readers import read_examples
+from maskwright.finetuning.readers.options import ReadOptions
+from maskwright.finetuning.readers.questions import read_choices
 
 RACE: dict[str, Any] = {
     "id": "high1.txt",

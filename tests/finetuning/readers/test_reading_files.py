@@ -7,8 +7,9 @@ import pytest
 import zstandard
 
 from maskwright.core.errors import DataError
-from maskwright.finetuning.readers import ReadOptions, read_texts
 from maskwright.finetuning.readers.files import decode, lines_of, load_text
+from maskwright.finetuning.readers.options import ReadOptions
+from maskwright.finetuning.readers.texts import read_texts
 
 CHINESE = "text,label\n" + "".join(f"这家酒店的服务态度非常好第{n}次,好\n她不喜欢这本书，{n},坏\n" for n in range(20))
 

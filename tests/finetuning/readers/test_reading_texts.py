@@ -9,8 +9,8 @@ import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import ExampleFile, TextExample
-from maskwright.finetuning.readers import ReadOptions, read_texts
-from maskwright.finetuning.readers.options import TextKind
+from maskwright.finetuning.readers.options import ReadOptions, TextKind
+from maskwright.finetuning.readers.texts import read_texts
 
 
 def read(

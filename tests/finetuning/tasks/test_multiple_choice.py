@@ -13,7 +13,8 @@ from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import ChoiceExample
 from maskwright.finetuning.features import FeatureCollator, Features, scoring_batches
-from maskwright.finetuning.tasks import MultipleChoice, make_task
+from maskwright.finetuning.tasks import make_task
+from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
 CONTEXT = "W: What did the woman say about the price of the tour? M: It sounds reasonable."

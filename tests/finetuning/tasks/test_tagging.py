@@ -15,8 +15,9 @@ from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TaggedExample
 from maskwright.finetuning.features import FeatureCollator, Features, scoring_batches
-from maskwright.finetuning.tasks import Prediction, Tagging, make_task, task_from_json
-from maskwright.finetuning.tasks.tagging import how_joined, to_pieces
+from maskwright.finetuning.tasks import make_task, task_from_json
+from maskwright.finetuning.tasks.base import Prediction
+from maskwright.finetuning.tasks.tagging import Tagging, how_joined, to_pieces
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
 BIO = Tagging(

@@ -18,18 +18,12 @@ from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import Label, TextExample
 from maskwright.finetuning.features import FeatureBatch, FeatureCollator, Features, cut_pairs, scoring_batches
-from maskwright.finetuning.readers import ReadOptions
-from maskwright.finetuning.readers.options import with_overrides
-from maskwright.finetuning.tasks import (
-    Classification,
-    MultiLabel,
-    MultipleChoice,
-    QuestionAnswering,
-    Regression,
-    Task,
-    make_task,
-    task_from_json,
-)
+from maskwright.finetuning.readers.options import ReadOptions, with_overrides
+from maskwright.finetuning.tasks import make_task, task_from_json
+from maskwright.finetuning.tasks.base import Task
+from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
 CPU = torch.device("cpu")

@@ -7,27 +7,10 @@ from typing import Any
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import ExampleFile
-from maskwright.finetuning.readers.files import is_called_a_file
-from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, as_name, with_defaults
+from maskwright.finetuning.readers.options import Kind, ReadOptions, with_defaults
 from maskwright.finetuning.readers.questions import read_choices, read_questions
-from maskwright.finetuning.readers.tagged import cut_into_words, read_tagged
+from maskwright.finetuning.readers.tagged import read_tagged
 from maskwright.finetuning.readers.texts import read_texts
-
-__all__ = [
-    "Kind",
-    "Paths",
-    "ReadAs",
-    "ReadOptions",
-    "as_name",
-    "as_one",
-    "cut_into_words",
-    "is_called_a_file",
-    "read_choices",
-    "read_examples",
-    "read_questions",
-    "read_tagged",
-    "read_texts",
-]
 
 Paths = str | Path | Sequence[str | Path]
 

@@ -13,34 +13,13 @@ from maskwright.core.files import read_json
 from maskwright.core.spec import validate
 from maskwright.finetuning.benchmarks import BENCHMARKS, Benchmark, benchmark
 from maskwright.finetuning.examples import TaggedExample
-from maskwright.finetuning.readers import Kind
-from maskwright.finetuning.tasks.base import Prediction, Scores, Task
+from maskwright.finetuning.readers.options import Kind
+from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 from maskwright.huggingface.task_entries import ProblemType, TaskEntries, unnamed_labels
-
-__all__ = [
-    "KINDS",
-    "TASK_FILE",
-    "Classification",
-    "MultiLabel",
-    "MultipleChoice",
-    "Prediction",
-    "QuestionAnswering",
-    "Regression",
-    "Scores",
-    "Tagging",
-    "Task",
-    "entries_of",
-    "guessed_task",
-    "make_task",
-    "means_the_same",
-    "read_task",
-    "task_from_json",
-    "task_named",
-]
 
 KINDS: Mapping[str, type[Task]] = {
     "classification": Classification,

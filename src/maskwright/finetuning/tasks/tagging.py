@@ -42,8 +42,7 @@ from maskwright.finetuning.metrics.entities import (
     type_of,
 )
 from maskwright.finetuning.metrics.scores import Report, accuracy, class_report
-from maskwright.finetuning.readers import as_name
-from maskwright.finetuning.readers.options import Names
+from maskwright.finetuning.readers.options import Names, as_name
 from maskwright.finetuning.readers.tagged import word_spans
 from maskwright.finetuning.tasks.base import (
     Prediction,

@@ -34,8 +34,7 @@ from maskwright.finetuning.metrics.scores import (
     r_squared,
     spearman,
 )
-from maskwright.finetuning.readers import as_name
-from maskwright.finetuning.readers.options import Names
+from maskwright.finetuning.readers.options import Names, as_name
 from maskwright.finetuning.tasks.base import (
     Prediction,
     Scores,
