@@ -117,7 +117,7 @@ def inputs_of(example: Any) -> list[str]:
 
 def laid_out(folder: Path, name: str) -> dict[str, list[Path]]:
     """Write a benchmark's files under their published names; those without a test file have what it would be in dev."""
-    row, (dev_name, dev_text, _) = benchmark(name), PUBLISHED[name]
+    row, (dev_name, dev_text, _) = BENCHMARKS[name], PUBLISHED[name]
     last = "test" if "test" in row.files else "dev"
     written = {}
     for split in [split for split in SPLITS if split in row.files]:
@@ -139,7 +139,7 @@ def laid_out(folder: Path, name: str) -> dict[str, list[Path]]:
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_published_layouts_are_found_and_read(tmp_path: Path, name: str) -> None:
     """In training and evaluation, and for prediction as in evaluation."""
-    row = benchmark(name)
+    row = BENCHMARKS[name]
     written = laid_out(tmp_path / row.folders[0], name)
     labeled = read_labeled(LabeledRequest.of(task=name, data=tmp_path, files={}, columns={}), {}, Silent())
     first, label = labeled.parts["dev"].examples[0], PUBLISHED[name][2]
@@ -166,7 +166,7 @@ def test_published_layouts_are_found_and_read(tmp_path: Path, name: str) -> None
     ],
 )
 def test_lcqmc_is_read_under_all_of_its_file_names(tmp_path: Path, ending: str, text: str) -> None:
-    row = benchmark("lcqmc")
+    row = BENCHMARKS["lcqmc"]
     for split in SPLITS:
         (tmp_path / ending.replace("train", split)).write_text(text, encoding="utf-8")
     found = row.find(tmp_path)
@@ -200,15 +200,11 @@ def test_names_match_without_case_and_punctuation(written: str, name: str) -> No
 
 
 def test_folders_without_the_files_are_refused(tmp_path: Path) -> None:
-    sst = benchmark("sst-2")
+    sst = BENCHMARKS["sst-2"]
     with pytest.raises(DataError, match="does not exist"):
         sst.find(tmp_path / "nowhere")
-    with pytest.raises(DataError, match="is empty"):
-        sst.find(tmp_path)
     (tmp_path / "training.tsv").write_text("x")
-    with pytest.raises(
-        DataError, match=r"holds no files of SST-2, only training\.tsv\. Allowed: train\.tsv.*'training\.tsv'"
-    ):
+    with pytest.raises(DataError, match=r"holds no files of SST-2, only training\.tsv\. Allowed: train\.tsv"):
         sst.find(tmp_path)
     with pytest.raises(DataError, match="is a file"):
         sst.find(tmp_path / "training.tsv")
@@ -217,7 +213,7 @@ def test_folders_without_the_files_are_refused(tmp_path: Path) -> None:
 def test_compressed_files_and_all_splits_are_found(tmp_path: Path) -> None:
     for name in ("train.tsv.gz", "dev.tsv", "test.tsv.zst"):
         (tmp_path / name).write_bytes(b"x")
-    found = benchmark("sst-2").find(tmp_path)
+    found = BENCHMARKS["sst-2"].find(tmp_path)
     assert {split: files[0].name for split, files in found.items()} == {
         "train": "train.tsv.gz",
         "dev": "dev.tsv",
@@ -229,7 +225,7 @@ def test_split_of_two_files_needs_both(tmp_path: Path) -> None:
     (tmp_path / "c3-m-train.json").write_text("[]")
     (tmp_path / "c3-m-dev.json").write_text("[]")
     (tmp_path / "c3-d-dev.json").write_text("[]")
-    found = benchmark("c3").find(tmp_path)
+    found = BENCHMARKS["c3"].find(tmp_path)
     assert {split: [path.name for path in files] for split, files in found.items()} == {
         "dev": ["c3-m-dev.json", "c3-d-dev.json"]
     }

@@ -367,7 +367,7 @@ def test_the_test_file_can_be_added_and_changed_once_all_is_trained(
     assert partly is not None
     assert [row.test for row in partly.rows] == [row.test for row in measured.rows]
     assert (partly.data["test"]["examples"], partly.data["test"]["skipped"]) == (8, 2)
-    assert "2 of the 10 test examples have no label" in heard.text()
+    assert "2 of the 10 examples of " in heard.text()
     unlabeled = tune(seeds=2, test=toy_tasks.texts(tmp_path, "test.csv", rows=4, labeled=False)).results
     assert unlabeled is not None
     assert unlabeled.spread("test") == {}

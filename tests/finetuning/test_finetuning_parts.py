@@ -114,23 +114,15 @@ def test_kinds_are_found_however_written(name: str) -> None:
         task_named("multi-labl")
 
 
-def test_one_word_that_is_called_like_a_file_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = tmp_path / "folder"
-    there.mkdir()
-    assert given_inputs(["a text", "b.csv"], []) == (["a text", "b.csv"], [])
-    assert given_inputs(["reviews.csv.gz"], []) == ([], [Path("reviews.csv.gz")])
-    assert given_inputs([str(there)], [Path("x.csv")]) == ([], [there, Path("x.csv")])
-    assert given_inputs(["what about b.csv"], []) == (["what about b.csv"], [])
-    # Too long for a file's name, and no user's folder.
-    for text in ("x" * 5000, "x" * 300, "我" * 100, "~5 stars"):
-        assert given_inputs([text], []) == ([text], [])
-    assert given_inputs(["a.csv", "b.tsv"], []) == ([], [Path("a.csv"), Path("b.tsv")])
-    monkeypatch.chdir(tmp_path)
-    assert given_inputs(["folder"], []) == (["folder"], [])
-    (tmp_path / "b.csv").write_text("x")
-    with pytest.raises(DataError, match=r"'b\.csv' is a file and 'a text' is not"):
-        given_inputs(["a text", "b.csv"], [])
-    assert given_inputs(["a text"], [Path("-")]) == (["a text"], [Path("-")])
+def test_arguments_are_texts_or_files(tmp_path: Path) -> None:
+    file = tmp_path / "texts"
+    file.write_text("x")
+    for word in (str(file), str(tmp_path), "missing.csv.gz"):
+        assert given_inputs([word], [Path("x.csv")]) == ([], [Path(word), Path("x.csv")])
+    for text in ("x" * 5000, "我" * 100, "~5 stars", "what about b.csv", "a\0b"):
+        assert given_inputs([text], [Path("-")]) == ([text], [Path("-")])
+    with pytest.raises(DataError, match="is a file, other arguments are not"):
+        given_inputs(["a text", str(file)], [])
 
 
 @pytest.mark.parametrize(

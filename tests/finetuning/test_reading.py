@@ -8,7 +8,7 @@ from test_benchmarks import PUBLISHED
 from test_finetuning import QUICK
 
 from maskwright.core.errors import DataError
-from maskwright.finetuning.benchmarks import benchmark
+from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.evaluating import evaluate, plain
 from maskwright.finetuning.fine_tuned import load
 from maskwright.finetuning.finetuning import finetune
@@ -115,7 +115,7 @@ def test_running_text_is_read_by_a_model_trained_on_conll(tmp_path: Path) -> Non
 def test_labels_left_out_by_rule_stay_so(tmp_path: Path) -> None:
     file = tmp_path / "dev.json"
     file.write_text(PUBLISHED["ocnli"][1], encoding="utf-8")
-    row = benchmark("ocnli")
+    row = BENCHMARKS["ocnli"]
     trained = {"format": "json", "text": "sentence1", "text2": "sentence2", "label": "label"}
     save_read_as(tmp_path, {**trained, "dropped_labels": row.options.dropped_labels})
     read = read_for_model(file, "classification", ReadOptions(), load_read_as(tmp_path))

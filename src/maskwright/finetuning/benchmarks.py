@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from maskwright.core.errors import DataError, RecipeError, nearest, unknown_name
+from maskwright.core.errors import DataError
 from maskwright.data.sources.files import COMPRESSIONS
 from maskwright.finetuning.readers.options import Kind, ReadOptions
 
@@ -60,15 +60,11 @@ class Benchmark:
             found = {split: files for split in SPLITS if (files := self._of_split(split, place))}
             if found:
                 return found
-        usual = self.usual_files()
-        there = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-        shown = ", ".join(there[:8]) + (", ..." if len(there) > 8 else "")
-        guess = next((near for name in usual if (near := nearest(name, there))), None)
+        there = sorted(path.name for path in folder.iterdir())
         raise DataError(
-            f"{folder} holds no files of {self.title}, only {shown}" if there else f"{folder} is empty",
-            allowed=", ".join(usual),
-            todo="Rename them, or name the files themselves (train, dev, test)"
-            + (f"; the nearest is {guess!r}." if guess else "."),
+            f"{folder} holds no files of {self.title}, only {', '.join(there[:8]) or 'nothing'}",
+            allowed=", ".join(self.usual_files()),
+            todo="Rename them, or name the files themselves (train, dev, test).",
         )
 
     def usual_files(self, *splits: Split) -> list[str]:
@@ -247,21 +243,16 @@ ALIASES: Mapping[str, str] = MappingProxyType(
 """Other names of benchmarks."""
 
 
-def benchmark(name: str) -> Benchmark:
-    """Return a benchmark by name; capitals, spaces, dots and underscores do not matter ("SST2", "squad_v1.1").
-
-    Raises:
-        RecipeError: If there is none; the nearest name is suggested.
+def benchmark(name: str) -> Benchmark | None:
+    """Return a benchmark by name, None if there is none; case and punctuation do not matter ("SST2", "squad_v1.1").
 
     Example:
-        >>> benchmark("sst-2").metrics
+        >>> benchmark("SST2").metrics
         ('accuracy',)
     """
     plain = {plain_name(known): known for known in (*ALIASES, *BENCHMARKS)}
-    if (known := plain.get(plain_name(name))) is not None:
-        return BENCHMARKS[ALIASES.get(known, known)]
-    problem, allowed, todo = unknown_name("benchmark", name, BENCHMARKS)
-    raise RecipeError(problem, allowed=allowed, todo=todo)
+    known = plain.get(plain_name(name))
+    return None if known is None else BENCHMARKS[ALIASES.get(known, known)]
 
 
 def plain_name(name: str) -> str:

@@ -46,6 +46,15 @@ def check_measurable(examples: Sequence[Any], task: Task, name: str) -> None:
         raise DataError(f"{name}, {error.problem}", allowed=error.allowed, todo=error.todo) from error
 
 
+def warn_of(parts: Mapping[str, Sequence[Example]], reporter: Reporter) -> list[str]:
+    """Report the warnings about the examples, and return them as notes."""
+    notes = []
+    for part, warning in data_warnings(parts):
+        reporter.say(part, warning)
+        notes.append(f"{part}: {warning}" + "." * (not warning.endswith("?")))
+    return notes
+
+
 def data_warnings(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str, str]]:
     """Yield (part, warning): texts that also occur in an earlier part (data leakage), small parts, distinct labels.
 

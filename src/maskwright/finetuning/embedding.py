@@ -22,11 +22,11 @@ from maskwright.core.errors import DataError, DeviceError, MaskwrightError
 from maskwright.core.files import check_writable, write_json, write_text
 from maskwright.core.spec import Spec, override, parse_overrides
 from maskwright.finetuning.benchmarks import Split
-from maskwright.finetuning.checks import data_warnings
-from maskwright.finetuning.examples import ExampleFile, Skipped, TextExample
+from maskwright.finetuning.checks import warn_of
+from maskwright.finetuning.examples import ExampleFile, TextExample
 from maskwright.finetuning.finetuning import FineTuning, check_not_the_model
 from maskwright.finetuning.hyperparameters import Hyperparameters, Positive, Rate, fit_training
-from maskwright.finetuning.labeled import LabeledRequest, hold_out
+from maskwright.finetuning.labeled import LabeledRequest, with_held_out, without_unlabeled
 from maskwright.finetuning.plan import system_of, tokens_of
 from maskwright.finetuning.results import Results, SeedRow, data_of
 from maskwright.huggingface.quiet import quiet
@@ -62,16 +62,7 @@ class EmbeddingSettings(Spec):
         max_length: Maximum tokens of a text in training, special tokens included; None or more: the model's.
     """
 
-    synonyms: ClassVar[Mapping[str, str]] = {
-        **{name: field for name, field in Hyperparameters.synonyms.items() if field in ("epochs", "batch_size")},
-        "lr": "learning_rate",
-        "warmup": "warmup_share",
-        "warmup_ratio": "warmup_share",
-        "max_len": "max_length",
-        "max_seq_length": "max_length",
-        "hidden_dropout": "dropout",
-        "seed": "--seed",
-    }
+    synonyms: ClassVar[Mapping[str, str]] = {**Hyperparameters.synonyms, "hidden_dropout": "dropout", "seed": "--seed"}
 
     epochs: Positive = 1.0
     batch_size: PositiveInt = 128
@@ -229,12 +220,12 @@ def _read(request: LabeledRequest, talk: Reporter) -> tuple[dict[str, Texts], di
     train = request.read("train", talk, needed=False)
     if train is None:
         raise DataError("there are no training examples", todo="Name their file, `--train FILE`.")
-    rows, parts = {"train": _rows(train)}, {"train": _part(train)}
+    notes: list[str] = []
+    rows, parts = {"train": _rows(train)}, {"train": without_unlabeled(train, talk, notes)}
     # Unless they are named, the columns of other files may be others: e.g. training on pairs, evaluation with scores.
     like_train = {name: value for name, value in train.read_as.items() if name not in _COLUMNS}
     if rows["train"] == "texts":  # They cannot be evaluated.
         request = replace(request, options=request.options.replace(**dict.fromkeys(_COLUMNS, ())))
-    notes = []
     held_out: tuple[Split, ...] = ("dev", "test")
     for name in held_out:
         file = request.read(name, talk, needed=False, trained=like_train)
@@ -249,20 +240,14 @@ def _read(request: LabeledRequest, talk: Reporter) -> tuple[dict[str, Texts], di
             notes.append(f"{problem}.")
             talk.say(name, problem)
             continue
-        rows[name], parts[name] = kind, _part(file)
+        rows[name], parts[name] = kind, without_unlabeled(file, talk, notes)
     if "dev" not in parts and rows["train"] == "texts":
         notes.append("Without development pairs (--dev) nothing selects the epoch: the last one's weights are kept.")
         talk.say("dev", notes[-1])
     elif "dev" not in parts:
-        kept, held = hold_out(parts["train"].examples, train.name)
-        parts["train"] = replace(parts["train"], examples=tuple(kept))
-        parts["dev"] = ExampleFile(name=f"held out of {train.name}", examples=tuple(held))
+        parts["train"], parts["dev"] = with_held_out(parts["train"], talk, notes)
         rows["dev"] = rows["train"]
-        notes.append(f"There is no development file: {len(held):,} of the training rows are held out for it.")
-        talk.say("dev", notes[-1])
-    for part, doubt in data_warnings({name: its.examples for name, its in parts.items()}):
-        notes.append(f"{part}: {doubt}.")
-        talk.say(part, doubt)
+    notes += warn_of({name: its.examples for name, its in parts.items()}, talk)
     return parts, rows, tuple(notes)
 
 
@@ -272,15 +257,6 @@ def _rows(file: Texts) -> Rows:
         return "scored pairs"
     by_columns: tuple[Rows, ...] = ("texts", "pairs", "triplets")
     return by_columns[len(file.examples[0].texts) - 1]
-
-
-def _part(file: Texts) -> Texts:
-    """Leave out the rows without a score of a file that has scores."""
-    if all(example.label is None for example in file.examples):
-        return file
-    lacking = [Skipped(example.key, "it has no score") for example in file.examples if example.label is None]
-    kept = tuple(example for example in file.examples if example.label is not None)
-    return replace(file, examples=kept, skipped=(*file.skipped, *lacking))
 
 
 def _fitted(

@@ -67,21 +67,15 @@ class Hyperparameters(Spec):
 
     synonyms: ClassVar[Mapping[str, str]] = {
         "lr": "learning_rate",
-        "wd": "weight_decay",
-        "bs": "batch_size",
         "train_batch_size": "batch_size",
         "per_device_train_batch_size": "batch_size",
-        "num_epochs": "epochs",
         "num_train_epochs": "epochs",
         "max_steps": "steps",
-        "warmup": "warmup_share",
         "warmup_ratio": "warmup_share",
         "lr_scheduler_type": "schedule",
         "dropout": "hidden_dropout",
         "max_grad_norm": "clip_norm",
-        "max_len": "max_length",
         "max_seq_length": "max_length",
-        "adam_epsilon": "eps",
     }
 
     epochs: Positive = 3.0

@@ -12,7 +12,7 @@ from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.files import read_json, write_json
 from maskwright.core.randomness import Permutation, integer_key
 from maskwright.finetuning.benchmarks import BENCHMARKS, Benchmark, Split
-from maskwright.finetuning.checks import check_measurable, data_warnings, input_of, report_file, unlabeled
+from maskwright.finetuning.checks import check_measurable, input_of, report_file, unlabeled, warn_of
 from maskwright.finetuning.examples import E, Example, ExampleFile, Skipped, has_label
 from maskwright.finetuning.readers import Paths, read_examples
 from maskwright.finetuning.readers.files import format_of
@@ -174,37 +174,42 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: 
     task = make_task(request.kind, row, train.examples, task_fields)
     notes = []
     if dev is None:
-        kept, held = hold_out(train.examples, train.name)
-        note = (
-            f"There is no development file: {len(held):,} of the {len(train.examples):,} training examples are held "
-            f"out for it ({len(held) / len(train.examples):.0%}, the same ones for every seed)."
-        )
-        dev = ExampleFile(name=f"held out of {train.name}", examples=tuple(held))
-        train = replace(train, examples=tuple(kept))
-        notes.append(note)
-        talk.say("dev", note)
+        train, dev = with_held_out(train, talk, notes)
     check_measurable(dev.examples, task, dev.name)
     parts = {"train": train, "dev": dev}
     if test is not None:
         if unlabeled(test.examples):
-            notes.append(
-                "The test examples have no labels: their predictions are in test_predictions.jsonl of each run."
-            )
+            notes.append("The test examples have no labels: test_predictions.jsonl of each run has their predictions.")
         else:
-            lacking = tuple(Skipped(example.key, "no label") for example in test.examples if not has_label(example))
-            if lacking:
-                notes.append(
-                    f"{len(lacking):,} of the {len(test.examples):,} test examples have no label and are left out."
-                )
-                talk.say("test", notes[-1])
-            with_labels = tuple(filter(has_label, test.examples))
-            test = replace(test, examples=with_labels, skipped=(*test.skipped, *lacking))
-            check_measurable(with_labels, task, test.name)
+            test = without_unlabeled(test, talk, notes)
+            check_measurable(test.examples, task, test.name)
         parts["test"] = test
-    for part, doubt in data_warnings({name: its.examples for name, its in parts.items()}):
-        notes.append(f"{part}: {doubt}" + "." * (not doubt.endswith("?")))
-        talk.say(part, doubt)
+    notes += warn_of({name: its.examples for name, its in parts.items()}, talk)
     return Labeled(benchmark=row, task=task, parts=parts, read_as=read_as, notes=tuple(notes))
+
+
+def without_unlabeled(file: ExampleFile[Any], talk: Reporter, notes: list[str]) -> ExampleFile[Any]:
+    """Leave out the examples without label of a file in which others have one; a note says so."""
+    lacking = tuple(Skipped(example.key, "no label") for example in file.examples if not has_label(example))
+    if len(lacking) in (0, len(file.examples)):
+        return file
+    notes.append(f"{len(lacking):,} of the {len(file.examples):,} examples of {file.name} have no label, left out.")
+    talk.say("skipped", notes[-1])
+    return replace(file, examples=tuple(filter(has_label, file.examples)), skipped=(*file.skipped, *lacking))
+
+
+def with_held_out(
+    train: ExampleFile[Any], talk: Reporter, notes: list[str]
+) -> tuple[ExampleFile[Any], ExampleFile[Any]]:
+    """Split a training file into training and development examples (`hold_out`); a note says so."""
+    kept, held = hold_out(train.examples, train.name)
+    notes.append(
+        f"There is no development file: {len(held):,} of the {len(train.examples):,} training examples are held out "
+        f"for it ({len(held) / len(train.examples):.0%}, the same ones for every seed)."
+    )
+    talk.say("dev", notes[-1])
+    dev = ExampleFile(name=f"held out of {train.name}", examples=tuple(held))
+    return replace(train, examples=tuple(kept)), dev
 
 
 def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:

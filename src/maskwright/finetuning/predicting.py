@@ -27,7 +27,7 @@ from maskwright.finetuning.examples import (
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import read_for_model
 from maskwright.finetuning.readers import Paths, as_one
-from maskwright.finetuning.readers.files import decode, is_called_a_file, lines_of
+from maskwright.finetuning.readers.files import decode, lines_of
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.readers.tagged import cut_into_words
 from maskwright.finetuning.readers.texts import as_text
@@ -41,7 +41,6 @@ STANDARD_INPUT = "standard input"
 Input = str | tuple[str, str] | Mapping[str, Any]
 """A text, a pair of texts, or {"question", "context"}, or {"context", "question", "options"}."""
 
-_LONGEST_PATH = 1000
 _LONG = 200
 """Number of examples above which progress is shown."""
 
@@ -134,34 +133,29 @@ def read_standard_input(encoding: str | None = None) -> tuple[list[tuple[int, st
 
 
 def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str], list[Path]]:
-    """Split command-line arguments into texts and files: files if each exists or has a data file's name.
+    """Split command-line arguments into texts and files: files if each exists or is called like one.
 
     Raises:
         DataError: If only some are existing files.
     """
     paths = [path.expanduser() for path in files]
-    named = [word for word in words if _is_file(word)]
-    if named and len(named) == len(words):
-        return [], [*(Path(word).expanduser() for word in named), *paths]
-    if there := [word for word in named if Path(word).expanduser().exists()]:
-        text = next(word for word in words if word not in named)
+    there = [word for word in words if _is_file(word)]
+    if there and len(there) < len(words):
         raise DataError(
-            f"{there[0]!r} is a file and {text!r} is not", todo="Give files with `--file FILE` and texts as arguments."
+            f"{there[0]!r} is a file, other arguments are not",
+            todo="Give files with `--file FILE`, texts as arguments.",
         )
-    return list(words), paths
+    return ([], [*map(Path, there), *paths]) if there else (list(words), paths)
 
 
 def _is_file(word: str) -> bool:
-    if len(word) > _LONGEST_PATH or "\n" in word:
-        return False
+    if " " not in word and word.endswith((".csv", ".tsv", ".json", ".jsonl", ".parquet", ".txt", ".gz", ".zst")):
+        return True
     try:
-        path = Path(word).expanduser()
         # A folder (RACE's) must be written as a path: a single word is a text even if a folder has that name.
-        if path.is_file() or (path.is_dir() and len(path.parts) > 1):
-            return True
-    except (OSError, RuntimeError):  # Name too long, or "~5 stars": no user "5 stars".
+        return Path(word).is_file() or ("/" in word and Path(word).is_dir())
+    except (OSError, ValueError):  # too long for a name
         return False
-    return " " not in word and is_called_a_file(path)
 
 
 _TEXT_KINDS = ("classification", "regression", "multi_label")

@@ -127,11 +127,6 @@ _SUFFIXES: dict[str, Format] = {
 }
 
 
-def is_called_a_file(path: Path) -> bool:
-    """Whether a name has a suffix of labeled files, compressed or not."""
-    return suffix_of(path) in {*_SUFFIXES, ".json", ".txt", ".conll"}
-
-
 def format_of(path: Path, kind: Kind, options: ReadOptions) -> Format:
     """Return the format of a file (or of RACE's folder), guessed by suffix and content.
 

@@ -201,12 +201,15 @@ def read_choices(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFil
     def offered(row: Row) -> Any:
         return row.cells[columns[0]] if len(columns) == 1 else [row.cells[name] for name in columns]
 
-    first = options.first_option
+    first: int | None = options.first_option
     if right is not None and first is None:
         numbers = [text for row in table.rows if (text := _written(row.cells[right])).isdecimal()]
         if numbers:
-            first = read_as["first_option"] = 0 if "0" in numbers else 1
-            notes.append(f"column {right!r} numbers the options from {first} (else `--read first_option={1 - first}`)")
+            number = int("0" not in numbers)
+            first = read_as["first_option"] = number
+            notes.append(
+                f"column {right!r} numbers the options from {number} (else `--read first_option={1 - number}`)"
+            )
 
     def example(row: Row) -> ChoiceExample:
         choices = offered(row)

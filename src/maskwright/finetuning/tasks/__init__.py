@@ -54,13 +54,12 @@ def task_named(name: str) -> tuple[Kind, Benchmark | None]:
     for kind in get_args(Kind):
         if name.replace("-", "_").lower() == kind:
             return kind, None
-    try:
-        row = benchmark(name)
-    except RecipeError:
+    row = benchmark(name)
+    if row is None:
         kinds = [kind.replace("_", "-") for kind in get_args(Kind)]
         problem, _, todo = unknown_name("task", name, [*BENCHMARKS, *kinds])
         allowed = f"a kind of task ({', '.join(kinds)}), or a benchmark ({', '.join(BENCHMARKS)})"
-        raise RecipeError(problem, allowed=allowed, todo=todo) from None
+        raise RecipeError(problem, allowed=allowed, todo=todo)
     return row.kind, row
 
 
