@@ -1,5 +1,6 @@
 """Measuring and using a model: a benchmark's metrics and labels, pairs, places in texts of files."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,13 @@ import toy_tasks
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.evaluating import evaluate, plain
-from maskwright.finetuning.examples import TaggedExample, TextExample
 from maskwright.finetuning.fine_tuned import build
 from maskwright.finetuning.metrics.scores import accuracy, binary_f1
 from maskwright.finetuning.predicting import predict
-from maskwright.finetuning.tasks.base import Prediction
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.tagging import Tagging
-from maskwright.finetuning.tasks.texts import Classification, MultiLabel
+from maskwright.finetuning.tasks.texts import Classification
 from maskwright.training.reporting import Silent
 
 
@@ -185,14 +184,15 @@ def test_surrogates_are_refused_with_their_place(bert_folder: Path, task: Any, i
         predict(build(bert_folder, task, seed=3, max_length=32), inputs, reporter=Silent())
 
 
-def test_scores_of_one_class_or_type_can_be_asked_for() -> None:
-    tags = Tagging(labels=("O", "B-PER", "B-LOC"), scheme="BIO", metrics=("f1", "recall_PER", "f1_LOC"))
-    sentence = TaggedExample(key="1", words=("a", "b"), tags=("B-PER", "B-PER"))
-    said = Prediction(key="1", value=["B-PER", "O"], score=None, details={})
-    assert tags.measure([said], [sentence]) == {"f1": pytest.approx(2 / 3), "recall_PER": 0.5, "f1_LOC": 0.0}
-    task = MultiLabel(labels=("a", "b"), metrics=("micro_f1", "f1_b"))
-    text = TextExample(key="1", texts=("x",), label=("a",))
-    predicted = Prediction(key="1", value=["a", "b"], score=None, details={})
-    assert task.measure([predicted], [text]) == {"micro_f1": pytest.approx(2 / 3), "f1_b": 0.0}
-    with pytest.raises(DataError, match="f1_c"):
-        MultiLabel(labels=("a", "b"), metrics=("f1_c",))
+def test_standard_input_is_read_like_a_file(bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
+    file = tmp_path / "texts.csv"
+    file.write_text("text\nthe dog\n", encoding="utf-8")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfthe cat\n\nsch\xf6n\n")))
+    said = predict(model, "a word", file=["-", file], reporter=Silent())
+    assert [(one.key, one.input_text) for one in said] == [
+        ("input:1", "a word"),
+        ("standard input:1", "the cat"),
+        ("standard input:3", "schön"),
+        ("texts.csv:2", "the dog"),
+    ]

@@ -23,7 +23,7 @@ def command(
     ] = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option(help="A file; `-` reads one text per line from standard input.", show_default=False),
+        typer.Option(help="A file; `-` for standard input.", show_default=False),
     ] = None,
     text: Annotated[str | None, typer.Option(help=TEXT_HELP, show_default=False)] = None,
     text2: Annotated[str | None, typer.Option(help=TEXT2_HELP, show_default=False)] = None,

@@ -172,7 +172,7 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: 
     read_as = {**to_keep(request.options, train.read_as), "format": _format_of(paths, request.kind, ReadOptions())}
     dev, test = (request.read(part, talk, trained=read_as) for part in ("dev", "test"))
     task = make_task(request.kind, row, train.examples, task_fields)
-    notes = []
+    notes: list[str] = []
     if dev is None:
         train, dev = with_held_out(train, talk, notes)
     check_measurable(dev.examples, task, dev.name)

@@ -1,12 +1,12 @@
 """`maskwright.predict`: predictions of a fine-tuned model for texts, questions or files without labels."""
 
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
-from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError
 from maskwright.data.progress import no_progress
 from maskwright.finetuning.checks import report_file
@@ -27,7 +27,6 @@ from maskwright.finetuning.examples import (
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import read_for_model
 from maskwright.finetuning.readers import Paths, as_one
-from maskwright.finetuning.readers.files import decode, lines_of
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.readers.tagged import cut_into_words
 from maskwright.finetuning.readers.texts import as_text
@@ -35,8 +34,6 @@ from maskwright.finetuning.tasks.base import Prediction, Task
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.training.device import Precision, computing_on
 from maskwright.training.reporting import OnConsole, Reporter
-
-STANDARD_INPUT = "standard input"
 
 Input = str | tuple[str, str] | Mapping[str, Any]
 """A text, a pair of texts, or {"question", "context"}, or {"context", "question", "options"}."""
@@ -64,9 +61,8 @@ def predict(
         inputs: One or a list of: texts; (text, text) pairs; {"question": ..., "context": ...} for question answering;
             {"context": ..., "question": ..., "options": [...]} for multiple choice. A tuple of two texts is one pair if
             the task takes pairs.
-        file: A file, read as by `finetune`, without labels. "-" is standard input, one text per line; keys are line
-            numbers. If keys of inputs, standard input and files clash, they become "input:1", "standard input:1" and
-            "texts.csv:1".
+        file: A file, read as by `finetune`, without labels. "-" is standard input, read like a file. If keys of inputs
+            and files clash, they become "input:1" and "texts.csv:1".
         text, text2: Columns of the file; the others are as in the training file, or guessed and reported.
         read: Further read options, "quoting=none".
         device: "auto", "cpu", "cuda" or "cuda:N".
@@ -95,16 +91,16 @@ def predict(
         found = [_example(one, str(n), f"input {n}", kind, trained) for n, one in enumerate(given, start=1)]
         files: list[ExampleFile[Any]] = [ExampleFile(name="input", examples=tuple(found))]
         options = with_overrides(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
-        paths = [file] if isinstance(file, str | Path) else list(file or ())
-        if any(str(path) == "-" for path in paths):
-            lines, notes = read_standard_input(options.encoding)
-            found = [_example(line, str(n), f"{STANDARD_INPUT}, line {n}", kind, trained) for n, line in lines]
-            files.append(ExampleFile(name=STANDARD_INPUT, examples=tuple(found), notes=notes))
-            report_file("file", files[-1], reporter)
-        if named := [path for path in paths if str(path) != "-"]:
-            files.append(read_for_model(named, kind, options, trained))
-            report_file("file", files[-1], reporter)
-            refuse_other_texts(files[-1].examples, trained, files[-1].name)
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [Path(path) for path in ([file] if isinstance(file, str | Path) else file or ())]
+            if Path("-") in paths:
+                standard_input = Path(folder, "standard input")
+                standard_input.write_bytes(sys.stdin.buffer.read())
+                paths = [standard_input if path == Path("-") else path for path in paths]
+            for path in paths:
+                files.append(read_for_model(path, kind, options, trained))
+                report_file("file", files[-1], reporter)
+                refuse_other_texts(files[-1].examples, trained, files[-1].name)
         examples = as_one(files).examples
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
@@ -116,20 +112,6 @@ def predict(
         replace(each, input_text=_input_text(example, loaded.task))
         for each, example in zip(predictions, examples, strict=True)
     ]
-
-
-def read_standard_input(encoding: str | None = None) -> tuple[list[tuple[int, str]], tuple[str, ...]]:
-    """Read standard input, decoded as files are: (line number, text) of each non-blank line, and messages.
-
-    Raises:
-        DataError: If it is not UTF-8, and no encoding is recognized.
-    """
-    text, notes = decode(sys.stdin.buffer.read(), STANDARD_INPUT, encoding)
-    lines = list(enumerate(lines_of(text), start=1))
-    found = [(number, line) for number, line in lines if line.strip()]
-    if len(found) < len(lines):
-        notes = (*notes, f"{counted(len(lines) - len(found), 'blank line')} skipped; keys are line numbers")
-    return found, notes
 
 
 def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str], list[Path]]:

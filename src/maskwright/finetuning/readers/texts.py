@@ -219,21 +219,13 @@ def class_name(value: object) -> str | None:
     Raises:
         ValueError: If the value is not one name; with the reason.
     """
-    match value:
-        case None:
-            return None
-        case str():
-            return value.strip() or None
-        case bool():
-            return str(value).lower()
-        case int():
-            return str(value)
-        case float():
-            if math.isnan(value):
-                return None
-            return str(int(value)) if value.is_integer() else str(value)
-        case _:
-            raise ValueError(f"the label is a {type(value).__name__}, not one class")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        value = None if math.isnan(value) else int(value) if value.is_integer() else value
+    if isinstance(value, list | dict):
+        raise ValueError(f"the label is a {type(value).__name__}, not one class")
+    return None if value is None else str(value).strip() or None
 
 
 def _label(cells: Cells, kind: TextKind, columns: Sequence[str], options: ReadOptions) -> Label | None:

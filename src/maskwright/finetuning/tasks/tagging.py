@@ -39,7 +39,6 @@ from maskwright.finetuning.metrics.entities import (
     entity_scores,
     mark_entities,
     scheme_of,
-    type_of,
 )
 from maskwright.finetuning.metrics.scores import Report, accuracy, class_report
 from maskwright.finetuning.readers.options import Names, as_name
@@ -137,7 +136,7 @@ class Tagging(Task):
         scheme: Entity scheme: "IO", "BIO", "IOBES", "BILOU", "BMES"; None for tags that mark no entities (parts of
             speech).
         metrics: Reported metrics, the main one first: "f1", "precision", "recall" of entities with exact boundaries and
-            type (`metrics.entity_scores`), also per type ("f1_PER"), and "accuracy" of tags.
+            type (`metrics.entity_scores`), and "accuracy" of tags.
         joined: Separator between words in running text: "space", or "nothing" for Chinese characters.
         outside: The tag of words without a token: "O", or the most frequent tag of the training file.
     """
@@ -152,7 +151,7 @@ class Tagging(Task):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         check_labels(self.labels, "tag")
-        check_metrics(self.metrics, TAG_METRICS if self.scheme is None else self._entity_metrics(), self.kind)
+        check_metrics(self.metrics, TAG_METRICS if self.scheme is None else ENTITY_METRICS, self.kind)
         if self.outside not in self.labels:
             raise unknown_label("the task's tag outside of entities", self.outside, self.labels, "tag")
         return self
@@ -297,13 +296,9 @@ class Tagging(Task):
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TaggedExample]) -> dict[str, float]:
         gold = [example.tags or () for example in examples]
         predicted = [prediction.value for prediction in predictions]
-        scores: dict[str, float] = {}
-        if self.scheme is not None:
-            scores = entity_scores(gold, predicted)
-        if "accuracy" in self.metrics:
-            scores["accuracy"] = accuracy(list(itertools.chain(*gold)), list(itertools.chain(*predicted)))
-        # A type that occurs neither in the labels nor in the predictions has no scores.
-        return {name: scores.get(name, 0.0) for name in self.metrics}
+        scores = {} if self.scheme is None else entity_scores(gold, predicted)
+        scores["accuracy"] = accuracy(list(itertools.chain(*gold)), list(itertools.chain(*predicted)))
+        return {name: scores[name] for name in self.metrics}
 
     def report(self, predictions: Sequence[Prediction], examples: Sequence[TaggedExample]) -> Report:
         """Return the scores of each entity type, or of each tag where tags mark no entities; tags by word."""
@@ -319,10 +314,6 @@ class Tagging(Task):
             for type_, count in sorted(counts.items())
         }
         return Report(by_type, of_tags.confusion)
-
-    def _entity_metrics(self) -> tuple[str, ...]:
-        types = dict.fromkeys(type_of(tag) for tag in self.labels if tag != OUTSIDE)
-        return (*ENTITY_METRICS, *(f"{name}_{type_}" for type_ in types for name in ("f1", "precision", "recall")))
 
     def check(self, examples: Sequence[TaggedExample]) -> None:
         """Raise on tags that mark no entity (see `Task.check`).

@@ -252,7 +252,7 @@ class MultiLabel(TextTask):
     Attributes:
         labels: Names of the classes.
         metrics: Reported metrics, the main one first: "micro_f1" (over all decisions), "macro_f1" (mean F1 of the
-            classes), "subset_accuracy" (share of examples with exactly the right set), "f1_LABEL" (of one class).
+            classes), "subset_accuracy" (share of examples with exactly the right set).
         threshold: Minimum probability of a predicted class, in (0, 1).
     """
 
@@ -265,7 +265,7 @@ class MultiLabel(TextTask):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         check_labels(self.labels)
-        check_metrics(self.metrics, (*self.METRICS, *(f"f1_{label}" for label in self.labels)), self.kind)
+        check_metrics(self.metrics, self.METRICS, self.kind)
         return self
 
     @classmethod
