@@ -2,11 +2,8 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,18 +115,6 @@ def plain_features(num_units: int = 50) -> Features:
     )
 
 
-def test_the_order_is_a_function_of_seed_and_epoch() -> None:
-    orders = []
-    for seed in (0, 1):
-        order = ShuffledUnits(50, seed)
-        cursor = order.start()
-        for _ in range(2):
-            rows, cursor = order.read(cursor, 50)
-            orders.append(rows.numbers.tolist())
-    assert len(set(map(tuple, orders))) == 4
-    assert all(order != sorted(order) for order in orders)
-
-
 def test_dropout_keys_differ_between_micro_batches_and_steps_and_are_the_same_again() -> None:
     def keys(seed: int, step: int) -> list[int | None]:
         collator = FeatureCollator(plain_features(), tokens=20, device=CPU, seed=seed)
@@ -142,26 +127,6 @@ def test_dropout_keys_differ_between_micro_batches_and_steps_and_are_the_same_ag
     assert None not in several
     assert len(set(several)) == len(several)
     assert keys(1, 0) == several[-len(keys(1, 0)) :]
-
-
-@pytest.mark.parametrize("dtype", [np.int64, np.float32])
-@pytest.mark.parametrize("columns", [(), (3,)])
-def test_labels_of_any_shape_keep_type_and_rows(dtype: Any, columns: tuple[int, ...]) -> None:
-    table = np.random.default_rng(0).integers(0, 9, size=(50, *columns)).astype(dtype)
-    features = replace(plain_features(), labels=table)
-    for batch in scoring_batches(features, tokens=30, device=CPU):
-        assert batch.labels is not None
-        assert np.array_equal(batch.labels.numpy(), table[batch.unit_numbers])
-        assert batch.labels.numpy().dtype == dtype
-
-
-def test_features_without_labels_give_batches_without() -> None:
-    features = replace(plain_features(), labels=None)
-    assert all(batch.labels is None for batch in scoring_batches(features, tokens=30, device=CPU))
-
-
-def test_no_units_give_no_batches() -> None:
-    assert list(scoring_batches(plain_features(0), tokens=30, device=CPU)) == []
 
 
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=60), tokens=st.integers(40, 400))

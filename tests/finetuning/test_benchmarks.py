@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from maskwright.core.errors import DataError, RecipeError
-from maskwright.finetuning.benchmarks import BENCHMARKS, SPLITS, Benchmark, benchmark
+from maskwright.finetuning.benchmarks import BENCHMARKS, SPLITS, Benchmark
 from maskwright.finetuning.labeled import LabeledRequest, load_read_as, read_for_model, read_labeled, save_read_as
-from maskwright.finetuning.readers import read_examples
 from maskwright.finetuning.readers.options import ReadOptions
 from maskwright.training.reporting import Silent
 
@@ -154,28 +153,6 @@ def test_published_layouts_are_found_and_read(tmp_path: Path, name: str) -> None
     assert [inputs_of(one) for one in file.examples] == [list(texts) for texts in TESTS[name][1]]
 
 
-@pytest.mark.parametrize(
-    ("ending", "text"),
-    [
-        ("train.tsv", "text_a\ttext_b\tlabel\n谁\t哪个\t1\n"),
-        ("train.txt", "谁\t哪个\t1\n"),
-        ("train.jsonl", '{"sentence1": "谁", "sentence2": "哪个", "label": "1"}\n'),
-        ("LCQMC_train.txt", "谁\t哪个\t1\n"),
-        ("LCQMC_train.json", '{"sentence1": "谁", "sentence2": "哪个", "label": 1}\n'),
-        ("LCQMC_train.json", '{"gold_label": "1", "sentence1": "谁", "sentence2": "哪个", "ID": "1158530"}\n'),
-    ],
-)
-def test_lcqmc_is_read_under_all_of_its_file_names(tmp_path: Path, ending: str, text: str) -> None:
-    row = BENCHMARKS["lcqmc"]
-    for split in SPLITS:
-        (tmp_path / ending.replace("train", split)).write_text(text, encoding="utf-8")
-    found = row.find(tmp_path)
-    assert list(found) == list(SPLITS)
-    for files in found.values():
-        [example] = read_examples(files, row.kind, row.options.replace(known_labels=row.labels)).examples
-        assert (example.texts, example.label) == (("谁", "哪个"), "1")
-
-
 @pytest.mark.parametrize("row", BENCHMARKS.values(), ids=BENCHMARKS)
 def test_rows_are_consistent(row: Benchmark) -> None:
     assert set(row.files) <= set(SPLITS)
@@ -183,20 +160,6 @@ def test_rows_are_consistent(row: Benchmark) -> None:
     assert row.metrics or "metric" in row.task_fields
     assert len(set(row.labels)) == len(row.labels) != 1
     assert bool(row.labels) == (row.kind == "classification")
-
-
-@pytest.mark.parametrize(
-    ("written", "name"),
-    [
-        ("SST2", "sst-2"),
-        ("STS-B", "sts-b"),
-        ("squad_v2.0", "squad-2.0"),
-        ("SQuAD", "squad-1.1"),
-        ("MNLI-mismatched", "mnli-mm"),
-    ],
-)
-def test_names_match_without_case_and_punctuation(written: str, name: str) -> None:
-    assert benchmark(written).name == name
 
 
 def test_folders_without_the_files_are_refused(tmp_path: Path) -> None:
@@ -208,17 +171,6 @@ def test_folders_without_the_files_are_refused(tmp_path: Path) -> None:
         sst.find(tmp_path)
     with pytest.raises(DataError, match="is a file"):
         sst.find(tmp_path / "training.tsv")
-
-
-def test_compressed_files_and_all_splits_are_found(tmp_path: Path) -> None:
-    for name in ("train.tsv.gz", "dev.tsv", "test.tsv.zst"):
-        (tmp_path / name).write_bytes(b"x")
-    found = BENCHMARKS["sst-2"].find(tmp_path)
-    assert {split: files[0].name for split, files in found.items()} == {
-        "train": "train.tsv.gz",
-        "dev": "dev.tsv",
-        "test": "test.tsv.zst",
-    }
 
 
 def test_split_of_two_files_needs_both(tmp_path: Path) -> None:

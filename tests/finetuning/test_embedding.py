@@ -112,19 +112,6 @@ def test_every_kind_of_rows_trains_and_embed_gives_the_same_vectors(rows, bert_f
         assert np.abs(ours - maskwright.embed(bert_folder, texts, device="cpu")).max() > 0.01
 
 
-def test_texts_are_shortened_in_training_only(bert_folder, tmp_path):
-    whole = _finetune(bert_folder, tmp_path, "pairs", out="whole")
-    reporter = _Listener()
-    done = _finetune(bert_folder, tmp_path, "pairs", settings=(*FAST, "max_length=8"), reporter=reporter)
-    assert done.results.data["train"]["cut"] == done.results.data["train"]["examples"]
-    assert done.results.data["dev"]["cut"] == whole.results.data["train"]["cut"] == 0
-    assert done.results.baselines == whole.results.baselines
-    weights = [load_file(each.folder / "model.safetensors")["embeddings.LayerNorm.weight"] for each in (whole, done)]
-    assert not np.array_equal(*weights)
-    score = done.results.best.dev["cosine_ndcg@10"]
-    assert f"dev: epoch {done.results.best.best_epoch:g}: cosine_ndcg@10 {score:.4f}" in reporter.said
-
-
 @pytest.mark.parametrize(
     ("rows", "batch_size", "steps", "step"),
     [("scored pairs", 8, 24, 10), ("pairs", 16, 6, 1)],

@@ -46,14 +46,6 @@ def test_a_benchmark_is_measured_by_its_metrics_and_in_the_model_s_labels(bert_f
     assert done.metrics == {"f1": binary_f1(gold, said, positive="YES"), "accuracy": accuracy(gold, said)}
 
 
-def test_a_benchmark_s_unpublished_labels_are_not_asked_for(bert_folder: Path, tmp_path: Path) -> None:
-    lines = ["index\tsentence1\tsentence2", "0\tthe cat\tthe dog", "1\ta\tb"]
-    (tmp_path / "test.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    out = saved(bert_folder, Classification(labels=("entailment", "not_entailment")), tmp_path / "out")
-    with pytest.raises(DataError, match=r"test\.tsv has no labels: those of this part were not published.*predict"):
-        evaluate(out, task="rte", data=tmp_path, split="test", reporter=Silent())
-
-
 def test_labels_are_named_by_hand_where_they_differ(bert_folder: Path, tmp_path: Path) -> None:
     lines = ["index\tsentence1\tsentence2\tlabel", "0\tthe cat\tthe dog\tentailment", "1\ta\tb\tnot_entailment"]
     (tmp_path / "dev.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -75,14 +67,6 @@ def test_questions_are_scored_as_the_benchmark_scores_them(bert_folder: Path, tm
     assert list(chinese.metrics) == ["f1", "exact_match", "average"]
     impossible = toy_tasks.questions(tmp_path, 6, impossible=True)
     assert "best_f1_thresh" in evaluate(out, task="squad-2.0", file=impossible, reporter=Silent()).metrics
-
-
-def test_a_threshold_counts_only_where_questions_may_have_no_answer(bert_folder: Path, tmp_path: Path) -> None:
-    out = saved(bert_folder, QuestionAnswering(metric="squad_v2", null_threshold=-100.0), tmp_path / "out")
-    file = toy_tasks.questions(tmp_path, 4)
-    evaluate(out, task="squad-1.1", file=file, out=tmp_path / "x.jsonl", reporter=Silent())
-    said = [json.loads(line)["value"] for line in (tmp_path / "x.jsonl").read_text().splitlines()]
-    assert all(said)
 
 
 def test_a_tuple_of_two_texts_is_a_pair_and_a_list_is_two(bert_folder: Path, tmp_path: Path) -> None:
@@ -131,27 +115,6 @@ def test_predictions_say_what_they_are_of(bert_folder: Path, tmp_path: Path) -> 
     options = {"context": "the dog ran", "options": ["a", "b"]}
     both = predict(choices, [{**options, "question": "who ?"}, options], reporter=Silent())
     assert [one.input_text for one in both] == ["who ?", "the dog ran"]
-
-
-@pytest.mark.parametrize(("joined", "expected"), [("space", "我 爱"), ("nothing", "我爱")])
-def test_words_of_files_are_joined_as_the_task_joins_them(
-    bert_folder: Path, tmp_path: Path, joined: Any, expected: str
-) -> None:
-    file = tmp_path / "words.conll"
-    file.write_text("我 O\n爱 O\n", encoding="utf-8")
-    task = Tagging(labels=("O", "B-X"), scheme="BIO", metrics=("f1",), joined=joined)
-    [said] = predict(build(bert_folder, task, seed=3, max_length=32), file=file, reporter=Silent())
-    assert said.input_text == expected
-
-
-def test_files_are_read_as_the_training_file_was(bert_folder: Path, tmp_path: Path) -> None:
-    out = saved(bert_folder, Classification(labels=("gut", "schlecht")), tmp_path / "out")
-    file = tmp_path / "a.csv"
-    file.write_text("text,satz,urteil\nx y z,the cat,gut\nx y z,the dog,schlecht\n", encoding="utf-8")
-    (out / "reading.json").write_text('{"text": "satz", "label": "urteil"}', encoding="utf-8")
-    first = predict(out, file=file, reporter=Silent())[0].details["probabilities"]
-    assert first == pytest.approx(predict(out, "the cat", reporter=Silent())[0].details["probabilities"], abs=1e-6)
-    assert evaluate(out, file=file, reporter=Silent()).examples == 2
 
 
 def test_pairs_are_refused_by_a_model_of_single_texts(bert_folder: Path, tmp_path: Path) -> None:

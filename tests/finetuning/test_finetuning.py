@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 import os
 import re
 import shutil
@@ -15,15 +14,14 @@ import pytest
 import torch
 import toy_tasks
 
-from maskwright.core.errors import CheckpointError, DataError, DeviceError, MaskwrightError, RecipeError, TrainingError
-from maskwright.finetuning import finetuning, seed_run
+from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, TrainingError
+from maskwright.finetuning import seed_run
 from maskwright.finetuning.evaluating import evaluate
 from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.finetuning import FineTuning, finetune
 from maskwright.finetuning.labeled import LabeledRequest, read_labeled
 from maskwright.finetuning.plan import Plan, make_plan
 from maskwright.finetuning.predicting import predict
-from maskwright.finetuning.seed_run import read_result
 from maskwright.training import loop
 from maskwright.training.device import Machine
 from maskwright.training.existing import open_existing
@@ -207,22 +205,6 @@ def test_a_killed_run_resumes_bit_for_bit(
     assert differing in ([], ["run.json"])  # the command that was called
 
 
-def test_a_run_killed_before_its_first_checkpoint_says_that_it_starts_again(
-    tune: Callable[..., FineTuning], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def die(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Optimizer, "step", die)
-        with pytest.raises(KeyboardInterrupt):
-            tune(reporter=(first := Heard()))
-    assert "resuming" not in first.text()
-    tune(reporter=(heard := Heard()))
-    assert "resuming seed 0 from the start" in heard.text()
-    assert [" left" in text for text in heard.shown if "tokens/s" in text][:6] == [False] * 4 + [True] * 2
-
-
 def test_gradients_computed_before_an_evaluation_are_the_same(
     tune: Callable[..., FineTuning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,15 +283,6 @@ def test_epochs_are_fitted_to_the_batch_size(bert_folder: Path, tmp_path: Path, 
     assert made.settings.bias_correction
 
 
-def test_epochs_are_fitted_to_windows_and_not_to_questions(bert_folder: Path, tmp_path: Path) -> None:
-    file = toy_tasks.questions(tmp_path)
-    own = [("max_length", 12), ("batch_size", 4)]
-    made = planned(bert_folder, file, "question-answering", own, task_overrides=("doc_stride",))
-    windows = made.data.train.num_units
-    assert windows > 2 * len(made.labeled.parts["train"].examples)
-    assert made.settings.epochs == max(3.0, min(20.0, math.ceil(300 / math.ceil(windows / 4))))
-
-
 def test_from_scratch_the_rate_is_that_of_short_pretraining(bert_folder: Path, tmp_path: Path) -> None:
     file = toy_tasks.texts(tmp_path)
     rates = [
@@ -334,15 +307,6 @@ def test_a_model_is_trained_from_scratch(tune: Callable[..., FineTuning], bert_f
     trained = load(out).encoder.word_embeddings.weight
     # Rows of words that no text has are only decayed by the optimizer.
     assert torch.corrcoef(torch.stack([fresh.flatten(), trained.flatten()]))[0, 1] > 0.9
-
-
-def test_without_dev_a_share_of_train_is_held_out(tune: Callable[..., FineTuning]) -> None:
-    results = tune(reporter=(heard := Heard())).results
-    assert results is not None
-    # Each text stands there twice, and stays on one side.
-    assert (results.data["train"]["examples"], results.data["dev"]["examples"]) == (44, 4)
-    assert "4 of the 48 training examples are held out for it (8%" in heard.text()
-    assert any("held out" in note for note in results.notes)
 
 
 def test_the_test_file_can_be_added_and_changed_once_all_is_trained(
@@ -375,29 +339,6 @@ def test_the_test_file_can_be_added_and_changed_once_all_is_trained(
     lines = (tmp_path / "out/runs/seed-0/test_predictions.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 4
     assert tune(seeds=2).results == first
-
-
-def test_test_examples_are_predicted_after_all_training_and_a_stop_is_heeded(
-    tune: Callable[..., FineTuning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = finetuning.measure_test
-    asked: list[str] = []
-
-    def measure(folder: Path, *given: Any) -> Any:
-        assert all(read_result(tmp_path / "out" / "runs" / f"seed-{seed}") for seed in (0, 1))
-        asked.append(folder.name)
-        os.kill(os.getpid(), signal.SIGINT)
-        return real(folder, *given)
-
-    monkeypatch.setattr(finetuning, "measure_test", measure)
-    file = toy_tasks.texts(tmp_path, "test.csv", rows=8)
-    stopped = tune(test=file, seeds=2)
-    assert (stopped.finished, stopped.stopped_by, stopped.results, asked) == (False, "SIGINT", None, ["seed-0"])
-    assert "finished" not in read(tmp_path / "out" / "run.json")
-    monkeypatch.setattr(finetuning, "measure_test", real)
-    done = tune(test=file, seeds=2, reporter=(heard := Heard()))
-    assert done.results is not None
-    assert any(line.startswith("scoring") for line in heard.shown)
 
 
 def test_training_ends_when_dev_gets_worse(tune: Callable[..., FineTuning]) -> None:
@@ -446,16 +387,6 @@ def test_every_kind_of_task_learns(
         assert found == {("PER", 1, 2, "我"), ("LOC", 4, 6, "北京")}
         assert prediction.score is None
         assert all(0.5 < one["score"] <= 1 for one in prediction.details["entities"])
-
-
-def test_the_threshold_of_unanswerable_questions_is_tuned_on_dev(
-    tune: Callable[..., FineTuning], tmp_path: Path
-) -> None:
-    file = toy_tasks.questions(tmp_path, impossible=True)
-    tune("question_answering", train=file, dev=toy_tasks.again(file), set=THOROUGH)
-    assert read(tmp_path / "out" / "task.json")["metric"] == "squad_v2"
-    scores = evaluate(tmp_path / "out", file=file, device="cpu", reporter=Silent()).metrics
-    assert scores["f1"] == pytest.approx(scores["best_f1"])
 
 
 def test_numbers_are_standardized_and_the_saved_model_predicts_in_their_unit(
@@ -515,20 +446,6 @@ def test_leaked_texts_small_files_and_truncation_are_reported(tune: Callable[...
     assert re.fullmatch(r"\d+ of 48 train, 1 of 3 dev examples truncated to 8 tokens", told)
 
 
-def test_device_and_folder_are_checked_before_anything_is_read(
-    tune: Callable[..., FineTuning], bert_folder: Path, tmp_path: Path
-) -> None:
-    missing = tmp_path / "missing.csv"
-    with pytest.raises(DeviceError, match="unknown device 'cdua'"):
-        finetune(bert_folder, task="regression", train=missing, out=tmp_path / "out", device="cdua")
-    (tmp_path / "file").write_text("x", encoding="utf-8")
-    with pytest.raises(DeviceError, match=r"cannot write .*file/out"):
-        tune(train=missing, out=tmp_path / "file" / "out")
-    with pytest.raises(DataError, match=r"no such file.*missing\.csv"):
-        tune(train=missing, out=tmp_path / "new" / "out")
-    assert not (tmp_path / "new").exists()
-
-
 def test_another_request_in_the_folder_is_refused_with_what_differs(
     tune: Callable[..., FineTuning], tmp_path: Path
 ) -> None:
@@ -566,25 +483,6 @@ def test_models_and_other_files_are_not_overwritten(
     with pytest.raises(CheckpointError, match="holds a fine-tuning, and a pretraining would write its own model"):
         pretrain(tmp_path / "texts.csv", out=tmp_path / "out", steps=1, reporter=Silent())
     assert tune().finished
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "is empty"),
-        ("text,label\n", "no examples|no rows"),
-        ("text,label\nthe cat,a\nthe dog,a\nthe tree,a\n", "two or more labels.*only 'a'"),
-        ("text,label\nthe cat,\nthe dog,\n", "no label"),
-    ],
-)
-def test_files_without_classes_are_refused(
-    content: str, message: str, tune: Callable[..., FineTuning], tmp_path: Path
-) -> None:
-    bad = tmp_path / "bad.csv"
-    bad.write_text(content, encoding="utf-8")
-    with pytest.raises(DataError, match=message):
-        tune(train=bad)
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -645,21 +543,6 @@ def test_examples_that_cannot_be_measured_are_refused_before_training(
     with pytest.raises(DataError, match=message):
         tune(task, **{"train": file, "dev": toy_tasks.again(file), part: other, **columns})
     assert not (tmp_path / "out").exists()
-
-
-def test_inputs_that_do_not_fit_the_model_are_refused(tune: Callable[..., FineTuning], tmp_path: Path) -> None:
-    tune()
-    out = tmp_path / "out"
-    with pytest.raises(RecipeError, match="fine-tuned for classification"):
-        evaluate(out, task="sts-b", data=tmp_path, reporter=Silent())
-    with pytest.raises(RecipeError, match="unknown split"):
-        evaluate(out, file=tmp_path / "texts.csv", split="devel", reporter=Silent())
-    with pytest.raises(DataError, match="a model for classification takes"):
-        predict(out, [{"question": "who", "context": "me"}], reporter=Silent())
-    with pytest.raises(DataError, match="nothing was given"):
-        predict(out, [], reporter=Silent())
-    with pytest.raises(DataError, match="label"):
-        evaluate(out, file=toy_tasks.texts(tmp_path, "unlabeled.csv", labeled=False), reporter=Silent())
 
 
 def test_the_stride_of_windows_is_fitted_with_the_length(tune: Callable[..., FineTuning], tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """The small parts of fine-tuning: early stopping, holding out, labels, what stands on a command line."""
 
 import math
-import warnings
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.core.errors import DataError, RecipeError
-from maskwright.finetuning.baselines import _tf_idf
-from maskwright.finetuning.checks import FEW, check_measurable, data_warnings, unlabeled
-from maskwright.finetuning.evaluating import plain, summary
+from maskwright.core.errors import DataError
+from maskwright.finetuning.checks import data_warnings
+from maskwright.finetuning.evaluating import summary
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.labeled import hold_out
 from maskwright.finetuning.plan import swapped
 from maskwright.finetuning.predicting import given_inputs
 from maskwright.finetuning.seed_run import Measured, best_of, should_stop
-from maskwright.finetuning.tasks import task_named
 from maskwright.finetuning.tasks.base import Prediction
-from maskwright.finetuning.tasks.tagging import Tagging
-from maskwright.finetuning.tasks.texts import Classification
 
 
 def history(*values: float) -> list[Measured]:
@@ -79,39 +73,9 @@ def test_questions_about_one_text_stay_together() -> None:
         hold_out(examples[:4], "f")
 
 
-def test_what_has_a_label() -> None:
-    question = QuestionExample(key="q", question="?", context="c", answers=())
-    assert unlabeled([question])
-    assert not unlabeled(texts("x", None))
-    assert unlabeled(texts(None, None))
-    assert not unlabeled([QuestionExample(key="q", question="?", context="c", answers=(Answer(text="c", start=0),))])
-    assert not unlabeled([QuestionExample(key="q", question="?", context="c", answers=(), is_impossible=True)])
-    assert unlabeled([TaggedExample(key="t", words=("a",), tags=None)])
-    assert unlabeled([ChoiceExample(key="c", context="", question="", options=("a", "b"), label=None)])
-
-
-def test_unlabeled_development_examples_are_refused_before_training() -> None:
-    with pytest.raises(DataError, match=r"dev\.csv: 2 of 3 examples have no label, the first is 1"):
-        check_measurable(texts("x", None, None), Classification(labels=("x", "y")), "dev.csv")
-
-
-def test_an_entity_of_an_unseen_type_may_be_measured() -> None:
-    task = Tagging(labels=("O", "B-OLD"), scheme="BIO", metrics=("f1",))
-    example = TaggedExample(key="1", words=("a",), tags=("B-NEW",))
-    check_measurable([example], task, "dev.conll")
-    assert task.measure([Prediction(key="1", value=["O"], score=None, details={})], [example]) == {"f1": 0.0}
-
-
 def test_pairs_are_swapped_and_single_texts_are_not() -> None:
     pair = TextExample(key="1", texts=("a", "b"), label="x")
     assert swapped([pair, *texts("x")]) == [TextExample(key="1", texts=("b", "a"), label="x")]
-
-
-@pytest.mark.parametrize("name", ["question-answering", "question_answering", "Question-Answering"])
-def test_kinds_are_found_however_written(name: str) -> None:
-    assert task_named(name) == ("question_answering", None)
-    with pytest.raises(RecipeError, match="Did you mean 'multi-label'"):
-        task_named("multi-labl")
 
 
 def test_arguments_are_texts_or_files(tmp_path: Path) -> None:
@@ -142,14 +106,6 @@ def test_arguments_are_texts_or_files(tmp_path: Path) -> None:
 )
 def test_a_prediction_is_told_in_a_line(value, score, details, expected) -> None:
     assert summary(Prediction(key="1", value=value, score=score, details=details)) == expected
-
-
-def test_a_prediction_is_written_with_all_its_parts() -> None:
-    details = {"answers": [{"text": "a", "start": 0, "end": 1, "score": 0.5}]}
-    prediction = Prediction(key="q", value="a", score=0.5, details=details)
-    parts = asdict(prediction)
-    del parts["input_text"]  # For people: where a file of predictions is read, the key leads to the text.
-    assert plain(prediction) == parts
 
 
 def text(*texts: str, label: str | None = "a") -> TextExample:
@@ -191,19 +147,3 @@ def test_a_label_of_its_own_for_every_example_is_doubted() -> None:
     ]
     assert not list(data_warnings({"train": two}))
     assert not list(data_warnings({"train": many[:6]}))
-
-
-def test_many_different_labels_bring_no_warning_of_scikit_learn() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        _tf_idf([text(f"word{n}", label=str(n)) for n in range(60)], regression=False)
-
-
-def test_small_parts_are_reported() -> None:
-    train = [text("x")]
-    few = [text(str(number)) for number in range(6)]
-    assert list(data_warnings({"train": train, "dev": few})) == [("dev", "6 examples, each 17 % of the score")]
-    assert list(data_warnings({"train": train, "dev": few[:1]})) == [("dev", "1 example, each 100 % of the score")]
-    enough = [text(str(number)) for number in range(FEW)]
-    assert not list(data_warnings({"train": train, "dev": enough}))
-    assert not list(data_warnings({"train": train, "test": [text("a", label=None)]}))

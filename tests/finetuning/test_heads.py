@@ -6,9 +6,6 @@ import pytest
 import torch
 from tiny_tuned import (
     EVERY,
-    FAMILIES,
-    KINDS,
-    LABELS,
     LENGTHS,
     build,
     class_of,
@@ -26,12 +23,10 @@ from maskwright.core.errors import ConversionError
 from maskwright.core.tensors import EncoderOutput
 from maskwright.core.types import SpecialTokens
 from maskwright.finetuning.heads import Head
-from maskwright.huggingface.families import FAMILIES as TABLES
 from maskwright.huggingface.families import family_named
 from maskwright.huggingface.huggingface import load_model, save_model
-from maskwright.huggingface.task_entries import TaskEntries, entries_from_json, entries_to_json
+from maskwright.huggingface.task_entries import entries_from_json, entries_to_json
 from maskwright.kernels.dropout import DropoutKey
-from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 
 EVERY_HEAD = pytest.mark.parametrize(("family", "kind"), EVERY, ids=[f"{family} {kind}" for family, kind in EVERY])
@@ -189,13 +184,6 @@ def test_dropout_stands_where_the_class_has_it_and_follows_its_key(tmp_path, fam
         assert not torch.equal(head(output, with_key(made.batch, 99)), head(output, with_key(made.batch, 98)))
 
 
-def test_half_precision_is_scored_in_fp32(tmp_path):
-    tuned("bert", "sequence").save_pretrained(tmp_path)
-    ours, made = Ours(load_model(tmp_path)).eval(), ragged("bert", "sequence")
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        assert ours(made.batch).dtype == torch.float32
-
-
 def test_labels_that_the_file_does_not_name_are_numbered(tmp_path):
     build(class_of("bert", "token"), config_of("bert")).save_pretrained(tmp_path)
     assert load_model(tmp_path).task.labels == ("LABEL_0", "LABEL_1")
@@ -245,25 +233,6 @@ def test_half_a_head_is_refused_and_no_head_is_none(tmp_path):
     save_file(body, tmp_path / "model.safetensors", metadata={"format": "pt"})
     loaded = load_model(tmp_path)
     assert (loaded.heads, loaded.task) == ((), None)
-
-
-def test_a_head_is_not_saved_without_its_entries(tmp_path):
-    tuned("bert", "sequence").save_pretrained(tmp_path / "theirs")
-    loaded = load_model(tmp_path / "theirs")
-    for task in (None, TaskEntries(kind="token", labels=LABELS)):
-        with pytest.raises(ValueError, match="sequence"):
-            _save(tmp_path / "ours", loaded, task=task)
-    assert not (tmp_path / "ours").exists()
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_tables_name_each_weight_once(family):
-    for kind in KINDS:
-        row = TABLES[family].tasks[kind]
-        assert {ours for ours, _ in row.pairs} == row.shapes(32, 3).keys()
-        assert len({theirs for _, theirs in row.pairs}) == len(row.pairs)
-        head = Head(kind, row, EncoderConfig(hidden_size=32, num_heads=4, num_layers=2), 3, 0.1)
-        assert {name: tuple(tensor.shape) for name, tensor in head.state_dict().items()} == row.shapes(32, 3)
 
 
 @EVERY_HEAD

@@ -26,10 +26,6 @@ def test_electras_rates_fall_as_its_code_has_them(name: str, config: EncoderConf
     assert rate_share(name, config, decay) == pytest.approx(share, abs=5e-5)
 
 
-def test_the_pooler_lies_between_the_top_layer_and_the_head() -> None:
-    assert rate_share("encoder.pooler.weight", BASE, 0.8) == pytest.approx(0.8)
-
-
 def test_shared_blocks_learn_as_the_highest_layer_they_serve() -> None:
     shared = EncoderConfig(num_layers=12, sharing="all", num_groups=4)
     shares = [rate_share(f"encoder.ffn_blocks.{block}.norm.bias", shared, 0.5) for block in range(4)]

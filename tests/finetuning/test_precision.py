@@ -8,8 +8,6 @@ import pytest
 import toy_tasks
 from tiny_tuned import pretrained
 
-from maskwright.core.errors import CheckpointError
-from maskwright.finetuning import evaluating
 from maskwright.finetuning.evaluating import evaluate
 from maskwright.finetuning.fine_tuned import load
 from maskwright.finetuning.finetuning import FineTuning, finetune
@@ -57,30 +55,12 @@ def test_the_losses_of_bf16_are_near_those_of_fp32(bert_folder: Path, texts: Pat
     assert all(parameter.dtype.itemsize == 4 for parameter in load(tmp_path / "bf16").parameters())
 
 
-def test_the_precision_is_told_with_the_results(bert_folder: Path, texts: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    assert tuned(bert_folder, texts, out, "bf16").results.precision == "bf16"
-    record = json.loads((out / "run.json").read_text(encoding="utf-8"))
-    assert record["machine"]["precision"] == "bf16"
-    assert record["request"]["precision"] == "bf16"
-    assert json.loads((out / "results.json").read_text(encoding="utf-8"))["precision"] == "bf16"
-    for page in ("results.md", "README.md"):
-        assert "| precision | bf16 |" in (out / page).read_text(encoding="utf-8")
-
-
 def test_on_a_processor_auto_is_fp32(bert_folder: Path, texts: Path, tmp_path: Path) -> None:
     assert tuned(bert_folder, texts, tmp_path / "auto").results.precision == "fp32"
     tuned(bert_folder, texts, tmp_path / "fp32", "fp32")
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("auto", "fp32")]
     assert weights[0] == weights[1]
     assert "precision" not in json.loads((tmp_path / "auto" / "run.json").read_text(encoding="utf-8"))["request"]
-
-
-def test_a_folder_keeps_its_precision(bert_folder: Path, texts: Path, tmp_path: Path) -> None:
-    tuned(bert_folder, texts, tmp_path / "out", "bf16")
-    with pytest.raises(CheckpointError, match="precision was 'bf16', now 'fp32'"):
-        tuned(bert_folder, texts, tmp_path / "out", "fp32")
-    assert tuned(bert_folder, texts, tmp_path / "out", "bf16").finished
 
 
 def test_a_model_is_measured_and_asked_in_either(bert_folder: Path, texts: Path, tmp_path: Path) -> None:
@@ -102,9 +82,3 @@ def test_a_model_is_measured_and_asked_in_either(bert_folder: Path, texts: Path,
     np.testing.assert_allclose(rounded, exact, atol=0.05)
     assert np.abs(rounded - exact).mean() < 0.015
     assert not np.array_equal(rounded, exact)
-
-
-def test_scores_are_computed_as_training_computes_them() -> None:
-    """One look at the machine serves all questions of a process."""
-    assert evaluating.machine_to_score("cpu", "auto") is evaluating.machine_to_score("cpu", "auto")
-    assert evaluating.machine_to_score("cpu", "bf16").precision == "bf16"

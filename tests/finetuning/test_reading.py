@@ -4,15 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from test_benchmarks import PUBLISHED
 from test_finetuning import QUICK
 
 from maskwright.core.errors import DataError
-from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.evaluating import evaluate, plain
-from maskwright.finetuning.fine_tuned import load
 from maskwright.finetuning.finetuning import finetune
-from maskwright.finetuning.labeled import load_read_as, read_for_model, save_read_as
+from maskwright.finetuning.labeled import read_for_model
 from maskwright.finetuning.predicting import predict
 from maskwright.finetuning.readers.options import ReadOptions
 from maskwright.training.reporting import Silent
@@ -50,16 +47,6 @@ def test_a_benchmark_s_test_file_is_predicted_as_it_was_measured(paraphrases: Pa
     assert measured.metrics == results["seeds"][0]["dev"]
 
 
-def test_the_card_names_the_columns_of_pairs(paraphrases: Path, tmp_path: Path) -> None:
-    card = (paraphrases / "README.md").read_text(encoding="utf-8")
-    assert "maskwright predict out pairs.csv   # with the columns of the training file\n" in card
-    (tmp_path / "pairs.tsv").write_text('#1 String\t#2 String\nthe "cat\tthe dog\n', encoding="utf-8")
-    (tmp_path / "pairs.csv").write_text('#1 String,#2 String\n"the ""cat",the dog\n', encoding="utf-8")
-    for name in ("pairs.tsv", "pairs.csv"):
-        [one] = predict(paraphrases, file=tmp_path / name, device="cpu", reporter=Silent())
-        assert one.input_text == 'the "cat | the dog'
-
-
 def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="input 2: single texts, but this model was trained on pairs"):
         predict(paraphrases, [("the cat", "the dog"), "the cat"], device="cpu", reporter=Silent())
@@ -74,20 +61,6 @@ def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases: Path, tmp_pat
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\nthe cat\t1\nthe dog\t0\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"dev\.tsv: single texts.*Give pairs of texts"):
         evaluate(paraphrases, task="sst-2", data=tmp_path, device="cpu", reporter=Silent())
-
-
-def test_a_loaded_model_and_its_copy_read_files_as_its_folder(paraphrases: Path, tmp_path: Path) -> None:
-    loaded, file = load(paraphrases), paraphrases.parent / "glue" / "test.tsv"
-    loaded.save(tmp_path / "copy")
-    assert load_read_as(tmp_path / "copy") == load_read_as(paraphrases) != {}
-    said = predict(paraphrases, file=file, device="cpu", reporter=Silent())
-    for model in (loaded, load(tmp_path / "copy"), tmp_path / "copy"):
-        assert predict(model, file=file, device="cpu", reporter=Silent()) == said
-    with pytest.raises(DataError, match="input 1: single texts, but this model was trained on pairs"):
-        predict(loaded, "the cat", device="cpu", reporter=Silent())
-    (tmp_path / "dev.tsv").write_text("sentence\tlabel\nthe cat\t1\nthe dog\t0\n", encoding="utf-8")
-    with pytest.raises(DataError, match="Give pairs of texts"):
-        evaluate(loaded, task="sst-2", data=tmp_path, device="cpu", reporter=Silent())
 
 
 @pytest.mark.parametrize(
@@ -110,16 +83,6 @@ def test_running_text_is_read_by_a_model_trained_on_conll(tmp_path: Path) -> Non
     lines.write_text("我爱 北京!\n在 北京 的 人 很 多\n", encoding="utf-8")
     read = read_for_model(lines, "tagging", ReadOptions(labels="ignored"), trained)
     assert [example.words[:4] for example in read.examples] == [("我", "爱", "北", "京"), ("在", "北", "京", "的")]
-
-
-def test_labels_left_out_by_rule_stay_so(tmp_path: Path) -> None:
-    file = tmp_path / "dev.json"
-    file.write_text(PUBLISHED["ocnli"][1], encoding="utf-8")
-    row = BENCHMARKS["ocnli"]
-    trained = {"format": "json", "text": "sentence1", "text2": "sentence2", "label": "label"}
-    save_read_as(tmp_path, {**trained, "dropped_labels": row.options.dropped_labels})
-    read = read_for_model(file, "classification", ReadOptions(), load_read_as(tmp_path))
-    assert [example.label for example in read.examples] == ["neutral"]
 
 
 def test_lines_of_text_have_no_columns(tmp_path: Path) -> None:

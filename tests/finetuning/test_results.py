@@ -1,11 +1,10 @@
 """Tables of results: the numbers are those of the standard library, every seed has its row, files hold them all."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
-from maskwright.finetuning.results import Results, SeedRow, markdown_table
+from maskwright.finetuning.results import Results, SeedRow
 
 DATA = {
     "train": {"name": "t.csv", "examples": 1000, "skipped": 2, "cut": 1},
@@ -42,27 +41,12 @@ def test_the_best_seed_is_chosen_on_dev_and_its_test_score_told() -> None:
     assert found.spread("dev")["accuracy"].sd == pytest.approx(0.4 / 3**0.5)
 
 
-def test_one_seed_has_no_standard_deviation() -> None:
-    assert results([0.5]).spread("dev")["accuracy"].sd is None
-    assert "standard deviation" not in results([0.5]).markdown()
-
-
 def test_the_table_has_every_seed_and_both_parts() -> None:
     columns, rows = results([0.5, 0.9], [0.4, 0.8]).table()
     assert columns == ["", "accuracy (dev)", "f1 (dev)", "accuracy (test)", "f1 (test)", "best epoch"]
     assert rows[0] == ["seed 0", "0.5000", "0.2500", "0.4000", "0.0000", "2"]
     assert [row[0] for row in rows] == ["seed 0", "seed 1", "mean", "standard deviation", "best (seed 1)"]
     assert all(len(row) == len(columns) for row in rows)
-
-
-def test_a_start_from_scratch_is_told() -> None:
-    found = replace(results([0.5, 0.9]), from_scratch=True)
-    assert found.markdown().startswith("# sst-2: runs/mine from scratch\n")
-    assert json.loads(json.dumps(found.to_json(), allow_nan=False))["from_scratch"] is True
-
-
-def test_answers_are_scored_in_percent() -> None:
-    assert results([81.25], kind="question_answering").table()[1][0][1] == "81.25"
 
 
 def test_the_page_says_what_was_chosen_where() -> None:
@@ -80,7 +64,3 @@ def test_json_holds_all() -> None:
     assert data["best_seed"] == 1
     assert [row["test"]["accuracy"] for row in data["seeds"]] == [0.4, 0.8]
     assert data["dev"]["accuracy"] == {"mean": 0.7, "sd": pytest.approx(0.2828427), "best": 0.9}
-
-
-def test_cells_do_not_break_the_table() -> None:
-    assert markdown_table(["a"], [["x|y\nz"]]) == ["| a |", "|---|", "| x\\|y z |"]

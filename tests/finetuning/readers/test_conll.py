@@ -89,11 +89,6 @@ def test_sentence_with_a_bad_line_is_skipped_whole(tmp_path: Path) -> None:
     ]
 
 
-def test_words_of_unusual_white_space_stay_words(tmp_path: Path) -> None:
-    file = read(tmp_path, "\u3000\tO\n\u00a0\tO\n\u2028x\tO\n")
-    assert file.examples[0].words == ("\u3000", "\u00a0", "\u2028x")
-
-
 def test_segmentation_digits_are_removed_on_request(tmp_path: Path) -> None:
     text = "科0\tO\n技1\tO\n10\tB-PER.NOM\n\n😀0\tO\n"
     kept = read(tmp_path, text)
@@ -153,10 +148,3 @@ def entities(wrong: dict[int, str]) -> str:
 def test_tag_that_marks_no_entity_is_refused(tmp_path: Path, tag: str) -> None:
     with pytest.raises(DataError, match=rf"a\.conll, example 28: '{tag}' is not a tag of entities"):
         read(tmp_path, entities({31: tag}))
-
-
-def test_tags_of_no_scheme_are_noted(tmp_path: Path) -> None:
-    speech = read(tmp_path, entities({}).replace("-", "_"))
-    assert speech.notes[-1] == "4 tags that mark no entities, as B-PER would: O, B_PER, I_PER, B_LOC"
-    mixed = read(tmp_path, entities({2: "E-PER", 5: "U-LOC"}))
-    assert mixed.notes[-1].startswith("tags of no known scheme (O, I-PER, B-PER, B-LOC, E-PER, U-LOC): ")

@@ -132,10 +132,3 @@ def test_tables_of_questions_are_read(tmp_path: Path) -> None:
     assert table.skipped[0].reason == "no answer, and not marked as impossible"
     with pytest.raises(DataError, match=r"no column 'Absats' for the context.*Did you mean 'Absatz'"):
         read(tmp_path, "Frage;Absatz\nWo?;In Köln.\n", ReadOptions(text="Frage", text2="Absats"), "b.csv")
-
-
-def test_what_is_no_squad_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a\.json, line 2: not JSON"):
-        read(tmp_path, '{"data":\n')
-    with pytest.raises(DataError, match=r"no column any of 'question'.*Allowed: articles"):
-        read(tmp_path, {"articles": []}, ReadOptions(format="json"))

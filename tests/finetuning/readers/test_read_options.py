@@ -2,17 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from maskwright.core.errors import DataError, RecipeError
-from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.labeled import LabeledRequest, load_read_as, read_labeled, save_read_as
-from maskwright.finetuning.readers import read_examples
 from maskwright.finetuning.readers.options import ReadOptions, read_as_from_json, to_keep, with_defaults, with_overrides
 from maskwright.finetuning.readers.texts import read_texts
-from maskwright.finetuning.tasks import make_task
 from maskwright.training.reporting import Silent
 
 
@@ -118,42 +114,3 @@ def test_dev_files_are_read_as_the_training_file(tmp_path: Path) -> None:
     dev = write(tmp_path / "b.tsv", "text\tlabel", '"x ""z"\ta', '"y"\tb')
     assert read_texts(dev, "classification").examples[0].texts == ('x "z',)
     assert labels_and_texts(train, dev)[1][0] == ('"x ""z"', "a")
-
-
-def choices(*answers: int) -> list[str]:
-    return [json.dumps({"question": "q", "choices": ["x", "y", "z"], "answer": answer}) for answer in answers]
-
-
-def test_options_are_numbered_as_in_the_training_file(tmp_path: Path) -> None:
-    train, dev = write(tmp_path / "a.jsonl", *choices(1, 3, 2)), write(tmp_path / "b.jsonl", *choices(1, 2))
-    request = LabeledRequest.of(task="multiple-choice", files={"train": train, "dev": dev}, columns={})
-    labeled = read_labeled(request, {}, Silent())
-    assert [one.label for one in labeled.parts["dev"].examples] == [0, 1]
-    assert labeled.read_as["first_option"] == 1
-    assert [one.label for one in read_examples([train, dev], "multiple_choice").examples] == [0, 2, 1, 0, 1]
-
-
-def test_conll_columns_are_those_of_training(tmp_path: Path) -> None:
-    train = write(tmp_path / "a.conll", "EU\tNNP\tB-ORG", "rises\tVBZ\tO", "")
-    read_as = read_examples(train, "tagging").read_as
-    assert read_as == {"text": "1", "label": "3"}
-    test = write(tmp_path / "b.conll", "EU\tNNP", "rises\tVBZ", "")
-    options = with_defaults(ReadOptions(labels="if_there"), read_as)
-    assert [one.tags for one in read_examples(test, "tagging", options).examples] == [None]
-
-
-EXAMPLES = [TextExample(key=str(n), texts=("a",), label=str(n % 2)) for n in range(4)]
-
-
-@pytest.mark.parametrize(
-    ("own", "metrics", "labels"),
-    [
-        ({"metrics": "macro_f1, accuracy"}, ("macro_f1", "accuracy"), ("0", "1")),
-        ({"metrics": ["macro_f1", "accuracy"]}, ("macro_f1", "accuracy"), ("0", "1")),
-        ({"labels": [1, 0], "positive": 0}, ("accuracy",), ("1", "0")),
-    ],
-)
-def test_fields_of_a_task_are_names_too(own: dict[str, Any], metrics: tuple[str, ...], labels: tuple[str, ...]) -> None:
-    task: Any = make_task("classification", None, EXAMPLES, own)
-    assert (task.metrics, task.labels) == (metrics, labels)
-    assert task.positive == (str(own["positive"]) if "positive" in own else None)

@@ -51,12 +51,6 @@ def test_race_folders_are_read(tmp_path: Path) -> None:
         read_choices(tmp_path / "empty")
 
 
-def test_race_lines_are_read(tmp_path: Path) -> None:
-    file = read(tmp_path, "\n".join(json.dumps(RACE | {"id": str(n)}) for n in range(3)) + "\r\n", name="a.txt")
-    assert [example.label for example in file.examples] == [0, 1] * 3
-    assert file.examples[4].key == "2-1"
-
-
 def test_bad_questions_of_race_are_skipped(tmp_path: Path) -> None:
     records = [
         RACE,
@@ -77,14 +71,6 @@ def test_bad_questions_of_race_are_skipped(tmp_path: Path) -> None:
         ("6, question 2", "an option is empty"),
     ]
     assert len(file.examples) == 6
-
-
-def test_test_files_have_no_answers(tmp_path: Path) -> None:
-    text = json.dumps(RACE | {"answers": []})
-    with pytest.raises(DataError, match="2 of 2 rows cannot be read; no answer"):
-        read(tmp_path, text, name="a.jsonl")
-    for options in (ReadOptions(labels="if_there"), ReadOptions(labels="ignored")):
-        assert [example.label for example in read(tmp_path, text, options, "a.jsonl").examples] == [None, None]
 
 
 def test_dream_and_c3_are_read(tmp_path: Path) -> None:
@@ -165,11 +151,6 @@ def test_first_option_is_recognized_by_the_numbers(
     file = read(tmp_path, lines_of(rights), ReadOptions(labels="if_there"), "a.jsonl")
     assert [example.label for example in file.examples] == labels
     assert file.read_as.get("first_option") == first
-
-
-def test_a_number_that_contradicts_first_option_is_a_bad_row(tmp_path: Path) -> None:
-    file = read(tmp_path, lines_of([1, 2, 0]), ReadOptions(first_option=1), "a.jsonl")
-    assert [skip.reason for skip in file.skipped] == ["the answer is option 0 of 4"]
 
 
 def test_several_files_are_read_as_one(tmp_path: Path) -> None:

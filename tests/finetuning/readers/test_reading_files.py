@@ -4,22 +4,12 @@ import gzip
 from pathlib import Path
 
 import pytest
-import zstandard
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.readers.files import decode, lines_of, load_text
-from maskwright.finetuning.readers.options import ReadOptions
 from maskwright.finetuning.readers.texts import read_texts
 
 CHINESE = "text,label\n" + "".join(f"这家酒店的服务态度非常好第{n}次,好\n她不喜欢这本书，{n},坏\n" for n in range(20))
-
-
-@pytest.mark.parametrize(
-    ("name", "pack"), [("a.txt", bytes), ("a.txt.gz", gzip.compress), ("a.TXT.zst", zstandard.compress)]
-)
-def test_files_are_decompressed(tmp_path: Path, name: str, pack: type[bytes]) -> None:
-    (tmp_path / name).write_bytes(pack("Größe 😀\n".encode()))
-    assert load_text(tmp_path / name) == ("Größe 😀\n", ())
 
 
 @pytest.mark.parametrize(
@@ -92,15 +82,3 @@ def test_missing_files_empty_files_and_folders_are_refused(tmp_path: Path) -> No
     ):
         with pytest.raises(DataError, match=message):
             load_text(tmp_path / name)
-
-
-def test_kinds_are_not_read_from_every_format(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("a O\n")
-    with pytest.raises(DataError, match="classification is not read from the format 'conll'"):
-        read_texts(tmp_path / "a.txt", "classification", ReadOptions(format="conll"))
-
-
-def test_other_kinds_of_files_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.xlsx").write_bytes(b"PK\x03\x04" + bytes(99))
-    with pytest.raises(DataError, match=r"a\.xlsx is not a text file"):
-        read_texts(tmp_path / "a.xlsx", "classification")

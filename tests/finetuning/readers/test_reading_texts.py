@@ -1,6 +1,5 @@
 """Texts and pairs with labels: GLUE's files as published, and whatever users bring."""
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,38 +42,6 @@ def test_csv_of_a_beginner_is_read(tmp_path: Path) -> None:
         "text: column 'Satz'",
         "label: column 'Gefühl'",
     )
-
-
-def test_quotes_of_glue_are_characters(tmp_path: Path) -> None:
-    text = '\ufeffQuality\t#1 ID\t#1 String\t#2 String\r\n1\t7\t" Never closed .\tHe said " no " .\r\n0\t8\t"a"\tb\r\n'
-    named = ReadOptions(quoting="none", text="#1 String", text2="#2 String", label="Quality")
-    file = read(tmp_path, "train.tsv", text, options=named)
-    assert rows(file) == [('" Never closed .', 'He said " no " .', "1"), ('"a"', "b", "0")]
-    assert [example.key for example in file.examples] == ["2", "3"]
-    guessed = ReadOptions(text="#1 String", label="Quality")
-    assert rows(read(tmp_path, "guessed.tsv", text, options=guessed)) == [('" Never closed .', "1"), ('"a"', "0")]
-
-
-def test_columns_without_header_are_numbers(tmp_path: Path) -> None:
-    cola = ReadOptions(quoting="none", text=("sentence", "4"), label=("label", "2"), labels="if_there")
-    train = read(tmp_path, "train.tsv", "gj04\t1\t\tFine.\ngj04\t0\t*\tFine not.\x08\n", options=cola)
-    assert rows(train) == [("Fine.", "1"), ("Fine not.\x08", "0")]
-    test = read(tmp_path, "test.tsv", "index\tsentence\n0\tBill whistled.\n1\tMore.\n", options=cola)
-    assert rows(test) == [("Bill whistled.", None), ("More.", None)]
-    assert [example.key for example in test.examples] == ["0", "1"]
-    assert test.notes == ("no column 'label': the file has no labels",)
-    stsb = ReadOptions(text=("sentence1", "1"), text2=("sentence2", "2"), label=("score", "3"))
-    file = read(tmp_path, "test.txt", "一个女孩\t她在梳头\t2\n一群人\t他们在跑\t3.5\n", "regression", stsb)
-    assert rows(file) == [("一个女孩", "她在梳头", 2.0), ("一群人", "他们在跑", 3.5)]
-
-
-def test_labels_are_refused_if_missing_and_ignored_on_request(tmp_path: Path) -> None:
-    text = "index\tsentence1\tsentence2\n0\ta\tb\n1\tc\td\n"
-    named = ReadOptions(text="sentence1", text2="sentence2", label="label")
-    with pytest.raises(DataError, match="has no column 'label' for the label"):
-        read(tmp_path, "test.tsv", text, options=named)
-    ignored = ReadOptions(labels="ignored")
-    assert rows(read(tmp_path, "test.tsv", text, options=ignored)) == [("a", "b", None), ("c", "d", None)]
 
 
 def test_wrong_column_names_the_nearest(tmp_path: Path) -> None:
@@ -192,15 +159,6 @@ def test_quotes_of_a_tsv_enclose_only_fields_that_need_them(tmp_path: Path, fiel
     assert file.examples[1].texts == (read_as,)
 
 
-def test_header_is_recognized_above_numbers(tmp_path: Path) -> None:
-    lines = "Ein langer Satz.\t1\nNoch ein Satz.\t0\n"
-    assert len(read(tmp_path, "a.tsv", lines, options=ReadOptions(text="1", label="2")).examples) == 2
-    with pytest.raises(DataError, match="Allowed: Aussage, Urteil"):
-        read(tmp_path, "b.tsv", "Aussage\tUrteil\n" + lines)
-    forced = ReadOptions(header="none", text="1", label="2")
-    assert rows(read(tmp_path, "c.tsv", "Satz\tlabel\na b\tlabel\n", options=forced))[0] == ("Satz", "label")
-
-
 def test_texts_without_labels_read_for_prediction(tmp_path: Path) -> None:
     ignoring = ReadOptions(labels="ignored")
     lines = read(tmp_path, "a.txt", "Ein Satz.\r\n\r\nNoch 😀 einer, mit Komma.", options=ignoring)
@@ -219,17 +177,6 @@ def test_json_lines_hold_labels_of_any_type(tmp_path: Path) -> None:
     assert [place for place, _ in reasons(file)] == ["line 8", "line 7", "line 6"]
     assert reasons(file)[2][1] == "no label"
     assert "not JSON (column 2: Expecting property name enclosed in double quotes)" in reasons(file)[0][1]
-
-
-def test_json_lists_and_lone_surrogates(tmp_path: Path) -> None:
-    data = [{"text": f"t{n}", "label": "x"} for n in range(3)]
-    text = json.dumps([*data, {"text": 5, "label": "y"}, "row"]).replace('"t1"', '"\\ud83d cut"')
-    file = read(tmp_path, "a.json", text)
-    assert rows(file) == [("t0", "x"), ("t2", "x"), ("5", "y")]
-    assert reasons(file)[0] == ("record 5", "not a JSON object but str")
-    assert reasons(file)[1][0] == "record 2"
-    with pytest.raises(DataError, match=r"a\.json, line 1: not JSON"):
-        read(tmp_path, "a.json", "[1,")
 
 
 @pytest.mark.parametrize(
@@ -286,8 +233,3 @@ def test_parquet_is_read(tmp_path: Path) -> None:
     (tmp_path / "b.parquet").write_bytes(b"text,label\n")
     with pytest.raises(DataError, match="is not a readable Parquet file"):
         read_texts(tmp_path / "b.parquet", "classification")
-
-
-def test_keys_are_ids_only_if_they_differ(tmp_path: Path) -> None:
-    file = read(tmp_path, "a.csv", "id,text,label\n5,a,1\n5,b,0\n")
-    assert [example.key for example in file.examples] == ["2", "3"]

@@ -64,15 +64,6 @@ def test_options_are_pairs_as_transformers_makes_them(
     assert features.num_cut == 0
 
 
-def test_options_without_question_and_context_stand_alone(tokenizers: dict[str, Tokenizer]) -> None:
-    tokenizer = tokenizers["wordpiece"]
-    features, sequences = made([question(context="", asked="", options=("the dog", "the"))], tokenizer)
-    special = tokenizer.special_tokens
-    inside = [tokenizer.encode(text).ids.tolist() for text in ("the dog", "the")]
-    assert sequences == [[special.cls, *ids, special.sep] for ids in inside]
-    assert not features.segment_ids.any()
-
-
 def plain_sequence(context: list[int], option: list[int], special: Any, length: int, longest_option: int) -> list[int]:
     """Lay one option out as ALBERT's race_utils.py does, where it leaves the context a token."""
     option = option[-min(longest_option, length - 4) :]
@@ -128,15 +119,6 @@ QUESTIONS = [
     question(options=("the", "dog", "fox"), label=0, key="c"),
 ]
 SCORES = np.array([0.5, -1, 2, 0, 1, 3, -2, 4, 4.5], dtype=np.float32)
-
-
-def test_labels_of_training_are_one_per_question(tokenizers: dict[str, Tokenizer]) -> None:
-    features = MultipleChoice().features(
-        QUESTIONS[:2], tokenizers["wordpiece"], max_length=40, segments=True, training=True
-    )
-    assert features.labels is not None
-    assert (features.labels.tolist(), features.examples.tolist()) == ([1, 3], [0, 1])
-    assert features.units.tolist() == [0, 0, 1, 1, 1, 1]
 
 
 def test_scores_of_ragged_options_equal_a_plain_oracle(tokenizers: dict[str, Tokenizer]) -> None:

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import Answer, QuestionExample
-from maskwright.finetuning.features import FeatureCollator, Features, scoring_batches, separators_between
+from maskwright.finetuning.features import FeatureCollator, Features, separators_between
 from maskwright.finetuning.tasks import make_task, task_from_json
 from maskwright.finetuning.tasks.base import Prediction, Scores
 from maskwright.finetuning.tasks.question_answering import (
@@ -110,37 +110,6 @@ def test_windows_begin_a_stride_apart_and_cover_the_text(tokenizers: dict[str, T
         assert found.num_cut == 0
 
 
-def test_long_questions_are_cut_and_counted(tokenizers: dict[str, Tokenizer]) -> None:
-    tokenizer = tokenizers["wordpiece"]
-    long = replace(question("the cat sat"), question="the " * 100)
-    found = features_of(QuestionAnswering(), [long, question("a cat")], tokenizer, 384, training=False)
-    assert np.diff(found.cu_seqlens)[0] == 64 + len(tokenizer.encode("the cat sat").ids) + 3
-    assert found.num_cut == 1
-    # Half of what there is room for, where that is less.
-    short = features_of(QuestionAnswering(), [long], tokenizer, 23, training=False)
-    assert text_places(short, tokenizer).starts[0] == 1 + 10 + 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_awkward_texts_have_a_window_and_an_answer(kind: str, tokenizers: dict[str, Tokenizer]) -> None:
-    contexts = ["", "   ", "\u200b\x00", "a", "\ufeff中", "😀👩‍👩‍👧", "[SEP] [CLS]"]
-    task = QuestionAnswering()
-    examples = [replace(question(context), question=asked) for context in contexts for asked in ("Who?", "")]
-    found = features_of(task, examples, tokenizers[kind], 32, training=False)
-    assert set(found.examples) == set(range(len(examples)))
-    predicted = task.predictions(
-        [np.zeros((length, 2), dtype=np.float32) for length in np.diff(found.cu_seqlens)],
-        found,
-        examples,
-        tokenizers[kind],
-    )
-    for prediction, example in zip(predicted, examples, strict=True):
-        assert prediction.value in example.context
-        assert (prediction.score is None) == (prediction.details["answers"] == [])
-        if not example.context.strip():
-            assert prediction.value == ""
-
-
 # ---------------------------------------------------------------- targets
 
 
@@ -164,15 +133,6 @@ def test_targets_are_the_tokens_of_the_answer_in_windows_that_hold_it_whole(toke
     assert 1 < whole < learnt.num_units
 
 
-def test_answers_within_tokens_take_the_whole_token(tokenizers: dict[str, Tokenizer]) -> None:
-    tokenizer = tokenizers["wordpiece"]
-    text = "they visited New York"
-    learnt = features_of(QuestionAnswering(), [question(text, "isit")], tokenizer, 40, training=True)
-    found = QuestionAnswering().predictions(perfect_scores(learnt), learnt, [question(text)], tokenizer)
-    assert "isit" in found[0].value
-    assert found[0].value in "visited"
-
-
 def test_the_first_right_answer_whose_place_is_known_is_learnt(tokenizers: dict[str, Tokenizer]) -> None:
     text = "the cat sat"
     known, unknown = Answer(text="sat", start=8), Answer(text="dog", start=None)
@@ -190,14 +150,6 @@ def test_the_first_right_answer_whose_place_is_known_is_learnt(tokenizers: dict[
     everything = features_of(task, examples, tokenizer, 40, training=False)
     assert everything.examples.tolist() == [0, 1, 2, 3]
     assert everything.labels is None
-
-
-def test_unanswerable_questions_are_learnt_at_the_classification_token(tokenizers: dict[str, Tokenizer]) -> None:
-    learnt = features_of(
-        QuestionAnswering(metric="squad_v2"), [question("the cat sat")], tokenizers["wordpiece"], 40, training=True
-    )
-    assert learnt.labels is not None
-    assert learnt.labels.tolist() == [[0, 0]]
 
 
 # ---------------------------------------------------------------- loss
@@ -228,21 +180,6 @@ def test_loss_is_the_mean_of_both_cross_entropies_of_each_sequence(tokenizers: d
     (gradient,) = torch.autograd.grad(loss, scores)
     (expected_gradient,) = torch.autograd.grad(expected, scores)
     torch.testing.assert_close(gradient, expected_gradient)
-
-
-def test_scores_of_batches_are_cut_into_windows(tokenizers: dict[str, Tokenizer]) -> None:
-    tokenizer = tokenizers["wordpiece"]
-    examples = [question(f"the cat sat {'on the mat ' * many}") for many in (9, 1, 30, 4)]
-    task = QuestionAnswering(doc_stride=8)
-    found = features_of(task, examples, tokenizer, 40, training=False)
-    seen: dict[int, Scores] = {}
-    for batch in scoring_batches(found, tokens=100, device=torch.device("cpu")):
-        scores = torch.stack([batch.batch.ids, batch.batch.position_ids], dim=1).float()
-        seen |= dict(zip(batch.unit_numbers.tolist(), task.by_unit(scores, batch), strict=True))
-    assert sorted(seen) == list(range(found.num_units))
-    for number, (low, high) in enumerate(zip(found.cu_seqlens[:-1], found.cu_seqlens[1:], strict=True)):
-        assert seen[number][:, 0].tolist() == found.ids[low:high].tolist()
-        assert seen[number][:, 1].tolist() == list(range(high - low))
 
 
 # ---------------------------------------------------------------- decoding
@@ -416,17 +353,6 @@ def test_an_answer_is_found_where_no_best_beginning_goes_with_a_best_end(tokeniz
     assert predicted.value == "the"
 
 
-def test_answers_never_come_from_the_question_or_special_tokens(tokenizers: dict[str, Tokenizer]) -> None:
-    tokenizer = tokenizers["byte_bpe"]
-    example = replace(question("the cat sat"), question="Who met the press?")
-    found = features_of(QuestionAnswering(), [example], tokenizer, 64, training=False)
-    assert found.offsets is not None
-    held = found.offsets[:, 0] >= 0
-    places = text_places(found, tokenizer)
-    assert held[places.tokens].all()
-    assert held.sum() == places.lengths.sum()
-
-
 # ---------------------------------------------------------------- no answer
 
 
@@ -469,25 +395,6 @@ def test_tuned_threshold_refuses_everything_where_that_is_best() -> None:
     predicted = [prediction("cat", -4.0), prediction("mat", -2.0)]
     threshold = QuestionAnswering(metric="squad_v2").tuned(predicted, examples).null_threshold
     assert -4.1 < threshold < -4.0
-
-
-def test_measuring_takes_what_was_told_not_what_was_best() -> None:
-    examples = [question("a cat", "cat", key="twice"), question("a mat", key="twice")]
-    predicted = [prediction("cat", 1.0, value=""), prediction("mat", 1.0, value="")]
-    scores = QuestionAnswering(metric="squad_v2").measure(predicted, examples)
-    assert scores["f1"] == scores["exact_match"] == scores["HasAns_f1"] + 50 == 50
-    assert scores["NoAns_exact"] == 100
-    assert QuestionAnswering().measure([prediction("", 0.0, value="cat")], examples[:1])["f1"] == 100
-
-
-def test_chinese_answers_are_scored_by_characters() -> None:
-    examples = [question("北京大学在北京", "北京大学")]
-    predicted = [prediction("", 0.0, value="北京大学。")]
-    assert QuestionAnswering(metric="cmrc").measure(predicted, examples) == {
-        "f1": 100,
-        "exact_match": 100,
-        "average": 100,
-    }
 
 
 # ---------------------------------------------------------------- the value

@@ -11,13 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TaggedExample
 from maskwright.finetuning.features import FeatureCollator, Features, scoring_batches
 from maskwright.finetuning.tasks import make_task, task_from_json
 from maskwright.finetuning.tasks.base import Prediction
-from maskwright.finetuning.tasks.tagging import Tagging, how_joined, to_pieces
+from maskwright.finetuning.tasks.tagging import Tagging, to_pieces
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
 BIO = Tagging(
@@ -78,15 +77,6 @@ def test_characters_are_joined_by_nothing(kind: str, tokenizers: dict[str, Token
         assert not any("Ġ" in piece for piece in pieces)
 
 
-def test_how_words_are_joined_is_seen_from_the_words() -> None:
-    assert how_joined([sentence(["我们去", "2019", "iPhone"])]) == "space"
-    assert how_joined([sentence([*"我们去北京看", "A", "B", "。", "1"])]) == "nothing"
-    assert how_joined([sentence(["今天", "的", "天气", "很", "好"])]) == "nothing"
-    assert how_joined([sentence(["こんにちは", "世界"])]) == "nothing"
-    assert how_joined([sentence(["안녕", "세계"])]) == "space"
-    assert how_joined([sentence(["!", "1"]), sentence([])]) == "space"
-
-
 # Windows.
 
 some_words = st.lists(st.sampled_from([*WORDS, *AWKWARD]), max_size=30)
@@ -133,23 +123,6 @@ def test_every_word_with_a_piece_is_predicted_once_and_in_order(
     assert features.num_cut == len(cut)
 
 
-def test_sentence_that_is_too_long_is_cut_between_words(tokenizers: dict[str, Tokenizer]) -> None:
-    tokenizer = tokenizers["wordpiece"]
-    words = ["the", "dog", "the", "dog", "the", "dog", "the", "dog"]
-    features = made(BIO, [sentence(["the"]), sentence(words)], tokenizer, max_length=7)
-    the, dog = (tokenizer.encode(word).ids.tolist() for word in ("the", "dog"))
-    assert (len(the), len(dog)) == (1, 1)
-    special = tokenizer.special_tokens
-    bounds = features.cu_seqlens.tolist()
-    first, second = [*the, *dog, *the, *dog, *the], [*dog, *the, *dog, *the, *dog]
-    assert features.ids[bounds[1] :].tolist() == [special.cls, *first, special.sep, special.cls, *second, special.sep]
-    assert features.examples.tolist() == [0, 1, 1]
-    assert features.positions is not None
-    # In the last window only the last three words are predicted, the two before them are context.
-    assert features.positions.tolist() == [1, *range(4, 9), 13, 14, 15]
-    assert features.num_cut == 0
-
-
 # Labels.
 
 
@@ -163,13 +136,6 @@ def test_training_labels_are_those_of_the_words_with_pieces(tokenizers: dict[str
     assert features.labels is not None
     assert features.labels.tolist() == [3, 0, 1, 2]
     assert features.examples.tolist() == [0, 2]
-
-
-def test_tags_that_do_not_fit_are_refused_with_their_sentence(tokenizers: dict[str, Tokenizer]) -> None:
-    with pytest.raises(DataError, match=r"example 7: unknown tag 'B-PRE'.*Did you mean 'B-PER'"):
-        BIO.features(
-            [sentence(["a"], ["B-PRE"], "7")], tokenizers["wordpiece"], max_length=9, segments=True, training=True
-        )
 
 
 @pytest.mark.parametrize(
@@ -188,21 +154,6 @@ def test_scheme_and_tags_are_found(tags: str, scheme: str | None, labels: tuple[
     assert (task.scheme, task.labels, task.outside, task.joined) == (scheme, labels, outside, "space")
     assert task.metrics[0] == ("accuracy" if scheme is None else "f1")
     assert task_from_json(json.loads(json.dumps(task.to_json()))) == task
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"labels": ("O",)}, "two or more tags"),
-        ({"labels": ("O", "B-X"), "scheme": "BIOS"}, "scheme"),
-        ({"labels": ("O", "B-X"), "joined": "tab"}, "joined"),
-        ({"labels": ("O", "B-X"), "metrics": ("f1",)}, "unknown metric.*Allowed: accuracy"),
-        ({"labels": ("N", "V")}, "outside of entities: unknown tag 'O'"),
-    ],
-)
-def test_tasks_that_cannot_be_are_refused(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(MaskwrightError, match=message):
-        task_from_json({"kind": "tagging", **fields})
 
 
 # Scores.
@@ -268,14 +219,6 @@ def test_predictions_name_tags_entities_and_their_places(tokenizers: dict[str, T
     json.dumps([prediction.details for prediction in (first, unseen, third)])
 
 
-def test_entities_of_characters_have_places_in_the_text_without_spaces(tokenizers: dict[str, Tokenizer]) -> None:
-    task = Tagging(labels=BIO.labels, scheme="BIO", joined="nothing")
-    tags = [["O", "B-LOC", "I-LOC", "O"]]
-    [prediction] = scored(task, [sentence("在北京建")], tags, tokenizers["unigram"])
-    [entity] = prediction.details["entities"]
-    assert (entity["text"], entity["start"], entity["end"]) == ("北京", 1, 3)
-
-
 def test_measures_are_of_entities_and_words(tokenizers: dict[str, Tokenizer]) -> None:
     words = ["In", "New", "York", "met", "Angela", "Merkel"]
     gold = ["O", "B-LOC", "I-LOC", "O", "B-PER", "I-PER"]
@@ -305,11 +248,3 @@ def test_loss_is_the_summed_surprise_at_the_tags(tokenizers: dict[str, Tokenizer
     for row, label in zip(scores.tolist(), [0, 1, 2, 0, 0, 0, 0, 0, 1], strict=True):
         surprise -= math.log(math.exp(row[label]) / sum(map(math.exp, row)))
     assert float(loss) == pytest.approx(surprise, abs=1e-5)
-
-
-def test_sentences_without_any_piece_are_predicted_all_the_same(tokenizers: dict[str, Tokenizer]) -> None:
-    examples = [sentence(["\u200b", "\u200b"]), sentence([])]
-    features = made(BIO, examples, tokenizers["wordpiece"])
-    assert features.num_units == 0
-    values = [each.value for each in BIO.predictions([], features, examples, tokenizers["wordpiece"])]
-    assert values == [["O", "O"], []]

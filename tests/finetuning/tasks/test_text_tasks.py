@@ -3,8 +3,6 @@
 import itertools
 import json
 import math
-import re
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +16,6 @@ from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import Label, TextExample
 from maskwright.finetuning.features import FeatureBatch, FeatureCollator, Features, cut_pairs, scoring_batches
-from maskwright.finetuning.readers.options import ReadOptions, with_overrides
 from maskwright.finetuning.tasks import make_task, task_from_json
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
@@ -148,41 +145,6 @@ def test_labels_are_found_and_sorted_as_numbers_where_they_are_numbers() -> None
     assert found("multi_label", [("b", "a"), (), ("c",)]) == ("a", "b", "c")
 
 
-YES_NO = Classification(labels=("yes", "no"))
-A_B = MultiLabel(labels=("a", "b"))
-
-
-@pytest.mark.parametrize(
-    ("task", "labels", "message"),
-    [
-        (YES_NO, ["yes", "nope"], "line 1: unknown label 'nope'.*Did you mean 'no'"),
-        (A_B, [("a", "c")], "line 0: unknown label 'c'"),
-    ],
-)
-def test_labels_that_do_not_fit_are_refused_with_their_example(
-    task: Task, labels: list[Label | None], message: str, tokenizers: dict[str, Tokenizer]
-) -> None:
-    with pytest.raises(DataError, match=message):
-        task.features(labeled(labels), tokenizers["wordpiece"], max_length=20, segments=True, training=True)
-
-
-@pytest.mark.parametrize(
-    ("label", "labels", "meant"),
-    [
-        ("neutral", ("neg", "pos"), "neg"),
-        ("Pos", ("neg", "pos"), "pos"),
-        ("1", ("gut", "schlecht"), "gut"),
-        ("1.50", ("1.5", "0"), "1.5"),
-        ("it's: so, [so]", ("true", "-"), "true"),
-    ],
-)
-def test_the_settings_advised_for_an_unknown_label_work(label: str, labels: tuple[str, ...], meant: str) -> None:
-    with pytest.raises(DataError, match="example 3: unknown label") as caught:
-        Classification(labels=labels).check([example(["a"], label, key="3")])
-    (setting,) = [shlex.split(written)[1] for written in re.findall(r"`(--read [^`]*)`", caught.value.todo)]
-    assert with_overrides(ReadOptions(), {}, [setting]).label_names == ((label, meant),)
-
-
 # The task values.
 
 
@@ -223,19 +185,6 @@ def test_tasks_come_back_from_json(task: Task) -> None:
     assert task_from_json(json.loads(json.dumps(task.to_json()))) == task
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ({"kind": "clasification", "labels": ["a", "b"]}, "Did you mean 'classification'"),
-        ({"labels": ["a", "b"]}, "unknown kind of task 'None'"),
-        ({"kind": "classification"}, "labels"),
-    ],
-)
-def test_json_that_is_no_task_is_refused(data: dict[str, Any], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        task_from_json(data)
-
-
 # Scores.
 
 
@@ -260,19 +209,6 @@ def test_classification_scores_equal_a_plain_oracle(tokenizers: dict[str, Tokeni
     loss = task.loss(torch.tensor(scores), a_batch(task, examples, tokenizers["wordpiece"]))
     surprise = [-math.log(p.details["probabilities"][label]) for p, label in zip(predictions, labels, strict=True)]
     assert float(loss) == pytest.approx(sum(surprise), abs=1e-4)
-
-
-def test_f1_is_of_the_positive_class_and_the_report_of_each(tokenizers: dict[str, Tokenizer]) -> None:
-    examples = labeled(["1", "1", "0", "0", "1"])
-    scores = np.array([[0, 1], [1, 0], [0, 1], [1, 0], [0, 1]], dtype=np.float32)
-    task = Classification(labels=("0", "1"), metrics=("f1", "accuracy"))
-    predictions = scored(task, examples, scores, tokenizers["wordpiece"])
-    assert task.measure(predictions, examples) == pytest.approx({"f1": 2 / 3, "accuracy": 3 / 5})
-    assert task.replace(positive="0").measure(predictions, examples)["f1"] == pytest.approx(1 / 2)
-    report, confusion = task.report(predictions, examples)
-    assert report["1"] == pytest.approx({"precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3, "examples": 3})
-    assert report["0"] == pytest.approx({"precision": 1 / 2, "recall": 1 / 2, "f1": 1 / 2, "examples": 2})
-    assert confusion == {"0": {"0": 1, "1": 1}, "1": {"0": 1, "1": 2}}
 
 
 def test_multi_label_scores_equal_a_plain_oracle(tokenizers: dict[str, Tokenizer]) -> None:
