@@ -432,8 +432,8 @@ def test_leaked_texts_small_files_and_truncation_are_reported(tune: Callable[...
     results = tune(dev=dev, test=test, reporter=(heard := Heard())).results
     assert results is not None
     expected = (
-        ("dev", "1 of 3 texts also in train; 3 examples, each 33 % of the score"),
-        ("test", "1 of 2 texts also in train; 2 examples, each 50 % of the score"),
+        ("dev", "1 of 3 inputs also in train; 3 examples, each 33 % of the score"),
+        ("test", "1 of 2 inputs also in train; 2 examples, each 50 % of the score"),
     )
     assert results.notes == tuple(f"{part}: {text}." for part, text in expected)
     assert set(expected) <= set(heard.said)

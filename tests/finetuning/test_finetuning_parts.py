@@ -127,11 +127,11 @@ def tagged(*words: str) -> TaggedExample:
 @pytest.mark.parametrize(
     ("train", "dev", "warning"),
     [
-        (text("a"), [text("a", label="b"), text("A")], "1 of 2 texts also in train"),
-        (text("a", "b"), [text("a", "b")] * 2 + [text("b", "a")], "2 of 3 pairs of texts also"),
-        (tagged("a", "b"), [tagged("a", "b"), tagged("a")], "1 of 2 sentences also"),
-        (question("q", "c"), [question("q", "c"), question("q", "d")], "1 of 2 questions also"),
-        (choice("a", "b"), [choice("a", "b", label=1), choice("b", "a")], "1 of 2 questions also"),
+        (text("a"), [text("a", label="b"), text("A")], "1 of 2 inputs also in train"),
+        (text("a", "b"), [text("a", "b")] * 2 + [text("b", "a")], "2 of 3 inputs also"),
+        (tagged("a", "b"), [tagged("a", "b"), tagged("a")], "1 of 2 inputs also"),
+        (question("q", "c"), [question("q", "c"), question("q", "d")], "1 of 2 inputs also"),
+        (choice("a", "b"), [choice("a", "b", label=1), choice("b", "a")], "1 of 2 inputs also"),
     ],
 )
 def test_texts_that_occur_in_two_parts_are_counted(train: Any, dev: list[Any], warning: str) -> None:

@@ -102,29 +102,20 @@ def _of_tags(train: Sequence[TaggedExample]) -> list[tuple[str, Predict]]:
 
 
 def _tf_idf(train: Sequence[TextExample], *, regression: bool) -> Predict:
-    from scipy.sparse import hstack
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.pipeline import make_pipeline
+
+    def texts(examples: Sequence[TextExample]) -> list[str]:
+        return [" ".join(example.texts) for example in examples]
 
     order = Permutation(len(train), integer_key(0, "baseline examples"))
     chosen = [train[number] for number in order(np.arange(min(len(train), _MOST_EXAMPLES))).tolist()]
-    # Each text of a pair has its own features.
-    vectorizers = [
-        TfidfVectorizer(token_pattern=_WORDS, ngram_range=(1, 2), sublinear_tf=True) for _ in chosen[0].texts
-    ]
-
-    def texts(examples: Sequence[TextExample], place: int) -> list[str]:
-        return [example.texts[place] if place < len(example.texts) else "" for example in examples]
-
-    def features(examples: Sequence[TextExample]) -> Any:
-        return hstack([each.transform(texts(examples, place)) for place, each in enumerate(vectorizers)]).tocsr()
-
-    for place, vectorizer in enumerate(vectorizers):
-        vectorizer.fit(texts(chosen, place))
-    if regression:
-        model = Ridge().fit(features(chosen), [float(example.label) for example in chosen])
-    else:
-        with warnings.catch_warnings():  # `checks.data_warnings` doubts the labels in plainer words.
-            warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-            model = LogisticRegression(max_iter=1000).fit(features(chosen), [str(example.label) for example in chosen])
-    return lambda examples: model.predict(features(examples)).tolist()
+    model = make_pipeline(
+        TfidfVectorizer(token_pattern=_WORDS, ngram_range=(1, 2), sublinear_tf=True),
+        Ridge() if regression else LogisticRegression(max_iter=1000),
+    )
+    with warnings.catch_warnings():  # `checks.data_warnings` doubts the labels in plainer words.
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        model.fit(texts(chosen), [example.label for example in chosen])
+    return lambda examples: model.predict(texts(examples)).tolist()

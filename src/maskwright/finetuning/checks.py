@@ -70,7 +70,7 @@ def data_warnings(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str,
         for earlier, known in texts.items():
             if seen := sum(text in known for text in its):
                 share = f"{seen:,} of {len(its):,}" if seen < len(its) else f"all {len(its):,}"
-                warnings.append(f"{share} {_plural(examples[0])} also in {earlier}")
+                warnings.append(f"{share} inputs also in {earlier}")
         texts[part] = set(its)
         if part != "train" and len(its) < FEW and not unlabeled(examples):
             warnings.append(f"{counted(len(its), 'example')}, each {100 / len(its):.0f} % of the score")
@@ -93,15 +93,6 @@ def input_of(example: Example) -> Hashable:
         case TaggedExample():
             return example.words
     return example.texts
-
-
-def _plural(example: Example) -> str:
-    match example:
-        case QuestionExample() | ChoiceExample():
-            return "questions"
-        case TaggedExample():
-            return "sentences"
-    return "texts" if len(example.texts) == 1 else "pairs of texts"
 
 
 def report_file(part: str, file: ExampleFile[Any], reporter: Reporter) -> None:

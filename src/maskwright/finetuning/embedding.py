@@ -28,7 +28,7 @@ from maskwright.finetuning.finetuning import FineTuning, check_not_the_model
 from maskwright.finetuning.hyperparameters import Hyperparameters, Positive, Rate, fit_training
 from maskwright.finetuning.labeled import LabeledRequest, with_held_out, without_unlabeled
 from maskwright.finetuning.plan import system_of, tokens_of
-from maskwright.finetuning.results import Results, SeedRow, data_of
+from maskwright.finetuning.results import Results, SeedRow, card, data_of
 from maskwright.huggingface.quiet import quiet
 from maskwright.training.device import Precision, computing_on, prepare_machine_again
 from maskwright.training.existing import ExistingModel, open_existing
@@ -198,17 +198,16 @@ def _cut(part: Texts, existing: ExistingModel, longest: int | None) -> int:
 
 
 def _model_card(name: str, results: Results) -> str:
-    legend = f"These are the weights after epoch {results.best.best_epoch:g}, the best on dev if there is one."
-    lines = [
-        *("---", "library_name: sentence-transformers", "pipeline_tag: sentence-similarity", "tags:"),
-        *("- sentence-transformers", "- maskwright", "---", "", f"# {name}", ""),
-        *(f"Sentence embeddings: {results.model}, fine-tuned.", "", "## Scores", ""),
-        *results.score_lines(legend),
-        *results.data_lines(),
-        *("", "## Use", "", "```python", "from sentence_transformers import SentenceTransformer", ""),
-        *(f'vectors = SentenceTransformer("{name}").encode(["A text.", "Another text."])', "```"),
-    ]
-    return "\n".join(lines) + "\n"
+    vectors = f'vectors = SentenceTransformer("{name}").encode(["A text.", "Another text."])'
+    return card(
+        name,
+        results,
+        library="sentence-transformers",
+        tag="sentence-similarity",
+        about=[f"Sentence embeddings: {results.model}, fine-tuned."],
+        legend=f"These are the weights after epoch {results.best.best_epoch:g}, the best on dev if there is one.",
+        use=["from sentence_transformers import SentenceTransformer", "", vectors],
+    )
 
 
 def _read(request: LabeledRequest, talk: Reporter) -> tuple[dict[str, Texts], dict[str, Rows], tuple[str, ...]]:

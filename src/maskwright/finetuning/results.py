@@ -194,80 +194,50 @@ _TAGS: dict[HeadKind, str] = {
     "span": "question-answering",
     "choice": "multiple-choice",
 }
-_TITLES = {
-    "classification": "classifies a text or a pair of texts",
-    "regression": "predicts a number for a text or a pair of texts",
-    "multi_label": "predicts any number of classes for a text (multi-label classification)",
-    "tagging": "tags each word of a sentence",
-    "question_answering": "answers a question with a span of a text (extractive question answering)",
-    "multiple_choice": "selects one of several options (multiple choice)",
-}
-_EXAMPLES: Mapping[HeadKind, str] = {
-    "sequence": '"A text."',
-    "token": '"A sentence."',
-    "span": 'questions.jsonl   # {"question": ..., "context": ...} per line',
-    "choice": 'questions.jsonl   # {"context": ..., "question": ..., "options": [...], "answer": ...} per line',
-}
-_PAIRS = "pairs.csv   # with the columns of the training file"
 _LABELS_SHOWN = 30
 
 
-def model_card(name: str, model: FineTunedModel, results: Results) -> str:
-    """Return the text of the model card, README.md."""
-    task, best = model.task, results.best
-    row = family_named(model.family).tasks[task.head]
-    config = model.encoder.config
+def card(
+    name: str, results: Results, *, library: str, tag: str, about: Sequence[str], legend: str, use: Sequence[str]
+) -> str:
+    """Return the text of a model card, README.md.
+
+    `library` and `tag` are names of the model hub; `about` and `use` are the lines about the model, and of a Python
+    example.
+    """
     benchmark = BENCHMARKS.get(results.task)
     lines = [
-        "---",
-        *([] if benchmark is None else [f"language: {benchmark.language}"]),
-        "library_name: transformers",
-        f"pipeline_tag: {_TAGS[task.head]}",
-        "tags:",
-        "- maskwright",
-        f"- {results.task}",
-        "---",
-        "",
-        f"# {name}",
-        "",
-        f"This model {_TITLES[task.kind]}. It is {_made_of(results)}: a {row.architecture} with {config.num_layers} "
-        f"layers, hidden size {config.hidden_size} and inputs of up to {model.max_length} tokens.",
+        *("---", *([] if benchmark is None else [f"language: {benchmark.language}"]), f"library_name: {library}"),
+        *(f"pipeline_tag: {tag}", "tags:", "- maskwright", f"- {results.task}", "---", "", f"# {name}", "", *about),
+        *("", "## Scores", "", *results.score_lines(legend), *results.data_lines()),
+        *("", "## Use", "", "```python", *use, "```"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def model_card(name: str, model: FineTunedModel, results: Results) -> str:
+    """Return the text of a fine-tuned model's card."""
+    task, best, config = model.task, results.best, model.encoder.config
+    architecture = family_named(model.family).tasks[task.head].architecture
+    made = "trained from scratch with the shape and tokenizer of" if results.from_scratch else "fine-tuned from"
+    about = [
+        f"A {architecture} for {results.task} ({task.kind}), {made} {results.model}: {config.num_layers} layers, "
+        f"hidden size {config.hidden_size}, inputs of up to {model.max_length} tokens."
     ]
     if task.labels:
         more = f" and {len(task.labels) - _LABELS_SHOWN} more" if len(task.labels) > _LABELS_SHOWN else ""
-        lines += ["", "Labels: " + ", ".join(f"`{label}`" for label in task.labels[:_LABELS_SHOWN]) + more + "."]
+        about += ["", "Labels: " + ", ".join(f"`{label}`" for label in task.labels[:_LABELS_SHOWN]) + more + "."]
     legend = (
         f"These are the weights of seed {best.seed} after epoch {best.best_epoch:g}, selected by {results.main_metric} "
         "on the development examples (dev), so that dev scores are slightly optimistic. Nothing was selected on test "
         "examples."
     )
-    lines += [
-        *("", "## Scores", ""),
-        *results.score_lines(legend),
-        *results.data_lines(),
-        "",
-        "## Use",
-        "",
-        "```",
-        f"maskwright predict {name} {_PAIRS if results.pairs else _EXAMPLES[task.head]}",
-        "```",
-        "",
-        "```python",
-        *_with_transformers(name, task.head, row.architecture),
-        "```",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _made_of(results: Results) -> str:
-    if results.from_scratch:
-        return f"trained for {results.task} from scratch, with the shape and tokenizer of {results.model}"
-    return f"{results.model}, fine-tuned for {results.task}"
-
-
-def _with_transformers(name: str, head: HeadKind, architecture: str) -> list[str]:
-    if head in ("span", "choice"):
-        return [f"from transformers import {architecture}", "", f'model = {architecture}.from_pretrained("{name}")']
-    # "first": one tag per word, that of its first token, as in training; else subwords are entities of their own.
-    more = ', aggregation_strategy="first"' * (head == "token")
-    return ["from transformers import pipeline", "", f'pipeline("{_TAGS[head]}", model="{name}"{more})("A text.")']
+    if task.head in ("span", "choice"):
+        use = [f"from transformers import {architecture}", "", f'model = {architecture}.from_pretrained("{name}")']
+    else:
+        # "first": one tag per word, that of its first token, as in training; else subwords are entities of their own.
+        more = ', aggregation_strategy="first"' * (task.head == "token")
+        text = '{"text": "A text.", "text_pair": "Another text."}' if results.pairs else '"A text."'
+        call = f'pipeline("{_TAGS[task.head]}", model="{name}"{more})({text})'
+        use = ["from transformers import pipeline", "", call]
+    return card(name, results, library="transformers", tag=_TAGS[task.head], about=about, legend=legend, use=use)

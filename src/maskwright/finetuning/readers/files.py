@@ -106,17 +106,13 @@ def lines_of(text: str) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-_ROWS: tuple[Format, ...] = ("csv", "tsv", "json", "parquet")
-FORMATS_OF: Mapping[Kind, tuple[Format, ...]] = {
-    "classification": (*_ROWS, "text"),
-    "regression": (*_ROWS, "text"),
-    "multi_label": (*_ROWS, "text"),
-    "embedding": (*_ROWS, "text"),
+_TABLES: tuple[Format, ...] = ("csv", "tsv", "json", "parquet")
+_FORMATS: Mapping[str, tuple[Format, ...]] = {
     "tagging": ("conll", "json", "parquet", "text"),
-    "question_answering": _ROWS,
-    "multiple_choice": _ROWS,
+    "question_answering": _TABLES,
+    "multiple_choice": _TABLES,
 }
-"""Formats that each kind of task is read from."""
+"""Formats that kinds of tasks are read from; other kinds: tables, and one text per line."""
 
 _SUFFIXES: dict[str, Format] = {
     ".csv": "csv",
@@ -135,10 +131,11 @@ def format_of(path: Path, kind: Kind, options: ReadOptions) -> Format:
     """
     check_exists(path)
     format = options.format or _guess(path, kind, options)
-    if format not in FORMATS_OF[kind]:
+    known = _FORMATS.get(kind, (*_TABLES, "text"))
+    if format not in known:
         raise DataError(
             f"{path}: {kind} is not read from the format {format!r}",
-            allowed=", ".join(FORMATS_OF[kind]),
+            allowed=", ".join(known),
             todo="Name the format, `--read format=...`, if it was guessed wrongly, or the kind of task.",
         )
     return format

@@ -128,7 +128,7 @@ def _read_conll(path: Path, options: ReadOptions, skips: Skips) -> Table:
     lines = [(number, _split(line, tabs)) for number, line in enumerate(lines_of(text), 1)]
     counts = Counter(len(fields) for _, fields in lines if fields)
     width = counts.most_common(1)[0][0] if counts else 0
-    word, tag = _column(path, options.text, 1, width, "words"), _tag_column(path, options, width, notes)
+    word, tag = _column(path, options.text or ("1",), width, "words"), _tag_column(path, options, width, notes)
     if tag is not None and not options.label and width > 2:
         notes.append(f"words: column {word + 1}, tags: the last of {width} columns")
     comments = 0
@@ -169,7 +169,7 @@ def _tag_column(path: Path, options: ReadOptions, width: int, notes: list[str]) 
     """Return the index of the tags' column; None where tags are not read."""
     if options.labels == "ignored" or (width == 1 and options.labels == "if_there"):
         return None
-    if options.labels == "if_there" and options.label and not _fitting(options.label, width):
+    if options.labels == "if_there" and options.label and _index(options.label, width) is None:
         notes.append(f"there is no column {options.label[0]}: the file has no tags")
         return None
     if width < 2:
@@ -178,21 +178,22 @@ def _tag_column(path: Path, options: ReadOptions, width: int, notes: list[str]) 
             allowed="a word and its tag on each line, with a tab or spaces between",
             todo="Check that this is the right file; for prediction tags are not needed.",
         )
-    return _column(path, options.label, -1, width, "tags")
+    return _column(path, options.label or ("-1",), width, "tags")
 
 
-def _column(path: Path, names: Sequence[str], default: int, width: int, what: str) -> int:
-    """Return a column's index from its number, from 1 or, negative, from the end."""
-    numbers = _fitting(names, width) if names else [default]
-    if not numbers:
+def _column(path: Path, names: Sequence[str], width: int, what: str) -> int:
+    index = _index(names, width)
+    if index is None:
         raise DataError(
             f"{path} has no column {names[0]!r} for the {what}", allowed=f"1 to {width}, or -1 for the last column"
         )
-    return numbers[0] - 1 if numbers[0] > 0 else numbers[0]
+    return index
 
 
-def _fitting(names: Sequence[str], width: int) -> list[int]:
-    return [number for name in names if re.fullmatch(r"-?\d+", name) and 1 <= abs(number := int(name)) <= width]
+def _index(names: Sequence[str], width: int) -> int | None:
+    """Return the index of the first of some columns numbered from 1 or, negative, from the end."""
+    numbers = [int(name) for name in names if re.fullmatch(r"-?\d+", name) and 1 <= abs(int(name)) <= width]
+    return None if not numbers else numbers[0] - (numbers[0] > 0)
 
 
 def _check_tags(examples: Sequence[TaggedExample], name: str) -> list[str]:
