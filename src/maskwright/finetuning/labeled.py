@@ -169,7 +169,8 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: 
     # A new guess might read the other files differently.
     paths = request.paths("train")
     assert paths
-    read_as = {**to_keep(request.options, train.read_as), "format": _format_of(paths, request.kind, ReadOptions())}
+    format = _format_of(paths, request.kind, request.options.replace(format=None))
+    read_as = {**to_keep(request.options, train.read_as), "format": format}
     dev, test = (request.read(part, talk, trained=read_as) for part in ("dev", "test"))
     task = make_task(request.kind, row, train.examples, task_fields)
     notes: list[str] = []
