@@ -185,6 +185,8 @@ def compare_tasks(
     task, features = model.task, features_of(model, examples)
 
     def keep(scores: NDArray[np.float32], positions: IntArray) -> NDArray[Any]:
+        if task.head == "choice":
+            return scores[:, None]  # One score per option, where tasks expect one row.
         return scores[positions] if task.head == "token" else scores
 
     def agree(left: list[NDArray[Any]], right: list[NDArray[Any]]) -> float:
