@@ -17,6 +17,7 @@ import pytest
 
 import maskwright
 from maskwright.core.errors import MaskwrightError
+from maskwright.finetuning import fine_tuned
 from maskwright.finetuning.evaluating import plain
 from maskwright.serving.batching import Limits
 from maskwright.serving.served import ServedModel, load_served
@@ -46,6 +47,14 @@ def served(folders: dict[str, Path]) -> dict[str, ServedModel]:
 def client(served: dict[str, ServedModel]) -> Iterator[TestClient]:
     with TestClient(build_app(served, limits=Limits(max_body=100_000))) as client:
         yield client
+
+
+def test_the_weights_of_a_fine_tuned_model_are_packed_once(
+    served: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Loading made a prediction.
+    monkeypatch.setattr(fine_tuned, "InferenceEncoder", None)
+    assert served["classes"].run("predict", [TEXTS[0]], {})
 
 
 def results(client: TestClient, path: str, **body: Any) -> Any:

@@ -24,7 +24,6 @@ from maskwright.finetuning.readers.options import ReadAs
 from maskwright.finetuning.tasks import task_named
 from maskwright.finetuning.tasks.base import Prediction, Scores, Task
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
-from maskwright.model.inference import InferenceEncoder
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine
 from maskwright.training.reporting import OnConsole, Reporter
 
@@ -238,7 +237,7 @@ def score_units(
     scores: list[Scores | None] = [None] * features.num_units
     done, total = 0, len(features.ids)
     # Weights are converted and packed once for all batches.
-    states = InferenceEncoder(model.encoder, "fp32" if autocast is None else "bf16")
+    states = model.packed("fp32" if autocast is None else "bf16")
     precision = torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None)
     with torch.inference_mode(), precision:
         for batch in scoring_batches(features, tokens=BATCH_TOKENS[device.type], device=device):

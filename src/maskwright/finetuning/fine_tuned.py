@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from maskwright.core.errors import ConversionError, RecipeError
 from maskwright.core.files import write_json
 from maskwright.core.tensors import LossTerm
-from maskwright.core.types import FamilyName, HeadKind
+from maskwright.core.types import FamilyName, HeadKind, ProductPrecision
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.heads import Head
@@ -60,6 +60,9 @@ class FineTunedModel(nn.Module):
         max_length: Maximum tokens of a sequence, including special tokens.
         read_as: How the training file was read, for later files; empty if unknown.
         notes: Messages for the user: loaded, newly initialized and ignored weights, guesses.
+
+    Attributes:
+        is_frozen: Whether weights, device and precision stay as they are (`serving`), so that they are packed once.
     """
 
     def __init__(
@@ -83,6 +86,8 @@ class FineTunedModel(nn.Module):
         self.max_length = max_length
         self.read_as: ReadAs = dict(read_as)
         self.notes = notes
+        self.is_frozen = False
+        self._packed: InferenceEncoder | None = None
 
     @property
     def segments(self) -> bool:
@@ -93,6 +98,13 @@ class FineTunedModel(nn.Module):
         """Return scores in fp32 (shapes: see `Task.loss`). Applies dropout in training mode, if the batch has a key."""
         scores: Tensor = self.head(self.encoder(batch.batch, self.head.output_positions(batch)), batch)
         return scores
+
+    def packed(self, precision: ProductPrecision) -> InferenceEncoder:
+        """Return the encoder for inference."""
+        packed = self._packed or InferenceEncoder(self.encoder, precision)
+        if self.is_frozen:
+            self._packed = packed
+        return packed
 
     def scores_from(self, states: InferenceEncoder, batch: FeatureBatch) -> Tensor:
         """Return scores without dropout, with hidden states from `states` (see `scores`)."""

@@ -121,6 +121,7 @@ def load_served(name: str, path: str | Path, *, device: str, precision: Precisio
             todo="For int8 predictions, use `maskwright export --to onnx --precision int8`.",
         )
     model = fine_tuned.load(path)
+    model.is_frozen = True
     served = ServedModel(name=name, model=model, device=device, precision=precision)
     pair = [_EXAMPLE, _EXAMPLE] if model.read_as.get("text2") else _EXAMPLE
     question = {"question": _EXAMPLE, "context": _EXAMPLE, "options": [_EXAMPLE, _EXAMPLE]}
