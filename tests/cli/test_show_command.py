@@ -53,16 +53,6 @@ def test_show_reads_a_file_and_takes_overrides(run, tokenizer, tmp_path):
     assert sum(token["change"] is not None for token in tokens) > 0.4 * len(tokens)
 
 
-def test_show_writes_a_page(run, tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    page = tmp_path / "deep" / "page.html"
-    code, out, err = run("bert/tiny", "--text", TEXT, "--tokenizer", tokenizer, "--html", "~/deep/page.html")
-    assert (code, out) == (0, "")
-    assert f"wrote {page}" in err
-    assert page.read_text().startswith("<!doctype html>")
-
-
 def test_notes_are_printed_on_standard_error(run, tokenizer):
     _, _, err = run("bert/tiny", "--text", "One. Two. Three.", "--tokenizer", tokenizer)
     assert "blank lines separate documents" in err
@@ -83,10 +73,3 @@ def test_show_answers_mistakes_in_one_line(run, arguments, message):
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
-
-
-def test_help_of_show_lists_its_options(run):
-    code, out, _ = run("--help")
-    assert code == 0
-    for option in ("--text", "--text-file", "--tokenizer", "--seed", "--epoch", "--html", "--json", "--set"):
-        assert option in out

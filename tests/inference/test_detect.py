@@ -1,7 +1,6 @@
 """Replaced tokens are found as transformers finds them; an ELECTRA run fills masks with its generator."""
 
 import shutil
-import warnings
 from pathlib import Path
 
 import pytest
@@ -67,11 +66,6 @@ def test_a_long_text_is_read_from_its_beginning(electra: Model) -> None:
     assert len(detection.tokens) == 38
 
 
-def test_detect_of_nothing_is_nothing(electra: Model) -> None:
-    assert electra.detect([]) == []
-    assert electra.detect("")[0].tokens == ()
-
-
 def test_a_model_without_the_head_is_an_error(bert_folder: Path) -> None:
     with pytest.raises(ConversionError, match=r"no head for replaced tokens.*a run of an electra recipe"):
         load(bert_folder).detect("the cat")
@@ -86,17 +80,6 @@ def test_masks_are_filled_by_the_generator_beside_it(electra: Model, electra_fol
     assert electra.embed("cat").shape == (1, 32)
 
 
-def test_generator_fills_masks_as_transformers_does(electra: Model, electra_folder: Path) -> None:
-    from transformers import pipeline
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        expected = pipeline("fill-mask", model=str(electra_folder / "generator"), top_k=5)("the [MASK] sat")
-    ((filled,),) = electra.fill_mask("the [MASK] sat")
-    assert [best.token_id for best in filled] == [best["token"] for best in expected]
-    assert [best.score for best in filled] == pytest.approx([best["score"] for best in expected], abs=1e-5)
-
-
 def test_a_discriminator_alone_fills_no_masks(electra_folder: Path, tmp_path: Path) -> None:
     for path in electra_folder.iterdir():
         if path.is_file():
@@ -106,11 +89,6 @@ def test_a_discriminator_alone_fills_no_masks(electra_folder: Path, tmp_path: Pa
     assert alone.detect("the cat") == load(electra_folder).detect("the cat")
     with pytest.raises(ConversionError, match="Use `embed` or `detect`"):
         alone.fill_mask("the [MASK]")
-
-
-def test_a_generator_alone_detects_nothing(electra_folder: Path) -> None:
-    with pytest.raises(ConversionError, match="no head for replaced tokens"):
-        load(electra_folder / "generator").detect("the cat")
 
 
 def judged(text: str, *spans: tuple[int, int, float]) -> Detection:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.core.errors import ConversionError, DataError, MaskwrightError
+from maskwright.core.errors import ConversionError, MaskwrightError
 from maskwright.data.tokenizers.spec import Unigram
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_unigram
@@ -29,6 +29,8 @@ ROBERTA_TEXTS = [
     "We love the <mask> and the <mask>, <mask> the dog!",
     "我爱<mask>京",
 ]
+# Behind a mask transformers writes a space that is not in the text ("▁." for "."), so none but spaces follow here.
+UNIGRAM_TEXTS = ["the cat sat on the [MASK]", "The [MASK]  sat, and the [MASK] ran", "我爱[MASK] the"]
 
 
 @pytest.fixture(scope="module")
@@ -78,20 +80,21 @@ def _theirs(folder: Path, text: str, top_k: int) -> list[list[dict[str, object]]
     return found if isinstance(found[0], list) else [found]
 
 
-@pytest.mark.parametrize("text", BERT_TEXTS)
-def test_fill_mask_equals_transformers_for_bert(text: str, bert: Model, bert_folder: Path) -> None:
-    _assert_equal(bert, bert_folder, text)
-
-
-@pytest.mark.parametrize("text", ROBERTA_TEXTS)
-def test_fill_mask_equals_transformers_for_roberta(text: str, roberta: Model, roberta_folder: Path) -> None:
-    _assert_equal(roberta, roberta_folder, text)
-
-
-# Behind a mask transformers writes a space that is not in the text ("▁." for "."), so none but spaces follow here.
-@pytest.mark.parametrize("text", ["the cat sat on the [MASK]", "The [MASK]  sat, and the [MASK] ran", "我爱[MASK] the"])
-def test_fill_mask_equals_transformers_for_unigram(text: str, unigram: Model, unigram_folder: Path) -> None:
-    _assert_equal(unigram, unigram_folder, text)
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(("bert", text) for text in BERT_TEXTS),
+        *(("roberta", text) for text in ROBERTA_TEXTS),
+        *(("unigram", text) for text in UNIGRAM_TEXTS),
+    ],
+)
+def test_fill_mask_equals_transformers(name: str, text: str, request: pytest.FixtureRequest) -> None:
+    expected = _theirs(request.getfixturevalue(f"{name}_folder"), text, 5)
+    (filled,) = request.getfixturevalue(name).fill_mask(text, top_k=5)
+    assert len(filled) == len(expected)
+    for ours, theirs in zip(filled, expected, strict=True):
+        assert [best.token_id for best in ours] == [best["token"] for best in theirs]
+        assert [best.score for best in ours] == pytest.approx([best["score"] for best in theirs], abs=1e-5)
 
 
 def test_fill_mask_reads_text_behind_a_unigram_mask_as_in_training(unigram: Model) -> None:
@@ -115,17 +118,9 @@ def test_fill_mask_sequence_spaces_unigram_tokens(unigram: Model) -> None:
     assert unigram.fill_mask("the <mask> sat") == unigram.fill_mask("the [MASK] sat")
 
 
-def _assert_equal(model: Model, folder: Path, text: str) -> None:
-    expected = _theirs(folder, text, 5)
-    (filled,) = model.fill_mask(text, top_k=5)
-    assert len(filled) == len(expected)
-    for ours, theirs in zip(filled, expected, strict=True):
-        assert [best.token_id for best in ours] == [best["token"] for best in theirs]
-        assert [best.score for best in ours] == pytest.approx([best["score"] for best in theirs], abs=1e-5)
-
-
 @pytest.mark.parametrize("batch_tokens", [1, 30, 8192])
 def test_fill_mask_keeps_the_order_of_the_texts(batch_tokens: int, bert: Model) -> None:
+    assert bert.fill_mask([]) == []
     together = bert.fill_mask(BERT_TEXTS, batch_tokens=batch_tokens)
     for text, masks in zip(BERT_TEXTS, together, strict=True):
         (alone,) = bert.fill_mask([text])
@@ -133,10 +128,6 @@ def test_fill_mask_keeps_the_order_of_the_texts(batch_tokens: int, bert: Model) 
         for mask, mask_alone in zip(masks, alone, strict=True):
             assert [best.sequence for best in mask] == [best.sequence for best in mask_alone]
             assert [best.score for best in mask] == pytest.approx([best.score for best in mask_alone], abs=1e-6)
-
-
-def test_fill_mask_repeats_itself_exactly(roberta: Model) -> None:
-    assert roberta.fill_mask(ROBERTA_TEXTS) == roberta.fill_mask(ROBERTA_TEXTS)
 
 
 def test_fill_mask_takes_either_form_of_the_mask(bert: Model, roberta: Model) -> None:
@@ -200,25 +191,22 @@ def test_window_holds_the_masks_and_as_much_as_it_can(length: int, room: int, fi
             assert abs((first - low) - (high - last)) <= 1
 
 
-def test_fill_mask_refuses_masks_too_far_apart(bert: Model) -> None:
-    text = " ".join(["[MASK]", *["cat"] * 50, "[MASK]"])
-    with pytest.raises(DataError, match=r"text 2 has masks 51 tokens apart.*within 38 tokens.*Split the text"):
-        bert.fill_mask(["a [MASK]", text])
-
-
-def test_fill_mask_refuses_a_text_without_mask(bert: Model) -> None:
-    with pytest.raises(DataError, match=r"the text has no mask: 'the cat'.*\[MASK\] or <mask>"):
-        bert.fill_mask("the cat")
-
-
-@pytest.mark.parametrize("top_k", [0, 1000])
-def test_fill_mask_refuses_an_impossible_number_of_tokens(top_k: int, bert: Model) -> None:
-    with pytest.raises(MaskwrightError, match="size of the vocabulary"):
-        bert.fill_mask("the [MASK]", top_k=top_k)
-
-
-def test_fill_mask_of_nothing_is_nothing(bert: Model) -> None:
-    assert bert.fill_mask([]) == []
+@pytest.mark.parametrize(
+    ("texts", "top_k", "message"),
+    [
+        (
+            ["a [MASK]", " ".join(["[MASK]", *["cat"] * 50, "[MASK]"])],
+            5,
+            r"text 2 has masks 51 tokens apart.*within 38 tokens.*Split the text",
+        ),
+        ("the cat", 5, r"the text has no mask: 'the cat'.*\[MASK\] or <mask>"),
+        ("the [MASK]", 0, "size of the vocabulary"),
+        ("the [MASK]", 1000, "size of the vocabulary"),
+    ],
+)
+def test_fill_mask_refuses_what_it_cannot_fill(texts: str | list[str], top_k: int, message: str, bert: Model) -> None:
+    with pytest.raises(MaskwrightError, match=message):
+        bert.fill_mask(texts, top_k=top_k)
 
 
 def test_read_masks_finds_characters_of_each_mask(bert_folder: Path) -> None:

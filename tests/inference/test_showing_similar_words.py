@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.cli.main import main
 from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.spec import WordPiece
 from maskwright.data.tokenizers.training import train_wordpiece
@@ -47,6 +46,8 @@ def test_a_thesaurus_is_used_and_named(tmp_path: Path, tokenizer: Path) -> None:
     showing = show("bert/tiny", TEXT, set=fields, tokenizer=tokenizer, cache=tmp_path)
     assert set(changes(showing)) == {("cat", "dog"), ("dog", "cat"), ("red", "old"), ("old", "red")}
     assert any("synonyms.txt: 2 groups" in note and "words of this text have one" in note for note in showing.notes)
+    selected = sum(token.change is not None for sequence in showing.sequences for token in sequence.tokens)
+    assert f"of the {selected} predicted tokens shown: {selected} similar word" in showing.notes
 
 
 def test_a_corpus_teaches_vocabulary_and_similar_words(tmp_path: Path, corpus: Path) -> None:
@@ -68,15 +69,6 @@ def test_a_corpus_gives_the_counts_that_random_tokens_are_drawn_by(tmp_path: Pat
     assert not any("counted in this text alone" in note for note in showing.notes)
 
 
-def test_the_outcomes_are_counted(tmp_path: Path, tokenizer: Path) -> None:
-    thesaurus = tmp_path / "synonyms.txt"
-    thesaurus.write_text("cat dog\nred old\n", encoding="utf-8")
-    fields = (*REPLACED, f"replacement.table.source={thesaurus}", "replacement.max_stand_ins=0")
-    showing = show("bert/tiny", TEXT, set=fields, tokenizer=tokenizer, cache=tmp_path)
-    selected = sum(sequence.num_selected for sequence in showing.sequences)
-    assert f"of the {selected} predicted tokens shown: {selected} similar word" in showing.notes
-
-
 def test_without_a_corpus_there_is_nothing_to_learn_from(tmp_path: Path, tokenizer: Path) -> None:
     showing = show("bert/tiny", TEXT, set=REPLACED, tokenizer=tokenizer, cache=tmp_path)
     assert any("--corpus" in note for note in showing.notes)
@@ -87,18 +79,3 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "gensim", None)
     with pytest.raises(DataError, match=r"\.\[words\]"):
         show("bert/tiny", TEXT, set=REPLACED, cache=tmp_path)
-
-
-def test_the_command_takes_a_corpus(
-    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path))
-    monkeypatch.setenv("NO_COLOR", "1")
-    chosen = (*REPLACED, "replacement.table={min_count: 1, min_similarity: -1}")
-    fields = [argument for field in chosen for argument in ("--set", field)]
-    with pytest.raises(SystemExit) as end:
-        main(["show", "bert/tiny", "--text", TEXT, "--corpus", str(corpus), *fields])
-    captured = capsys.readouterr()
-    assert end.value.code == 0
-    assert "the corpus itself" in captured.err
-    assert "[MASK]{" not in captured.out.split("\n1 ", 1)[1]

@@ -35,7 +35,6 @@ def command(
         typer.Option(min=1, help="Stage of training, if masking has several. Default: the last."),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of sequences shown.")] = 10,
-    html: Annotated[Path | None, typer.Option(help="Write an HTML page to this file.")] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="FIELD=VALUE", help="Override a field, e.g. masking.rate=0.3. Repeatable."),
@@ -43,9 +42,8 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show how a recipe masks a text: masked units, their replacements and the targets."""
-    from maskwright.core.files import write_text
     from maskwright.inference.showing import show
-    from maskwright.inference.showing_output import page, render
+    from maskwright.inference.showing_output import render
     from maskwright.inference.texts import read_source
 
     showing = show(
@@ -62,11 +60,7 @@ def command(
     )
     for note in showing.notes:
         output.note(f"note: {note}")
-    if html is not None:
-        html = html.expanduser()
-        write_text(html, page(showing))
-        output.note(f"wrote {html}")
     if as_json:
         output.print_json(showing.to_json())
-    elif html is None:
+    else:
         output.console().print(render(showing))

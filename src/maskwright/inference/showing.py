@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -61,15 +61,6 @@ class ShownToken:
     unit: int | None
     change: Change | None
 
-    def continues_unit(self, previous: "ShownToken") -> bool:
-        """Whether both tokens belong to the same selected unit."""
-        return self.unit is not None and self.unit == previous.unit
-
-    @property
-    def has_continuation_prefix(self) -> bool:
-        """Whether the token's text marks it as a word continuation (WordPiece's "##")."""
-        return self.seen.startswith("##")
-
 
 @dataclass(frozen=True, slots=True)
 class ShownSequence:
@@ -77,15 +68,6 @@ class ShownSequence:
 
     tokens: tuple[ShownToken, ...]
     pair_label: int
-
-    def count(self, change: Change) -> int:
-        """Return the number of selected tokens with this outcome."""
-        return sum(token.change == change for token in self.tokens)
-
-    @property
-    def num_selected(self) -> int:
-        """Number of selected tokens."""
-        return sum(token.change is not None for token in self.tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +103,7 @@ class Showing:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        sequences = [asdict(sequence) for sequence in self.sequences]
-        return {**values, "recipe": self.recipe.name, "notes": list(self.notes), "sequences": sequences}
+        return {**asdict(self), "recipe": self.recipe.name}
 
 
 def show(
