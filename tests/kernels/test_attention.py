@@ -78,16 +78,6 @@ def test_gradients_are_those_of_finite_differences(
     )
 
 
-@masks
-def test_the_operator_is_registered_as_pytorch_requires(mask: DropoutMask | None) -> None:
-    sequences = sequences_of(PACKED)
-    found = sequences.rows
-    numbers, least, scale = rows.dropout_numbers(found, HEADS, mask)
-    shape = found.num_rows, found.length, HEADS
-    arguments = (*inputs_of(PACKED), found.slots, sequences.row_mask, *shape, *numbers, least, scale)
-    torch.library.opcheck(rows._rows_attention, arguments, test_utils=("test_schema", "test_faketensor"))
-
-
 @needs_c
 @pytest.mark.parametrize(
     ("lengths", "longest"),
@@ -108,19 +98,6 @@ def test_c_attention_drops_and_computes_what_rows_do(
         context = function(*projected.split(shape[1], 1), sequences_of(lengths, longest), HEADS, mask)
         computed.append((context, *torch.autograd.grad(context, projected, grad)))
     torch.testing.assert_close(*computed, atol=2e-5, rtol=2e-5)
-
-
-@needs_c
-@masks
-def test_the_c_operators_are_registered_as_pytorch_requires(mask: DropoutMask | None) -> None:
-    found = (sequences := sequences_of(PACKED)).rows
-    query, key, value = (each.detach().repeat(1, 4) for each in inputs_of(PACKED))
-    numbers, least, scale = rows.dropout_numbers(found, HEADS, mask)
-    arguments = (*(query, key, value, sequences.cu_seqlens, found.slots, *numbers, found.length, HEADS, least, scale),)
-    utilities = ("test_schema", "test_faketensor")
-    torch.library.opcheck(cpu_attention._attention, arguments, test_utils=utilities)
-    softmax = cpu_attention._attention(*arguments)[1]
-    torch.library.opcheck(cpu_attention._attention_backward, (query, softmax, *arguments), test_utils=utilities)
 
 
 @needs_c
@@ -160,8 +137,7 @@ def test_one_block_of_probabilities_is_saved_beside_the_inputs(
     saved: list[Tensor] = []
     with saved_tensors_hooks(lambda tensor: saved.append(tensor) or tensor, lambda tensor: tensor):
         rows.attention(*inputs_of(lengths), sequences_of(lengths), HEADS, mask)
-    slots = [8 * 12] if lengths == PACKED else []
-    assert sorted(each.nbytes for each in saved) == sorted([4 * 2 * HEADS * LONGEST**2, *[4 * 12 * WIDTH] * 3, *slots])
+    assert sorted(each.nbytes for each in saved) == sorted([4 * 2 * HEADS * LONGEST**2, *[4 * 12 * WIDTH] * 3])
 
 
 @masks

@@ -106,7 +106,10 @@ class DropoutMask:
     def bits(self, shape: tuple[int, ...]) -> Tensor:
         """Return 16 uniform random bits per position, as integers in [-2**15, 2**15)."""
         rows, columns = self.numbers(math.prod(shape))
-        return random_bits(rows, columns, shape)
+        random_numbers = rows[:, None] * columns
+        random_numbers ^= random_numbers >> 32
+        random_numbers *= _MIX_1
+        return random_numbers.view(torch.int16).view(-1)[: math.prod(shape)].view(shape)
 
     def kept(self, bits: Tensor, dtype: torch.dtype) -> Tensor:
         """Return 1 where a value is kept, else 0, as floating point: multiplying by bool is several times slower."""
@@ -148,14 +151,6 @@ class _DropoutAdd(torch.autograd.Function):
         (bits,), (grad,) = ctx.saved_tensors, grads
         factors = ctx.mask.kept(bits, grad.dtype).mul_(ctx.mask.scale)
         return factors.mul_(grad).to(ctx.dtype), grad, None
-
-
-def random_bits(rows: Tensor, columns: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return 16 random bits per position from the numbers of a table (`DropoutMask.numbers`)."""
-    random_numbers = rows[:, None] * columns
-    random_numbers ^= random_numbers >> 32
-    random_numbers *= _MIX_1
-    return random_numbers.view(torch.int16).view(-1)[: math.prod(shape)].view(shape)
 
 
 def _numbers(key: Tensor, calls: range, num_rows: int) -> Tensor:

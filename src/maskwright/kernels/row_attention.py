@@ -4,14 +4,14 @@ T tokens, R row length, N heads, D head size, H = N D hidden size.
 """
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
-from torch.utils.flop_counter import register_flop_formula
 
-from maskwright.kernels.dropout import DropoutMask, random_bits
+from maskwright.kernels.dropout import DropoutMask
 from maskwright.kernels.sequences import Rows, Sequences
 
 # Measured on two CPU cores, D = 64, forward and backward. Time of fused attention / time of matmuls: 1 at R = 128 with
@@ -25,26 +25,21 @@ def attention(
     """See `ops.attention`."""
     rows = sequences.rows
     if mask is None and rows.length > _LONGEST_FOR_MATMULS:
-        q, k, v = (
-            _split_heads(each, rows.slots, rows.length, num_heads, rows.num_rows) for each in (query, key, value)
-        )
+        q, k, v = (_split_heads(each, rows, num_heads) for each in (query, key, value))
         allowed = None if sequences.row_mask is None else sequences.row_mask.to(q.dtype)
-        return _merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=allowed), rows.slots)
-    numbers, least, scale = dropout_numbers(rows, num_heads, mask)
-    query, key, value = (as_autocast(tensor) for tensor in (query, key, value))
-    shape = rows.num_rows, rows.length, num_heads
-    context: Tensor
-    context, _ = _rows_attention(query, key, value, rows.slots, sequences.row_mask, *shape, *numbers, least, scale)
-    return context
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
+        return _merge_heads(context.flatten(0, 1), rows, num_heads)
+    inputs = (as_autocast(tensor) for tensor in (query, key, value))
+    return cast(Tensor, _RowsAttention.apply(*inputs, sequences, num_heads, mask))  # type: ignore[no-untyped-call]
 
 
 def dropout_numbers(
     rows: Rows, num_heads: int, mask: DropoutMask | None
-) -> tuple[tuple[Tensor | None, Tensor | None], int, float]:
+) -> tuple[Tensor | None, Tensor | None, int, float]:
     """Return the numbers of the rows' mask, the smallest bits that are kept, and the factor of what is kept."""
     if mask is None:
-        return (None, None), 0, 1.0
-    return mask.numbers(rows.num_rows * num_heads * rows.length**2), mask.least, mask.scale
+        return None, None, 0, 1.0
+    return *mask.numbers(rows.num_rows * num_heads * rows.length**2), mask.least, mask.scale
 
 
 def as_autocast(tensor: Tensor) -> Tensor:
@@ -55,97 +50,68 @@ def as_autocast(tensor: Tensor) -> Tensor:
     return tensor.to(torch.get_autocast_dtype(kind))
 
 
-@torch.library.custom_op("maskwright::rows_attention", mutates_args=())
-def _rows_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    slots: Tensor | None,
-    mask: Tensor | None,
-    num_rows: int,
-    row_length: int,
-    num_heads: int,
-    number_rows: Tensor | None,
-    number_columns: Tensor | None,
-    least: int,
-    scale: float,
-) -> tuple[Tensor, Tensor]:
-    """Return the context (T, H) and the probabilities (rows N, R, R) for the backward pass.
+class _RowsAttention(torch.autograd.Function):
+    """Saves the probabilities (rows N, R, R) beside the inputs.
 
     The sign bit of a probability marks it as dropped, so that no dropout mask is saved. Matmuls are in the precision of
     the inputs, the softmax computes in fp32 at least.
     """
-    q, k, v = (
-        _split_heads(tensor, slots, row_length, num_heads, num_rows).flatten(0, 1) for tensor in (query, key, value)
-    )
-    scores = _matmul(q, k.transpose(1, 2), 1 / math.sqrt(q.shape[-1]))
-    if mask is not None:
-        scores.view(-1, num_heads, *scores.shape[1:]).add_(mask)
-    probabilities = torch.softmax(scores, -1, out=scores)
-    if number_rows is not None and number_columns is not None:
-        integers = _as_integers(probabilities)
-        bits = random_bits(number_rows, number_columns, probabilities.shape)
-        signs = torch.lt(bits, least, out=torch.empty_like(integers))
-        integers |= signs.bitwise_left_shift_(8 * probabilities.itemsize - 1)
-    context = _matmul(_kept(probabilities) if scale != 1 else probabilities, v, scale)
-    return _merge_heads(context.view(num_rows, num_heads, row_length, v.shape[2]), slots), probabilities
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        sequences: Sequences,
+        num_heads: int,
+        mask: DropoutMask | None,
+    ) -> Tensor:
+        ctx.rows, ctx.num_heads, ctx.scale = sequences.rows, num_heads, 1.0 if mask is None else mask.scale
+        q, k, v = (_split_heads(each, ctx.rows, num_heads).flatten(0, 1) for each in (query, key, value))
+        scores = _matmul(q, k.transpose(1, 2), 1 / math.sqrt(q.shape[-1]))
+        if sequences.row_mask is not None:
+            scores.view(-1, num_heads, *scores.shape[1:]).add_(sequences.row_mask)
+        probabilities = torch.softmax(scores, -1, out=scores)
+        if mask is not None:
+            integers = _as_integers(probabilities)
+            signs = torch.lt(mask.bits(probabilities.shape), mask.least, out=torch.empty_like(integers))
+            integers |= signs.bitwise_left_shift_(8 * probabilities.itemsize - 1)
+        ctx.save_for_backward(query, key, value, probabilities)
+        context = _matmul(_kept(probabilities) if mask is not None else probabilities, v, ctx.scale)
+        return _merge_heads(context, ctx.rows, num_heads)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        *inputs, probabilities = ctx.saved_tensors
+        q, k, v, g = (_split_heads(each, ctx.rows, ctx.num_heads).flatten(0, 1) for each in (*inputs, grads[0]))
+        kept = _kept(probabilities) if ctx.scale != 1 else probabilities
+        value_grad = _matmul(kept.transpose(1, 2), g, ctx.scale)
+        scores_grad = _matmul(g, v.transpose(1, 2))
+        if ctx.scale != 1:
+            torch.ops.aten.threshold_backward.grad_input(scores_grad, probabilities, 0, grad_input=scores_grad)
+            probabilities = probabilities.abs()
+        torch._softmax_backward_data(scores_grad, probabilities, -1, q.dtype, grad_input=scores_grad)
+        alpha = ctx.scale / math.sqrt(q.shape[-1])
+        query_grad = _matmul(scores_grad, k, alpha)
+        key_grad = _matmul(scores_grad.transpose(1, 2), q, alpha)
+        found = (_merge_heads(each, ctx.rows, ctx.num_heads) for each in (query_grad, key_grad, value_grad))
+        return *found, None, None, None
 
 
-@_rows_attention.register_fake
-def _(query: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
-    num_rows, row_length, num_heads = others[4:7]
-    return torch.empty_like(query), query.new_empty(num_rows * num_heads, row_length, row_length)
-
-
-@register_flop_formula(torch.ops.maskwright.rows_attention)
-def _(query: list[int], *shapes: Any, **_: Any) -> int:
-    # For PyTorch's counter, which does not see inside of the operator. Shapes of key, value, slots, mask, then sizes.
-    num_rows, row_length = shapes[4:6]
-    return int(4 * num_rows * row_length**2 * query[1])
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, value, slots, _, ctx.num_rows, ctx.row_length, ctx.num_heads, *_, ctx.scale = inputs
-    ctx.save_for_backward(query, key, value, slots, output[1])
-
-
-def _backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    *inputs, slots, probabilities = ctx.saved_tensors
-    q, k, v, g = (
-        _split_heads(tensor, slots, ctx.row_length, ctx.num_heads, ctx.num_rows).flatten(0, 1)
-        for tensor in (*inputs, grad)
-    )
-    kept = _kept(probabilities) if ctx.scale != 1 else probabilities
-    value_grad = _matmul(kept.transpose(1, 2), g, ctx.scale)
-    scores_grad = _matmul(g, v.transpose(1, 2))
-    if ctx.scale != 1:
-        torch.ops.aten.threshold_backward.grad_input(scores_grad, probabilities, 0, grad_input=scores_grad)
-        probabilities = probabilities.abs()
-    torch._softmax_backward_data(scores_grad, probabilities, -1, q.dtype, grad_input=scores_grad)
-    alpha = ctx.scale / math.sqrt(q.shape[-1])
-    query_grad = _matmul(scores_grad, k, alpha)
-    key_grad = _matmul(scores_grad.transpose(1, 2), q, alpha)
-    grads = (
-        _merge_heads(tensor.view(ctx.num_rows, ctx.num_heads, ctx.row_length, q.shape[2]), slots)
-        for tensor in (query_grad, key_grad, value_grad)
-    )
-    return (*grads, *[None] * 9)
-
-
-_rows_attention.register_autograd(_backward, setup_context=_save)
-
-
-def _split_heads(tensor: Tensor, slots: Tensor | None, row_length: int, num_heads: int, num_rows: int) -> Tensor:
+def _split_heads(tensor: Tensor, rows: Rows, num_heads: int) -> Tensor:
     # (T, H) -> (rows, N, R, D), with zeros at padding.
-    if slots is not None:
-        tensor = tensor.new_zeros(num_rows * row_length, tensor.shape[1]).index_copy(0, slots, tensor)
-    return tensor.view(num_rows, row_length, num_heads, tensor.shape[1] // num_heads).transpose(1, 2)
+    if rows.slots is not None:
+        tensor = tensor.new_zeros(rows.num_rows * rows.length, tensor.shape[1]).index_copy(0, rows.slots, tensor)
+    return tensor.view(rows.num_rows, rows.length, num_heads, tensor.shape[1] // num_heads).transpose(1, 2)
 
 
-def _merge_heads(tensor: Tensor, slots: Tensor | None) -> Tensor:
-    # (rows, N, R, D) -> (T, H)
-    merged = tensor.transpose(1, 2).flatten(2).flatten(0, 1)
-    return merged if slots is None else merged.index_select(0, slots)
+def _merge_heads(tensor: Tensor, rows: Rows, num_heads: int) -> Tensor:
+    # (rows N, R, D) -> (T, H)
+    merged = tensor.view(rows.num_rows, num_heads, rows.length, tensor.shape[-1]).transpose(1, 2)
+    merged = merged.flatten(2).flatten(0, 1)
+    return merged if rows.slots is None else merged.index_select(0, rows.slots)
 
 
 def _matmul(left: Tensor, right: Tensor, factor: float = 1.0) -> Tensor:

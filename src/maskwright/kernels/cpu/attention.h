@@ -24,7 +24,7 @@ typedef struct {
     float highest, factor;
 } Softmax;
 
-/* Which probabilities are dropped: `random_bits` of dropout.py. */
+/* Which probabilities are dropped: `DropoutMask.bits` of dropout.py. */
 typedef struct {
     const int64_t *rows, *columns; /* the numbers of the table; NULL drops nothing */
     int64_t position, stride;      /* of the first query and key in the mask; from query to query */

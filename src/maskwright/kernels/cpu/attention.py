@@ -7,10 +7,11 @@ T tokens, B sequences, N heads, D head size, H = N D.
 """
 
 import ctypes
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from maskwright.kernels.cpu.library import library
 from maskwright.kernels.dropout import DropoutMask
@@ -22,7 +23,7 @@ _POINTERS = (
     *("query", "key", "value", "context", "softmax", "grad", "query_grad", "key_grad", "value_grad"),
     *("cu_seqlens", "slots", "rows", "columns", "workspace"),
 )
-_NUMBERS = (*("query_stride", "key_stride", "value_stride", "sequences", "heads", "size", "row_length", "least"),)
+_NUMBERS = ("query_stride", "key_stride", "value_stride", "sequences", "heads", "size", "row_length", "least")
 
 
 class _Call(ctypes.Structure):
@@ -47,94 +48,49 @@ def attention(
 ) -> Tensor:
     """See `ops.attention`. The same probabilities are dropped as in `row_attention`."""
     rows = sequences.rows
-    numbers, least, scale = dropout_numbers(rows, num_heads, mask)
+    number_rows, number_columns, least, scale = dropout_numbers(rows, num_heads, mask)
     inputs = (each if each.stride(1) == 1 else each.contiguous() for each in (query, key, value))
-    cu_seqlens, shape = sequences.cu_seqlens.int(), (rows.length, num_heads)
-    context: Tensor
-    context, _ = _attention(*inputs, cu_seqlens, rows.slots, *numbers, *shape, least, scale)
-    return context
+    call = {
+        **{"cu_seqlens": sequences.cu_seqlens.int(), "slots": rows.slots, "row_length": rows.length},
+        **{"rows": number_rows, "columns": number_columns, "least": least, "scale": scale, "heads": num_heads},
+    }
+    return cast(Tensor, _Attention.apply(*inputs, call))  # type: ignore[no-untyped-call]
 
 
-@torch.library.custom_op("maskwright::sequence_attention", mutates_args=())
-def _attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seqlens: Tensor,
-    slots: Tensor | None,
-    number_rows: Tensor | None,
-    number_columns: Tensor | None,
-    row_length: int,
-    num_heads: int,
-    least: int,
-    scale: float,
-) -> tuple[Tensor, Tensor]:
-    """Return the context (T, H), and for the backward pass two numbers of each query's softmax (T, N, 2)."""
-    context, softmax = query.new_empty(query.shape), query.new_empty(len(query), num_heads, 2)
-    inputs = (query, key, value, cu_seqlens, slots, number_rows, number_columns, row_length, num_heads, least, scale)
-    _compute(inputs, {"context": context, "softmax": softmax})
-    return context, softmax
+class _Attention(torch.autograd.Function):
+    """Saves two numbers of each query's softmax, shape (T, N, 2), for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, call: dict[str, Any]) -> Tensor:
+        context, softmax = query.new_empty(query.shape), query.new_empty(len(query), call["heads"], 2)
+        _compute(call, query=query, key=key, value=value, context=context, softmax=softmax)
+        ctx.save_for_backward(query, key, value, softmax)
+        ctx.call = call
+        return context
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, softmax = ctx.saved_tensors
+        found = [query.new_empty(query.shape) for _ in range(3)]
+        names = ("query_grad", "key_grad", "value_grad")
+        given = {"query": query, "key": key, "value": value, "softmax": softmax, "grad": grads[0].contiguous()}
+        _compute(ctx.call, **given, **dict(zip(names, found, strict=True)))
+        return *found, None
 
 
-@_attention.register_fake
-def _(query: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
-    return query.new_empty(query.shape), query.new_empty(len(query), arguments[7], 2)
-
-
-@torch.library.custom_op("maskwright::sequence_attention_backward", mutates_args=())
-def _attention_backward(
-    grad: Tensor,
-    softmax: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seqlens: Tensor,
-    slots: Tensor | None,
-    number_rows: Tensor | None,
-    number_columns: Tensor | None,
-    row_length: int,
-    num_heads: int,
-    least: int,
-    scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    grads = query.new_empty(query.shape), query.new_empty(query.shape), query.new_empty(query.shape)
-    inputs = (query, key, value, cu_seqlens, slots, number_rows, number_columns, row_length, num_heads, least, scale)
-    names = ("query_grad", "key_grad", "value_grad", "softmax", "grad")
-    _compute(inputs, dict(zip(names, (*grads, softmax, grad.contiguous()), strict=True)))
-    return grads
-
-
-@_attention_backward.register_fake
-def _(grad: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return grad.new_empty(grad.shape), grad.new_empty(grad.shape), grad.new_empty(grad.shape)
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(output[1], *inputs[:7])
-    ctx.numbers = inputs[7:]
-
-
-def _backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    return (*_attention_backward(grad, *ctx.saved_tensors, *ctx.numbers), *[None] * 8)
-
-
-_attention.register_autograd(_backward, setup_context=_save)
-
-
-def _compute(inputs: tuple[Any, ...], others: dict[str, Tensor]) -> None:
-    names = ("query", "key", "value", "cu_seqlens", "slots", "rows", "columns", "row_length", "heads", "least", "scale")
-    given = dict(zip(names, inputs, strict=True))
-    query, threads = given["query"], torch.get_num_threads()
-    size = query.shape[1] // given["heads"]
+def _compute(call: dict[str, Any], **tensors: Tensor) -> None:
+    query, threads = tensors["query"], torch.get_num_threads()
+    size = query.shape[1] // call["heads"]
     code = library("attention")
     assert isinstance(code, ctypes.CDLL)
-    needed = code.backward_workspace if "grad" in others else code.attention_workspace
+    needed = code.backward_workspace if "grad" in tensors else code.attention_workspace
     needed.argtypes, needed.restype = (ctypes.c_int64, ctypes.c_int64), ctypes.c_int64
-    others["workspace"] = query.new_empty(threads * needed(size, given["row_length"]))
-    call = _Call(
-        **{name: each.data_ptr() if isinstance(each, Tensor) else each for name, each in (given | others).items()},
-        **{f"{name}_stride": given[name].stride(0) for name in ("query", "key", "value")},
-        sequences=len(given["cu_seqlens"]) - 1,
+    tensors["workspace"] = query.new_empty(threads * needed(size, call["row_length"]))
+    arguments = _Call(
+        **{name: each.data_ptr() if isinstance(each, Tensor) else each for name, each in (call | tensors).items()},
+        **{f"{name}_stride": tensors[name].stride(0) for name in ("query", "key", "value")},
+        sequences=len(call["cu_seqlens"]) - 1,
         size=size,
     )
-    code.attention(ctypes.byref(call), threads)
+    code.attention(ctypes.byref(arguments), threads)
