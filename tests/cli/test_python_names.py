@@ -22,7 +22,7 @@ DIFFERENT = {
     "recipes": ({"name"}, set()),
     "doctor": ({"run"}, set()),  # maskwright.examine
 }
-EXTRA = {"reporter", "cache", "progress", "prompts"}
+EXTRA = {"reporter", "cache", "progress"}
 """Arguments of functions that have no option."""
 
 

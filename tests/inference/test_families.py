@@ -16,8 +16,7 @@ from maskwright.core.errors import ConversionError
 TEXTS = ["the cat sat on the [MASK]", "we love the dog and the [MASK]"]
 _SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 _DISTILBERT = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64}
-_ROBERTA = _SHAPE | {"type_vocab_size": 1, "layer_norm_eps": 1e-5, "pad_token_id": 0, "max_position_embeddings": 41}
-_XLM_ROBERTA = _ROBERTA | {"pad_token_id": 1, "max_position_embeddings": 42}
+_XLM_ROBERTA = _SHAPE | {"type_vocab_size": 1, "layer_norm_eps": 1e-5, "pad_token_id": 1, "max_position_embeddings": 42}
 FAMILIES = {
     "Albert": ("Albert", _SHAPE | {"embedding_size": 16, "hidden_act": "gelu_pytorch_tanh"}),
     "DistilBert": ("DistilBert", _DISTILBERT),
@@ -26,20 +25,6 @@ FAMILIES = {
     # RoBERTa's architecture with a unigram tokenizer.
     "Camembert": ("Camembert", _XLM_ROBERTA),
     "XLMRoberta": ("XLMRoberta", _XLM_ROBERTA),
-    # Heads whose activation is GELU whatever the encoder uses.
-    "Roberta with ReLU": ("Roberta", _ROBERTA | {"hidden_act": "relu"}),
-    "Roberta with another GELU": ("Roberta", _ROBERTA | {"hidden_act": "gelu_pytorch_tanh"}),
-    "Electra with ReLU": ("Electra", _SHAPE | {"embedding_size": 16, "hidden_act": "relu"}),
-    # Output matrices that are not the word embeddings.
-    **{
-        f"untied {name}": (name, shape | {"tie_word_embeddings": False})
-        for name, shape in (
-            ("Bert", _SHAPE),
-            ("Roberta", _ROBERTA),
-            ("Electra", _SHAPE | {"embedding_size": 16}),
-            ("DistilBert", _DISTILBERT),
-        )
-    },
 }
 _PIECES = ("the", "cat", "sat", "on", "mat", "we", "love", "and", "dog", "a", "ran", "to", "tree")
 

@@ -18,7 +18,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a small encoder on the docstrings of this Python installation and predict masked tokens with it."""
-    from maskwright.inference.quickstart import quickstart
+    from maskwright.inference.quickstart import PROMPTS, quickstart
 
     done = quickstart(out=out, minutes=minutes, recipe=recipe)
     if not done.run.finished:
@@ -31,7 +31,7 @@ def command(
         ("text", "top predictions"),
         [
             (prompt, "   ".join(f"{best.token} {best.score:.0%}" for best in filled))
-            for prompt, filled in zip(done.prompts, done.filled, strict=True)
+            for prompt, filled in zip(PROMPTS, done.filled, strict=True)
         ],
         title="Masked tokens, predicted",
     )

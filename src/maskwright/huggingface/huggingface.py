@@ -1,7 +1,7 @@
 """Save and load Hugging Face model folders. transformers loads what is saved here."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from maskwright.core.errors import ConversionError
 from maskwright.core.files import atomic_path, write_json
 from maskwright.core.tensor_files import write_tensors
-from maskwright.core.types import FamilyName, HeadShape, SpecialTokens
+from maskwright.core.types import FamilyName, SpecialTokens
 from maskwright.huggingface.config_json import from_json, to_json
 from maskwright.huggingface.families import Family, family_named
 from maskwright.huggingface.locating import locate
@@ -45,13 +45,11 @@ class LoadedModel:
         vocab_size: V.
         max_length: Longest sequence of the training, in tokens, or the number of positions.
         state: Weights in fp32 as "encoder.*" and "heads.KIND.*".
-        heads: Kinds of the heads in `state`, e.g. ("mlm",) or ("sequence",).
+        heads: Kinds of the heads in `state`, e.g. ("mlm",) or ("sequence",). A masked-token head that no recipe could
+            have trained is ignored: not tied to the word embeddings, or with another activation than the encoder.
         unexpected: Names in the file that are not used.
         folder: The folder.
         task: The head among `heads` that was trained on labeled examples, if any.
-        head_activation: Activation of the masked-token head; RoBERTa's and ELECTRA's classes use GELU whatever the
-            encoder uses.
-        output_matrix: Shape (V, E), of a masked-token head that is not tied to the word embeddings; else None.
     """
 
     family: FamilyName
@@ -63,18 +61,6 @@ class LoadedModel:
     unexpected: tuple[str, ...]
     folder: Path
     task: TaskEntries | None
-    head_activation: str
-    output_matrix: Tensor | None
-
-    @property
-    def mlm_shape(self) -> HeadShape:
-        """The dimensions of the masked-token head."""
-        return replace(self.config.head_shape(self.vocab_size), hidden_activation=self.head_activation)
-
-    @property
-    def has_standard_mlm(self) -> bool:
-        """Whether the masked-token head is as recipes train it: tied, with the encoder's activation."""
-        return self.output_matrix is None and self.head_activation == self.config.hidden_activation
 
 
 def save_model(
@@ -155,19 +141,18 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
     described = from_json(family, data, source)
     tensors = _modern_names(read_weights(folder))
     prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors) else ""
-    output_matrix = _without_second_names(tensors, family, prefix)
+    is_tied = _drop_second_names(tensors, family, prefix) and described.tied
     config = _without_identity(tensors, family, described.config, prefix)
     names = frozenset(tensors)
     config = config.replace(pooler=any(prefix + theirs in names for _, theirs in family.pooler))
     heads = family.heads_among(names, described.pair_head)
-    if not described.tied and output_matrix is None:
-        heads -= {"mlm"}  # Without its output matrix the head is incomplete.
+    if not is_tied or family.config.head_activation not in (None, config.hidden_activation):
+        heads -= {"mlm"}
     kind = family.task_among(names, described.architectures)
     task = None if kind is None else entries_from_json(family, data, kind, config.hidden_dropout, source)
     if task is not None:
         heads |= {task.kind}
-    # The activation of a masked-token head is no obstacle to loading: see `head_activation`.
-    refuse_inexpressible(family, config, described.pad_token_id, heads - {"mlm"}, source)
+    refuse_inexpressible(family, config, described.pad_token_id, heads, source)
     pairs = (
         *family.pairs(config, heads, prefix, described.places),
         *(("heads." + name.removeprefix(_OWN_HEADS), name) for name in sorted(names) if name.startswith(_OWN_HEADS)),
@@ -196,8 +181,6 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
         unexpected=tuple(sorted(names - used)),
         folder=folder,
         task=task,
-        head_activation=family.config.head_activation or config.hidden_activation,
-        output_matrix=output_matrix if "mlm" in heads else None,
     )
     _check_shapes(loaded, family, dict(pairs))
     if layers := {name for name in loaded.unexpected if name.startswith(family.layer_starts(prefix))}:
@@ -231,22 +214,22 @@ def _modern_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return renamed
 
 
-def _without_second_names(tensors: dict[str, Tensor], family: Family, prefix: str) -> Tensor | None:
-    """Remove second names of tied weights from `tensors`; return an output matrix that differs from the embeddings.
+def _drop_second_names(tensors: dict[str, Tensor], family: Family, prefix: str) -> bool:
+    """Remove second names of tied weights; return whether an output matrix, if any, equals the word embeddings.
 
     A weight that has only its second name is renamed. As in transformers, of two different biases the second counts.
     """
-    untied = None
+    is_tied = True
     for second, first in family.tied:
         if second not in tensors:
             continue
         first = prefix + first.removeprefix(family.prefix) if first.startswith(family.prefix) else first
         tensor = tensors.pop(second)
         if tensor.dim() == 2 and first in tensors and not torch.equal(tensors[first], tensor):
-            untied = tensor
+            is_tied = False
         else:
             tensors[first] = tensor
-    return untied
+    return is_tied
 
 
 def _without_identity(tensors: dict[str, Tensor], family: Family, config: EncoderConfig, prefix: str) -> EncoderConfig:
@@ -282,9 +265,6 @@ def _check_shapes(loaded: LoadedModel, family: Family, theirs: Mapping[str, str]
         shapes = family.tasks[task.kind].shapes(config.hidden_size, task.num_outputs)
         expected |= {f"heads.{task.kind}.{name}": shape for name, shape in shapes.items()}
     found = {theirs[name]: (tensor.shape, expected.get(name, tensor.shape)) for name, tensor in state.items()}
-    if loaded.output_matrix is not None:
-        output_name = next(name for name, _ in family.tied)
-        found[output_name] = loaded.output_matrix.shape, (loaded.vocab_size, config.embedding_width)
     wrong = [
         f"{name} is {list(given)}, expected {list(needed)}"
         for name, (given, needed) in found.items()

@@ -17,16 +17,11 @@ def check_folder(folder_or_name: str | Path) -> Path | None:
     from the hub.
 
     Raises:
-        ConversionError: If the folder does not exist its run has not saved a model yet, or its config.json is missing.
+        ConversionError: If the folder does not exist, or its run has not saved a model yet.
     """
     folder = Path(folder_or_name).expanduser()
     if folder.is_dir():
         if (folder / "run.json").exists() and not (folder / "config.json").exists():
-            if (folder / "model.safetensors").exists():
-                raise ConversionError(
-                    f"{folder} has no config.json beside its model.safetensors",
-                    todo="Copy the model's config.json into the folder again, or take another copy of the folder",
-                )
             raise ConversionError(
                 f"the run in {folder} has not saved a model yet",
                 todo="It saves one with its first checkpoint; repeat its command to resume",

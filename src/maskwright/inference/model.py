@@ -68,7 +68,6 @@ class Model:
         encoder: In evaluation mode.
         max_length: Maximum sequence length, special tokens included.
         mlm_head: The masked language modeling head.
-        output_matrix: Shape (V, E), of a head that is not tied to the word embeddings; else None.
         rtd_head: The replaced token detection head (of an ELECTRA discriminator).
         generator: ELECTRA's generator, which fills masks for a discriminator.
         precision: Of matmuls, from `choose_precision`; the modules' weights are fp32.
@@ -79,7 +78,6 @@ class Model:
     encoder: Encoder
     max_length: int
     mlm_head: MaskedLanguageModelingHead | None = None
-    output_matrix: Tensor | None = None
     rtd_head: ReplacedTokenDetectionHead | None = None
     generator: "Model | None" = None
     precision: ProductPrecision = "fp32"
@@ -239,7 +237,7 @@ class Model:
     @functools.cached_property
     def _score_matrix(self) -> Tensor:
         # Converted once: at one position, reading it takes most of the time. int8 models score in bf16 where they can.
-        matrix = self.encoder.word_embeddings.weight if self.output_matrix is None else self.output_matrix
+        matrix = self.encoder.word_embeddings.weight
         in_half = self.precision == "bf16" or (self.precision == "int8" and multiplies_bf16(matrix.device))
         return matrix.to(torch.bfloat16) if in_half else matrix
 
@@ -323,8 +321,8 @@ def load(model: str | Path, *, device: str = "auto", precision: Precision = "fp3
         )
     with torch.device("meta"):  # Without random initialization, which would take seconds.
         encoder = Encoder(loaded.config, loaded.vocab_size)
-        mlm_head = MaskedLanguageModelingHead(loaded.mlm_shape) if "mlm" in loaded.heads else None
         shape = loaded.config.head_shape(loaded.vocab_size)
+        mlm_head = MaskedLanguageModelingHead(shape) if "mlm" in loaded.heads else None
         rtd_head = ReplacedTokenDetectionHead(shape) if "rtd" in loaded.heads else None
     for module, prefix in ((encoder, "encoder."), (mlm_head, "heads.mlm."), (rtd_head, "heads.rtd.")):
         if module is not None:
@@ -337,7 +335,6 @@ def load(model: str | Path, *, device: str = "auto", precision: Precision = "fp3
         encoder=encoder,
         max_length=loaded.max_length,
         mlm_head=mlm_head,
-        output_matrix=None if loaded.output_matrix is None else loaded.output_matrix.to(place),
         rtd_head=rtd_head,
         generator=load(generator, device=device, precision=chosen) if (generator / "config.json").is_file() else None,
         precision=chosen,

@@ -1,8 +1,6 @@
 """`maskwright quickstart`: train on text that is already on the machine, then fill masks."""
 
-import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,21 +33,19 @@ class Quickstart:
     """The result of the quickstart.
 
     Attributes:
-        prompts: Texts with one mask each; none if the run was interrupted.
-        filled: For each prompt, the best tokens of its mask.
+        filled: For each of `PROMPTS`, the best tokens of its mask; empty if the run was interrupted.
     """
 
     run: Run
-    prompts: tuple[str, ...]
     filled: list[list[Filled]]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
-        filled = [[dataclasses.asdict(best) for best in tokens] for tokens in self.filled]
-        return {
-            "run": self.run.to_json(),
-            "filled": [{"text": prompt, "best": best} for prompt, best in zip(self.prompts, filled, strict=True)],
-        }
+        filled = [
+            {"text": prompt, "best": [asdict(best) for best in tokens]}
+            for prompt, tokens in zip(PROMPTS, self.filled, strict=False)
+        ]
+        return {"run": self.run.to_json(), "filled": filled}
 
 
 def quickstart(
@@ -57,18 +53,15 @@ def quickstart(
     out: str | Path,
     minutes: float = MINUTES,
     recipe: str = RECIPE,
-    prompts: Sequence[str] = PROMPTS,
     reporter: Reporter | None = None,
 ) -> Quickstart:
     """Train on the docstrings of this Python installation and fill some masks.
 
     Args:
         minutes: Training time; the first run needs about one more for preparation.
-        prompts: Texts with one mask each.
         reporter: Where messages go; None for standard error.
     """
     run = pretrain("docstrings", out=out, recipe=recipe, minutes=minutes, set=SETTINGS, reporter=reporter)
     if not run.finished:
-        return Quickstart(run, (), [])
-    filled = load(run.folder).fill_mask(list(prompts), top_k=3)
-    return Quickstart(run, tuple(prompts), [best[0] for best in filled])
+        return Quickstart(run, [])
+    return Quickstart(run, [best for (best,) in load(run.folder).fill_mask(PROMPTS, top_k=3)])

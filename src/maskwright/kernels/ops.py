@@ -1,17 +1,6 @@
 """The functions that have more than one implementation; nothing else in the package knows which one computes.
 
-| function | reference | CPU | GPU, bf16 |
-| --- | --- | --- | --- |
-| `attention` | rows of equal length (`row_attention`) | C (AVX512) in fp32 | Triton, FlashAttention-2 |
-| `linear_qkv` | PyTorch | one matmul up to width 512 | reference |
-| `activated_linear` | PyTorch | recomputes GELU from width 512 on | reference |
-| `dropout_add_norm` | PyTorch | reference | Triton |
-| `embeddings` | PyTorch | reference | reference |
-| `summed_cross_entropy` | blocks of logits | reference | Triton between matmuls |
-| `inference_layers` | the model's modules | C (AVX512) in fp32 and int8 | the model's modules |
-
-The setting `kernels` (`setting.py`) selects the reference or the fastest. Attention over padded sequences
-(`reference.attention`) needs several times the memory, so only tests use it.
+docs/architecture.md has a table of them. The setting `kernels` (`setting.py`) selects the reference or the fastest.
 
 T tokens, B sequences, N heads, H hidden size, E embedding size, M targets, V vocabulary.
 """

@@ -78,8 +78,6 @@ def open_existing(name: str) -> ExistingModel:
     # Some tables are longer than the vocabulary (ERNIE's: 18,000 rows for 17,964 entries).
     rows = _vocabulary_weights(loaded.config, loaded.state)
     state = {key: tensor[:entries] if key in rows else tensor for key, tensor in loaded.state.items()}
-    if not loaded.has_standard_mlm:  # No recipe trains such a head: with a tied matrix it would predict something else.
-        state = {key: tensor for key, tensor in state.items() if not key.startswith("heads.mlm.")}
     single = loaded.folder / WEIGHTS
     files = [single] if single.exists() else sorted(loaded.folder.glob("*.safetensors"))
     return ExistingModel(

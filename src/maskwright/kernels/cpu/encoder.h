@@ -69,11 +69,7 @@ typedef struct {
 #define EACH7(X) EACH6(X) X(6)
 #define EACH8(X) EACH7(X) X(7)
 
-/* --- what a precision brings. Before this is included, PREPARES says whether there is something to prepare, and PANEL
-   how many outputs a panel has. */
-
-/* Where a panel of weights begins. */
-static const void *panel_of(const Dense *dense, int64_t panel);
+/* --- what a precision brings. Before this is included, PREPARES says whether there is something to prepare. */
 
 /* Turn the values of one token into what products take. */
 static void prepare_token(const float *values, int64_t width, const Workspace *workspace, int64_t token);
@@ -188,31 +184,16 @@ static void gather(const Batch *batch, const float *from, int64_t stride, int64_
             store(to + token * width + i, load(from + batch->outputs[token] * stride + i));
 }
 
-/* A layer with some of another's outputs, from the first output of a panel on. */
-static Dense some_outputs(const Dense *dense, int64_t first, int64_t outputs) {
-    return (Dense){panel_of(dense, first / PANEL), dense->scale ? dense->scale + first : NULL,
-                   dense->sum ? dense->sum + first : NULL, dense->bias + first, dense->inputs, outputs};
-}
-
-/* Attention of the last layer: keys and values of all tokens, queries of the output positions only. The context is then
-   in `inner`, the layer's input at the output positions in `result`. */
+/* Attention of the last layer, with the queries of the output positions only. The context is then in `inner`, the layer's
+   input at the output positions in `result`. */
 static void attend_last(const Encoder *encoder, const Batch *batch, const Workspace *workspace, const Block *block,
                         const float *hidden) {
     int64_t width = encoder->width;
-    float *projected = workspace->projected, *queries = workspace->other, *context = workspace->inner;
+    float *projected = workspace->projected, *queries = workspace->other;
     gather(batch, hidden, width, width, batch->result);
-    if (width % PANEL) {
-        apply(&block->first, &block->second, hidden, workspace, batch->tokens, NONE, NULL, projected);
-        gather(batch, projected, 3 * width, width, queries);
-        Attention a = {queries, projected + width, projected + 2 * width, width, 3 * width, context};
-        attend_outputs(&a, encoder, batch, workspace);
-        return;
-    }
-    Dense query = some_outputs(&block->first, 0, width), key_value = some_outputs(&block->first, width, 2 * width);
-    apply(&key_value, &query, hidden, workspace, batch->tokens, NONE, NULL, projected);
-    prepare(batch->result, batch->num_outputs, width, workspace);
-    apply(&query, &block->second, batch->result, workspace, batch->num_outputs, NONE, NULL, queries);
-    Attention a = {queries, projected, projected + width, width, 2 * width, context};
+    apply(&block->first, &block->second, hidden, workspace, batch->tokens, NONE, NULL, projected);
+    gather(batch, projected, 3 * width, width, queries);
+    Attention a = {queries, projected + width, projected + 2 * width, width, 3 * width, workspace->inner};
     attend_outputs(&a, encoder, batch, workspace);
 }
 
