@@ -128,14 +128,9 @@ def test_without_key_or_rate_nothing_is_dropped() -> None:
     values = torch.randn(3, 4)
     assert DropoutKey(None, CPU).mask(0, 0.5) is None
     assert DropoutKey(1, CPU).mask(0, 1e-6) is None  # Rounds to 0.
+    assert dropout(torch.ones(1 << 18), mask_of(0, 0.9999999)).isfinite().all()  # Rounds to less than 1.
     assert dropout(values, None) is values
     torch.testing.assert_close(dropout_add(values, values, None), 2 * values)
-
-
-def test_dropout_leaves_the_global_generator_alone() -> None:
-    before = torch.get_rng_state()
-    dropout(torch.ones(100), mask_of(0, 0.5))
-    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_dropout_add_keeps_the_precision_of_residual_and_gradient() -> None:
@@ -158,7 +153,3 @@ def test_dropped_values_are_rounded_once(dtype: torch.dtype) -> None:
     assert torch.equal(dropped, expected)
     (gradient,) = torch.autograd.grad(dropped, values, values.detach())
     assert torch.equal(gradient, expected)
-
-
-def test_a_rate_that_rounds_to_one_drops_less_than_everything() -> None:
-    assert dropout(torch.ones(1 << 20), mask_of(0, 0.9999999)).isfinite().all()
