@@ -225,7 +225,7 @@ def test_relatives_of_roberta_are_saved_as_roberta(tmp_path, name):
     ("changes", "parts"),
     [
         ({"num_hidden_groups": 4}, ("4 num_hidden_groups", "in 3 num_hidden_layers")),
-        ({"inner_group_num": 0}, ("0 inner_group_num",)),
+        ({"inner_group_num": 2}, ("inner_group_num is 2", "Allowed: inner_group_num 1")),
         ({"num_hidden_groups": "two"}, ("num_hidden_groups is 'two'",)),
         ({"num_hidden_groups": 2}, ("lack", "albert_layer_groups.1.albert_layers.0")),
         ({"embedding_size": 24}, ("word_embeddings.weight is [73, 16], expected [73, 24]",)),

@@ -9,8 +9,8 @@ from maskwright.core.errors import ConversionError, RecipeError
 from maskwright.core.spec import validate
 from maskwright.core.types import SpecialTokens
 from maskwright.huggingface.families import Family
-from maskwright.huggingface.families.base import Groups, groups_of
-from maskwright.huggingface.refusals import position_offset, refuse_inexpressible
+from maskwright.huggingface.families.base import group_numbers, groups_of
+from maskwright.huggingface.refusals import position_offset, refuse_inexpressible, refuse_other_entries
 from maskwright.huggingface.task_entries import TaskEntries, entries_to_json
 from maskwright.model.config import MAX_LAYERS, EncoderConfig
 
@@ -24,6 +24,7 @@ _ACTIVATIONS = {
 # Entries that Hugging Face's format does not define; its classes keep them.
 _PLANS = ("attention_plan", "ffn_plan")
 _TRAINED_LENGTH = "trained_length"
+_CONSTANTS = {"is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute"}
 _PAIR_HEAD = "pair_head"
 _SHORTEST = 3  # a token between the special ones
 
@@ -37,7 +38,6 @@ class FolderConfig:
         vocab_size: V.
         pad_token_id: The padding id.
         trained_length: Longest sequence of the training, in tokens, or the number of positions.
-        places: For each layer, its place in the names of weights.
         pair_head: Which of the heads with the same names the folder has, if stated.
         architectures: The classes named in it, e.g. ("RobertaForMaskedLM",).
         tied: Whether the output matrix is the word embeddings unless the weights contain another one.
@@ -47,7 +47,6 @@ class FolderConfig:
     vocab_size: int
     pad_token_id: int
     trained_length: int
-    places: tuple[str, ...]
     pair_head: str | None
     architectures: tuple[str, ...]
     tied: bool
@@ -99,14 +98,8 @@ def _sharing(family: Family, config: EncoderConfig) -> dict[str, Any]:
     plans = {name: list(plan) for name, plan in resolved if plan != unshared}
     if not family.config.grouped:
         return plans
-    found = groups_of(config)
-    groups = found or Groups(config.num_layers, config.num_layers, 1)
-    entries = {
-        "num_hidden_layers": groups.layers,
-        "num_hidden_groups": groups.groups,
-        "inner_group_num": groups.inner,
-    }
-    return entries if found else entries | plans
+    groups = groups_of(config)
+    return {"num_hidden_groups": groups} if groups else {"num_hidden_groups": config.num_layers, **plans}
 
 
 def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderConfig:
@@ -116,18 +109,7 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
         ConversionError: If the encoder does not support the configuration, or its numbers are inconsistent.
     """
     table = family.config
-    for name, allowed in {
-        "is_decoder": False,
-        "add_cross_attention": False,
-        "position_embedding_type": "absolute",
-        **table.constants,
-    }.items():
-        if data.get(name, allowed) != allowed:
-            raise ConversionError(
-                f"{source}: {name} is {data[name]!r}, which maskwright does not support",
-                allowed=f"{name} {allowed!r}",
-                todo="Use transformers for this model, or choose another",
-            )
+    refuse_other_entries(data, _CONSTANTS | dict(table.constants), source)
     pad = _whole(data, "pad_token_id", table.pad_token_id, source)
     offset = position_offset(family, pad)
     positions = _whole(data, "max_position_embeddings", 512, source) - offset
@@ -140,10 +122,15 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
         "max_positions": positions,
         "initializer": table.initializer,
     }
-    groups = _groups({**data, "num_hidden_layers": fields["num_layers"]}, source) if table.grouped else None
-    if groups is not None:
-        shared = None if groups.plan == tuple(range(len(groups.plan))) else groups.plan
-        fields |= {"num_layers": len(groups.plan), **dict.fromkeys(_PLANS, shared)}
+    if table.grouped:
+        layers = _whole({"num_hidden_layers": fields["num_layers"]}, "num_hidden_layers", 1, source)
+        groups = _whole(data, "num_hidden_groups", 1, source)
+        if not 1 <= groups <= layers <= MAX_LAYERS:
+            raise ConversionError(
+                f"{source}: {groups} num_hidden_groups in {layers} num_hidden_layers",
+                allowed=f"1 to num_hidden_layers groups, at most {MAX_LAYERS} layers",
+            )
+        fields |= dict.fromkeys(_PLANS, None if groups == layers else group_numbers(layers, groups))
     fields |= {name: data[name] for name in _PLANS if name in data}
     architectures = data.get("architectures") or []
     if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
@@ -162,23 +149,11 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
         vocab_size=_whole(data, "vocab_size", table.vocab_size, source),
         pad_token_id=pad,
         trained_length=length,
-        places=family.places(config) if groups is None else groups.places,
         pair_head=data.get(_PAIR_HEAD),
         # Their classes are RoBERTa's under another name.
         architectures=tuple(re.sub("^(XLMRoberta|Camembert)", "Roberta", name) for name in architectures),
         tied=data.get("tie_word_embeddings", True) is not False,
     )
-
-
-def _groups(data: Mapping[str, Any], source: str) -> Groups:
-    layers = _whole(data, "num_hidden_layers", 1, source)
-    groups, inner = (_whole(data, name, 1, source) for name in ("num_hidden_groups", "inner_group_num"))
-    if not 1 <= groups <= layers or inner < 1 or layers * inner > MAX_LAYERS:
-        raise ConversionError(
-            f"{source}: {groups} num_hidden_groups of {inner} inner_group_num in {layers} num_hidden_layers",
-            allowed=f"1 to num_hidden_layers groups, inner_group_num of 1 or more, at most {MAX_LAYERS} layers in all",
-        )
-    return Groups(layers, groups, inner)
 
 
 def _whole(data: Mapping[str, Any], name: str, default: int, source: str) -> int:

@@ -154,7 +154,7 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
         heads |= {task.kind}
     refuse_inexpressible(family, config, described.pad_token_id, heads, source)
     pairs = (
-        *family.pairs(config, heads, prefix, described.places),
+        *family.pairs(config, heads, prefix),
         *(("heads." + name.removeprefix(_OWN_HEADS), name) for name in sorted(names) if name.startswith(_OWN_HEADS)),
     )
     used = {theirs for _, theirs in pairs}

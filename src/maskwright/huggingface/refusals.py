@@ -4,7 +4,7 @@ The encoder must compute the same there. A head that no class has is saved under
 that another family has classes for is refused.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from maskwright.core.errors import ConversionError
@@ -30,6 +30,17 @@ def refuse_inexpressible(
     others = [name for name, other in FAMILIES.items() if next(_obstacles(other, config, pad, heads), None) is None]
     todo = remedy + (f", or set family to {' or '.join(others)}" if others else "")
     raise ConversionError(problem, allowed=allowed, todo=todo)
+
+
+def refuse_other_entries(data: Mapping[str, Any], allowed: Mapping[str, Any], source: str) -> None:
+    """Raise ConversionError if an entry of the config.json at `source` has another value than the allowed one."""
+    for name, value in allowed.items():
+        if data.get(name, value) != value:
+            raise ConversionError(
+                f"{source}: {name} is {data[name]!r}, which maskwright does not support",
+                allowed=f"{name} {value!r}",
+                todo="Use transformers for this model, or choose another",
+            )
 
 
 def position_offset(family: Family, pad: int) -> int:

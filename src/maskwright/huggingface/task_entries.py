@@ -1,12 +1,13 @@
 """Convert the config.json entries of fine-tuned models: labels, problem type, dropout."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from maskwright.core.errors import ConversionError
 from maskwright.core.types import HeadKind
 from maskwright.huggingface.families import Family
+from maskwright.huggingface.refusals import refuse_other_entries
 
 ProblemType = Literal["regression", "single_label_classification", "multi_label_classification"]
 """Hugging Face's names for the meaning of a sequence's scores; its text pipeline uses them."""
@@ -67,13 +68,7 @@ def entries_from_json(
         ConversionError: If the labels are not numbered from 0, or an entry has an unsupported value.
     """
     row = family.tasks[kind]
-    for name, value in row.constants.items():
-        if data.get(name, value) != value:
-            raise ConversionError(
-                f"{source}: {name} is {data[name]!r}, which maskwright does not support",
-                allowed=f"{name} {value!r}",
-                todo="Use transformers for this model, or choose another",
-            )
+    refuse_other_entries(data, row.constants, source)
     problem_type = data.get("problem_type") if kind == "sequence" else None
     if problem_type not in (None, *get_args(ProblemType)):
         raise ConversionError(f"{source}: problem_type is {problem_type!r}", allowed=", ".join(get_args(ProblemType)))
@@ -98,13 +93,9 @@ def _labels(data: Mapping[str, Any], source: str) -> tuple[str, ...]:
         if type(number) is not int or not 1 <= number <= _MAX_LABELS:
             raise ConversionError(f"{source}: num_labels is {number!r}", allowed=f"1 to {_MAX_LABELS:,}")
         return unnamed_labels(number)
-    if not isinstance(names, dict) or not _counts(list(names)):
+    if not isinstance(names, dict) or not names or sorted(names) != sorted(map(str, range(len(names)))):
         raise ConversionError(
             f"{source}: id2label is {names!r}",
             allowed='an object that maps places from 0 to names, e.g. {"0": "negative", "1": "positive"}',
         )
     return tuple(str(names[str(place)]) for place in range(len(names)))
-
-
-def _counts(places: Sequence[str]) -> bool:
-    return bool(places) and sorted(places) == sorted(map(str, range(len(places))))

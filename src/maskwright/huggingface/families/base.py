@@ -1,12 +1,12 @@
 """Types of the family tables: Hugging Face's names of weights and config fields.
 
-A weight table lists pairs (ours, theirs). In their names "{n}" is the place of a layer ("3", or a group and an index in
-it); in ours it is the number of the distinct block that the layer uses.
+A weight table lists pairs (ours, theirs). In their names "{n}" is the place of a layer ("3", or its group); in ours it is
+the number of the distinct block that the layer uses.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from maskwright.core.types import FamilyName, HeadKind
 from maskwright.model.config import EncoderConfig
@@ -15,57 +15,20 @@ Pair = tuple[str, str]
 Field = tuple[str, str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """ALBERT's layer groups, numbered as in Hugging Face's classes (Lan et al. 2020, section 3.1).
+def group_numbers(layers: int, groups: int) -> tuple[int, ...]:
+    """Return the group of each of ALBERT's layers (Lan et al. 2020, section 3.1), which share a group's weights.
 
-    Attributes:
-        layers: Steps; each applies all blocks of its group, so that the encoder has `layers` x `inner` layers.
-        groups: Groups of distinct weights, 1 to `layers`.
-        inner: Distinct blocks in a group.
+    Divided in floating point as in Hugging Face's AlbertTransformer, which for a few pairs (the first is 18 layers in
+    14 groups) puts a boundary layer into the group before i * groups // layers.
     """
-
-    layers: int
-    groups: int
-    inner: int
-
-    @property
-    def members(self) -> tuple[tuple[int, int], ...]:
-        """For each layer, its group and its index in the group."""
-        # Divided in floating point as in Hugging Face's AlbertTransformer, which for a few pairs (the first is 18
-        # layers in 14 groups) puts a boundary layer into the group before i * groups // layers.
-        steps = [int(step / (self.layers / self.groups)) for step in range(self.layers)]
-        return tuple((group, place) for group in steps for place in range(self.inner))
-
-    @property
-    def plan(self) -> tuple[int, ...]:
-        """For each layer, the number of its distinct block."""
-        return tuple(group * self.inner + place for group, place in self.members)
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """For each layer, the part between "albert_layer_groups." and the weight's own name."""
-        return tuple(f"{group}.albert_layers.{place}" for group, place in self.members)
+    return tuple(int(layer / (layers / groups)) for layer in range(layers))
 
 
-def groups_of(config: EncoderConfig) -> Groups | None:
-    """Express an encoder's sharing as groups of the fewest blocks; None if it is not a pattern of groups."""
-    plan, layers = config.layer_plan("attention"), config.num_layers
-    if plan != config.layer_plan("ffn"):
-        return None
-    blocks = max(plan) + 1
-    for inner in range(1, layers + 1):
-        if layers % inner or blocks % inner or blocks // inner > layers // inner:
-            continue
-        found = Groups(layers // inner, blocks // inner, inner)
-        if found.plan == plan:
-            return found
-    return None
-
-
-def group_places(config: EncoderConfig) -> tuple[str, ...]:
-    """Return each layer's place: in its group, or in a group of its own if the sharing is not one of groups."""
-    return (groups_of(config) or Groups(config.num_layers, config.num_layers, 1)).places
+def groups_of(config: EncoderConfig) -> int | None:
+    """Return the number of groups that an encoder's sharing amounts to; None if it is another pattern."""
+    plan = config.layer_plan("attention")
+    groups = max(plan) + 1
+    return groups if plan == config.layer_plan("ffn") == group_numbers(config.num_layers, groups) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,22 +153,23 @@ class Family:
     architectures: tuple[tuple[frozenset[str], str], ...]
     config: ConfigTable
 
-    def pairs(
-        self, config: EncoderConfig, heads: frozenset[str], prefix: str, at: Sequence[str] | None = None
-    ) -> tuple[Pair, ...]:
+    def pairs(self, config: EncoderConfig, heads: frozenset[str], prefix: str) -> tuple[Pair, ...]:
         """List (ours, theirs) for every weight of a model that this family names.
 
         Blocks that layers share are listed once per layer, or once per group if groups express the sharing. `prefix` is
-        "" for a bare model; `at` is each layer's place in the file, by default as saved.
+        "" for a bare model.
         """
-        at = self.places(config) if at is None else at
+        places = tuple(str(layer) for layer in range(config.num_layers))
+        if self.config.grouped:
+            groups = groups_of(config) or config.num_layers
+            places = tuple(f"{group}.albert_layers.0" for group in group_numbers(config.num_layers, groups))
         pairs = []
         for ours, theirs in self.body:
             if "{n}" not in ours:
                 pairs.append((ours, theirs))
                 continue
             plan = config.layer_plan("attention" if ours.startswith("attention_blocks") else "ffn")
-            pairs += [(ours.format(n=block), theirs.format(n=place)) for block, place in zip(plan, at, strict=True)]
+            pairs += [(ours.format(n=block), theirs.format(n=place)) for block, place in zip(plan, places, strict=True)]
         if config.projects_embeddings:
             pairs += self.projection
         if config.pooler:
@@ -217,7 +181,7 @@ class Family:
 
     def head_pairs(self, kind: str) -> tuple[Pair, ...]:
         """List a head's pairs, ours without "heads.KIND."; none where the family has no names for it."""
-        task = next((task for other, task in self.tasks.items() if other == kind), None)
+        task = self.tasks.get(cast(HeadKind, kind))
         return self.heads.get(kind, ()) if task is None else task.pairs
 
     def task_among(self, names: frozenset[str], architectures: Sequence[str]) -> HeadKind | None:
@@ -226,10 +190,6 @@ class Family:
             if task.architecture in architectures and _theirs(task.pairs) & names:
                 return kind
         return None
-
-    def places(self, config: EncoderConfig) -> tuple[str, ...]:
-        """Return each layer's place in saved folders."""
-        return group_places(config) if self.config.grouped else tuple(str(layer) for layer in range(config.num_layers))
 
     def layer_starts(self, prefix: str) -> tuple[str, ...]:
         """List the prefixes of all layers' weights, up to the layer's place."""

@@ -315,6 +315,7 @@ ALBERT = Family(
         vocab_size=30000,
         names_ends=True,
         grouped=True,
+        constants={"inner_group_num": 1},
     ),
 )
 
