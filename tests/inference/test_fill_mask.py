@@ -105,19 +105,6 @@ def test_fill_mask_reads_text_behind_a_unigram_mask_as_in_training(unigram: Mode
     assert [masked.text[start:end] for start, end in masked.spans] == ["[MASK]"]
 
 
-def test_fill_mask_sequence_spaces_unigram_tokens(unigram: Model) -> None:
-    top_k = unigram.tokenizer.special_tokens.vocab_size
-    for text, spaced, joined in (
-        ("The Cat [MASK] on.", "The Cat mat on.", "The Cats on."),
-        ("The Cat[MASK].", "The Cat mat.", "The Cats."),
-        ("[MASK] Cat", "mat Cat", "s Cat"),
-    ):
-        ((best,),) = unigram.fill_mask(text, top_k=top_k)
-        sequences = {token.token: token.sequence for token in best}
-        assert (sequences[" mat"], sequences["s"]) == (spaced, joined)
-    assert unigram.fill_mask("the <mask> sat") == unigram.fill_mask("the [MASK] sat")
-
-
 @pytest.mark.parametrize("batch_tokens", [1, 30, 8192])
 def test_fill_mask_keeps_the_order_of_the_texts(batch_tokens: int, bert: Model) -> None:
     assert bert.fill_mask([]) == []
@@ -130,9 +117,9 @@ def test_fill_mask_keeps_the_order_of_the_texts(batch_tokens: int, bert: Model) 
             assert [best.score for best in mask] == pytest.approx([best.score for best in mask_alone], abs=1e-6)
 
 
-def test_fill_mask_takes_either_form_of_the_mask(bert: Model, roberta: Model) -> None:
-    assert bert.fill_mask("the <mask> sat") == bert.fill_mask("the [MASK] sat")
-    assert roberta.fill_mask("the [MASK] sat") == roberta.fill_mask("the <mask> sat")
+def test_fill_mask_takes_either_form_of_the_mask(bert: Model, roberta: Model, unigram: Model) -> None:
+    for model in (bert, roberta, unigram):
+        assert model.fill_mask("the <mask> sat") == model.fill_mask("the [MASK] sat")
 
 
 def test_fill_mask_scores_are_probabilities_best_first(bert: Model) -> None:
@@ -144,26 +131,26 @@ def test_fill_mask_scores_are_probabilities_best_first(bert: Model) -> None:
     assert sorted(token.token_id for token in best) == list(range(vocab_size))
 
 
-def test_fill_mask_sequence_joins_words_and_pieces(bert: Model) -> None:
-    top_k = bert.tokenizer.special_tokens.vocab_size
-    ((best,),) = bert.fill_mask("The Cat [MASK],", top_k=top_k)
-    sequences = {token.token: token.sequence for token in best}
-    assert sequences["dog"] == "The Cat dog,"
-    assert sequences["##s"] == "The Cats,"
-    ((_, second),) = bert.fill_mask("[MASK] 我[MASK]京", top_k=top_k)
-    assert {token.token: token.sequence for token in second}["爱"] == "[MASK] 我爱京"
-
-
-def test_fill_mask_sequence_spaces_byte_level_tokens(roberta: Model) -> None:
-    top_k = roberta.tokenizer.special_tokens.vocab_size
-    ((best,),) = roberta.fill_mask("the <mask> on", top_k=top_k)
-    sequences = {token.token: token.sequence for token in best}
-    assert sequences[" sat"] == "the sat on"
-    assert sequences["s"] == "thes on"
-    ((best,),) = roberta.fill_mask("so<mask>", top_k=top_k)
-    assert {token.token: token.sequence for token in best}[" sat"] == "so sat"
-    ((best,),) = roberta.fill_mask("<mask> on", top_k=top_k)
-    assert {token.token: token.sequence for token in best}[" sat"] == "sat on"
+@pytest.mark.parametrize(
+    ("name", "text", "sequences"),
+    [
+        ("bert", "The Cat [MASK],", {"dog": "The Cat dog,", "##s": "The Cats,"}),
+        ("bert", "[MASK] 我[MASK]京", {"爱": "[MASK] 我爱京"}),
+        ("roberta", "the <mask> on", {" sat": "the sat on", "s": "thes on"}),
+        ("roberta", "so<mask>", {" sat": "so sat"}),
+        ("roberta", "<mask> on", {" sat": "sat on"}),
+        ("unigram", "The Cat [MASK] on.", {" mat": "The Cat mat on.", "s": "The Cats on."}),
+        ("unigram", "The Cat[MASK].", {" mat": "The Cat mat.", "s": "The Cats."}),
+        ("unigram", "[MASK] Cat", {" mat": "mat Cat", "s": "s Cat"}),
+    ],
+)
+def test_filled_tokens_are_joined_to_the_text(
+    name: str, text: str, sequences: dict[str, str], request: pytest.FixtureRequest
+) -> None:
+    model: Model = request.getfixturevalue(name)
+    (masks,) = model.fill_mask(text, top_k=model.tokenizer.special_tokens.vocab_size)
+    found = {token.token: token.sequence for token in masks[-1]}
+    assert {token: found[token] for token in sequences} == sequences
 
 
 def test_fill_mask_reads_a_long_text_around_its_mask(bert: Model) -> None:

@@ -10,8 +10,8 @@ import torch
 import maskwright
 from maskwright.core.errors import DeviceError, MaskwrightError
 from maskwright.inference import precision
-from maskwright.inference.precision import PRECISIONS, PrecisionChanged, choose_precision
 from maskwright.kernels.setting import use_kernels
+from maskwright.inference.precision import PrecisionChanged, choose_precision
 from tests.precisions import skip_without
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -91,11 +91,3 @@ def test_a_generator_computes_in_the_precision_of_its_model(electra_folder: Path
     exact = maskwright.load(electra_folder, device="cpu").detect(TEXTS[0])[0].tokens
     for judged, wanted in zip(model.detect(TEXTS[0])[0].tokens, exact, strict=True):
         assert judged.probability == pytest.approx(wanted.probability, abs=0.05)
-
-
-def test_without_c_code_the_modules_give_the_same(bert_folder: Path) -> None:
-    compiled, plain = (maskwright.load(bert_folder, device="cpu") for _ in range(2))
-    vectors = compiled.embed(TEXTS)
-    with use_kernels(False):
-        np.testing.assert_allclose(plain.embed(TEXTS), vectors, atol=1e-5, rtol=0)
-    assert plain._states.layers is None

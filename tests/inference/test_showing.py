@@ -5,7 +5,6 @@ import itertools
 import json
 import shutil
 
-import numpy as np
 import pytest
 from rich.console import Console
 
@@ -95,16 +94,6 @@ def test_originals_are_the_text_that_was_given(tokenizers):
     assert words == "".join(ENGLISH.split())
     assert sequence.tokens[0].seen_id == sequence.tokens[0].original_id
     assert [token.original for token in sequence.tokens if token.special] == ["<s>", "</s>", "</s>"]
-
-
-def test_units_of_whole_words_are_words(tokenizers):
-    showing = shown("bert/tiny", tokenizers, set=["masking=whole_word", "masking.rate=0.4"])
-    for sequence in showing.sequences:
-        words = np.cumsum([token.begins_word for token in sequence.tokens])
-        by_word: dict[int, set[int | None]] = {}
-        for word, token in zip(words, sequence.tokens, strict=True):
-            by_word.setdefault(int(word), set()).add(token.unit)
-        assert all(len(units) == 1 for units in by_word.values())
 
 
 def test_same_seed_and_epoch_show_the_same(tokenizers):
@@ -240,12 +229,6 @@ def test_number_of_sequences_is_limited(tokenizers):
 def test_sentences_keep_all_text():
     documents = sentences_of_documents("One.  Two.\r\n\r\n\r\nThree, four.\nFive.\n\n \n")
     assert documents == [["One.", " Two."], ["Three, four.", " Five."]]
-
-
-@pytest.mark.parametrize("text", ["", " \n\n "])
-def test_nothing_to_show_is_an_error(text, tokenizers):
-    with pytest.raises(DataError, match="text to show is empty"):
-        shown("bert/tiny", tokenizers, text=text)
 
 
 def test_small_tokenizer_knows_every_character(tmp_path, monkeypatch):

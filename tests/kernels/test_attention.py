@@ -141,16 +141,6 @@ def test_one_block_of_probabilities_is_saved_beside_the_inputs(
 
 
 @masks
-def test_without_gradients_the_results_are_the_same(mask: DropoutMask | None) -> None:
-    inputs = inputs_of(PACKED)
-    expected = rows.attention(*inputs, sequences_of(PACKED), HEADS, mask)
-    with torch.inference_mode():
-        found = rows.attention(*inputs, sequences_of(PACKED), HEADS, mask)
-    assert not found.requires_grad
-    assert torch.equal(found, expected)
-
-
-@masks
 def test_autocast_computes_in_half_precision_and_keeps_gradients_in_fp32(mask: DropoutMask | None) -> None:
     inputs, halves = inputs_of(PACKED), inputs_of(PACKED, torch.bfloat16)
     with torch.autocast("cpu", torch.bfloat16):

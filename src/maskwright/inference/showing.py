@@ -152,9 +152,16 @@ def show(
         check_source(spec)
     prepared: Corpus | None = None
     if corpus is not None:
+        # As `pretrain` does, or from the cache.
         sources = [str(source) for source in ([corpus] if isinstance(corpus, str | Path) else corpus)]
-        prepared = _prepared_corpus(chosen, sources, tokenizer, seed=seed, cache=cache, progress=progress)
-        used, described = prepared.tokenizer(), str(tokenizer or ", ".join(sources))
+        cleaning, with_spans = default_cleaning(chosen), chosen.words.needs_given_spans
+        cleaned = clean_corpus(sources, cleaning=cleaning, cache=cache, progress=progress, with_spans=with_spans)
+        if tokenizer is None:
+            used = train_tokenizer(chosen.tokenizer, cleaned, seed=seed, cache=cache, progress=progress)
+        else:
+            used = Tokenizer.from_folder(tokenizer)
+        prepared = tokenize_corpus(cleaned, used, words=chosen.words, cache=cache, progress=progress)
+        described = str(tokenizer or ", ".join(sources))
     elif tokenizer is None:
         used = small_tokenizer(chosen.tokenizer, text, cache=cache, progress=progress)
         described = "trained on docstrings and this text"
@@ -303,25 +310,6 @@ def _encoded(
         return documents, TakenTokens(stream.ids, stream.word_starts)
     found = annotator.annotate(sentences, stream)
     return documents, TakenTokens(stream.ids, found.word_starts, found.span_starts)
-
-
-def _prepared_corpus(
-    recipe: Recipe,
-    corpus: Sequence[str],
-    tokenizer: Path | str | None,
-    *,
-    seed: int,
-    cache: Path | None,
-    progress: Progress | None,
-) -> Corpus:
-    """Clean and tokenize a corpus as `pretrain` does, or open it from the cache."""
-    cleaned = clean_corpus(corpus, cleaning=default_cleaning(recipe), cache=cache, progress=progress)
-    used = (
-        train_tokenizer(recipe.tokenizer, cleaned, seed=seed, cache=cache, progress=progress)
-        if tokenizer is None
-        else Tokenizer.from_folder(tokenizer)
-    )
-    return tokenize_corpus(cleaned, used, words=recipe.words, cache=cache, progress=progress)
 
 
 def _similar_words_for(

@@ -1,7 +1,7 @@
 """Types of the family tables: Hugging Face's names of weights and config fields.
 
-A weight table lists pairs (ours, theirs). In their names "{n}" is the place of a layer ("3", or its group); in ours it is
-the number of the distinct block that the layer uses.
+A weight table lists pairs (ours, theirs). In their names "{n}" is the place of a layer ("3", or its group); in ours it
+is the number of the distinct block that the layer uses.
 """
 
 from collections.abc import Mapping, Sequence
