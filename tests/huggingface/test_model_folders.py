@@ -140,25 +140,6 @@ def test_untied_heads_are_ignored(folder, tied, rewrite):
     assert "cls.predictions.bias" in loaded.unexpected
 
 
-def test_shards_are_read_together(folder):
-    expected = load_model(folder).state
-    tensors = tensors_of(folder)
-    (folder / "model.safetensors").unlink()
-    places = {}
-    for number in range(2):
-        name = f"model-{number + 1:05}-of-00002.safetensors"
-        part = {key: tensors[key] for key in sorted(tensors)[number::2]}
-        save_file(part, folder / name)
-        places |= dict.fromkeys(part, name)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
-    _same_state(folder, expected)
-    (folder / "model-00002-of-00002.safetensors").unlink()
-    _fails(folder, "model-00002-of-00002.safetensors is missing")
-    places["cls.predictions.bias"] = "../elsewhere.safetensors"
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
-    _fails(folder, "'../elsewhere.safetensors'", "files in the same folder")
-
-
 def test_pickled_weights_are_refused_unread(folder):
     class Bomb:
         def __reduce__(self):

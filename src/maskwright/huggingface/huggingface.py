@@ -124,7 +124,7 @@ def save_model(
 def load_model(folder_or_name: str | Path) -> LoadedModel:
     """Read a model folder, or download a model by its hub name. No code of the folder is executed.
 
-    Old names (gamma, beta), unprefixed bare models, shards and half precision are accepted.
+    Old names (gamma, beta), unprefixed bare models and half precision are accepted.
 
     Args:
         folder_or_name: A folder with config.json and safetensors weights, or a hub name such as

@@ -78,8 +78,7 @@ def open_existing(name: str) -> ExistingModel:
     # Some tables are longer than the vocabulary (ERNIE's: 18,000 rows for 17,964 entries).
     rows = _vocabulary_weights(loaded.config, loaded.state)
     state = {key: tensor[:entries] if key in rows else tensor for key, tensor in loaded.state.items()}
-    single = loaded.folder / WEIGHTS
-    files = [single] if single.exists() else sorted(loaded.folder.glob("*.safetensors"))
+    files = (loaded.folder / "config.json", loaded.folder / WEIGHTS)
     return ExistingModel(
         name=name,
         folder=loaded.folder,
@@ -87,7 +86,7 @@ def open_existing(name: str) -> ExistingModel:
         config=loaded.config,
         state=state,
         tokenizer=tokenizer,
-        fingerprint=fingerprint({file.name: checksum(file) for file in (loaded.folder / "config.json", *files)}),
+        fingerprint=fingerprint({file.name: checksum(file) for file in files}),
         max_length=loaded.max_length,
         task=loaded.task,
     )
