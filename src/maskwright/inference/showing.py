@@ -24,8 +24,8 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.vocabulary import train_tokenizer
 from maskwright.data.words.annotator import open_annotator
-from maskwright.data.words.similar_words import KeptTable, TokenSample, check_source, similar_words, table_of
-from maskwright.data.words.similar_words.table import few_words_warning
+from maskwright.data.words.similar_words import TokenSample, check_source, similar_words, table_of
+from maskwright.data.words.similar_words.table import Coverage, few_words_warning
 from maskwright.inference.small_tokenizer import small_tokenizer
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import Masking
@@ -155,7 +155,7 @@ def show(
         # As `pretrain` does, or from the cache.
         sources = [str(source) for source in ([corpus] if isinstance(corpus, str | Path) else corpus)]
         cleaning, with_spans = default_cleaning(chosen), chosen.words.needs_given_spans
-        cleaned = clean_corpus(sources, cleaning=cleaning, cache=cache, progress=progress, with_spans=with_spans)
+        cleaned = clean_corpus(sources, cleaning=cleaning, cache=cache, progress=progress)
         if tokenizer is None:
             used = train_tokenizer(chosen.tokenizer, cleaned, seed=seed, cache=cache, progress=progress)
         else:
@@ -174,10 +174,13 @@ def show(
     counts = prepared.token_counts if prepared else np.bincount(encoded.ids, minlength=special.vocab_size)
     vocabulary = VocabularyFacts(special_tokens=special, token_counts=counts)
     if spec is not None:
-        sample = TokenSample(encoded.ids, encoded.word_starts, stream.sentence_ends)
-        made, note = _similar_words_for(spec, sample, used, prepared, cache=cache, progress=progress)
+        if prepared is not None:
+            made = similar_words(spec, prepared, used, cache=cache, progress=progress)
+        else:
+            sample = TokenSample(encoded.ids, encoded.word_starts, stream.sentence_ends)
+            made = table_of(spec, sample, used, progress=progress)
         vocabulary = replace(vocabulary, similar_words=made.table)
-        notes.append(note)
+        notes += _similar_words_notes(spec, made.coverage, has_corpus=prepared is not None)
     rng, instances, total = _laid_out(chosen, stream, encoded, special, seed, refresh, max_sequences)
     examples = corrupt(instances, masking, chosen.replacement, rng, vocabulary)
     outcomes = chosen.replacement.outcomes(instances, examples.selection, rng, vocabulary)
@@ -312,32 +315,18 @@ def _encoded(
     return documents, TakenTokens(stream.ids, found.word_starts, found.span_starts)
 
 
-def _similar_words_for(
-    spec: SimilarWordsSpec,
-    text: TokenSample,
-    tokenizer: Tokenizer,
-    corpus: Corpus | None,
-    *,
-    cache: Path | None,
-    progress: Progress | None,
-) -> tuple[KeptTable, str]:
-    """Return the table of similar words, and a note about it.
-
-    Without a corpus only a file of synonyms gives a useful table; the text itself is too short to learn one from.
-    """
-    if corpus is not None:
-        made = similar_words(spec, corpus, tokenizer, cache=cache, progress=progress)
-        warning = few_words_warning(spec, made.coverage)
-        note = f"similar words: {made.coverage.source}; {made.coverage.describe()}"
-        return made, f"{note}; {warning}" if warning else note
-    made = table_of(spec, text, tokenizer, progress=progress)
-    if spec.source == "corpus":
-        return made, (
-            f"similar words come from a corpus, and this text alone gives {'few' if len(made.table) else 'none'}: "
-            "give one with --corpus, or synonyms with --set replacement.table.source=FILE"
+def _similar_words_notes(spec: SimilarWordsSpec, coverage: Coverage, *, has_corpus: bool) -> Iterator[str]:
+    # Without a corpus only a file of synonyms gives a useful table; the text itself is too short to learn one from.
+    if spec.source == "corpus" and not has_corpus:
+        yield (
+            "similar words come from a corpus: give one with --corpus, or synonyms with "
+            "--set replacement.table.source=FILE"
         )
-    covered = f"{made.coverage.covered:,} of the {made.coverage.words:,} words of this text have one"
-    return made, f"similar words: {made.coverage.source}; {covered}"
+        return
+    where = "the corpus" if has_corpus else "this text"
+    yield f"similar words: {coverage.source}; {coverage.covered:,} of the {coverage.words:,} words of {where} have one"
+    if warning := few_words_warning(spec, coverage):
+        yield warning
 
 
 def _shown_sequences(examples: Examples, tokenizer: Tokenizer) -> Iterator[ShownSequence]:
