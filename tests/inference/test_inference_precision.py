@@ -10,7 +10,6 @@ import torch
 import maskwright
 from maskwright.core.errors import DeviceError, MaskwrightError
 from maskwright.inference import precision
-from maskwright.kernels.setting import use_kernels
 from maskwright.inference.precision import PrecisionChanged, choose_precision
 from tests.precisions import skip_without
 

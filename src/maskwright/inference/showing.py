@@ -154,7 +154,7 @@ def show(
     if corpus is not None:
         # As `pretrain` does, or from the cache.
         sources = [str(source) for source in ([corpus] if isinstance(corpus, str | Path) else corpus)]
-        cleaning, with_spans = default_cleaning(chosen), chosen.words.needs_given_spans
+        cleaning = default_cleaning(chosen)
         cleaned = clean_corpus(sources, cleaning=cleaning, cache=cache, progress=progress)
         if tokenizer is None:
             used = train_tokenizer(chosen.tokenizer, cleaned, seed=seed, cache=cache, progress=progress)
