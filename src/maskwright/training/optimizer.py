@@ -58,7 +58,6 @@ class Optimizer:
         constants: OptimizerSpec,
         rate_share: Callable[[str], float] | None = None,
     ) -> None:
-        self.constants = constants
         self.names: dict[nn.Parameter, str] = {}
         for name, parameter in named_parameters:
             self.names.setdefault(parameter, name)
@@ -86,7 +85,7 @@ class Optimizer:
         gradients = [parameter.grad for parameter in self.names if parameter.grad is not None]
         if gradient_scale != 1 and gradients:
             torch._foreach_mul_(gradients, gradient_scale)
-        self._rule.step(learning_rate, self.steps, clipping)
+        self._rule.update(learning_rate, self.steps, clipping)
         for parameter in self.names:
             parameter.grad = None
 
@@ -96,7 +95,7 @@ class Optimizer:
         A parameter that no loss depends on (a pooler without a pair objective) has no moments yet: they are zero.
         """
         return {
-            f"{moment}.{name}": self._rule.moments.get(parameter, {}).get(moment, torch.zeros_like(parameter))
+            f"{moment}.{name}": self._rule.state.get(parameter, {}).get(moment, torch.zeros_like(parameter))
             for parameter, name in self.names.items()
             for moment in MOMENTS
         }
@@ -119,12 +118,12 @@ class Optimizer:
                         todo="The checkpoint belongs to another model; choose another --out folder.",
                     )
                 moments[moment] = saved.to(parameter.device, parameter.dtype, copy=True)
-            if isinstance(self._rule, _AdamW):  # Torch counts the steps of each parameter, in a tensor.
+            if self.accepts_clipping:  # Torch counts the steps of each parameter, in a tensor.
                 moments["step"] = torch.tensor(float(steps), dtype=torch.float32, device=parameter.device)
-            self._rule.moments[parameter] = moments
+            self._rule.state[parameter] = moments
 
 
-class _AdamW:
+class _AdamW(torch.optim.AdamW):
     """PyTorch's fused AdamW, with or without Adam's bias correction.
 
     Google's BERT and ELECTRA omit the correction (bert:optimization.py:57-74): their update is
@@ -142,29 +141,26 @@ class _AdamW:
             decays = constants.decayed == "all" or parameter.ndim > 1
             key = constants.weight_decay if decays else 0.0, shares.get(parameter, 1.0)
             groups.setdefault(key, []).append(parameter)
-        self._decays_and_shares = list(groups)
-        self._torch = torch.optim.AdamW(
-            [{"params": group} for group in groups.values()],
+        super().__init__(
+            [{"params": group, "decay": decay, "share": share} for (decay, share), group in groups.items()],
             lr=0.0,
             betas=constants.betas,
-            eps=constants.eps,
             fused=True,
         )
-        self.moments: dict[nn.Parameter, dict[str, Tensor]] = self._torch.state  # type: ignore[assignment]
 
-    def step(self, learning_rate: float, number: int, clipping: Clipping | None) -> None:
-        rate, eps, scale = learning_rate, self._constants.eps, 1.0
+    def update(self, learning_rate: float, number: int, clipping: Clipping | None) -> None:
+        first = second = 1.0
         if not self._constants.bias_correction:
             beta1, beta2 = self._constants.betas
             first, second = 1 - beta1**number, math.sqrt(1 - beta2**number)
-            scale = first / second
-            rate, eps = learning_rate * scale, self._constants.eps / second
-        for group, (decay, share) in zip(self._torch.param_groups, self._decays_and_shares, strict=True):
-            group["lr"], group["eps"], group["weight_decay"] = rate * share, eps, decay / scale
+        scale = first / second
+        for group in self.param_groups:
+            group["lr"] = learning_rate * scale * group["share"]
+            group["eps"], group["weight_decay"] = self._constants.eps / second, group["decay"] / scale
         # The attributes that torch's GradScaler sets: the kernel divides by the one and obeys the other.
-        pair = (None, None) if clipping is None else (clipping.grad_scale, clipping.found_inf)
-        self._torch.grad_scale, self._torch.found_inf = pair  # type: ignore[attr-defined]
-        self._torch.step()
+        self.grad_scale = None if clipping is None else clipping.grad_scale
+        self.found_inf = None if clipping is None else clipping.found_inf
+        self.step()
 
 
 class _Lamb:
@@ -177,36 +173,23 @@ class _Lamb:
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], constants: Lamb) -> None:
-        self._constants = constants
-        self._parameters = list(parameters)
-        self.moments: dict[nn.Parameter, dict[str, Tensor]] = {}
+        self._parameters, self._constants = list(parameters), constants
+        self.state: dict[nn.Parameter, dict[str, Tensor]] = {}
 
     @torch.no_grad()
-    def step(self, learning_rate: float, number: int, clipping: Clipping | None) -> None:
-        assert clipping is None
-        for are_matrices in (True, False):
-            reached = [each for each in self._parameters if each.grad is not None and (each.ndim > 1) == are_matrices]
-            if reached:
-                self._update(reached, are_matrices, learning_rate)
-
-    def _update(self, parameters: list[nn.Parameter], are_matrices: bool, learning_rate: float) -> None:
+    def update(self, learning_rate: float, number: int, clipping: Clipping | None) -> None:
         (beta1, beta2), constants = self._constants.betas, self._constants
-        for parameter in parameters:
-            if parameter not in self.moments:
-                self.moments[parameter] = {name: torch.zeros_like(parameter) for name in MOMENTS}
-        weights: list[Tensor] = list(parameters)
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        first, second = ([self.moments[parameter][name] for parameter in parameters] for name in MOMENTS)
-        torch._foreach_lerp_(first, gradients, 1 - beta1)
-        torch._foreach_mul_(second, beta2)
-        torch._foreach_addcmul_(second, gradients, gradients, value=1 - beta2)
-        updates = list(torch._foreach_sqrt(second))
-        torch._foreach_add_(updates, constants.eps)
-        updates = list(torch._foreach_div(first, updates))
-        if are_matrices:
-            torch._foreach_add_(updates, weights, alpha=constants.weight_decay)
-            sizes, steps = torch.stack(torch._foreach_norm(weights)), torch.stack(torch._foreach_norm(updates))
-            ratios = torch.where((sizes > 0) & (steps > 0), sizes / steps, 1.0)
-            torch._foreach_addcmul_(weights, updates, list(ratios.unbind()), value=-learning_rate)
-        else:
-            torch._foreach_add_(weights, updates, alpha=-learning_rate)
+        for weight in self._parameters:
+            if weight.grad is None:
+                continue
+            if weight not in self.state:
+                self.state[weight] = {name: torch.zeros_like(weight) for name in MOMENTS}
+            first, second = (self.state[weight][name] for name in MOMENTS)
+            first.lerp_(weight.grad, 1 - beta1)
+            second.mul_(beta2).addcmul_(weight.grad, weight.grad, value=1 - beta2)
+            update = first / (second.sqrt() + constants.eps)
+            if weight.ndim > 1:
+                update += constants.weight_decay * weight
+                size, length = weight.norm(), update.norm()
+                update *= torch.where((size > 0) & (length > 0), size / length, 1.0)
+            weight.sub_(update, alpha=learning_rate)
