@@ -1,15 +1,15 @@
 import pytest
 
 from maskwright.recipes.catalog import get, resolve
+from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.training.budget import Budget
-from maskwright.training.expectation import expected_tokens
-from maskwright.training.flops import planned_flops_per_token, planned_skipped_flops_per_token
+from maskwright.training.flops import expected_tokens, planned_skipped_flops_per_token
 
 
 def test_a_budget_buys_tokens_in_each_phase():
     recipe = get("bert/tiny")
     lengths = (100.0, 400.0)
-    costs = [planned_flops_per_token(recipe, length) for length in lengths]
+    costs = [training_flops_per_token(recipe, recipe.tokenizer.vocab_size, length=length) for length in lengths]
     width = recipe.encoder.hidden_size
     skipped = 3 * 0.85 * (2 * width**2 + 4 * width * 4 * width)
     assert expected_tokens(Budget("tokens", 1234), recipe, lengths) == 1234

@@ -40,7 +40,7 @@ from maskwright.study.results import collect
 from maskwright.study.text import StudyText, prepare_text
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision, prepare_machine_again
-from maskwright.training.expectation import expected_tokens
+from maskwright.training.flops import expected_tokens
 from maskwright.training.pretrain import Run, pretrain
 from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.resolve import vocabulary_size

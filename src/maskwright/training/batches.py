@@ -3,8 +3,8 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -41,45 +41,20 @@ class MicroBatch:
         if self.batch.ids.device.type == device.type:
             return self
         tensors = list[Tensor]()
-
-        def collect(tensor: Tensor) -> Tensor:
-            tensors.append(tensor)
-            return tensor
-
-        self._map(collect)
+        _map_tensors(self, tensors.append)
         moved = iter(_move_together(tensors, device))
-        return self._map(lambda _: next(moved))
+        return cast(MicroBatch, _map_tensors(self, lambda _: next(moved)))
 
-    def _map(self, change: Callable[[Tensor], Tensor]) -> "MicroBatch":
-        """Apply a function to every tensor, in a fixed order."""
 
-        def change_all(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-            return {name: change(value) for name, value in values.items()}
-
-        return MicroBatch(
-            replace(
-                self.batch,
-                ids=change(self.batch.ids),
-                position_ids=change(self.batch.position_ids),
-                segment_ids=change(self.batch.segment_ids),
-                cu_seqlens=change(self.batch.cu_seqlens),
-            ),
-            {
-                kind: TargetTensors(
-                    positions=change(targets.positions),
-                    labels=change(targets.labels),
-                    extra=change_all(targets.extra),
-                    anchors=change_all(targets.anchors),
-                )
-                for kind, targets in self.targets.items()
-            },
-            None
-            if self.output_positions is None
-            else {
-                encoder: None if positions is None else change(positions)
-                for encoder, positions in self.output_positions.items()
-            },
-        )
+def _map_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:
+    """Apply a function to every tensor in nested dataclasses and mappings, in a fixed order."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: _map_tensors(each, change) for key, each in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{each.name: _map_tensors(getattr(value, each.name), change) for each in fields(value)})
+    return value
 
 
 _KEY_INDEXES = 8
@@ -169,9 +144,11 @@ class Collator:
         examples = corrupt(instances, self.masking, self.replacement, rng, self.vocabulary)
         targets = {objective.kind: objective.targets(examples) for objective in self.objectives}
         if self.samples:
-            for objective in self.objectives:
-                if objective.on_generator:
-                    targets[objective.kind] = with_sampling(targets[objective.kind], instances, rng)
+            # The generator's token at each target is sampled from one uniform number.
+            for kind in [objective.kind for objective in self.objectives if objective.on_generator]:
+                given = targets[kind]
+                uniform = rng.uniform_of("generator sample", instances.cu_seqlens, given.positions)
+                targets[kind] = replace(given, extra={**given.extra, "sampling": uniform.astype(np.float32)})
         return StepBatch(
             micro_batches=tuple(self._cut(instances, examples.corrupted, targets, step)),
             counts={kind: each.count for kind, each in targets.items()},
@@ -217,12 +194,6 @@ def _without_spans(take: TakeTokens) -> TakeTokens:
         return TakenTokens(tokens.ids, tokens.word_starts)
 
     return taken
-
-
-def with_sampling(targets: Targets, instances: Instances, rng: RandomNumbers) -> Targets:
-    """Attach one uniform number per target, from which the ELECTRA generator's token is sampled."""
-    uniform = rng.uniform_of("generator sample", instances.cu_seqlens, targets.positions)
-    return replace(targets, extra={**targets.extra, "sampling": uniform.astype(np.float32)})
 
 
 def even_bounds(cu_seqlens: IntArray, limit: int, ranks: int = 1) -> IntArray:
@@ -285,12 +256,3 @@ def _cut_targets(targets: Targets, bounds: IntArray) -> list[TargetTensors]:
         )
         for number in range(len(sizes))
     ]
-
-
-def total_counts(batches: Sequence[StepBatch]) -> dict[str, int]:
-    """Add up the predictions of several steps, by objective."""
-    totals: dict[str, int] = {}
-    for batch in batches:
-        for kind, count in batch.counts.items():
-            totals[kind] = totals.get(kind, 0) + count
-    return totals

@@ -1,16 +1,17 @@
 """Evaluation on held-out text: losses, the unigram baseline, and a verdict on both."""
 
 import math
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
 from maskwright.core.types import IntArray
-from maskwright.training.batches import StepBatch, total_counts
+from maskwright.training.batches import StepBatch
 from maskwright.training.distributed import all_gather_object, rank, world_size
 from maskwright.training.model import PretrainingModel
-from maskwright.training.tallies import Sums, details_of, sum_numbers
+from maskwright.training.step import Sums, details_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Measured:
 
 def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Measured]:
     """Evaluate a model, dropout off, on fixed batches. Returns one value per objective that has a target."""
-    counts = total_counts(batches)
+    counts = sum((Counter(batch.counts) for batch in batches), Counter[str]())
     sums = Sums()
     was_training = model.training
     model.eval()
@@ -83,7 +84,10 @@ def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Meas
             for kind, term in model.losses(micro.to(device)).items():
                 sums.add_term(kind, term)
     model.train(was_training)
-    numbers = sum_numbers(all_gather_object(sums.to_host().read()))
+    numbers: dict[str, Counter[str]] = defaultdict(Counter)
+    for part in all_gather_object(sums.to_host().read()):  # A rank need not have all names.
+        for group, of_group in part.items():
+            numbers[group].update(of_group)
     losses, correct, details = numbers["loss"], numbers["correct"], details_of(model.objectives, counts, numbers)
     return {
         kind: Measured(

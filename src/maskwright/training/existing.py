@@ -109,42 +109,28 @@ def _vocabulary_weights(config: EncoderConfig, names: Collection[str]) -> set[st
 Differences = Mapping[str, tuple[Any, Any]]
 """By field, the recipe's value and the model's."""
 
-_SHARING = ("sharing", "num_groups", "blocks_per_group")
+_SHARING = ("sharing", "num_groups", "blocks_per_group", "attention_plan", "ffn_plan")
 _SHAPES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "type_vocab_size", "position_offset")
 
 
 def differences(mine: EncoderConfig, theirs: EncoderConfig) -> dict[str, tuple[Any, Any]]:
     """Return the fields that must agree to load all weights of `theirs` into `mine`, and do not."""
-    pairs: dict[str, tuple[Any, Any]] = {field: (getattr(mine, field), getattr(theirs, field)) for field in _SHAPES}
-    # None means the hidden size, which is listed if it differs.
-    pairs["embedding_size"] = mine.embedding_size or theirs.hidden_size, theirs.embedding_width
-    if mine.projects_embeddings != theirs.projects_embeddings:  # It may follow from the widths, which are listed.
-        pairs["embedding_projection"] = mine.embedding_projection, theirs.embedding_projection
-    different = {field: values for field, values in pairs.items() if values[0] != values[1]}
-    if "num_layers" not in different and any(
+    names = list(_SHAPES)
+    if mine.num_layers == theirs.num_layers and any(
         mine.layer_plan(part) != theirs.layer_plan(part) for part in ("attention", "ffn")
     ):
-        # Each layer must use the block that it used before. The settings are the model's.
-        sharing: dict[str, tuple[Any, Any]] = {
-            field: (getattr(mine, field), getattr(theirs, field)) for field in _SHARING
-        }
-        if theirs.sharing == "none":
-            sharing["attention_plan"] = mine.layer_plan("attention"), theirs.layer_plan("attention")
-            sharing["ffn_plan"] = mine.layer_plan("ffn"), theirs.layer_plan("ffn")
-        else:
-            sharing |= {field: (getattr(mine, field), None) for field in ("attention_plan", "ffn_plan")}
-        # A plan is listed even if only the other one differs: both together determine the blocks.
-        different |= {
-            field: values
-            for field, values in sharing.items()
-            if values[0] != values[1] or (field.endswith("_plan") and theirs.sharing == "none")
-        }
-    return different
+        names += _SHARING  # Each layer must use the block that it used before.
+    if mine.projects_embeddings != theirs.projects_embeddings:  # It may follow from the widths, which are listed.
+        names.append("embedding_projection")
+    pairs: dict[str, tuple[Any, Any]] = {name: (getattr(mine, name), getattr(theirs, name)) for name in names}
+    # None means the hidden size, which is listed if it differs.
+    pairs["embedding_size"] = mine.embedding_size or theirs.hidden_size, theirs.embedding_width
+    return {name: values for name, values in pairs.items() if values[0] != values[1]}
 
 
 def differences_of_layers(mine: EncoderConfig, theirs: EncoderConfig) -> dict[str, tuple[Any, Any]]:
     """Return the fields that must agree to load some of a teacher's layers into a student, and do not."""
-    ignored = {"num_layers", "attention_plan", "ffn_plan", *_SHARING}
+    ignored = {"num_layers", *_SHARING}
     if not mine.type_vocab_size:
         ignored.add("type_vocab_size")  # A student without segments ignores the teacher's.
     return {field: values for field, values in differences(mine, theirs).items() if field not in ignored}
@@ -157,10 +143,8 @@ def describe_differences(different: Differences) -> str:
 
 def settings(different: Differences) -> str:
     """Return the options that give the recipe the model's values."""
-    return " ".join(f"--set {_setting(field, theirs)}" for field, (_, theirs) in different.items())
-
-
-def _setting(field: str, value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"'encoder.{field}={list(value)}'"
-    return f"encoder.{field}={'null' if value is None else value}"
+    values = {field: "null" if theirs is None else theirs for field, (_, theirs) in different.items()}
+    return " ".join(
+        f"--set 'encoder.{field}={list(value)}'" if isinstance(value, tuple) else f"--set encoder.{field}={value}"
+        for field, value in values.items()
+    )

@@ -165,37 +165,26 @@ def start_from(recipe: Recipe, model: ExistingModel, generator: ExistingModel | 
     with torch.device("meta"):
         built = build_model(recipe, model.tokenizer.special_tokens.vocab_size)
     own = built.weights()
-    weights, mismatched = _matching(model.state, {name: own[name] for name in built.encoder_weights()})
-    new = set[str]()
+    on_generator = own.keys() - built.encoder_weights().keys()
+    state = {name: tensor for name, tensor in model.state.items() if name not in on_generator}
+    described = {}
     if built.generator is not None and generator is not None:
         if different := differences(built.generator.config, generator.config):
-            new.add(f"generator ({describe_differences(different)})")
+            described["generator"] = f"generator ({describe_differences(different)})"
         else:
             # By the names in a generator's own directory.
             names = {name: name.replace("encoder.", "generator.", 1) for name in built.generator_weights()}
-            wanted = {name: own[inner] for name, inner in names.items() if inner in own}
-            found, others = _matching(generator.state, wanted)
-            weights |= {names[name]: tensor for name, tensor in found.items()}
-            mismatched |= {names[name]: f"the generator's {text}" for name, text in others.items()}
-    on_generator = own.keys() - built.encoder_weights().keys()
-    missing = parts_of(own.keys() - weights.keys() - mismatched.keys(), on_generator)
-    if new:
-        missing.discard("generator")
-    ignored = parts_of(model.state.keys() - ((weights.keys() | mismatched.keys()) - on_generator))
-    return Start(
-        origin=model.to_json(),
-        weights=weights,
-        loaded=tuple(sorted(parts_of(weights, on_generator))),
-        new=tuple(sorted({*missing, *new, *mismatched.values()})),
-        ignored=tuple(sorted(ignored | _truncated_positions(model.state, weights))),
-    )
+            state |= {names[name]: tensor for name, tensor in generator.state.items() if names.get(name) in own}
+    ignored = parts_of(model.state.keys() & on_generator)
+    return _start(model, state, own, described, ignored, on_generator)
 
 
 def start_from_teacher(recipe: Recipe, teacher: ExistingModel) -> Start:
     """Return the weights that a student loads from its teacher: embeddings, some layers, heads of the same kind."""
     with torch.device("meta"):
         own = build_model(recipe, teacher.tokenizer.special_tokens.vocab_size).weights()
-    layers = spread_layers(recipe.encoder.num_layers, teacher.config.num_layers)
+    num_layers = teacher.config.num_layers
+    layers = spread_layers(recipe.encoder.num_layers, num_layers)
     state = {name: tensor for name, tensor in teacher.state.items() if "_blocks." not in name}
     for part in ("attention", "ffn"):
         mine, theirs = recipe.encoder.layer_plan(part), teacher.config.layer_plan(part)
@@ -207,17 +196,49 @@ def start_from_teacher(recipe: Recipe, teacher: ExistingModel) -> Start:
                 for name, tensor in teacher.state.items()
                 if name.startswith(source)
             }
-    weights, mismatched = _matching(state, own)
-    numbers = ", ".join(map(str, layers))
-    ignored = parts_of(state.keys() - weights.keys() - mismatched.keys()) | _truncated_positions(state, weights)
-    if len(layers) < teacher.config.num_layers:
-        ignored.add("other layers")
+    described = {"layers": f"layers {', '.join(map(str, layers))} of {num_layers}"}
+    return _start(teacher, state, own, described, {"other layers"} if len(layers) < num_layers else set())
+
+
+def _start(
+    model: ExistingModel,
+    state: Mapping[str, Tensor],
+    own: Mapping[str, Tensor],
+    described: Mapping[str, str],
+    ignored: set[str],
+    on_generator: Collection[str] = (),
+) -> Start:
+    """Load what fits of a model; position embeddings are truncated.
+
+    Args:
+        state: The model's weights by the names of the run.
+        own: The weights that the run has.
+        described: Descriptions of parts, in place of their names.
+        ignored: Ignored parts besides those of `state`.
+        on_generator: The run's weights that belong to its generator.
+    """
+    weights, mismatched = dict[str, Tensor](), dict[str, str]()
+    for name, like in own.items():
+        if name not in state:
+            continue
+        tensor = state[name][: len(like)] if name.endswith(_POSITIONS) else state[name]
+        if tensor.shape == like.shape:
+            weights[name] = tensor
+            if len(tensor) < len(state[name]):
+                ignored = ignored | {f"positions from {len(tensor)} on"}
+        else:
+            mine, theirs = (" x ".join(map(str, each.shape)) for each in (like, tensor))
+            mismatched[name] = f"{name} ({mine}, the model's {theirs})"
+    used = weights.keys() | mismatched.keys()
+    loaded, new = (
+        {described.get(part, part) for part in parts_of(names, on_generator)} for names in (weights, own.keys() - used)
+    )
     return Start(
-        origin=teacher.to_json(),
+        origin=model.to_json(),
         weights=weights,
-        loaded=tuple(sorted(parts_of(weights) - {"layers"} | {f"layers {numbers} of {teacher.config.num_layers}"})),
-        new=tuple(sorted({*parts_of(own.keys() - weights.keys() - mismatched.keys()), *mismatched.values()})),
-        ignored=tuple(sorted(ignored)),
+        loaded=tuple(sorted(loaded)),
+        new=tuple(sorted({*new, *mismatched.values()})),
+        ignored=tuple(sorted(ignored | parts_of(state.keys() - used))),
     )
 
 
@@ -260,48 +281,20 @@ def _keeps(recipe: Recipe, setting: str, value: Any) -> bool:
     return bool(table.fixed.get(setting, value) != value)
 
 
-def _matching(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the weights of matching shape (position embeddings are truncated), and descriptions of the mismatches."""
-    found, mismatched = dict[str, Tensor](), dict[str, str]()
-    for name, like in wanted.items():
-        if name not in state:
-            continue
-        tensor = state[name][: len(like)] if name.endswith(_POSITIONS) else state[name]
-        if tensor.shape == like.shape:
-            found[name] = tensor
-        else:
-            mine, theirs = (" x ".join(map(str, each.shape)) for each in (like, tensor))
-            mismatched[name] = f"{name} ({mine}, the model's {theirs})"
-    return found, mismatched
-
-
-def _truncated_positions(state: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> set[str]:
-    return {
-        f"positions from {len(weights[name])} on"
-        for name, tensor in state.items()
-        if name in weights and len(weights[name]) < len(tensor)
-    }
-
-
 def parts_of(names: Iterable[str], on_generator: Collection[str] = ()) -> set[str]:
     """Return the parts of a model that some weights belong to, in words."""
-    return {
-        f"generator's {_part(name)}" if name in on_generator and name.startswith("heads.") else _part(name)
-        for name in names
-    }
-
-
-def _part(name: str) -> str:
-    module, _, rest = name.partition(".")
-    if module == "head":
-        return "head"
-    if module == "heads":
-        return f"head {rest.partition('.')[0]!r}"
-    if module == "generator":
-        return "generator"
-    if "_blocks." in rest:
-        return "layers"
-    return {"pooler": "pooler", "segment_embeddings": "segments"}.get(rest.partition(".")[0], "embeddings")
+    parts = set()
+    for name in names:
+        module, _, rest = name.partition(".")
+        inner = rest.partition(".")[0]
+        if module == "heads":
+            parts.add(("generator's " if name in on_generator else "") + f"head {inner!r}")
+        elif module in ("head", "generator"):
+            parts.add(module)
+        else:
+            own = {"pooler": "pooler", "segment_embeddings": "segments"}
+            parts.add("layers" if "_blocks." in rest else own.get(inner, "embeddings"))
+    return parts
 
 
 _WORDS_SHOWN = 12
@@ -316,34 +309,20 @@ class Origins:
         generator: Its generator, if it has one.
         teacher: The model to learn from.
         gives_layers: Whether the student loads layers of the teacher.
-        words_to_find: Number of words of the corpus to add to the vocabulary.
-        given_words: The vocabulary with the words of a list added.
+        new_words: Number of words of the corpus to add to the vocabulary, or the vocabulary with those of a list.
     """
 
     init: ExistingModel | None = None
     generator: ExistingModel | None = None
     teacher: ExistingModel | None = None
     gives_layers: bool = False
-    words_to_find: int = 0
-    given_words: Extension | None = None
+    new_words: int | Extension | None = None
 
     @property
     def tokenizer(self) -> Tokenizer | None:
         """Their tokenizer, if there is a model."""
         model = self.init or self.teacher
         return None if model is None else model.tokenizer
-
-    @property
-    def adds_words(self) -> bool:
-        """Whether to extend the vocabulary."""
-        return bool(self.words_to_find) or self.given_words is not None
-
-    @property
-    def tokenizer_option(self) -> str:
-        """The option that the tokenizer comes from, for messages."""
-        if self.init is not None:
-            return "--init"
-        return "--tokenizer" if self.teacher is None else "the teacher"
 
     @property
     def kept(self) -> frozenset[str]:
@@ -373,14 +352,16 @@ class Origins:
         assert self.init is not None
         old = self.init.tokenizer
         sample = list(cleaned.sample(DEFAULT_SAMPLE_BYTES, seed))
-        extension = self.given_words or extend_vocabulary(old, frequent_words(old, sample), self.words_to_find)
+        extension, few = self.new_words, ""
+        if isinstance(extension, int):
+            wanted, extension = extension, extend_vocabulary(old, frequent_words(old, sample), extension)
+            few = f" (of {wanted:,}; the corpus has no more)" if len(extension.pieces) < wanted else ""
+        assert extension is not None
         before, after = (tokens_per_word(each, sample, like=old) for each in (old, extension.tokenizer))
-        added = len(extension.pieces)
         shown = ", ".join(extension.words[:_WORDS_SHOWN]) + (", ..." if len(extension.words) > _WORDS_SHOWN else "")
-        few = f" (of {self.words_to_find:,}; the corpus has no more)" if added < self.words_to_find else ""
         reporter.say(
             "vocabulary",
-            f"{added:,} entries added to {old.special_tokens.vocab_size:,}{few}: {shown}; "
+            f"{len(extension.pieces):,} entries added to {old.special_tokens.vocab_size:,}{few}: {shown}; "
             f"tokens per word: {before:.3f} before, {after:.3f} now",
         )
         generator = None if self.generator is None else self.generator.extended(extension)
@@ -427,17 +408,10 @@ def open_origins(
     if model is not None and recipe.generator is not None and (model.folder / GENERATOR / "config.json").exists():
         generator = open_existing(str(model.folder / GENERATOR))
     _one_tokenizer({"--init": model, "the teacher": teacher, "the generator": generator}, tokenizer)
-    given_words = None
+    added: int | Extension | None = None if isinstance(new_words, str) else new_words
     if isinstance(new_words, str) and model is not None:
-        given_words = extend_vocabulary(model.tokenizer, read_words(Path(new_words).expanduser()))
-    return Origins(
-        init=model,
-        generator=generator,
-        teacher=teacher,
-        gives_layers=gives_layers,
-        words_to_find=new_words if isinstance(new_words, int) else 0,
-        given_words=given_words,
-    )
+        added = extend_vocabulary(model.tokenizer, read_words(Path(new_words).expanduser()))
+    return Origins(init=model, generator=generator, teacher=teacher, gives_layers=gives_layers, new_words=added)
 
 
 def same_teacher(recipe: Recipe, recorded: Mapping[str, str], folder: Path) -> ExistingModel:

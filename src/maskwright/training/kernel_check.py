@@ -12,6 +12,7 @@ from maskwright.core.errors import DeviceError
 from maskwright.kernels.setting import Kernels, kernel_errors, use_kernels
 from maskwright.training.batches import StepBatch
 from maskwright.training.model import PretrainingModel
+from maskwright.training.step import weighted_loss
 
 _FACTOR = 3.0
 """Largest error of the kernels, as a multiple of PyTorch's own error in the same precision (both against fp32)."""
@@ -79,9 +80,7 @@ def _loss_and_gradients(model: PretrainingModel, batch: StepBatch, autocast: tor
     for micro in model.placed(batch.without_dropout()).micro_batches:
         with torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None):
             terms = model.losses(micro)
-        total = torch.stack(
-            [each.weight / max(1, batch.counts[each.kind]) * terms[each.kind].total for each in model.objectives]
-        ).sum()
+        total = weighted_loss(model.objectives, terms, batch.counts)
         torch.autograd.backward(total)
         loss += float(total.detach())
     gradients = {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}

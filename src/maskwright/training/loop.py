@@ -16,7 +16,7 @@ from maskwright.training.contention import SpinControl
 from maskwright.training.distributed import all_reduce_max, rank, world_size
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.schedule import Shape, rate_factor
-from maskwright.training.step import Gradients, StepResult, TrainedModel, skips_on_device
+from maskwright.training.step import Step, StepResult, TrainedModel, skips_on_device
 from maskwright.training.stream import Cursor
 
 
@@ -152,11 +152,11 @@ def train(
     device = next(model.parameters()).device
     launches_ahead = skips_on_device(device, optimizer)
     share = slice(rank(), None, world_size())
-    launched: tuple[Gradients, Cursor, float] | None = None
+    launched: tuple[Step, Cursor, float] | None = None
 
-    def launch(prepared: Prepared, step: int) -> tuple[Gradients, Cursor, float]:
+    def launch(prepared: Prepared, number: int) -> tuple[Step, Cursor, float]:
         batch, cursor, epochs = prepared
-        return Gradients(model, optimizer, batch, step=step, autocast=autocast), cursor, epochs
+        return Step(model, optimizer, batch, number, autocast), cursor, epochs
 
     def drop_launched() -> None:
         if launched is not None:
@@ -188,20 +188,20 @@ def train(
                 waited = time.perf_counter() - begun
                 batch_ahead = submit(phase, prepared[1], step + 1)
                 launched = launch(prepared, step)
-            (gradients, cursor, epochs), launched = launched, None
+            (taken, cursor, epochs), launched = launched, None
             learning_rate = schedule.peak * rate_factor(schedule.shape, progress, schedule.warmup_share)
-            update = gradients.update(learning_rate=learning_rate, clip_norm=schedule.clip_norm)
+            taken.update(learning_rate, schedule.clip_norm)
             # After the last step, and before another length, these gradients are wasted.
             if launches_ahead and batch_ahead is not None:
                 waiting_since = time.perf_counter()
                 prepared = batch_ahead.result()
-                if update.is_done:  # Otherwise the device was not idle.
+                if taken.is_done:  # Otherwise the device was not idle.
                     waited += time.perf_counter() - waiting_since
                 if any(prepared[0].counts.values()):  # Otherwise the next step raises.
                     batch_ahead = submit(phase, prepared[1], step + 2)
                     launched = launch(prepared, step + 1)
-            result = update.result()
-            batch, flops = gradients.batch, flops_of(gradients.batch)
+            result = taken.result()
+            batch, flops = taken.batch, flops_of(taken.batch)
             now = time.perf_counter()
             spent = Spent(
                 steps=step + 1,

@@ -11,13 +11,19 @@ import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from maskwright.core.files import atomic_path, disk_problem
 from maskwright.training.budget import Budget
 from maskwright.training.evaluation import Baseline, Measured
 from maskwright.training.loop import StepReport
 from maskwright.training.reporting import Reporter
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 
 def worth_logging(step: int) -> bool:
@@ -41,25 +47,26 @@ class JsonLines:
                 for line, row in _whole_lines(path):
                     if row["step"] <= last_step:
                         kept.write(line)
-        try:
+        with self._disk_problems():
             self._file = open(path, "a", encoding="utf-8", newline="\n")  # noqa: SIM115 (open as long as the run)
+
+    @contextlib.contextmanager
+    def _disk_problems(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
-            raise disk_problem(error, path) from error
+            raise disk_problem(error, self.path) from error
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append one object and hand it to the operating system."""
-        try:
+        with self._disk_problems():
             self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
             self._file.flush()
-        except OSError as error:
-            raise disk_problem(error, self.path) from error
 
     def sync(self) -> None:
         """Flush to disk (fsync)."""
-        try:
+        with self._disk_problems():
             os.fsync(self._file.fileno())
-        except OSError as error:
-            raise disk_problem(error, self.path) from error
 
     def close(self) -> None:
         """Close the file."""
@@ -116,17 +123,18 @@ class Journal:
     def __init__(self, folder: Path, last_step: int, budget: Budget, peak_flops: float, reporter: Reporter) -> None:
         self._metrics = JsonLines(folder / "metrics.jsonl", last_step)
         self._timing = JsonLines(folder / "timing.jsonl", last_step)
-        self._board = _Board(folder / "tensorboard", last_step, reporter)
+        self._board: SummaryWriter | None = _tensorboard(folder / "tensorboard", last_step)
         self._budget, self._peak, self._reporter = budget, peak_flops, reporter
         self._smooth_loss: float | None = None
-        self._window, self._session = _Totals(), _Totals()
+        self._window, self._session = np.zeros(5), np.zeros(5)
+        """Sums of steps, tokens, seconds, seconds of waiting and FLOPs."""
 
     def step(self, report: StepReport) -> None:
         """Record one step."""
         position, result = report.position, report.result
-        step = position.spent.steps
-        self._window.add(report)
-        self._session.add(report)
+        step, flops = position.spent.steps, report.flops - result.skipped_flops
+        for sums in (self._window, self._session):
+            sums += (1, report.batch.num_tokens, report.seconds, report.waited, flops)
         old = self._smooth_loss
         self._smooth_loss = result.loss if old is None else self._SMOOTHING * old + (1 - self._SMOOTHING) * result.loss
         if worth_logging(step) or report.progress >= 1:
@@ -145,7 +153,7 @@ class Journal:
                     **{f"{kind}_targets": count for kind, count in report.batch.counts.items()},
                 },
             )
-        if self._window.seconds >= 2 or report.progress >= 1:
+        if self._window[2] >= 2 or report.progress >= 1:
             self._record_speed(report)
 
     def held_out(self, step: int, measured: Mapping[str, Measured], baseline: Baseline | None) -> None:
@@ -162,9 +170,9 @@ class Journal:
 
     def speed_line(self) -> str:
         """Return one line on the speed of this session."""
-        if not self._session.seconds:
+        if not self._session[0]:
             return "no step was done"
-        speed = self._session.speed(self._peak)
+        speed = self._speeds(self._session)
         return (
             f"{speed['tokens_per_second']:,.0f} tokens/s, {speed['mfu']:.0%} model FLOPs utilization, "
             f"{speed['data_wait']:.1%} of the time waiting for data"
@@ -174,7 +182,9 @@ class Journal:
         """Flush and close all files."""
         self._metrics.close()
         self._timing.close()
-        self._board.close()
+        if self._board is not None:
+            with contextlib.suppress(OSError):
+                self._board.close()
 
     def sync(self) -> None:
         """Flush to disk (fsync); called before each checkpoint."""
@@ -182,17 +192,35 @@ class Journal:
 
     def _write(self, step: int, numbers: Mapping[str, float]) -> None:
         self._metrics.write({"step": step, **numbers})
-        for name, value in numbers.items():
-            self._board.add(name, value, step)
+        self._show(step, numbers)
+
+    def _show(self, step: int, numbers: Mapping[str, float], prefix: str = "") -> None:
+        """Write to TensorBoard's log. The JSON files hold the numbers too, so a failure here never stops a run."""
+        if self._board is None:
+            return
+        try:
+            for name, value in numbers.items():
+                self._board.add_scalar(prefix + name, value, step)
+        except OSError as error:
+            self._board = None
+            self._reporter.say("warning", f"cannot write TensorBoard's log ({error}); metrics.jsonl is still written")
+
+    def _speeds(self, sums: NDArray[np.float64]) -> dict[str, float]:
+        steps, tokens, seconds, waited, flops = sums.tolist()
+        return {
+            "tokens_per_second": tokens / seconds,
+            "data_wait": waited / seconds,
+            "steps_per_second": steps / seconds,
+            "mfu": flops / seconds / self._peak,
+        }
 
     def _record_speed(self, report: StepReport) -> None:
         """Record speeds over the steps since the last call, and update the progress line."""
         spent = report.position.spent
-        numbers = {"seconds": spent.seconds, **self._window.speed(self._peak)}
-        self._window = _Totals()
+        numbers = {"seconds": spent.seconds, **self._speeds(self._window)}
+        self._window[:] = 0
         self._timing.write({"step": spent.steps, **numbers})
-        for name, value in numbers.items():
-            self._board.add(f"timing/{name}", value, spent.steps)
+        self._show(spent.steps, numbers, "timing/")
         left = spent.seconds * (1 - report.progress) / report.progress if report.progress else 0.0
         if self._budget.unit == "seconds":
             left = self._budget.amount - spent.seconds
@@ -203,60 +231,16 @@ class Journal:
         if (recall := report.result.details.get("rtd", {}).get("recall")) is not None:
             parts.append(f"rtd_recall {recall:.2f}")
         parts.append(f"{numbers['tokens_per_second']:,.0f} tokens/s")
-        if self._budget.unit == "seconds" or self._session.steps >= self._STEPS_BEFORE_ESTIMATE:
+        if self._budget.unit == "seconds" or self._session[0] >= self._STEPS_BEFORE_ESTIMATE:
             parts.append(f"{minutes}:{seconds:02d} left")
         self._reporter.training(report.progress, "  ".join(parts))
 
 
-class _Totals:
-    """Totals over some steps."""
+def _tensorboard(folder: Path, last_step: int) -> "SummaryWriter":
+    if not last_step:
+        shutil.rmtree(folder, ignore_errors=True)  # Left by a run that never reached a checkpoint.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Deprecations inside TensorBoard.
+        from torch.utils.tensorboard import SummaryWriter
 
-    def __init__(self) -> None:
-        self.steps = self.tokens = 0
-        self.seconds = self.waited = self.flops = 0.0
-
-    def add(self, report: StepReport) -> None:
-        self.steps += 1
-        self.tokens += report.batch.num_tokens
-        self.seconds += report.seconds
-        self.waited += report.waited
-        self.flops += report.flops - report.result.skipped_flops
-
-    def speed(self, peak_flops: float) -> dict[str, float]:
-        """Return rates and shares."""
-        return {
-            "tokens_per_second": self.tokens / self.seconds,
-            "data_wait": self.waited / self.seconds,
-            "steps_per_second": self.steps / self.seconds,
-            "mfu": self.flops / self.seconds / peak_flops,
-        }
-
-
-class _Board:
-    """TensorBoard's writer. The JSON files hold the numbers too, so a failure here never stops a run."""
-
-    def __init__(self, folder: Path, last_step: int, reporter: Reporter) -> None:
-        self._reporter = reporter
-        if not last_step:
-            shutil.rmtree(folder, ignore_errors=True)  # Left by a run that never reached a checkpoint.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Deprecations inside TensorBoard.
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer: SummaryWriter | None = SummaryWriter(
-                str(folder), purge_step=last_step + 1 if last_step else None
-            )
-
-    def add(self, name: str, value: float, step: int) -> None:
-        if self._writer is None:
-            return
-        try:
-            self._writer.add_scalar(name, value, step)
-        except OSError as error:
-            self._writer = None
-            self._reporter.say("warning", f"cannot write TensorBoard's log ({error}); metrics.jsonl is still written")
-
-    def close(self) -> None:
-        if self._writer is not None:
-            with contextlib.suppress(OSError):
-                self._writer.close()
+        return SummaryWriter(str(folder), purge_step=last_step + 1 if last_step else None)

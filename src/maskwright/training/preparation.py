@@ -130,8 +130,9 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
     given = origins.tokenizer or given
     if given is not None:
         if "tokenizer.vocab_size" in request.fixed:
+            source = "--init" if origins.init else "the teacher" if origins.teacher else "--tokenizer"
             raise RecipeError(
-                f"{origins.tokenizer_option} has its own vocabulary, but tokenizer.vocab_size was set too",
+                f"{source} has its own vocabulary, but tokenizer.vocab_size was set too",
                 todo="Leave one of them out.",
             )
         recipe = with_tokenizer(recipe, given, adopt=origins.tokenizer is not None)
@@ -149,7 +150,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
         reporter.say("encoder", f"as in the initial model: {changes}")
     check_savable(recipe, pad)
     cleaned = _clean(request, reporter)
-    if origins.adds_words:
+    if origins.new_words is not None:
         origins = origins.extended(cleaned, request.seed, reporter)
         given = origins.tokenizer
         assert given is not None

@@ -5,6 +5,7 @@ nothing. Each rule below changes one field, gives its reason, and keeps the publ
 measurements behind the constants are in LOG.md.
 """
 
+import dataclasses
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.recipes.optimization import LengthPhase
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
-from maskwright.training.expectation import expected_tokens
+from maskwright.training.flops import expected_tokens
 
 OCCURRENCES = 100
 """Times that a vocabulary entry should occur in training (Gowda and May 2020: 95 % of the types at least 100 times)."""
@@ -59,10 +60,8 @@ class Choice:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, as a JSON file would give it back."""
-        published, chosen = (
-            list(value) if isinstance(value, tuple) else value for value in (self.published, self.chosen)
-        )
-        return {"field": self.field, "published": published, "chosen": chosen, "reason": self.reason}
+        data = dataclasses.asdict(self)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
 
     def shown(self) -> tuple[str, str]:
         """Return both values as text."""
@@ -180,12 +179,8 @@ def batch_tokens(tokens: float) -> float:
 
 def fit_vocabulary(recipe: Recipe, tokens: float, fixed: Collection[str]) -> tuple[Recipe, list[Choice]]:
     """Fit the vocabulary size to the tokens of the run."""
-    published = recipe.tokenizer.vocab_size
-    size = vocabulary_size(tokens, published)
-    if size == published or _is_fixed("tokenizer.vocab_size", fixed):
-        return recipe, []
-    changed = recipe.replace(tokenizer=recipe.tokenizer.replace(vocab_size=size))
-    return changed, [Choice("tokenizer.vocab_size", published, size, _occurrences(tokens, size))]
+    size = vocabulary_size(tokens, recipe.tokenizer.vocab_size)
+    return _apply(recipe, [("tokenizer.vocab_size", size, _occurrences(tokens, size))], fixed)
 
 
 def _occurrences(tokens: float, size: int) -> str:
@@ -233,8 +228,8 @@ def fit_schedule(
     epochs = tokens / max(1, corpus_tokens)
     # A rate that the user set was meant for the published optimizer.
     lamb = published.optimizer.kind == "lamb"
-    replaces_lamb = lamb and batch < LAMB_SEQUENCES and not _is_fixed("training.learning_rate", fixed)
-    replaces_lamb = replaces_lamb and not _is_fixed("training.optimizer.kind", fixed)
+    set_by_user = any(_is_fixed(f"training.{name}", fixed) for name in ("learning_rate", "optimizer.kind"))
+    replaces_lamb = lamb and batch < LAMB_SEQUENCES and not set_by_user
     wanted: list[tuple[str, Any, str]] = [
         ("training.batch_sequences", batch, f"about {step_tokens} tokens per step, {counted(steps, 'step')}"),
         ("training.steps", steps, f"{short_count(tokens)} tokens at this batch size"),
@@ -274,16 +269,13 @@ def fit_length(recipe: Recipe, tokens: float, fixed: Collection[str]) -> tuple[R
     if _is_fixed("training.phases", fixed) or tokens >= LONG_BUDGET_TOKENS:
         return recipe, []
     longest = min(128, recipe.training.max_length)  # Never longer than published.
+    wanted: tuple[LengthPhase, ...] = (LengthPhase(share=1.0, max_length=longest),)
+    reason = "short runs learn more from many short sequences"
     if tokens < SHORT_BUDGET_TOKENS and longest > 32:
-        wanted: tuple[LengthPhase, ...] = (
-            LengthPhase(share=0.8, max_length=32),
-            LengthPhase(share=0.2, max_length=longest),
-        )
+        wanted = LengthPhase(share=0.8, max_length=32), LengthPhase(share=0.2, max_length=longest)
         reason = "short runs learn more from short sequences first"
-    else:
-        wanted = (LengthPhase(share=1.0, max_length=longest),)
-        reason = "short runs learn more from many short sequences"
-    if _mean_length(wanted) >= _mean_length(published):
+    mean_lengths = [sum(phase.share * phase.max_length for phase in phases) for phases in (wanted, published)]
+    if mean_lengths[0] >= mean_lengths[1]:
         return recipe, []
     changed = recipe.replace(training=recipe.training.replace(phases=wanted))
     return changed, [Choice("training.phases", _lengths(published), _lengths(wanted), reason)]
@@ -292,17 +284,10 @@ def fit_length(recipe: Recipe, tokens: float, fixed: Collection[str]) -> tuple[R
 def fit_phrases(recipe: Recipe, chinese_share: float, fixed: Collection[str]) -> tuple[Recipe, list[Choice]]:
     """Use the corpus's collocations as phrases if the masking needs phrases and segmenters find none in its script."""
     published = recipe.words.phrases
-    needed = "phrase" in recipe.masking.span_kinds and not _is_fixed("words.phrases", fixed)
-    if not needed or published != ("segmenter",) or chinese_share >= MOSTLY_CHINESE:
+    if "phrase" not in recipe.masking.span_kinds or published != ("segmenter",) or chinese_share >= MOSTLY_CHINESE:
         return recipe, []
-    wanted = (*published, "collocations")
     reason = f"{chinese_share:.0%} of the letters are Chinese; the segmenter finds phrases in no other script"
-    changed = recipe.replace(words=recipe.words.replace(phrases=wanted))
-    return changed, [Choice("words.phrases", published, wanted, reason)]
-
-
-def _mean_length(phases: tuple[LengthPhase, ...]) -> float:
-    return sum(phase.share * phase.max_length for phase in phases)
+    return _apply(recipe, [("words.phrases", (*published, "collocations"), reason)], fixed)
 
 
 def _lengths(phases: tuple[LengthPhase, ...]) -> str:

@@ -36,8 +36,7 @@ from maskwright.training.evaluation import (
     pair_line,
     unigram_baseline,
 )
-from maskwright.training.expectation import EVALUATIONS, held_out_tokens
-from maskwright.training.flops import step_flops
+from maskwright.training.flops import EVALUATIONS, held_out_tokens, step_flops
 from maskwright.training.health import Spikes, divergence
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.kernel_check import KernelCheck, check_kernels

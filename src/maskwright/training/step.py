@@ -5,7 +5,7 @@ GPU is never idle if the next step's gradients are launched before the numbers a
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,7 +17,26 @@ from maskwright.core.tensors import LossTerm
 from maskwright.training.batches import StepBatch
 from maskwright.training.distributed import all_reduce_sum
 from maskwright.training.optimizer import Clipping, Optimizer, clipping_scale, total_norm
-from maskwright.training.tallies import HostSums, Sums, WeightedLoss, details_of
+
+_TALLIES = "tallies of "
+
+Numbers = Mapping[str, Mapping[str, float]]
+"""Sums by group and name: groups "loss" and "correct" by objective, one group of tallies per objective."""
+
+
+class WeightedLoss(Protocol):
+    """A loss of a model, by the name that its counts and terms have; `Objective` is one."""
+
+    @property
+    def kind(self) -> str:
+        """Name of the loss."""
+
+    @property
+    def weight(self) -> float:
+        """Factor of its mean in the total."""
+
+    def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]:
+        """Return shares to report (`Objective.details`)."""
 
 
 class TrainedModel(Protocol):
@@ -38,6 +57,78 @@ class TrainedModel(Protocol):
 
     def skipped_flops(self, micro_batch: Any) -> float:
         """Return the FLOPs that the formula counts but the step did not compute."""
+
+
+class Sums:
+    """Sums of scalar tensors, in fp64, by group and name: adding does not wait for a GPU."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, str], Tensor] = {}
+
+    def add(self, group: str, name: str, value: Tensor) -> None:
+        """Add a scalar tensor of any type, without its gradient."""
+        exact, key = value.detach().double(), (group, name)
+        self._sums[key] = self._sums[key] + exact if key in self._sums else exact
+
+    def add_term(self, kind: str, term: LossTerm) -> None:
+        """Add an objective's loss on one micro-batch."""
+        self.add("loss", kind, term.total)
+        if term.correct is not None:
+            self.add("correct", kind, term.correct)
+        for name, value in term.tallies.items():
+            self.add(_TALLIES + kind, name, value)
+
+    def total(self, group: str, name: str) -> Tensor:
+        """Return one sum on its device, an fp64 scalar."""
+        return self._sums[group, name]
+
+    def all_reduce_sum(self) -> None:
+        """Add the sums of all ranks, which have the same names."""
+        all_reduce_sum(list(self._sums.values()))
+
+    def to_host(self) -> "HostSums":
+        """Start copying all sums to the host."""
+        return HostSums(self._sums)
+
+
+class HostSums:
+    """Sums on their way to the host; further work of a GPU is not waited for."""
+
+    def __init__(self, sums: Mapping[tuple[str, str], Tensor]) -> None:
+        self._keys = list(sums)
+        self._values = torch.stack(list(sums.values())) if sums else torch.empty(0, dtype=torch.float64)
+        self._copied: torch.cuda.Event | None = None
+        if self._values.is_cuda:
+            pinned = torch.empty(self._values.shape, dtype=self._values.dtype, pin_memory=True)
+            self._values = pinned.copy_(self._values, non_blocking=True)
+            self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._copied.record()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether reading waits for nothing."""
+        return self._copied is None or bool(self._copied.query())  # type: ignore[no-untyped-call]
+
+    def read(self) -> Numbers:
+        """Wait for the sums and return them."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        numbers: dict[str, dict[str, float]] = {"loss": {}, "correct": {}}
+        for (group, name), value in zip(self._keys, self._values.tolist(), strict=True):
+            numbers.setdefault(group, {})[name] = value
+        return numbers
+
+
+def details_of(
+    objectives: Iterable[WeightedLoss], counts: Mapping[str, int], numbers: Numbers
+) -> dict[str, dict[str, float]]:
+    """Return the shares to report of each objective that has any, from its tallies and its number of predictions."""
+    details = {
+        each.kind: each.details(numbers.get(_TALLIES + each.kind, {}), counts[each.kind])
+        for each in objectives
+        if counts.get(each.kind)
+    }
+    return {kind: shares for kind, shares in details.items() if shares}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +162,20 @@ def take_step(
     step: int,
     autocast: torch.dtype | None = None,
 ) -> StepResult:
-    """Compute gradients over all micro-batches, clip, and update.
+    """Compute gradients over all micro-batches, clip, and update (see `Step`)."""
+    taken = Step(model, optimizer, batch, step, autocast)
+    taken.update(learning_rate, clip_norm)
+    return taken.result()
+
+
+class Step:
+    """A step whose gradients are in the parameters' `grad`; on a GPU they are perhaps still being computed.
 
     Args:
         model: In training mode.
         optimizer: Over the model's parameters, gradients empty.
-        clip_norm: Largest global norm of the gradients; 0 is off.
         step: The step's number, for messages.
         autocast: Matmul type (bfloat16); None is fp32.
-
-    Raises:
-        TrainingError: If nothing is predicted, or the loss or the gradient is not finite; weights are untouched.
-    """
-    gradients = Gradients(model, optimizer, batch, step=step, autocast=autocast)
-    return gradients.update(learning_rate=learning_rate, clip_norm=clip_norm).result()
-
-
-class Gradients:
-    """The gradients of a step, in the parameters' `grad` (see `take_step`); on a GPU perhaps still being computed.
 
     Raises:
         TrainingError: If nothing is predicted.
@@ -99,7 +186,6 @@ class Gradients:
         model: TrainedModel,
         optimizer: Optimizer,
         batch: StepBatch,
-        *,
         step: int,
         autocast: torch.dtype | None = None,
     ) -> None:
@@ -115,23 +201,19 @@ class Gradients:
         for micro in model.placed(batch).micro_batches:
             with torch.autocast(self._device.type, autocast or torch.bfloat16, enabled=autocast is not None):
                 terms = model.losses(micro)
-            weighted = [
-                objective.weight / max(1, batch.counts[objective.kind]) * terms[objective.kind].total
-                for objective in model.objectives
-            ]
-            torch.autograd.backward(torch.stack(weighted).sum())
+            torch.autograd.backward(weighted_loss(model.objectives, terms, batch.counts))
             skipped_flops += model.skipped_flops(micro)
             for kind, term in terms.items():
                 self._sums.add_term(kind, term)
         self._sums.add("skipped", "", torch.full((), skipped_flops, dtype=torch.float64, device=self._device))
 
     def drop(self) -> None:
-        """Delete them."""
+        """Delete the gradients."""
         for parameter in self._optimizer.names:
             parameter.grad = None
 
-    def update(self, *, learning_rate: float, clip_norm: float) -> "Update":
-        """Clip and update; gradients are then dropped.
+    def update(self, learning_rate: float, clip_norm: float) -> None:
+        """Clip to a global norm (0 is off) and update; gradients are then dropped.
 
         Raises:
             TrainingError: If the loss or the gradient is not finite and the host checks it (`skips_on_device`); weights
@@ -141,40 +223,19 @@ class Gradients:
         all_reduce_sum(gradients)
         self._sums.all_reduce_sum()
         norm = total_norm(gradients)
+        self._sums.add("norm", "", norm)
         if skips_on_device(self._device, self._optimizer):
             total = torch.stack([self._sums.total("loss", each.kind) for each in self._model.objectives]).sum()
             self._optimizer.step(learning_rate, clipping=Clipping.of(norm, total, clip_norm))
-            return self._updated(norm)
-        update = self._updated(norm)
-        gradient_norm = update.result().gradient_norm
-        self._optimizer.step(learning_rate, gradient_scale=clipping_scale(gradient_norm, clip_norm))
-        return update
-
-    def _updated(self, norm: Tensor) -> "Update":
-        self._sums.add("norm", "", norm)
-        return Update(self._model, self.batch, self._sums.to_host(), self._step)
-
-
-def skips_on_device(device: torch.device, optimizer: Optimizer) -> bool:
-    """Whether the device itself skips updates with a non-finite loss or gradient, so that the host need not wait."""
-    return device.type == "cuda" and optimizer.accepts_clipping
-
-
-class Update:
-    """An update, on a GPU perhaps still being computed, and its numbers."""
-
-    def __init__(
-        self,
-        model: TrainedModel,
-        batch: StepBatch,
-        numbers: HostSums,
-        step: int,
-    ) -> None:
-        self._model, self._batch, self._numbers, self._step = model, batch, numbers, step
+            self._numbers = self._sums.to_host()
+        else:
+            self._numbers = self._sums.to_host()
+            scale = clipping_scale(self.result().gradient_norm, clip_norm)
+            self._optimizer.step(learning_rate, gradient_scale=scale)
 
     @property
     def is_done(self) -> bool:
-        """Whether the device has finished the step."""
+        """Whether the device has finished the update."""
         return self._numbers.is_done
 
     def result(self) -> StepResult:
@@ -183,13 +244,13 @@ class Update:
         Raises:
             TrainingError: If the loss or the gradient is not finite; weights are untouched.
         """
-        numbers, counts, objectives = self._numbers.read(), self._batch.counts, self._model.objectives
+        numbers, counts, objectives = self._numbers.read(), self.batch.counts, self._model.objectives
         totals, correct, gradient_norm = numbers["loss"], numbers["correct"], numbers["norm"][""]
         losses = {kind: totals[kind] / count for kind, count in counts.items() if count}
         loss = sum(objective.weight * losses.get(objective.kind, 0.0) for objective in objectives)
         if not math.isfinite(loss) or not math.isfinite(gradient_norm):
             raise TrainingError(
-                f"step {self._step} ({self._batch.key}): the loss is {loss:g} and the gradient norm "
+                f"step {self._step} ({self.batch.key}): the loss is {loss:g} and the gradient norm "
                 f"{gradient_norm:g}; the run stops before the update",
                 todo="Lower the learning rate (`--set training.learning_rate=...`, in fine-tuning `--set "
                 "learning_rate=...`) and use a new --out folder.",
@@ -202,3 +263,16 @@ class Update:
             details=details_of(objectives, counts, numbers),
             skipped_flops=numbers["skipped"][""],
         )
+
+
+def weighted_loss(
+    objectives: Iterable[WeightedLoss], terms: Mapping[str, LossTerm], counts: Mapping[str, int]
+) -> Tensor:
+    """Return a micro-batch's share of the total loss."""
+    weighted = [each.weight / max(1, counts[each.kind]) * terms[each.kind].total for each in objectives]
+    return torch.stack(weighted).sum()
+
+
+def skips_on_device(device: torch.device, optimizer: Optimizer) -> bool:
+    """Whether the device itself skips updates with a non-finite loss or gradient, so that the host need not wait."""
+    return device.type == "cuda" and optimizer.accepts_clipping
