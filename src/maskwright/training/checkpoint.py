@@ -24,9 +24,8 @@ from maskwright.core.types import SpecialTokens
 from maskwright.huggingface.families import family_named
 from maskwright.huggingface.huggingface import save_model
 from maskwright.huggingface.refusals import refuse_inexpressible
-from maskwright.model.config import EncoderConfig
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.model import PretrainingModel
+from maskwright.training.model import PretrainingModel, encoders_of
 from maskwright.training.run_directory import GENERATOR
 
 _KEPT = 2
@@ -141,17 +140,9 @@ def check_savable(recipe: Recipe, pad: int) -> None:
     Raises:
         ConversionError: Names the field, allowed values, and the families that can represent it.
     """
-    for encoder, heads in _saved_encoders(recipe):
-        refuse_inexpressible(family_named(recipe.family), encoder, pad, frozenset(heads))
-
-
-def _saved_encoders(recipe: Recipe) -> list[tuple[EncoderConfig, set[str]]]:
-    """Return the encoders that are saved, each with the kinds of its heads."""
-    kinds: set[str] = {objective.kind for objective in recipe.objectives}
-    if recipe.generator is None:
-        return [(recipe.encoder, kinds)]
-    on_generator: set[str] = {objective.kind for objective in recipe.objectives if objective.on_generator}
-    return [(recipe.encoder, kinds - on_generator), (recipe.generator.config(recipe.encoder), on_generator)]
+    for encoder, objectives in encoders_of(recipe):
+        heads = frozenset[str](objective.kind for objective in objectives)
+        refuse_inexpressible(family_named(recipe.family), encoder, pad, heads)
 
 
 def save_models(folder: Path, recipe: Recipe, model: PretrainingModel, special_tokens: SpecialTokens) -> None:

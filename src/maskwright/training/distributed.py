@@ -10,9 +10,8 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import uuid4
 
 import torch
@@ -32,8 +31,7 @@ _VARIABLES = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True)
-class _Groups:
+class _Groups(NamedTuple):
     """Process groups for messages in main memory: gloo's, whichever library sums the gradients."""
 
     messages: dist.ProcessGroup
@@ -174,12 +172,7 @@ def single_process() -> Iterator[None]:
 
 def broadcast_object(value: Value) -> Value:
     """Return rank 0's value."""
-    if not _groups:
-        return value
-    values = [value]
-    with _reaching_others():
-        dist.broadcast_object_list(values, src=0, group=_groups.messages)
-    return values[0]
+    return all_gather_object(value)[0]
 
 
 def all_gather_object(value: Value) -> list[Value]:

@@ -116,13 +116,11 @@ def read_hardware() -> Hardware:
 def measure_peaks() -> dict[str, dict[str, float]]:
     """Measure the matmul speed of the CPU and every GPU (`Diagnosis.peak_flops`)."""
     cpu = torch.device("cpu")
-    peaks = {"cpu": {"fp32": peak_matmul_flops(cpu)}}
-    if has_onednn(cpu):
-        peaks["cpu"]["fp32_onednn"] = peak_matmul_flops(cpu, library="onednn")
+    peaks = {}
     for device in (cpu, *(torch.device("cuda", number) for number in range(torch.cuda.device_count()))):
-        rates = peaks.setdefault(str(device), {})
-        if device != cpu:
-            rates["fp32"] = peak_matmul_flops(device)
+        rates = peaks[str(device)] = {"fp32": peak_matmul_flops(device)}
+        if has_onednn(device):
+            rates["fp32_onednn"] = peak_matmul_flops(device, library="onednn")
         if multiplies_bf16(device):
             rates["bf16"] = peak_matmul_flops(device, torch.bfloat16)
     return peaks

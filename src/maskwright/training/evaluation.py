@@ -130,7 +130,7 @@ def detection_line(measured: Measured) -> str:
     """
     replaced = measured.details["replaced"]
     precision, recall = measured.details.get("precision"), measured.details.get("recall", 0.0)
-    baseline = _entropy(replaced)
+    baseline = -sum(share * math.log(share) for share in (replaced, 1 - replaced) if share > 0)
     if not replaced:
         verdict = "nothing to detect: the generator predicts every token correctly"
     elif not math.isfinite(measured.loss):
@@ -156,8 +156,3 @@ def pair_line(kind: str, measured: Measured, majority: float) -> str:
         f"held-out {kind.upper()} loss {measured.loss:.3f}, accuracy {measured.accuracy:.1%} (most frequent label "
         f"{majority:.1%})"
     )
-
-
-def _entropy(share: float) -> float:
-    """Entropy of a binary variable, in nats."""
-    return -sum(part * math.log(part) for part in (share, 1 - share) if part > 0)

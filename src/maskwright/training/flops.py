@@ -8,7 +8,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.training.batches import StepBatch
 from maskwright.training.budget import Budget
-from maskwright.training.model import objectives_by_encoder
+from maskwright.training.model import encoders_of
 
 EVALUATIONS = 20
 """Held-out evaluations in a run, evenly spaced over its budget."""
@@ -22,12 +22,8 @@ def planned_skipped_flops_per_token(recipe: Recipe) -> float:
     Only selected tokens count as output positions; first tokens, neighbors of spans and recipes that select most tokens
     are ignored.
     """
-    by_encoder = objectives_by_encoder(recipe.objectives, generator=recipe.generator is not None)
-    encoders = [(recipe.encoder, by_encoder["encoder"])]
-    if recipe.generator is not None:
-        encoders.append((recipe.generator.config(recipe.encoder), by_encoder["generator"]))
     skipped = 0.0
-    for config, objectives in encoders:
+    for config, objectives in encoders_of(recipe):
         predicts = {objective.predicts for objective in objectives}
         if predicts and "every_token" not in predicts:
             needed = recipe.masking.rate if "token" in predicts else 0.0

@@ -402,7 +402,7 @@ def open_origins(
             "--init and the recipe's teacher both say which weights to load",
             todo="Leave --init out, or load no layers of the teacher: `--set teacher.initialize=none`.",
         )
-    teacher = None if recipe.teacher is None else open_existing(_teacher_named(recipe))
+    teacher = None if recipe.teacher is None else open_teacher(recipe)
     model = None if init is None else open_existing(init)
     generator = None
     if model is not None and recipe.generator is not None and (model.folder / GENERATOR / "config.json").exists():
@@ -414,22 +414,8 @@ def open_origins(
     return Origins(init=model, generator=generator, teacher=teacher, gives_layers=gives_layers, new_words=added)
 
 
-def same_teacher(recipe: Recipe, recorded: Mapping[str, str], folder: Path) -> ExistingModel:
-    """Open the teacher of a run that resumes.
-
-    Raises:
-        RecipeError: If the model has changed since the run began.
-    """
-    teacher = open_existing(_teacher_named(recipe))
-    if teacher.fingerprint != recorded["fingerprint"]:
-        raise RecipeError(
-            f"the teacher {teacher.name} has changed since the run in {folder} began",
-            todo="Restore it to resume, or choose another --out.",
-        )
-    return teacher
-
-
-def _teacher_named(recipe: Recipe) -> str:
+def open_teacher(recipe: Recipe) -> ExistingModel:
+    """Open the teacher of a recipe; raises RecipeError if none is named."""
     assert recipe.teacher is not None
     if not recipe.teacher.model:
         raise RecipeError(
@@ -437,7 +423,7 @@ def _teacher_named(recipe: Recipe) -> str:
             allowed="a run's folder, a Hugging Face folder or a hub name",
             todo="Give it: `--teacher DIR_OR_HUB_NAME`",
         )
-    return recipe.teacher.model
+    return open_existing(recipe.teacher.model)
 
 
 def _one_tokenizer(models: Mapping[str, ExistingModel | None], given: Tokenizer | None) -> None:

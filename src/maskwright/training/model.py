@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -89,7 +90,9 @@ class PretrainingModel(nn.Module):
         assert positions is not None
         terms: dict[str, LossTerm] = {}
         if self.generator is not None:
-            terms = self._losses_of("generator", _with_generator_dropout(batch), targets, positions["generator"])
+            key = batch.dropout_key
+            own = batch if key is None else replace(batch, dropout_key=key ^ _GENERATOR_KEY)
+            terms = self._losses_of("generator", own, targets, positions["generator"])
             batch, targets = _with_samples(batch, targets, self._repeat_samples(batch, terms), self.objectives)
         terms |= self._losses_of("encoder", batch, targets, positions["encoder"])
         return {objective.kind: terms[objective.kind] for objective in self.objectives}
@@ -118,9 +121,7 @@ class PretrainingModel(nn.Module):
         }
 
     def _encoder(self, name: str) -> Encoder:
-        encoder = self.encoder if name == "encoder" else self.generator
-        assert encoder is not None
-        return encoder
+        return cast(Encoder, getattr(self, name))
 
     def capture_passes(self) -> None:
         """Compute the encoders by CUDA graphs from now on, where that is supported."""
@@ -143,16 +144,13 @@ class PretrainingModel(nn.Module):
             self._first_samples = None
 
     def _repeat_samples(self, batch: PackedBatch, terms: Mapping[str, LossTerm]) -> Mapping[str, LossTerm]:
-        samples = self._first_samples
-        if samples is None:
+        if self._first_samples is None:
             return terms
-        which = int(batch.ids.sum())
-        return {
-            kind: term
-            if term.sampled is None
-            else replace(term, sampled=samples.setdefault((kind, which), term.sampled))
-            for kind, term in terms.items()
-        }
+        which, kept = int(batch.ids.sum()), dict(terms)
+        for kind, term in terms.items():
+            if term.sampled is not None:
+                kept[kind] = replace(term, sampled=self._first_samples.setdefault((kind, which), term.sampled))
+        return kept
 
     def with_output_positions(self, micro_batch: MicroBatch) -> MicroBatch:
         """Return a micro-batch with its output positions; computed on the CPU, they make no GPU wait."""
@@ -196,17 +194,15 @@ class PretrainingModel(nn.Module):
 
     def generator_weights(self) -> dict[str, Tensor]:
         """Return the weights of the generator and its heads, named as those of a model: "encoder.*", "heads.*"."""
-        on_generator = tuple(f"heads.{each.kind}." for each in self._of_encoder["generator"])
-        return {
-            name.replace("generator.", "encoder.", 1): tensor
-            for name, tensor in self.state_dict().items()
-            if name.startswith(("generator.", *on_generator))
-        }
+        return {name.replace("generator.", "encoder.", 1): each for name, each in self._weights_of("generator").items()}
 
     def encoder_weights(self) -> dict[str, Tensor]:
         """Return the weights of the encoder and of the heads on it."""
-        heads = tuple(f"heads.{each.kind}." for each in self._of_encoder["encoder"])
-        return {name: tensor for name, tensor in self.state_dict().items() if name.startswith(("encoder.", *heads))}
+        return self._weights_of("encoder")
+
+    def _weights_of(self, encoder: str) -> dict[str, Tensor]:
+        heads = tuple(f"heads.{each.kind}." for each in self._of_encoder[encoder])
+        return {name: each for name, each in self.state_dict().items() if name.startswith((f"{encoder}.", *heads))}
 
     def load(self, state: Mapping[str, Tensor], source: str) -> None:
         """Load all weights from a state dict of exactly this model.
@@ -214,26 +210,14 @@ class PretrainingModel(nn.Module):
         Raises:
             ConversionError: If a name is missing or too many, or a shape differs.
         """
-        own = self.weights()
-        wrong = [
-            f"{name}: found {tuple(state[name].shape)}, expected {tuple(own[name].shape)}"
-            for name in own
-            if name in state and state[name].shape != own[name].shape
-        ]
-        missing, extra = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
-        if wrong or missing or extra:
-            found = "; ".join(
-                text
-                for text in (
-                    f"missing {', '.join(missing[:5])}" if missing else "",
-                    f"unknown {', '.join(extra[:5])}" if extra else "",
-                    "; ".join(wrong[:5]),
-                )
-                if text
-            )
-            raise ConversionError(f"the weights in {source} do not fit the recipe: {found}")
-        # Every name was compared above; what is not in `own` is shared and comes with its first name.
-        self.load_state_dict(dict(state), strict=False)
+        problem = f"the weights in {source} do not fit the recipe"
+        try:
+            found = self.load_state_dict(dict(state), strict=False)
+        except RuntimeError as error:
+            raise ConversionError(f"{problem}: {error}") from error
+        # Not missing are shared weights, which come with their first name.
+        if wrong := [*found.unexpected_keys, *(self.weights().keys() & found.missing_keys)]:
+            raise ConversionError(f"{problem}; unknown or missing: {', '.join(sorted(wrong)[:5])}")
 
 
 def build_model(recipe: Recipe, vocab_size: int, teacher: TeacherModel | None = None) -> PretrainingModel:
@@ -255,9 +239,18 @@ def objectives_by_encoder(objectives: Iterable[Objective], *, generator: bool) -
         return {"encoder": tuple(objectives)}
     objectives = tuple(objectives)
     return {
-        "encoder": tuple(objective for objective in objectives if not objective.on_generator),
-        "generator": tuple(objective for objective in objectives if objective.on_generator),
+        name: tuple(each for each in objectives if each.on_generator == (name == "generator"))
+        for name in ("encoder", "generator")
     }
+
+
+def encoders_of(recipe: Recipe) -> list[tuple[EncoderConfig, tuple[Objective, ...]]]:
+    """Return the shape of the encoder and, if there is one, of the generator, each with its objectives."""
+    by_encoder = objectives_by_encoder(recipe.objectives, generator=recipe.generator is not None)
+    encoders = [(recipe.encoder, by_encoder["encoder"])]
+    if recipe.generator is not None:
+        encoders.append((recipe.generator.config(recipe.encoder), by_encoder["generator"]))
+    return encoders
 
 
 def output_positions_of(
@@ -284,12 +277,6 @@ def output_positions_of(
         return None
     positions = torch.unique(torch.cat(places))
     return positions if 0 < len(positions) <= _MAX_OUTPUT_SHARE * batch.num_tokens else None
-
-
-def _with_generator_dropout(batch: PackedBatch) -> PackedBatch:
-    """Return a batch with a dropout key of the generator's own."""
-    key = batch.dropout_key
-    return batch if key is None else replace(batch, dropout_key=key ^ _GENERATOR_KEY)
 
 
 def _with_samples(

@@ -12,10 +12,8 @@ import numpy as np
 from maskwright.core.amounts import counted, short_count, size_in_bytes
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import RandomNumbers
-from maskwright.core.types import Documents
 from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning.text import Cleaning
-from maskwright.data.shards.corpus import Corpus
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.sources.arguments import resolve_sources
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -35,7 +33,7 @@ from maskwright.training.checkpoint import check_savable
 from maskwright.training.device import Machine, Precision
 from maskwright.training.distributed import single_process, world_size
 from maskwright.training.existing import ExistingModel
-from maskwright.training.initialization import Start, describe_changes, open_origins, same_teacher
+from maskwright.training.initialization import Start, describe_changes, open_origins, open_teacher
 from maskwright.training.reporting import Reporter
 from maskwright.training.resolve import Choice, CorpusStatistics, resolve
 from maskwright.training.speed import measure_training_flops
@@ -95,8 +93,7 @@ class Prepared:
         recipe: What is trained.
         expected_tokens: Tokens the budget is planned to buy.
         choices: Fitted fields.
-        card: The folder that holds data_card.json and data_card.md.
-        fingerprint: Identifies the cleaned corpus.
+        cleaned: The corpus, with its data card.
         teacher: The recipe's teacher; None without one.
         start: The initial weights; None if they are random or in a checkpoint.
     """
@@ -106,8 +103,7 @@ class Prepared:
     text: Text
     expected_tokens: float
     choices: list[Choice] = field(default_factory=list)
-    card: Path
-    fingerprint: str
+    cleaned: CleanCorpus
     teacher: ExistingModel | None = None
     start: Start | None = None
 
@@ -201,8 +197,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
         text=text,
         expected_tokens=resolved.expected_tokens,
         choices=[*before.choices, *resolved.choices],
-        card=cleaned.folder,
-        fingerprint=cleaned.fingerprint,
+        cleaned=cleaned,
         teacher=origins.teacher,
         start=origins.start(resolved.recipe),
     )
@@ -216,31 +211,34 @@ def prepare_again(
     Raises:
         RecipeError: If the corpus, a word list or the teacher has changed.
     """
-    teacher = None if recipe.teacher is None else same_teacher(recipe, record["teacher"], folder)
+
+    def check(what: str, recorded: str | None, found: str | None) -> None:
+        if recorded != found:
+            raise RecipeError(
+                f"{what} has changed since the run in {folder} began",
+                todo="Restore it to resume, or choose another --out.",
+            )
+
+    teacher = None
+    if recipe.teacher is not None:
+        teacher = open_teacher(recipe)
+        check(f"the teacher {teacher.name}", record["teacher"]["fingerprint"], teacher.fingerprint)
     check_words(recipe.words)
-    if record.get("words_fingerprint") != words_fingerprint(recipe.words):
-        raise _changed("a word list, or the version of the segmenter,", folder)
+    words = words_fingerprint(recipe.words)
+    check("a word list, or the version of the segmenter,", record.get("words_fingerprint"), words)
     cleaned = _clean(request, reporter)
-    if record["clean_fingerprint"] != cleaned.fingerprint:
-        raise _changed("the corpus", folder)
+    check("the corpus", record["clean_fingerprint"], cleaned.fingerprint)
     tokenizer = Tokenizer.from_folder(folder)
     text = _tokenize(request, recipe, cleaned, tokenizer, reporter)
-    if record.get("similar_words_fingerprint") != text.similar_words_fingerprint:
-        raise _changed("the source of similar words", folder)
+    similar = text.similar_words_fingerprint
+    check("the source of similar words", record.get("similar_words_fingerprint"), similar)
     return Prepared(
         recipe=recipe,
         tokenizer=tokenizer,
         text=text,
         expected_tokens=record["expected_tokens"],
-        card=cleaned.folder,
-        fingerprint=cleaned.fingerprint,
+        cleaned=cleaned,
         teacher=teacher,
-    )
-
-
-def _changed(what: str, folder: Path) -> RecipeError:
-    return RecipeError(
-        f"{what} has changed since the run in {folder} began", todo="Restore it to resume, or choose another --out."
     )
 
 
@@ -266,20 +264,6 @@ def with_tokenizer(recipe: Recipe, tokenizer: Tokenizer, *, adopt: bool = False)
     return recipe.replace(tokenizer=recipe.tokenizer.replace(**changes))
 
 
-def text_of(corpus: Corpus, tokenizer: Tokenizer, weights: Sequence[float | None]) -> Text:
-    """Wrap a token corpus for training."""
-    documents: Documents = corpus.documents
-    return Text(
-        documents=documents,
-        sources=corpus.document_sources,
-        weights=_common_weights(weights),
-        document_ends=corpus.document_ends,
-        take=corpus.take,
-        vocabulary=VocabularyFacts(special_tokens=tokenizer.special_tokens, token_counts=corpus.token_counts),
-        span_facts=corpus.span_facts,
-    )
-
-
 def _common_weights(weights: Sequence[float | None]) -> tuple[float, ...] | None:
     """Return the weights of several sources; either all sources have one, or none."""
     given = [weight for weight in weights if weight is not None]
@@ -300,18 +284,15 @@ def _clean(request: Request, reporter: Reporter) -> CleanCorpus:
         workers=request.workers,
         progress=reporter.stage,
     )
+    short = cleaned.card["total"]["dropped"]["short documents"]["documents"]
     reporter.say(
         "corpus",
         f"{', '.join(cleaned.source_names)}: {size_in_bytes(cleaned.num_bytes)} of clean text, "
         f"{counted(cleaned.num_documents, 'document')}, {counted(cleaned.num_sentences, 'sentence')}"
-        f"{_left_out(cleaned.card['total']['dropped'])}{_took(begun)}",
+        + (f", {counted(short, 'short document')} left out" if short else "")
+        + _took(begun),
     )
     return cleaned
-
-
-def _left_out(dropped: dict[str, dict[str, int]]) -> str:
-    short = dropped["short documents"]["documents"]
-    return f", {counted(short, 'short document')} left out" if short else ""
 
 
 def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer: Tokenizer, reporter: Reporter) -> Text:
@@ -338,11 +319,23 @@ def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer:
         reporter.say("words", describe_spans(kind, facts))
     for warning in empty_span_kinds(recipe, corpus.span_facts):
         reporter.say("warning", warning)
-    text = text_of(corpus, tokenizer, cleaned.source_weights)
-    if (spec := recipe.replacement.similar_words) is None:
-        return text
-    made = similar_words(spec, corpus, tokenizer, cache=request.cache, progress=reporter.stage)
-    return _with_similar_words(text, request, recipe, made, reporter)
+    vocabulary = VocabularyFacts(special_tokens=tokenizer.special_tokens, token_counts=corpus.token_counts)
+    made = None
+    if (spec := recipe.replacement.similar_words) is not None:
+        made = similar_words(spec, corpus, tokenizer, cache=request.cache, progress=reporter.stage)
+        vocabulary = replace(vocabulary, similar_words=made.table)
+    text = Text(
+        documents=corpus.documents,
+        sources=corpus.document_sources,
+        weights=_common_weights(cleaned.source_weights),
+        document_ends=corpus.document_ends,
+        take=corpus.take,
+        vocabulary=vocabulary,
+        span_facts=corpus.span_facts,
+    )
+    if made is not None:
+        _report_similar_words(text, request, recipe, made, reporter)
+    return text
 
 
 def _took(begun: float) -> str:
@@ -356,23 +349,18 @@ def empty_span_kinds(recipe: Recipe, facts: Mapping[str, Mapping[str, Any]]) -> 
         if facts[kind]["units"]:
             continue
         share = sum(share for share, masking in recipe.masking.stages if kind in masking.span_kinds)
+        remedy = "use the corpus's collocations, --set words.phrases=[collocations] (any language; extra: words)"
+        if kind == "entity":
+            remedy = "give a list of entities, --set words.entities=[names.txt]"
+        elif "collocations" in recipe.words.phrases:
+            remedy = "the corpus is too small for collocations; give a list, --set words.phrases=[phrases.txt]"
         yield (
             f"no {kind} of two or more words was found; masking {recipe.masking.kind!r} masks single words instead, "
-            f"in {share:.0%} of training; {_remedy(recipe, kind)}"
+            f"in {share:.0%} of training; {remedy}"
         )
 
 
-def _remedy(recipe: Recipe, kind: str) -> str:
-    if kind == "entity":
-        return "give a list of entities, --set words.entities=[names.txt]"
-    if "collocations" in recipe.words.phrases:
-        return "the corpus is too small for collocations; give a list of phrases, --set words.phrases=[phrases.txt]"
-    return "use the corpus's collocations, --set words.phrases=[collocations] (any language; extra: words)"
-
-
-def _with_similar_words(text: Text, request: Request, recipe: Recipe, made: KeptTable, reporter: Reporter) -> Text:
-    """Add the table of similar words to the text's vocabulary and report its coverage."""
-    text = replace(text, vocabulary=replace(text.vocabulary, similar_words=made.table))
+def _report_similar_words(text: Text, request: Request, recipe: Recipe, made: KeptTable, reporter: Reporter) -> None:
     reporter.say("similar", f"{made.coverage.source}; {made.coverage.describe()}")
     if (spec := recipe.replacement.similar_words) and (warning := few_words_warning(spec, made.coverage)):
         reporter.say("warning", warning)
@@ -388,7 +376,6 @@ def _with_similar_words(text: Text, request: Request, recipe: Recipe, made: Kept
                 "with a similar one: use another source (replacement.table.source), or include more words "
                 "(replacement.table.min_count, replacement.table.min_similarity)",
             )
-    return text
 
 
 def measured_outcomes(recipe: Recipe, text: Text, seed: int) -> Mapping[str, int]:

@@ -212,9 +212,9 @@ def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepare
     """Write what resuming needs; `run.json` first, which makes the directory this run's, and last, to complete it."""
     directory.write_record(record)
     write_json(directory.path / "recipe.json", prepared.recipe.model_dump(mode="json"))
-    card = read_json(prepared.card / "data_card.json")
+    card = read_json(prepared.cleaned.folder / "data_card.json")
     write_json(directory.path / "data_card.json", {**card, "levels": prepared.text.span_facts})
-    page = (prepared.card / "data_card.md").read_text(encoding="utf-8")
+    page = (prepared.cleaned.folder / "data_card.md").read_text(encoding="utf-8")
     write_text(directory.path / "data_card.md", with_span_facts(page, prepared.text.span_facts))
     for place in (directory.path, directory.generator) if prepared.recipe.generator else (directory.path,):
         prepared.tokenizer.save(place, max_length=prepared.recipe.training.max_length)
@@ -222,7 +222,7 @@ def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepare
         **record,
         "prepared": True,
         "files": {name: checksum(directory.path / name) for name in _RESUMED_FROM},
-        "clean_fingerprint": prepared.fingerprint,
+        "clean_fingerprint": prepared.cleaned.fingerprint,
         "words_fingerprint": words_fingerprint(prepared.recipe.words),
         "similar_words_fingerprint": prepared.text.similar_words_fingerprint,
         "expected_tokens": prepared.expected_tokens,

@@ -4,8 +4,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import IO, Any, Self, cast
+from typing import IO, Any, cast
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -17,7 +16,7 @@ from maskwright.core.console import SafeConsole
 _TRAINING = "training"
 
 
-class Reporter:
+class Reporter(contextlib.AbstractContextManager["Reporter"]):
     """Receives the messages of a run; this one ignores them."""
 
     def say(self, topic: str, text: str) -> None:
@@ -35,12 +34,7 @@ class Reporter:
     def close(self) -> None:
         """Remove the progress line."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

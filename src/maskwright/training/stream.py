@@ -126,7 +126,14 @@ class Stream:
                 if place.position == len(plan):
                     place = SourcePosition(place.epoch + 1, 0)
             places[source] = place
-        return _interleave(slots, parts, epochs), Cursor(cursor.num_read + count, tuple(places), epochs)
+        # Each row where its source was picked.
+        back = np.argsort(np.concatenate(slots), kind="stable")
+        plans, refreshes, numbers_of = zip(*parts, strict=True)
+        columns = {each.name: np.concatenate([getattr(plan, each.name) for plan in plans]) for each in fields(Plan)}
+        rows = Rows(
+            Plan(**columns).rows(back), np.concatenate(refreshes)[back], np.concatenate(numbers_of)[back], epochs
+        )
+        return rows, Cursor(cursor.num_read + count, tuple(places), epochs)
 
     def _pick_sources(self, num_read: int, count: int) -> IntArray:
         if len(self.sources) == 1:
@@ -147,15 +154,3 @@ class Stream:
                 )
             kept = self._plans[source] = (refresh, plan)
         return kept[1]
-
-
-def _interleave(slots: list[IntArray], parts: list[tuple[Plan, IntArray, IntArray]], epochs: float) -> Rows:
-    back = np.argsort(np.concatenate(slots), kind="stable")
-    plans = [part[0] for part in parts]
-    columns = {each.name: np.concatenate([getattr(plan, each.name) for plan in plans]) for each in fields(Plan)}
-    return Rows(
-        Plan(**columns).rows(back),
-        np.concatenate([part[1] for part in parts])[back],
-        np.concatenate([part[2] for part in parts])[back],
-        epochs,
-    )

@@ -15,7 +15,7 @@ from maskwright.training.batches import Collator, StepBatch
 from maskwright.training.loop import Phase
 from maskwright.training.stream import Rows, Stream
 
-_HELD_OUT_SEED = 0
+_HELD_OUT_SEED, _HELD_OUT_SEQUENCES = 0, 256
 _MIN_DOCUMENTS = 16
 _DOCUMENTS_MEASURED = 2000
 
@@ -74,31 +74,34 @@ def build_workload(
 ) -> Workload:
     """Split off at most `held_out_tokens` of held-out text and build every phase, with micro-batches for `ranks`."""
     parts = split_text(text, seed, held_out_tokens)
+    collator = Collator(
+        format=recipe.format,
+        masking=recipe.masking,
+        replacement=recipe.replacement,
+        objectives=recipe.objectives,
+        vocabulary=text.vocabulary,
+        take=text.take,
+        separator_points=recipe.format.separator_points(text.documents),
+        seed=seed,
+        max_length=recipe.training.phases[0].max_length,
+        tokens_per_microbatch=tokens_per_microbatch,
+        dropout=bool(recipe.encoder.hidden_dropout or recipe.encoder.attention_dropout),
+        samples=recipe.generator is not None,
+        ranks=ranks,
+    )
     streams = {
         length: _stream(recipe, parts.train, text, length, seed)
         for length in {phase.max_length for phase in recipe.training.phases}
     }
-    phases = [
-        Phase(until, streams[length], _collator(masked, text, length, seed, tokens_per_microbatch, ranks))
-        for until, length, masked in _phase_boundaries(recipe)
-    ]
-    held_out = _held_out_batches(recipe, parts.held_out, text, tokens_per_microbatch)
-    return Workload(tuple(phases), held_out)
-
-
-def _phase_boundaries(recipe: Recipe) -> list[tuple[float, int, Recipe]]:
-    """Cut the budget where the length or the masking changes: (end, length, recipe with that masking)."""
     lengths = _ends([(phase.share, phase.max_length) for phase in recipe.training.phases])
     stages = _ends(list(recipe.masking.stages))
-    cuts = sorted({end for end, _ in (*lengths, *stages)})
-    return [
-        (
-            cut,
-            next(length for end, length in lengths if cut <= end),
-            recipe.replace(masking=next(masking for end, masking in stages if cut <= end)),
-        )
-        for cut in cuts
-    ]
+    phases = []
+    for cut in sorted({end for end, _ in (*lengths, *stages)}):  # Where the length or the masking changes.
+        length = next(length for end, length in lengths if cut <= end)
+        masking = next(masking for end, masking in stages if cut <= end)
+        phases.append(Phase(cut, streams[length], replace(collator, masking=masking, max_length=length)))
+    measured = replace(collator, replacement=recipe.replacement.hiding_all, seed=_HELD_OUT_SEED, dropout=False, ranks=1)
+    return Workload(tuple(phases), _held_out_batches(measured, parts.held_out))
 
 
 def _ends(stretches: Sequence[tuple[float, Any]]) -> list[tuple[float, Any]]:
@@ -188,48 +191,11 @@ def _stream(recipe: Recipe, documents: Documents, text: Text, max_length: int, s
     return Stream(sources, text.weights, plan, recipe.masks.refresh, seed)
 
 
-def _collator(
-    recipe: Recipe,
-    text: Text,
-    max_length: int,
-    seed: int,
-    tokens_per_microbatch: int,
-    ranks: int = 1,
-    dropout: bool = True,
-) -> Collator:
-    return Collator(
-        format=recipe.format,
-        masking=recipe.masking,
-        replacement=recipe.replacement,
-        objectives=recipe.objectives,
-        vocabulary=text.vocabulary,
-        take=text.take,
-        separator_points=recipe.format.separator_points(text.documents),
-        seed=seed,
-        max_length=max_length,
-        tokens_per_microbatch=tokens_per_microbatch,
-        dropout=dropout and bool(recipe.encoder.hidden_dropout or recipe.encoder.attention_dropout),
-        samples=recipe.generator is not None,
-        ranks=ranks,
-    )
-
-
-def _held_out_batches(recipe: Recipe, documents: Documents, text: Text, tokens_per_microbatch: int) -> list[StepBatch]:
-    if not len(documents):
+def _held_out_batches(collator: Collator, documents: Documents) -> list[StepBatch]:
+    if not len(documents) or not len(plan := collator.format.plan(documents, collator.max_length, _HELD_OUT_SEED, 0)):
         return []
-    length = recipe.training.phases[0].max_length
-    plan = recipe.format.plan(documents, length, _HELD_OUT_SEED, 0)
-    if not len(plan):
-        return []
-    measured = recipe.replace(replacement=recipe.replacement.hiding_all)
-    collator = _collator(measured, text, length, _HELD_OUT_SEED, tokens_per_microbatch, dropout=False)
     index = np.arange(len(plan))
     return [
         collator.collate(Rows(plan.rows(part), np.zeros(len(part), dtype=np.int64), part, 0.0), step=0)
-        for part in np.array_split(index, _num_parts(len(index), 256))
+        for part in np.array_split(index, -(-len(index) // _HELD_OUT_SEQUENCES))
     ]
-
-
-def _num_parts(count: int, size: int) -> int:
-    """Return how many parts of at most `size` that `count` items need, at least 1."""
-    return max(1, -(-count // size))
