@@ -3,21 +3,20 @@
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_pretrain import CLEAN, die_after
-from toy_runs import TOY, Listening, write_corpus
+from toy_runs import TOY, Listening, assert_same_files, killed_after, train_toy, write_corpus
 
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError, RecipeError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.huggingface.huggingface import load_model
 from maskwright.training.metrics import read_rows
-from maskwright.training.pretrain import Run, pretrain
-from maskwright.training.reporting import Silent
+from maskwright.training.pretrain import Run
 
 ON = tuple(setting for setting in TOY if "vocab_size" not in setting)
 """The settings of a toy run whose tokenizer comes with a model."""
@@ -38,19 +37,7 @@ def corpus(shared: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def train(shared: Path, corpus: Path) -> Callable[..., Run]:
-    def run(out: Path, **changes: Any) -> Run:
-        settings: dict[str, Any] = {
-            "recipe": "bert/tiny",
-            "steps": 8,
-            "set": ON,
-            "clean": CLEAN,
-            "workers": 1,
-            "cache": shared / "cache",
-            "reporter": Silent(),
-        }
-        return pretrain(corpus, out=out, **{**settings, **changes})
-
-    return run
+    return partial(train_toy, shared, corpus=corpus, steps=8, set=ON)
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +107,7 @@ def test_a_roberta_teaches_a_roberta(train: Callable[..., Run], tmp_path: Path) 
     assert Tokenizer.from_folder(free.folder).kind == "byte_bpe"
 
 
-def test_a_resumed_student_needs_the_same_teacher(
-    train: Callable[..., Run], teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_student_needs_the_same_teacher(train: Callable[..., Run], teacher: Path, tmp_path: Path) -> None:
     own = shutil.copytree(teacher, tmp_path / "teacher")
     asked: dict[str, Any] = {
         "recipe": "distilbert/tiny",
@@ -132,10 +117,8 @@ def test_a_resumed_student_needs_the_same_teacher(
         "steps": 5,
     }
     peace = train(tmp_path / "peace", **asked)
-    with monkeypatch.context() as patch:
-        die_after(3, patch)
-        with pytest.raises(KeyboardInterrupt):
-            train(tmp_path / "killed", **asked)
+    with killed_after(3):
+        train(tmp_path / "killed", **asked)
     kept = (own / "model.safetensors").read_bytes()
     (own / "model.safetensors").write_bytes(
         (train(tmp_path / "x", seed=5, set=TOY).folder / "model.safetensors").read_bytes()
@@ -144,24 +127,20 @@ def test_a_resumed_student_needs_the_same_teacher(
         train(tmp_path / "killed", **asked)
     (own / "model.safetensors").write_bytes(kept)
     resumed = train(tmp_path / "killed", **asked)
-    for name in ("metrics.jsonl", "model.safetensors"):
-        assert (peace.folder / name).read_bytes() == (resumed.folder / name).read_bytes(), name
+    assert_same_files(peace, resumed)
 
 
 def test_a_run_goes_on_from_a_model_and_its_resumption_needs_that_no_more(
-    train: Callable[..., Run], teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train: Callable[..., Run], teacher: Path, tmp_path: Path
 ) -> None:
     own = shutil.copytree(teacher, tmp_path / "old")
     asked: dict[str, Any] = {"init": own, "checkpoint_minutes": 0.0, "steps": 5}
     peace = train(tmp_path / "peace", **asked)
-    with monkeypatch.context() as patch:
-        die_after(3, patch)
-        with pytest.raises(KeyboardInterrupt):
-            train(tmp_path / "killed", **asked)
+    with killed_after(3):
+        train(tmp_path / "killed", **asked)
     shutil.rmtree(own)
     resumed = train(tmp_path / "killed", **asked)
-    for name in ("metrics.jsonl", "model.safetensors", "tokenizer.json"):
-        assert (peace.folder / name).read_bytes() == (resumed.folder / name).read_bytes(), name
+    assert_same_files(peace, resumed, "tokenizer.json")
     record = json.loads((resumed.folder / "run.json").read_text())
     assert record["request"]["init"] == record["begun_with"]["model"] == str(own)
     assert record["begun_with"]["new"] == []
@@ -212,24 +191,12 @@ def test_new_words_are_learnt_and_written_down(train: Callable[..., Run], teache
     assert said.startswith(f"2 entries added to {size:,}: zebu, catamaran; ")
 
 
-def test_new_words_are_found_in_the_corpus(shared: Path, teacher: Path, tmp_path: Path) -> None:
+def test_new_words_are_found_in_the_corpus(train: Callable[..., Run], teacher: Path, tmp_path: Path) -> None:
     text = tmp_path / "zoo.txt"
     text.write_text(
         "\n\n".join("The zebu likes the quiet sea. A zebu follows the catamaran. The zebu rests." for _ in range(40))
     )
-    heard = Listening()
-    run = pretrain(
-        text,
-        out=tmp_path / "run",
-        init=teacher,
-        extend_vocabulary="2",
-        steps=1,
-        set=ON,
-        clean=CLEAN,
-        workers=1,
-        cache=shared / "cache",
-        reporter=heard,
-    )
+    run = train(tmp_path / "run", corpus=text, init=teacher, extend_vocabulary="2", steps=1)
     new = Tokenizer.from_folder(run.folder)
     size = Tokenizer.from_folder(teacher).special_tokens.vocab_size
     assert set(new.tokens(range(size, size + 2))) == {"zebu", "catamaran"}

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from toy_runs import TOY, write_corpus
+from toy_runs import train_toy
 
 from maskwright.core.errors import DeviceError, MaskwrightError
 from maskwright.core.files import read_json
@@ -10,7 +10,7 @@ from maskwright.kernels.setting import kernels_enabled
 from maskwright.recipes.catalog import get
 from maskwright.training import device
 from maskwright.training.device import Precision, computing_on, prepare_machine, prepare_machine_again
-from maskwright.training.pretrain import Run, pretrain
+from maskwright.training.pretrain import Run
 
 needs_bf16 = pytest.mark.skipif(
     not device.multiplies_bf16(torch.device("cpu")), reason="this processor does not multiply bf16 numbers"
@@ -43,19 +43,8 @@ def test_bf16_is_refused_where_it_would_be_emulated(tmp_path: Path, monkeypatch:
 
 @needs_bf16
 def test_a_run_in_bf16_stays_near_the_one_in_fp32_and_is_another_run(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus.txt")
-
     def train(out: str, precision: Precision) -> Run:
-        return pretrain(
-            corpus,
-            out=tmp_path / out,
-            recipe="roberta/tiny",
-            steps=20,
-            set=TOY,
-            workers=1,
-            cache=tmp_path / "cache",
-            precision=precision,
-        )
+        return train_toy(tmp_path, out, recipe="roberta/tiny", steps=20, precision=precision)
 
     exact, rounded = train("fp32", "auto"), train("bf16", "bf16")
     assert read_json(tmp_path / "bf16" / "run.json")["machine"]["precision"] == "bf16"

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_runs import TOY
+from toy_runs import train_toy
 
 from maskwright.core.errors import DataError
 from maskwright.data.shards.corpus import Corpus
-from maskwright.training.pretrain import Run, pretrain
-from maskwright.training.reporting import Silent
+from maskwright.training.pretrain import Run
 
 # Each of two sentences, in small letters without a full stop, or of the words that every shop says.
 GREETING = "good morning and welcome to our shop. what can I do for you today?"
@@ -23,18 +22,7 @@ DIALOGUES = [[GREETING, question, answer] for question in QUESTIONS for answer i
 def trained(folder: Path, dialogues: list[list[str]], **more: object) -> Run:
     file = folder / "dialogues.txt"
     file.write_text("\n\n".join("\n".join(turns) for turns in dialogues), encoding="utf-8")
-    return pretrain(
-        file,
-        out=folder / "run",
-        recipe="ernie/base-dialogue",
-        steps=2,
-        set=TOY,
-        cache=folder / "cache",
-        workers=1,
-        device="cpu",
-        reporter=Silent(),
-        **more,  # type: ignore[arg-type]
-    )
+    return train_toy(folder, corpus=file, recipe="ernie/base-dialogue", steps=2, **{"clean": (), **more})
 
 
 def prepared(folder: Path) -> list[list[str]]:

@@ -17,8 +17,7 @@ import pytest
 import torch
 from test_batches import step
 from test_every_recipe import RECIPES, model_of, teacher_of, toy
-from test_pretrain import CLEAN
-from toy_runs import TOY, write_corpus
+from toy_runs import CLEAN, TOY, write_corpus
 
 from maskwright.cli.main import main
 from maskwright.core.errors import DeviceError

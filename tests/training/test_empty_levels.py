@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_runs import TOY, Listening, write_corpus
+from toy_runs import TOY, Listening, train_toy, write_corpus
 
 from maskwright.core.files import read_json
 from maskwright.recipes.catalog import resolve
 from maskwright.training import preparation
 from maskwright.training.preparation import empty_span_kinds
-from maskwright.training.pretrain import pretrain
 from maskwright.training.resolve import fit_phrases
 
 CHINESE = "张伟昨天去了北京大学。他在图书馆里学习机器学习的课程。王芳说上海的天气很好，我们明天一起去公园散步。"
@@ -28,19 +27,7 @@ def chinese(folder: Path) -> Path:
 
 def run(corpus: Path, recipe: str = "ernie/tiny", settings: tuple[str, ...] = TOY, **more: Any) -> Listening:
     listening = Listening()
-    pretrain(
-        corpus,
-        out=corpus.parent / "run",
-        recipe=recipe,
-        steps=2,
-        set=settings,
-        cache=corpus.parent / "cache",
-        workers=1,
-        device="cpu",
-        reporter=listening,
-        clean=("deduplicate=none",),
-        **more,
-    )
+    train_toy(corpus.parent, corpus=corpus, recipe=recipe, steps=2, set=settings, reporter=listening, **more)
     return listening
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_pretrain import CLEAN
-from toy_runs import TOY, write_corpus
+from toy_runs import TOY, train_toy
 
 from maskwright.core.checksums import read_record
 from maskwright.core.errors import TrainingError
@@ -54,18 +53,7 @@ def test_divergence_is_above_twice_the_first_loss_and_the_baseline_or_a_weight_n
 def test_a_diverged_run_says_so_and_keeps_the_last_sound_weights(tmp_path: Path, rate: float) -> None:
     out = tmp_path / "run"
     with pytest.raises(TrainingError, match=r"diverged: after step \d+ .* checkpoint step-\d+ is kept.*learning rate"):
-        pretrain(
-            write_corpus(tmp_path / "corpus.txt"),
-            out=out,
-            recipe="bert/tiny",
-            steps=40,
-            set=(*TOY, f"training.learning_rate={rate}"),
-            clean=CLEAN,
-            workers=1,
-            cache=tmp_path / "cache",
-            checkpoint_minutes=0.0,
-            reporter=Silent(),
-        )
+        train_toy(tmp_path, steps=40, set=(*TOY, f"training.learning_rate={rate}"), checkpoint_minutes=0.0)
     found, damaged = checkpoint.latest(out / "checkpoints")
     assert found is not None
     assert not damaged
@@ -83,32 +71,17 @@ def test_an_error_in_preparation_is_the_one_that_is_shown(tmp_path: Path, monkey
 
 
 def test_a_later_session_forgets_the_problem_and_keeps_the_first_loss(tmp_path: Path) -> None:
-    def train(minutes: float = 1.0) -> None:
-        pretrain(
-            corpus,
-            out=tmp_path / "run",
-            recipe="bert/tiny",
-            steps=4,
-            set=TOY,
-            clean=CLEAN,
-            workers=1,
-            cache=tmp_path / "cache",
-            checkpoint_minutes=minutes,
-            reporter=Silent(),
-        )
-
-    corpus = write_corpus(tmp_path / "corpus.txt")
     failing = iter(["", "", "", "diverged"])  # After evaluating and before saving each step.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "divergence", lambda *_: next(failing))
         with pytest.raises(TrainingError):
-            train(0.0)
+            train_toy(tmp_path, steps=4, checkpoint_minutes=0.0)
     assert "diverged" in read_record(tmp_path / "run" / "run.json")["problem"]
     metrics = tmp_path / "run" / "metrics.jsonl"
     lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True)
     changed = json.dumps({**json.loads(lines[0]), "loss": 0.1}) + "\n"
     metrics.write_text("".join([changed, *lines[1:]]), encoding="utf-8")  # Which no longer decides on divergence.
-    train()
+    train_toy(tmp_path, steps=4)
     assert "problem" not in read_record(tmp_path / "run" / "run.json")
     states = [read_record(path)["state"] for path in (tmp_path / "run").rglob("state.json")]
     first, last = (state["first_loss"] for state in states)

@@ -1,40 +1,24 @@
 """Runs with a generator: both models are saved, reported and resumed."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_pretrain import die_after
-from toy_runs import TOY, Listening, write_corpus
+from toy_runs import TOY, Listening, train_toy
 
 import maskwright
 from maskwright.core.errors import ConversionError
 from maskwright.huggingface.huggingface import load_model
 from maskwright.training.metrics import read_rows
-from maskwright.training.pretrain import Run, pretrain
-from maskwright.training.reporting import Silent
+from maskwright.training.pretrain import Run
 
 
 @pytest.fixture(scope="module")
 def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
     folder = tmp_path_factory.mktemp("electra")
-    corpus = write_corpus(folder / "corpus.txt")
-
-    def run(out: str = "run", **changes: Any) -> Run:
-        settings: dict[str, Any] = {
-            "recipe": "electra/tiny",
-            "steps": 12,
-            "set": (*TOY, "training.batch_sequences=24"),
-            "clean": ("deduplicate=none",),
-            "workers": 1,
-            "cache": folder / "cache",
-            "reporter": Silent(),
-        }
-        return pretrain(corpus, out=folder / out, **{**settings, **changes})
-
-    return run
+    return partial(train_toy, folder, recipe="electra/tiny", set=(*TOY, "training.batch_sequences=24"))
 
 
 @pytest.fixture(scope="module")
@@ -70,24 +54,6 @@ def test_the_discriminator_s_folder_holds_no_generator(run: Run) -> None:
     assert loaded.heads == ("rtd",)
     assert load_model(run.folder / "generator").heads == ("mlm",)
     assert not loaded.unexpected
-
-
-@pytest.mark.parametrize("killed_after", [1, 11])  # 6, the change of length: test_resumed_systems
-def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
-    train: Callable[..., Run], run: Run, monkeypatch: pytest.MonkeyPatch, killed_after: int
-) -> None:
-    out = f"killed after {killed_after}"
-    assert run.epochs > 1
-    with monkeypatch.context() as patch:
-        die_after(killed_after, patch)
-        with pytest.raises(KeyboardInterrupt):
-            train(out, checkpoint_minutes=0.0)
-    resumed = train(out, checkpoint_minutes=0.0)
-    files = ("metrics.jsonl", "model.safetensors", "config.json", "recipe.json")
-    for name in (*files, "generator/model.safetensors", "generator/config.json", "generator/tokenizer.json"):
-        assert (run.folder / name).read_bytes() == (resumed.folder / name).read_bytes(), name
-    assert resumed.held_out == run.held_out
-    assert not list(resumed.folder.rglob(".*.tmp"))
 
 
 def test_checkpoints_hold_shared_weights_once(run: Run) -> None:

@@ -13,9 +13,8 @@ import pytest
 import torch
 from test_batches import step
 from test_every_recipe import model_of, toy
-from test_pretrain import die_after
 from torch import Tensor
-from toy_runs import TOY, write_corpus
+from toy_runs import TOY, killed_after, write_corpus
 
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import read_json
@@ -192,10 +191,8 @@ def test_a_run_tells_the_result_of_the_check_and_can_be_resumed_without(
     monkeypatch.setattr(pretrain_module, "prepare_machine_again", prepared)
     corpus, hearing = write_corpus(tmp_path / "corpus.txt"), Hearing()
     more = settings(tmp_path, hearing)
-    with monkeypatch.context() as patch:
-        die_after(3, patch)
-        with pytest.raises(KeyboardInterrupt):
-            pretrain(corpus, kernels=wish, checkpoint_minutes=0.0, **more)
+    with killed_after(3):
+        pretrain(corpus, kernels=wish, checkpoint_minutes=0.0, **more)
     assert [text.startswith("kernels checked in") for text in hearing.said] == [True] * (wish == "auto")
     run = pretrain(corpus, kernels="reference", **more)
     assert run.finished

@@ -3,14 +3,12 @@
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
-from test_pretrain import CLEAN
-from toy_runs import TOY, write_corpus
+from toy_runs import CLEAN, TOY, assert_same_files, train_toy
 
 from maskwright.training.metrics import read_rows
-from maskwright.training.pretrain import Run, pretrain
-from maskwright.training.reporting import Silent
 
 STEPS, KILLED_AT = 80, 15
 SETTINGS = (*TOY, "training.batch_sequences=24")
@@ -34,25 +32,10 @@ def kill_after(step: int, corpus: Path, out: Path, cache: Path) -> None:
 
 
 def test_a_run_killed_by_the_system_resumes_to_the_same_bytes(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus.txt")
-
-    def train(out: str) -> Run:
-        return pretrain(
-            corpus,
-            out=tmp_path / out,
-            recipe="electra/tiny",
-            steps=STEPS,
-            set=SETTINGS,
-            clean=CLEAN,
-            workers=1,
-            cache=tmp_path / "cache",
-            reporter=Silent(),
-        )
-
+    train = partial(train_toy, tmp_path, recipe="electra/tiny", steps=STEPS, set=SETTINGS)
     expected = train("uninterrupted")
-    kill_after(KILLED_AT, corpus, tmp_path / "killed", tmp_path / "cache")
+    kill_after(KILLED_AT, tmp_path / "corpus.txt", tmp_path / "killed", tmp_path / "cache")
     resumed = train("killed")
     assert resumed.finished
     assert expected.epochs > 1
-    for name in ("metrics.jsonl", "model.safetensors", "generator/model.safetensors"):
-        assert (expected.folder / name).read_bytes() == (resumed.folder / name).read_bytes(), name
+    assert_same_files(expected, resumed, "generator/model.safetensors")

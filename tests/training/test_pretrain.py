@@ -1,6 +1,7 @@
 import json
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,33 +9,18 @@ import pytest
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from toy_runs import TOY, Listening, write_corpus
+from toy_runs import TOY, Listening, assert_same_files, killed_after, train_toy, write_corpus
 
 from maskwright.core import tensor_files
 from maskwright.core.amounts import short_count
 from maskwright.core.checksums import read_record, write_record
 from maskwright.core.errors import CheckpointError, DataError, DeviceError, MaskwrightError, RecipeError
 from maskwright.core.files import read_json
-from maskwright.training import checkpoint, loop, preparation, resolve
+from maskwright.training import loop, preparation, resolve
 from maskwright.training.metrics import read_rows
-from maskwright.training.pretrain import Run, pretrain
-from maskwright.training.reporting import Silent
+from maskwright.training.pretrain import Run
 
 RECIPES = ("bert/tiny", "roberta/tiny")
-CLEAN = ("deduplicate=none",)
-
-
-def die_after(step: int, patch: pytest.MonkeyPatch) -> None:
-    """Let the run end as if it were killed, right after the checkpoint of a step."""
-    save = checkpoint.save
-
-    def save_then_die(folder: Path, at: int, *rest: Any) -> Path:
-        written = save(folder, at, *rest)
-        if at == step:
-            raise KeyboardInterrupt
-        return written
-
-    patch.setattr(checkpoint, "save", save_then_die)
 
 
 @pytest.fixture
@@ -43,20 +29,8 @@ def corpus(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def train(tmp_path: Path, corpus: Path) -> Callable[..., Run]:
-    def run(out: str = "run", **changes: Any) -> Run:
-        settings: dict[str, Any] = {
-            "recipe": "bert/tiny",
-            "steps": 12,
-            "set": TOY,
-            "clean": CLEAN,
-            "workers": 1,
-            "cache": tmp_path / "cache",
-            "reporter": Silent(),
-        }
-        return pretrain(corpus, out=tmp_path / out, **{**settings, **changes})
-
-    return run
+def train(tmp_path: Path) -> Callable[..., Run]:
+    return partial(train_toy, tmp_path)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -80,20 +54,15 @@ def test_a_run_learns_and_leaves_everything_behind(train: Callable[..., Run], co
     assert rows[-1]["unigram_loss"] == pytest.approx(run.baseline.loss)
 
 
-@pytest.mark.parametrize("killed_after", [1, 11])  # 6, the change of length: test_resumed_systems, for every recipe
-def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
-    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, killed_after: int
-) -> None:
+@pytest.mark.parametrize("killed_step", [1, 11])  # 6, the change of length: test_resumed_systems, for every recipe
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(train: Callable[..., Run], killed_step: int) -> None:
     overrides = (*TOY, "training.batch_sequences=24")
     peace = train("peace", set=overrides, checkpoint_minutes=0.0)
     assert peace.epochs > 1  # Each epoch has another order of the data.
-    with monkeypatch.context() as patch:
-        die_after(killed_after, patch)
-        with pytest.raises(KeyboardInterrupt):
-            train("killed", set=overrides, checkpoint_minutes=0.0)
+    with killed_after(killed_step):
+        train("killed", set=overrides, checkpoint_minutes=0.0)
     resumed = train("killed", set=overrides, checkpoint_minutes=0.0)
-    for name in ("metrics.jsonl", "model.safetensors", "config.json", "recipe.json"):
-        assert (peace.folder / name).read_bytes() == (resumed.folder / name).read_bytes(), name
+    assert_same_files(peace, resumed, "config.json", "recipe.json")
     assert resumed.held_out == peace.held_out
 
 
@@ -129,22 +98,26 @@ def test_a_signal_saves_and_the_same_call_resumes(train: Callable[..., Run], mon
     assert (resumed.finished, resumed.steps, resumed.stopped_by) == (True, 12, None)
 
 
-class Slow:
-    """A clock on which every step takes a second."""
+class Clock:
+    """A clock on which every step takes a second, and the first ones more."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    def __init__(self, first: float) -> None:
+        self.now, self.first = 0.0, first
 
     def perf_counter(self) -> float:
-        self.now += 0.5
+        self.now += 0.5 + (self.first if self.now < 20 else 0.0)
         return self.now
 
 
-@pytest.mark.parametrize(("speed", "is_replanned"), [(1e6, True), (95.0, False)])
-def test_a_time_budget_is_replanned_from_the_measured_speed(
-    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, speed: float, is_replanned: bool
+@pytest.mark.parametrize(
+    ("speed", "first", "is_replanned"),
+    [(1e6, 0.0, True), (1e6, 4.0, True), (95.0, 0.0, False)],
+    ids=["too fast", "slow first steps", "right"],
+)
+def test_a_time_budget_is_replanned_once_from_the_measured_speed(
+    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, speed: float, first: float, is_replanned: bool
 ) -> None:
-    monkeypatch.setattr(loop, "time", Slow())
+    monkeypatch.setattr(loop, "time", Clock(first))
     monkeypatch.setattr(preparation, "measure_training_flops", lambda *_, **__: (1.0, False))
     monkeypatch.setattr(resolve, "expected_tokens", lambda *_: speed * 60)
     listening = Listening()
@@ -155,39 +128,19 @@ def test_a_time_budget_is_replanned_from_the_measured_speed(
     if is_replanned:
         assert record["replanned_tokens"] == pytest.approx(run.tokens, rel=0.5)
         assert listening.on("plan")[1].startswith("planned 60M tokens; at the measured speed ")
-    assert (len(listening.on("plan")) > 1) == is_replanned
+    assert len(listening.on("plan")) == 1 + is_replanned
     (line,) = listening.on("finished")
     assert f"in 1 minute: trained on {short_count(run.tokens)} tokens, planned {short_count(speed * 60)}" in line
-
-
-class ColdStart(Slow):
-    """A clock on which the first steps are slower."""
-
-    def perf_counter(self) -> float:
-        self.now += 4.0 if self.now < 20 else 0.0
-        return super().perf_counter()
-
-
-def test_slow_first_steps_do_not_mislead_the_plan(train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "time", ColdStart())
-    monkeypatch.setattr(preparation, "measure_training_flops", lambda *_, **__: (1.0, False))
-    monkeypatch.setattr(resolve, "expected_tokens", lambda *_: 60e6)
-    listening = Listening()
-    run = train(steps=None, minutes=1, reporter=listening)
-    assert len(listening.on("plan")) == 2  # the plan and one correction
-    assert read_json(run.folder / "run.json")["replanned_tokens"] == pytest.approx(run.tokens, rel=0.5)
 
 
 def test_a_corrected_plan_survives_a_kill(
     train: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "time", Slow())
+    monkeypatch.setattr(loop, "time", Clock(0.0))
     monkeypatch.setattr(preparation, "measure_training_flops", lambda *_, **__: (1.0, False))
     monkeypatch.setattr(resolve, "expected_tokens", lambda *_: 60e6)
-    with monkeypatch.context() as patch:
-        die_after(20, patch)
-        with pytest.raises(KeyboardInterrupt):
-            train(steps=None, minutes=1, checkpoint_minutes=0.0)
+    with killed_after(20):
+        train(steps=None, minutes=1, checkpoint_minutes=0.0)
     assert read_json(tmp_path / "run" / "run.json")["replanned_tokens"] < 1e6
 
 
@@ -266,26 +219,18 @@ def test_a_folder_with_other_files_is_refused(train: Callable[..., Run], tmp_pat
     assert (tmp_path / "run" / "thesis.tex").read_text() == "precious"
 
 
-def test_a_changed_corpus_is_noticed_on_resuming(
-    train: Callable[..., Run], corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        die_after(1, patch)
-        with pytest.raises(KeyboardInterrupt):
-            train(checkpoint_minutes=0.0)
+def test_a_changed_corpus_is_noticed_on_resuming(train: Callable[..., Run], corpus: Path) -> None:
+    with killed_after(1):
+        train(checkpoint_minutes=0.0)
     write_corpus(corpus, seed=1)
     with pytest.raises(RecipeError, match="corpus has changed"):
         train()
 
 
 @pytest.mark.parametrize("name", ["recipe.json", "tokenizer.json"])
-def test_a_changed_file_of_the_run_is_noticed_on_resuming(
-    name: str, train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    with monkeypatch.context() as patch:
-        die_after(1, patch)
-        with pytest.raises(KeyboardInterrupt):
-            train(checkpoint_minutes=0.0)
+def test_a_changed_file_of_the_run_is_noticed_on_resuming(name: str, train: Callable[..., Run], tmp_path: Path) -> None:
+    with killed_after(1):
+        train(checkpoint_minutes=0.0)
     path = tmp_path / "run" / name
     path.write_text(path.read_text().replace("0.", "0.1", 1) + " ")
     with pytest.raises(CheckpointError, match=f"{name} is not what was written"):
@@ -342,17 +287,13 @@ def test_a_full_disk_is_one_clear_error_and_loses_nothing(
     assert not list(again.folder.rglob(".*.tmp"))
 
 
-def test_a_run_without_a_pair_objective_resumes_although_its_pooler_never_learns(
-    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_without_a_pair_objective_resumes_although_its_pooler_never_learns(train: Callable[..., Run]) -> None:
     overrides = (*TOY, "objectives=[mlm]", "format.second=next")
     peace = train("peace", set=overrides)
-    with monkeypatch.context() as patch:
-        die_after(1, patch)
-        with pytest.raises(KeyboardInterrupt):
-            train("killed", set=overrides, checkpoint_minutes=0.0)
+    with killed_after(1):
+        train("killed", set=overrides, checkpoint_minutes=0.0)
     resumed = train("killed", set=overrides)
-    assert (peace.folder / "metrics.jsonl").read_bytes() == (resumed.folder / "metrics.jsonl").read_bytes()
+    assert_same_files(peace, resumed)
 
 
 def test_a_setting_equal_to_the_published_one_is_still_a_setting(train: Callable[..., Run]) -> None:

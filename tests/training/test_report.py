@@ -3,16 +3,17 @@
 import builtins
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_runs import TOY, Listening, write_corpus
+from toy_runs import Listening, train_toy, write_corpus
 
 from maskwright.core.files import read_json
 from maskwright.training import pretrain as module
 from maskwright.training.interrupt import StopRequest
-from maskwright.training.pretrain import Run, pretrain
+from maskwright.training.pretrain import Run
 from maskwright.training.report import html, write_page
 
 PAGE = "report.html"
@@ -21,19 +22,14 @@ PAGE = "report.html"
 @pytest.fixture
 def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
     monkeypatch.setattr(module, "write_page", write_page)
-    corpus = write_corpus(tmp_path / "corpus.txt", documents=200)
-
-    def run(recipe: str, **settings: Any) -> Run:
-        where = {"out": tmp_path / "run", "workers": 1, "cache": tmp_path / "cache"}
-        return pretrain(corpus, recipe=recipe, steps=24, set=TOY, clean=("deduplicate=none",), **where, **settings)
-
-    return run
+    write_corpus(tmp_path / "corpus.txt", documents=200)
+    return partial(train_toy, tmp_path, steps=24)
 
 
 def test_the_page_shows_curves_fills_cost_and_origin(train: Callable[..., Run]) -> None:
     pytest.importorskip("matplotlib")
     listening = Listening()
-    run = train("electra/tiny", reporter=listening)
+    run = train(recipe="electra/tiny", reporter=listening)
     page = (run.folder / PAGE).read_text(encoding="utf-8")
     assert listening.on("report") == [str(run.folder / PAGE)]
     assert page.startswith("<!doctype html>")
@@ -49,7 +45,7 @@ def test_the_page_shows_curves_fills_cost_and_origin(train: Callable[..., Run]) 
     assert all(len(part["predictions"]) == 3 for part in masked)
     # Whatever is drawn is in the directory: the same page again, also for a run that lost it.
     (run.folder / PAGE).unlink()
-    train("electra/tiny", reporter=listening)
+    train(recipe="electra/tiny", reporter=listening)
     assert (run.folder / PAGE).read_text(encoding="utf-8") == page == html(run.folder)
 
 
@@ -57,9 +53,9 @@ def test_an_interrupted_run_has_a_page_that_says_so(train: Callable[..., Run], m
     pytest.importorskip("matplotlib")
     with monkeypatch.context() as patch:
         patch.setattr(StopRequest, "__bool__", lambda _: True)
-        run = train("bert/tiny", reporter=Listening())
+        run = train(reporter=Listening())
     assert "interrupted at 4 % of the budget" in (run.folder / PAGE).read_text(encoding="utf-8")
-    train("bert/tiny", reporter=Listening())
+    train(reporter=Listening())
     assert "interrupted" not in (run.folder / PAGE).read_text(encoding="utf-8")
 
 
@@ -75,7 +71,7 @@ def test_without_the_extra_training_says_how_to_get_the_page(
 
     monkeypatch.setattr(builtins, "__import__", without)
     listening = Listening()
-    run = train("roberta/tiny", reporter=listening)
+    run = train(recipe="roberta/tiny", reporter=listening)
     assert run.finished
     assert not (run.folder / PAGE).exists()
     (line,) = listening.on("report")

@@ -8,19 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 from test_every_recipe import RECIPES
-from test_pretrain import CLEAN, die_after
-from toy_runs import TOY, write_corpus
+from toy_runs import TOY, assert_same_files, killed_after, train_toy, write_corpus
 
 from maskwright.recipes.catalog import get
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.pretrain import Run, pretrain
-from maskwright.training.reporting import Silent
+from maskwright.training.pretrain import Run
 
 SUBJECTS = ("小明", "老师", "我的妹妹", "北京大学", "船长", "王小明")
 VERBS = ("喜欢", "看见", "研究", "记得")
 OBJECTS = ("人工智能", "上海", "语言模型", "红色的房子", "长城", "大海")
 SYNONYMS = "喜欢 看见 研究 记得\n上海 长城 大海\n老师 船长 小明\n"
-STEPS = 12
 
 Train = Callable[..., Run]
 
@@ -55,16 +52,12 @@ def train(shared: Path) -> Train:
             settings.append("tokenizer.vocab_size=400")
         if recipe.replacement.similar_words is not None:
             settings.append(f"replacement.table.source={shared / 'synonyms.txt'}")
-        return pretrain(
-            dialogues if recipe.format.kind == "dialogue" else corpus,
-            out=out,
+        return train_toy(
+            shared,
+            out,
+            corpus=dialogues if recipe.format.kind == "dialogue" else corpus,
             recipe=recipe.name,
-            steps=STEPS,
             set=[setting for setting in settings if recipe.teacher is None or "vocab_size" not in setting],
-            clean=CLEAN,
-            workers=1,
-            cache=shared / "cache",
-            reporter=Silent(),
             **changes,
         )
 
@@ -72,9 +65,7 @@ def train(shared: Path) -> Train:
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
-    name: str, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(name: str, train: Train, tmp_path: Path) -> None:
     recipe = get(name)
     changes: dict[str, Any] = {"checkpoint_minutes": 0.0}
     if recipe.teacher is not None:
@@ -84,15 +75,12 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
     assert peace.epochs > 1
     # Where the length changes, or at both ends of a stage of masking.
     for kill in (4, 8) if len(recipe.masking.stages) > 1 else (6,):
-        with monkeypatch.context() as patch:
-            die_after(kill, patch)
-            with pytest.raises(KeyboardInterrupt):
-                train(recipe, tmp_path / "killed", **changes)
+        with killed_after(kill):
+            train(recipe, tmp_path / "killed", **changes)
     resumed = train(recipe, tmp_path / "killed", **changes)
     models = [path.relative_to(peace.folder) for path in peace.folder.rglob("model.safetensors")]
     assert len(models) == 1 + (recipe.generator is not None)
-    for file in ("metrics.jsonl", "config.json", "recipe.json", *models):
-        assert (peace.folder / file).read_bytes() == (resumed.folder / file).read_bytes(), file
+    assert_same_files(peace, resumed, "config.json", "recipe.json", *map(str, models))
     assert resumed.held_out == peace.held_out
     # There was something to hide on every level.
     levels = json.loads((resumed.folder / "data_card.json").read_text(encoding="utf-8"))["levels"]

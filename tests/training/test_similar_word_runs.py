@@ -7,28 +7,17 @@ import pytest
 import torch
 from test_batches import recipe as bert_recipe
 from test_batches import toy_text
-from toy_runs import TOY, Listening, write_corpus
+from toy_runs import TOY, Listening, train_toy, write_corpus
 
 from maskwright.core.errors import DataError
 from maskwright.huggingface.huggingface import load_model
 from maskwright.training.preparation import measured_outcomes
-from maskwright.training.pretrain import pretrain
 
 
-def run(folder: Path, out: str, source: str, **more: object) -> Listening:
+def run(folder: Path, out: str, source: str) -> Listening:
     listening = Listening()
-    pretrain(
-        write_corpus(folder / "corpus.txt"),
-        out=folder / out,
-        recipe="bert/tiny",
-        steps=3,
-        set=(*TOY, f"replacement={{kind: similar_word, table: {{source: {source}}}}}", "masking=whole_word"),
-        cache=folder / "cache",
-        workers=1,
-        device="cpu",
-        reporter=listening,
-        **more,  # type: ignore[arg-type]
-    )
+    table = f"replacement={{kind: similar_word, table: {{source: {source}}}}}"
+    train_toy(folder, out, steps=3, set=(*TOY, table, "masking=whole_word"), reporter=listening)
     return listening
 
 
@@ -71,15 +60,10 @@ def test_a_table_that_covers_nothing_ends_the_run(tmp_path: Path) -> None:
 def test_a_source_that_is_not_there_is_missed_before_any_work(tmp_path: Path) -> None:
     listening = Listening()
     with pytest.raises(DataError, match="missing"):
-        pretrain(
-            write_corpus(tmp_path / "corpus.txt"),
-            out=tmp_path / "run",
+        train_toy(
+            tmp_path,
             recipe="macbert/tiny",
-            steps=3,
             set=(f"replacement.table.source={tmp_path / 'missing.txt'}",),
-            cache=tmp_path / "cache",
-            workers=1,
-            device="cpu",
             reporter=listening,
         )
     assert "corpus" not in [topic for topic, _ in listening.lines]

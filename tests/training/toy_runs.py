@@ -1,11 +1,17 @@
 """A small corpus and the settings of a run that takes a second."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
+import pytest
 
-from maskwright.training.reporting import Reporter
+from maskwright.training import checkpoint
+from maskwright.training.pretrain import Run, pretrain
+from maskwright.training.reporting import Reporter, Silent
 
 SUBJECTS = ("the cat", "a dog", "my sister", "the old captain", "our teacher", "the river")
 VERBS = ("watches", "follows", "remembers", "paints", "likes", "crosses")
@@ -21,6 +27,38 @@ TOY = (
     "training.learning_rate=0.01",
     'training.phases=[{"share": 0.5, "max_length": 16}, {"share": 0.5, "max_length": 32}]',
 )
+
+
+CLEAN = ("deduplicate=none",)
+
+
+def train_toy(folder: Path, out: str | Path = "run", *, corpus: Path | None = None, **changes: Any) -> Run:
+    """Train bert/tiny for 12 steps on the corpus of a folder (written if it has none), with a cache there."""
+    if corpus is None and not (corpus := folder / "corpus.txt").exists():
+        write_corpus(corpus)
+    settings = {"recipe": "bert/tiny", "steps": 12, "set": TOY, "clean": CLEAN, "workers": 1, "reporter": Silent()}
+    return pretrain(corpus, out=folder / out, **{**settings, "cache": folder / "cache", **changes})
+
+
+@contextmanager
+def killed_after(step: int) -> Iterator[None]:
+    """End the run in the block as if it were killed, right after the checkpoint of a step."""
+    save = checkpoint.save
+
+    def save_then_die(folder: Path, at: int, *rest: Any) -> Path:
+        written = save(folder, at, *rest)
+        if at == step:
+            raise KeyboardInterrupt
+        return written
+
+    with patch.object(checkpoint, "save", save_then_die), pytest.raises(KeyboardInterrupt):
+        yield
+
+
+def assert_same_files(one: Run, other: Run, *names: str) -> None:
+    """Compare the metrics, the model and more files of two runs, byte for byte."""
+    for name in ("metrics.jsonl", "model.safetensors", *names):
+        assert (one.folder / name).read_bytes() == (other.folder / name).read_bytes(), name
 
 
 def write_corpus(path: Path, documents: int = 60, seed: int = 0) -> Path:

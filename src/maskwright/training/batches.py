@@ -164,28 +164,25 @@ class Collator:
         self, instances: Instances, corrupted: IntArray, targets: Mapping[str, Targets], step: int
     ) -> Iterator[MicroBatch]:
         cu_seqlens = instances.cu_seqlens
-        bounds = even_bounds(cu_seqlens, self.tokens_per_microbatch, self.ranks)
-        token_bounds = cu_seqlens[bounds]
-        sizes = np.diff(token_bounds).tolist()
         position_ids = np.arange(len(corrupted)) - np.repeat(cu_seqlens[:-1], instances.lengths)
-        tensors = [_parts(each, sizes) for each in (corrupted, position_ids, instances.segment_ids)]
-        cuts = {
-            objective.kind: _cut_targets(
-                targets[objective.kind], bounds if objective.predicts == "sequence" else token_bounds
-            )
-            for objective in self.objectives
-        }
-        for number, (ids, positions, segments) in enumerate(zip(*tensors, strict=True)):
-            own_bounds = cu_seqlens[bounds[number] : bounds[number + 1] + 1] - token_bounds[number]
+        bounds = even_bounds(cu_seqlens, self.tokens_per_microbatch, self.ranks)
+        for number, (first, last) in enumerate(itertools.pairwise(bounds)):
+            start, end = cu_seqlens[first], cu_seqlens[last]
             batch = PackedBatch(
-                ids=ids,
-                position_ids=positions,
-                segment_ids=segments,
-                cu_seqlens=torch.from_numpy(own_bounds.astype(np.int32)),
+                ids=_tensor(corrupted[start:end]),
+                position_ids=_tensor(position_ids[start:end]),
+                segment_ids=_tensor(instances.segment_ids[start:end]),
+                cu_seqlens=torch.from_numpy((cu_seqlens[first : last + 1] - start).astype(np.int32)),
                 max_seqlen=self.max_length,
                 dropout_key=integer_key(self.seed, "dropout", step, number) if self.dropout else None,
             )
-            yield MicroBatch(batch, {kind: parts[number] for kind, parts in cuts.items()})
+            own = {
+                each.kind: _cut_targets(
+                    targets[each.kind], *((first, last) if each.predicts == "sequence" else (start, end))
+                )
+                for each in self.objectives
+            }
+            yield MicroBatch(batch, own)
 
 
 def _without_spans(take: TakeTokens) -> TakeTokens:
@@ -227,32 +224,18 @@ def _even_bounds(cu_seqlens: IntArray, limit: int, ranks: int) -> IntArray:
     return np.arange(num_sequences + 1)
 
 
-def _parts(values: IntArray, sizes: list[int]) -> Sequence[Tensor]:
-    return torch.from_numpy(values.astype(np.int64, copy=False)).split_with_sizes(sizes)
+def _tensor(values: IntArray) -> Tensor:
+    return torch.from_numpy(values.astype(np.int64, copy=False))
 
 
-def _cut_targets(targets: Targets, bounds: IntArray) -> list[TargetTensors]:
-    """Cut targets at the boundaries of micro-batches, and count positions from the start of each.
-
-    Args:
-        targets: Positions ascend.
-        bounds: Shape (P+1,), first token (or sequence, where positions are their numbers) of each micro-batch, and
-            their number.
-    """
+def _cut_targets(targets: Targets, start: int, end: int) -> TargetTensors:
+    """Return the targets from one token (or sequence, where positions are their numbers) to another."""
     assert (targets.positions[1:] >= targets.positions[:-1]).all(), "Objective.targets says that positions ascend"
-    ends = np.searchsorted(targets.positions, bounds)
-    sizes = np.diff(ends).tolist()
-    starts = np.repeat(bounds[:-1], sizes)
-    positions, labels = _parts(targets.positions - starts, sizes), _parts(targets.labels, sizes)
-    # An anchor is in its target's sequence, and a sequence is never cut, so it is in the same micro-batch.
-    anchors = {name: _parts(each - starts, sizes) for name, each in targets.anchors.items()}
-    extra = {name: torch.from_numpy(each).split_with_sizes(sizes) for name, each in targets.extra.items()}
-    return [
-        TargetTensors(
-            positions=positions[number],
-            labels=labels[number],
-            extra={name: parts[number] for name, parts in extra.items()},
-            anchors={name: parts[number] for name, parts in anchors.items()},
-        )
-        for number in range(len(sizes))
-    ]
+    own = slice(*np.searchsorted(targets.positions, (start, end)))
+    return TargetTensors(
+        positions=_tensor(targets.positions[own] - start),
+        labels=_tensor(targets.labels[own]),
+        extra={name: torch.from_numpy(each[own]) for name, each in targets.extra.items()},
+        # An anchor is in its target's sequence, and a sequence is never cut.
+        anchors={name: _tensor(each[own] - start) for name, each in targets.anchors.items()},
+    )

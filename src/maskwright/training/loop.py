@@ -21,26 +21,19 @@ from maskwright.training.stream import Cursor
 
 
 class Source(Protocol):
-    """The order of the data; `Stream` is one."""
+    """The order of the data; `Stream` is one. The rows that it reads have `epochs`, a fraction that includes them."""
 
-    def start(self) -> Cursor:
-        """Return the cursor before the first row."""
+    def start(self) -> Cursor: ...
 
-    def read(self, cursor: Cursor, count: int) -> tuple[Any, Cursor]:
-        """Return the next rows for the collator, at most `count`, and the cursor behind them.
+    def read(self, cursor: Cursor, count: int) -> tuple[Any, Cursor]: ...
 
-        The rows have `epochs`, the epochs up to and including them, as a fraction.
-        """
-
-    def next_epoch(self, cursor: Cursor) -> Cursor:
-        """Return the cursor at the beginning of the next epoch."""
+    def next_epoch(self, cursor: Cursor) -> Cursor: ...
 
 
 class RowCollator(Protocol):
     """Makes step batches; `batches.Collator` is one."""
 
-    def collate(self, rows: Any, step: int) -> StepBatch:
-        """Return the batch of step `step`, which keys dropout."""
+    def collate(self, rows: Any, step: int) -> StepBatch: ...
 
 
 Prepared = tuple[StepBatch, Cursor, float]

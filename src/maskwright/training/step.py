@@ -28,26 +28,21 @@ class WeightedLoss(Protocol):
     """A loss of a model, by the name that its counts and terms have; `Objective` is one."""
 
     @property
-    def kind(self) -> str:
-        """Name of the loss."""
+    def kind(self) -> str: ...
 
     @property
-    def weight(self) -> float:
-        """Factor of its mean in the total."""
+    def weight(self) -> float: ...
 
-    def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]:
-        """Return shares to report (`Objective.details`)."""
+    def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]: ...
 
 
 class TrainedModel(Protocol):
     """What a step needs of a model: a pretraining model, or an encoder with a task head."""
 
     @property
-    def objectives(self) -> Sequence[WeightedLoss]:
-        """Its losses."""
+    def objectives(self) -> Sequence[WeightedLoss]: ...
 
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Return the parameters."""
+    def parameters(self) -> Iterator[nn.Parameter]: ...
 
     def placed(self, batch: StepBatch) -> StepBatch:
         """Return the micro-batches on the model's device."""
