@@ -111,14 +111,6 @@ def test_adamw_follows_the_written_formula(
             assert ((mine.double() - right.double()).abs() <= limit).all()
 
 
-def test_first_step_of_bert_is_3_16_times_the_usual_size() -> None:
-    weight = nn.Parameter(torch.zeros(2, 2))
-    optimizer = Optimizer([("w", weight)], AdamW(bias_correction=False, weight_decay=0.0, eps=1e-12))
-    weight.grad = torch.tensor([[1.0, -2.0], [3.0, -4.0]])
-    optimizer.step(1.0)
-    torch.testing.assert_close(weight.detach().abs(), torch.full((2, 2), 0.1 / math.sqrt(0.001)), rtol=1e-5, atol=0)
-
-
 def test_rates_of_parameters_are_scaled_by_name() -> None:
     full, half = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
     optimizer = Optimizer([("full", full), ("half", half)], AdamW(), lambda name: 0.5 if name == "half" else 1.0)
@@ -150,19 +142,6 @@ def test_lamb_follows_the_written_formula() -> None:
         optimizer.step(rate)
     for parameter, right in zip(parameters, expected, strict=True):
         torch.testing.assert_close(parameter.detach(), right, rtol=1e-12, atol=1e-14)
-
-
-def test_lamb_moves_each_matrix_by_the_same_share_of_itself() -> None:
-    small, large, bias = (nn.Parameter(values) for values in (torch.full((2, 3), 0.1), torch.ones(4, 5), torch.ones(3)))
-    begun = [parameter.detach().clone() for parameter in (small, large, bias)]
-    optimizer = optimizer_of((small, large, bias), Lamb())
-    for parameter in (small, large, bias):
-        parameter.grad = torch.full_like(parameter, 7.0)
-    optimizer.step(0.125)
-    moved = [(new.detach() - old).norm() / old.norm() for new, old in zip((small, large, bias), begun, strict=True)]
-    torch.testing.assert_close(torch.stack(moved[:2]), torch.full((2,), 0.125))
-    # A bias takes Adam's own step: .1 / sqrt(.001) of the learning rate in the first one, no decay.
-    assert float(moved[2]) == pytest.approx(0.125 * 0.1 / math.sqrt(0.001), rel=1e-5)
 
 
 @pytest.mark.parametrize(("value", "gradient"), [(0.0, 2.0), (0.0, 0.0), (3.0, 0.0)])
@@ -221,19 +200,6 @@ def test_parameters_without_a_gradient_stay_and_are_saved_with_zero_moments(cons
     assert not torch.equal(reached.detach(), torch.ones(2, 2))
     assert reached.grad is None
     assert torch.equal(optimizer.state()["exp_avg.unreached"], torch.zeros(3, 3))
-
-
-@BOTH
-def test_gradients_are_scaled_first(constants: OptimizerSpec) -> None:
-    values, gradient = torch.randn(5, 7), torch.randn(5, 7)
-    found = []
-    for factor, scale in ((1.0, 0.25), (0.25, 1.0)):
-        weight = nn.Parameter(values.clone())
-        optimizer = optimizer_of([weight], constants)
-        weight.grad = gradient * factor
-        optimizer.step(0.1, gradient_scale=scale)
-        found.append(values_of([weight], optimizer))
-    assert_equal(*found)
 
 
 # --- the gradient norm and clipping
@@ -304,8 +270,3 @@ def test_a_skipped_update_changes_neither_weights_nor_moments(norm: float, loss:
     assert all(each.grad is None for each in parameters)
     take_step(parameters, optimizer, 2)  # The next step is not skipped.
     assert not any(torch.equal(each.detach(), old[0]) for each, old in zip(parameters, before, strict=True))
-
-
-def test_only_adamw_clips_on_the_device() -> None:
-    assert trained([3], AdamW(), 0)[1].accepts_clipping
-    assert not trained([3], Lamb(), 0)[1].accepts_clipping

@@ -153,12 +153,25 @@ def test_the_planned_tokens_are_those_that_are_trained(train: Callable[..., Run]
     assert recipe["training"]["steps"] == pytest.approx(run.steps, rel=0.05)
 
 
-def test_a_larger_budget_for_a_finished_run_names_init(train: Callable[..., Run]) -> None:
-    run = train()
+def test_a_finished_run_is_reported_and_not_repeated_also_in_another_place(
+    train: Callable[..., Run], tmp_path: Path
+) -> None:
+    listening = Listening()
+    run = train(reporter=listening)
+    mlm, nsp = listening.on("health")
+    assert f"accuracy {run.held_out['mlm'].accuracy:.1%}" in mlm
+    assert f"held-out NSP loss {run.held_out['nsp'].loss:.3f}, accuracy {run.held_out['nsp'].accuracy:.1%}" in nsp
+    before = (run.folder / "run.json").stat().st_mtime_ns
+    assert train() == run
+    assert (run.folder / "run.json").stat().st_mtime_ns == before
     with pytest.raises(CheckpointError, match="is finished") as caught:
         train(steps=24)
     assert f"--init {run.folder}" in str(caught.value)
     assert "holds another run" not in str(caught.value)
+    with pytest.raises(CheckpointError, match="holds another run: seed was 0, now 1"):
+        train(seed=1)
+    run.folder.rename(tmp_path / "elsewhere")
+    assert train("elsewhere").folder == tmp_path / "elsewhere"
 
 
 def test_an_interrupt_before_the_first_step_is_reported(
@@ -182,41 +195,10 @@ def test_a_roberta_with_another_tokenizer_counts_positions_from_its_padding(trai
     assert config["max_position_embeddings"] == 513
 
 
-def test_every_accuracy_is_printed(train: Callable[..., Run]) -> None:
-    listening = Listening()
-    run = train(reporter=listening)
-    mlm, nsp = listening.on("health")
-    assert f"accuracy {run.held_out['mlm'].accuracy:.1%}" in mlm
-    assert f"held-out NSP loss {run.held_out['nsp'].loss:.3f}, accuracy {run.held_out['nsp'].accuracy:.1%}" in nsp
-
-
-def test_a_finished_run_is_not_repeated(train: Callable[..., Run]) -> None:
-    first = train()
-    before = (first.folder / "run.json").stat().st_mtime_ns
-    assert train() == first
-    assert (first.folder / "run.json").stat().st_mtime_ns == before
-
-
-def test_another_request_in_the_same_folder_is_refused_and_nothing_is_lost(train: Callable[..., Run]) -> None:
-    run = train()
-    weights = (run.folder / "model.safetensors").read_bytes()
-    with pytest.raises(CheckpointError, match="holds another run: seed was 0, now 1"):
-        train(seed=1)
-    assert (run.folder / "model.safetensors").read_bytes() == weights
-
-
 def test_a_mistake_before_training_does_not_block_the_folder(train: Callable[..., Run]) -> None:
     with pytest.raises(DataError):
         train(tokenizer="nowhere")
     assert train().finished
-
-
-def test_a_folder_with_other_files_is_refused(train: Callable[..., Run], tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "thesis.tex").write_text("precious")
-    with pytest.raises(CheckpointError, match=r"holds no run \(found thesis.tex\)"):
-        train()
-    assert (tmp_path / "run" / "thesis.tex").read_text() == "precious"
 
 
 def test_a_changed_corpus_is_noticed_on_resuming(train: Callable[..., Run], corpus: Path) -> None:
@@ -305,11 +287,6 @@ def test_a_setting_equal_to_the_published_one_is_still_a_setting(train: Callable
     assert chosen[0]["warmup_steps"] == chosen[1]["warmup_steps"]  # A mapping fixes what it names, no more.
     with pytest.raises(CheckpointError, match="holds another run: set was"):
         train("fitted", set=(*overrides, "training.learning_rate=1e-4"))
-
-
-def test_a_finished_run_may_be_moved(train: Callable[..., Run], tmp_path: Path) -> None:
-    train().folder.rename(tmp_path / "elsewhere")
-    assert train("elsewhere").folder == tmp_path / "elsewhere"
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,10 @@ def test_a_start_that_fails_leaves_no_folder_of_its_own(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
     (tmp_path / "old").mkdir()
     opened(tmp_path / "old", "pretraining", REQUEST)
-    assert (tmp_path / "old").is_dir()
+    (tmp_path / "old" / "thesis.tex").write_text("precious")
+    with pytest.raises(CheckpointError, match=r"holds no run \(found thesis.tex\)"):
+        opened(tmp_path / "old", "pretraining", REQUEST)
+    assert (tmp_path / "old" / "thesis.tex").read_text() == "precious"
     begun(tmp_path / "begun", "pretraining")
     opened(tmp_path / "begun", "pretraining", REQUEST)
     assert (tmp_path / "begun" / "run.json").is_file()
