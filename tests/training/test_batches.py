@@ -192,11 +192,7 @@ def masks_by_epoch(which: Recipe) -> dict[int, dict[int, tuple[int, ...]]]:
 
 @pytest.mark.parametrize(
     "masking",
-    [
-        *kinds(MaskingChoice),
-        "{kind: whole_word, budget: words}",
-        "{kind: ngram, budget: words, order: left_to_right}",
-    ],
+    [*kinds(MaskingChoice), "{kind: whole_word, budget: words}", "{kind: ngram, budget: words, order: left_to_right}"],
 )
 def test_static_masks_agree_between_epochs_and_dynamic_ones_differ(masking: str) -> None:
     words = "words={segmenter: rjieba, phrases: [segmenter], entities: [tags]}"

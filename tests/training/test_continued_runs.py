@@ -58,11 +58,7 @@ def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
     assert json.loads((run.folder / "config.json").read_text())["architectures"] == ["DistilBertForMaskedLM"]
     assert Tokenizer.from_folder(run.folder).fingerprint == Tokenizer.from_folder(teacher).fingerprint
     random = train(
-        tmp_path / "random",
-        recipe="distilbert/tiny",
-        steps=60,
-        set=(*HALF, "teacher.initialize=none"),
-        teacher=teacher,
+        tmp_path / "random", recipe="distilbert/tiny", steps=60, set=(*HALF, "teacher.initialize=none"), teacher=teacher
     )
     (first, last), (first_at_random, last_at_random) = (
         [row for row in read_rows(each.folder / "metrics.jsonl") if "soft_targets_loss" in row][::59]

@@ -70,8 +70,7 @@ def test_onednn_is_used_if_faster_and_as_exact_and_the_choice_is_cached(
 
 
 @pytest.mark.parametrize(
-    ("recorded", "kernels"),
-    [({}, "auto"), ({"kernels": "reference"}, "reference"), ({"kernels": "auto"}, "auto")],
+    ("recorded", "kernels"), [({}, "auto"), ({"kernels": "reference"}, "reference"), ({"kernels": "auto"}, "auto")]
 )
 def test_a_run_resumes_with_its_kernels(recorded: dict[str, str], kernels: str, tmp_path: Path) -> None:
     machine, message = prepare_machine_again(recorded, "cpu", tmp_path, "auto")

@@ -16,9 +16,7 @@ from maskwright.training.resolve import (
     fit_vocabulary,
     vocabulary_size,
 )
-from maskwright.training.resolve import (
-    resolve as resolve_run,
-)
+from maskwright.training.resolve import resolve as resolve_run
 
 
 def fit(

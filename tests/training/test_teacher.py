@@ -105,8 +105,7 @@ def test_the_teacher_is_asked_only_where_an_objective_learns_from_it(bert: Exist
 def test_a_teacher_of_another_width_can_teach_soft_targets_but_not_hidden_states(bert: ExistingModel) -> None:
     wide = student("encoder.hidden_size=64", "teacher.initialize=none")
     with pytest.raises(
-        RecipeError,
-        match=r"'cosine' compares hidden states.*32 wide.*is 64.*hidden_size=32.*leave 'cosine'",
+        RecipeError, match=r"'cosine' compares hidden states.*32 wide.*is 64.*hidden_size=32.*leave 'cosine'"
     ):
         check_teacher(wide, bert)
     check_teacher(wide.replace(objectives=tuple(each for each in wide.objectives if each.kind != "cosine")), bert)

@@ -43,11 +43,7 @@ class Checkpoint:
 
 
 def save(
-    checkpoints: Path,
-    step: int,
-    state: Mapping[str, Any],
-    weights: Mapping[str, Tensor],
-    moments: Mapping[str, Tensor],
+    checkpoints: Path, step: int, state: Mapping[str, Any], weights: Mapping[str, Tensor], moments: Mapping[str, Tensor]
 ) -> Path:
     """Write the checkpoint of a step, then drop all but the newest two.
 

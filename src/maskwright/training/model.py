@@ -98,11 +98,7 @@ class PretrainingModel(nn.Module):
         return {objective.kind: terms[objective.kind] for objective in self.objectives}
 
     def _losses_of(
-        self,
-        name: str,
-        batch: PackedBatch,
-        targets: Mapping[str, TargetTensors],
-        output_positions: Tensor | None,
+        self, name: str, batch: PackedBatch, targets: Mapping[str, TargetTensors], output_positions: Tensor | None
     ) -> dict[str, LossTerm]:
         objectives, encoder = self._of_encoder[name], self._encoder(name)
         if not objectives:

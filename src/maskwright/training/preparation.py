@@ -128,8 +128,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
         if "tokenizer.vocab_size" in request.fixed:
             source = "--init" if origins.init else "the teacher" if origins.teacher else "--tokenizer"
             raise RecipeError(
-                f"{source} has its own vocabulary, but tokenizer.vocab_size was set too",
-                todo="Leave one of them out.",
+                f"{source} has its own vocabulary, but tokenizer.vocab_size was set too", todo="Leave one of them out."
             )
         recipe = with_tokenizer(recipe, given, adopt=origins.tokenizer is not None)
     pad = recipe.tokenizer.pad if given is None else given.special_tokens.pad
@@ -298,12 +297,7 @@ def _clean(request: Request, reporter: Reporter) -> CleanCorpus:
 def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer: Tokenizer, reporter: Reporter) -> Text:
     begun = time.perf_counter()
     corpus = tokenize_corpus(
-        cleaned,
-        tokenizer,
-        words=recipe.words,
-        cache=request.cache,
-        workers=request.workers,
-        progress=reporter.stage,
+        cleaned, tokenizer, words=recipe.words, cache=request.cache, workers=request.workers, progress=reporter.stage
     )
     size = tokenizer.special_tokens.vocab_size
     unknown = int(corpus.token_counts[tokenizer.special_tokens.unk]) / max(1, corpus.num_tokens)

@@ -96,8 +96,7 @@ class RunDirectory:
             compare_files(self.path, held.get("files", {}))
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
-                f"{self.path} is damaged: {error}",
-                todo="Restore that file from a copy, or choose another --out.",
+                f"{self.path} is damaged: {error}", todo="Restore that file from a copy, or choose another --out."
             ) from error
         if not any(self.path.glob(self._kept)) and not (self.path / WEIGHTS).exists():
             return {"request": dict(request)}  # It ended before anything was saved.
@@ -141,8 +140,7 @@ class RunDirectory:
                 return
             os.close(lock)
             raise CheckpointError(
-                f"another process is training in {self.path}",
-                todo="Wait for it, stop it, or choose another --out.",
+                f"another process is training in {self.path}", todo="Wait for it, stop it, or choose another --out."
             ) from None
         self._lock = lock
 

@@ -186,8 +186,7 @@ class Step:
     ) -> None:
         if not any(batch.counts.values()):
             raise TrainingError(
-                f"step {step} ({batch.key}) has no prediction",
-                todo="Raise masking.rate, or training.batch_sequences.",
+                f"step {step} ({batch.key}) has no prediction", todo="Raise masking.rate, or training.batch_sequences."
             )
         self.batch, self._model, self._optimizer, self._step = batch, model, optimizer, step
         self._device = next(model.parameters()).device
