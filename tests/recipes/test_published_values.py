@@ -18,7 +18,7 @@ from maskwright.model.sizes import count_parameters
 from maskwright.pretext.masking import SpanMasking
 from maskwright.recipes import catalog
 from maskwright.recipes.systems import bert_wwm
-from maskwright.training.schedule import rate_factor
+from maskwright.training.budget import rate_factor
 
 
 def parts(**groups: dict[str, Any]) -> dict[str, Any]:

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 from test_batches import SPECIAL, VOCABULARY, step
+from toy_models import take_step
 
 from maskwright.huggingface.huggingface import load_model, save_model
 from maskwright.recipes.catalog import get, names, resolve
 from maskwright.recipes.recipe import Recipe
+from maskwright.training.existing import TeacherModel
 from maskwright.training.model import PretrainingModel, build_model
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.resolve import fit_length, fit_schedule, fit_vocabulary
-from maskwright.training.step import take_step
-from maskwright.training.teacher import TeacherModel
 
 SHRUNK = (
     "encoder.hidden_size=32",

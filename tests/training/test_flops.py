@@ -4,6 +4,7 @@ import pytest
 from test_batches import step
 from test_every_recipe import model_of, teacher_of, toy
 from torch.utils.flop_counter import FlopCounterMode
+from toy_models import take_step
 
 from maskwright.kernels.cpu import linear
 from maskwright.kernels.setting import use_kernels
@@ -12,7 +13,6 @@ from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.training.budget import Budget
 from maskwright.training.flops import expected_tokens, planned_skipped_flops_per_token, step_flops
 from maskwright.training.optimizer import Optimizer
-from maskwright.training.step import take_step
 
 # Recipes that are the same at toy size are tested once.
 _WHAT_COSTS = ("encoder", "generator", "teacher", "objectives", "format", "masking", "replacement")

@@ -15,7 +15,7 @@ from toy_runs import TOY, train_toy
 from maskwright.core.checksums import read_record
 from maskwright.core.errors import TrainingError
 from maskwright.training import checkpoint, session
-from maskwright.training.health import Spikes, divergence
+from maskwright.training.evaluation import Spikes, divergence
 from maskwright.training.pretrain import pretrain
 from maskwright.training.reporting import Silent
 

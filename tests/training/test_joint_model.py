@@ -12,6 +12,7 @@ from test_batches import SPECIAL, VOCABULARY, step, workload
 from test_every_recipe import SHRUNK
 from test_every_recipe import model_of as toy_model
 from torch import Tensor
+from toy_models import take_step
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
 from maskwright.core.errors import ConversionError
@@ -23,7 +24,6 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.training.batches import MicroBatch
 from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer
-from maskwright.training.step import take_step
 
 LENGTHS, VOCAB = (13, 5, 20, 3, 9), 73
 OBJECTIVES = (MaskedLanguageModeling(), ReplacedTokenDetection(weight=50.0))

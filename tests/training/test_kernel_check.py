@@ -14,6 +14,7 @@ import torch
 from test_batches import step
 from test_every_recipe import model_of, toy
 from torch import Tensor
+from toy_models import take_step
 from toy_runs import TOY, killed_after, write_corpus
 
 from maskwright.core.errors import DeviceError
@@ -31,7 +32,6 @@ from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.pretrain import pretrain
 from maskwright.training.reporting import Silent
-from maskwright.training.step import take_step
 
 HALF = torch.bfloat16
 Found = tuple[float, dict[str, Tensor]]

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from maskwright.training import probe
-from maskwright.training.probe import layer_seconds, matmul_error, peak_matmul_flops
+from maskwright.training import device as probe
+from maskwright.training.device import layer_seconds, matmul_error, peak_matmul_flops
 
 CPU = torch.device("cpu")
 

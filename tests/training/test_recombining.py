@@ -7,6 +7,7 @@ import pytest
 import torch
 from test_batches import SPECIAL, step
 from test_every_recipe import PAD_SECOND, SHRUNK, model_of
+from toy_models import take_step
 
 from docs_pages import Command, commands, page, section
 from maskwright.huggingface.huggingface import load_model
@@ -14,7 +15,6 @@ from maskwright.recipes.catalog import get, resolve
 from maskwright.training.checkpoint import check_savable, save_models
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.run_directory import GENERATOR
-from maskwright.training.step import take_step
 
 RECOMBINED = commands(section(page("systems.md"), "Recombining"))
 STEPS, FALLING = 80, 20

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.training.schedule import rate_factor
+from maskwright.training.budget import rate_factor
 
 STEPS, WARM = 1_000_000, 10_000
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from test_batches import step
 from test_every_recipe import RECIPES, model_of, teacher_of, toy
+from toy_models import take_step
 
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.catalog import resolve
@@ -11,7 +12,6 @@ from maskwright.training import model as model_module
 from maskwright.training.batches import StepBatch
 from maskwright.training.model import PretrainingModel, output_positions_of
 from maskwright.training.optimizer import Optimizer
-from maskwright.training.step import take_step
 
 
 def totals_and_gradients(model: PretrainingModel, batch: StepBatch) -> tuple[dict[str, float], dict[str, torch.Tensor]]:

@@ -16,10 +16,9 @@ from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import training_flops_per_token
-from maskwright.training.existing import ExistingModel, open_existing
-from maskwright.training.initialization import like_the_teacher, open_origins
+from maskwright.training.existing import ExistingModel, build_teacher, open_existing
+from maskwright.training.initialization import check_teacher, like_the_teacher, open_origins
 from maskwright.training.model import build_model
-from maskwright.training.teacher import build_teacher, check_teacher
 
 SIZE = toy_tokenizer().special_tokens.vocab_size
 

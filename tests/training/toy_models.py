@@ -9,8 +9,11 @@ from maskwright.data.tokenizers.backends import WORDPIECE_NAMES, bert_normalizer
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.huggingface.huggingface import save_model
 from maskwright.recipes.catalog import resolve
+from maskwright.training.batches import StepBatch
 from maskwright.training.model import build_model
+from maskwright.training.optimizer import Optimizer
 from maskwright.training.run_directory import GENERATOR
+from maskwright.training.step import Step, StepResult, TrainedModel
 
 SMALL = (
     "encoder.hidden_size=32",
@@ -21,6 +24,15 @@ SMALL = (
     "encoder.initializer_range=0.3",  # Far from the usual 0.02, so that everything tells the models apart.
     'training.phases=[{"share": 1.0, "max_length": 32}]',
 )
+
+
+def take_step(
+    model: TrainedModel, optimizer: Optimizer, batch: StepBatch, *, learning_rate: float, clip_norm: float, step: int
+) -> StepResult:
+    """Compute the gradients of a batch, clip and update."""
+    taken = Step(model, optimizer, batch, step)
+    taken.update(learning_rate, clip_norm)
+    return taken.result()
 
 
 def toy_tokenizer() -> Tokenizer:

@@ -18,8 +18,8 @@ from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Regression
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.optimization import AdamW
+from maskwright.training.budget import Shape
 from maskwright.training.resolve import Choice
-from maskwright.training.schedule import Shape
 
 PUBLISHED_WIDTH = 768
 """Learning rates are published for models of this width and above; narrower models tolerate higher ones."""
@@ -49,7 +49,7 @@ class Hyperparameters(Spec):
         batch_size: Units per step: texts or pairs, windows of a question's context, questions with all their options.
         learning_rate: Peak learning rate.
         warmup_share: Share of steps for warmup.
-        schedule: Shape of the learning rate schedule (`training.schedule.rate_factor`).
+        schedule: Shape of the learning rate schedule (`training.budget.rate_factor`).
         weight_decay: Decoupled weight decay.
         decayed: "matrices" excludes biases and LayerNorm, "all" decays every parameter (fairseq).
         betas, eps, bias_correction: Adam's.

@@ -11,8 +11,15 @@ from typing import Any
 import torch
 
 from maskwright.kernels import ops
-from maskwright.training.device import Machine, Precision, multiplies_bf16, prepare_machine, processor_name
-from maskwright.training.probe import has_onednn, peak_matmul_flops
+from maskwright.training.device import (
+    Machine,
+    Precision,
+    has_onednn,
+    multiplies_bf16,
+    peak_matmul_flops,
+    prepare_machine,
+    processor_name,
+)
 
 _INSTRUCTIONS = ("avx2", "avx512_f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "neon", "bf16", "i8mm")
 """Instruction sets that matter to matmul, as torch names them."""

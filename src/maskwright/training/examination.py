@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from maskwright.core.checksums import compare_files, read_record
 from maskwright.core.errors import CheckpointError
 from maskwright.huggingface.weight_files import WEIGHTS
-from maskwright.training.health import Spikes
+from maskwright.training.evaluation import Spikes
 from maskwright.training.metrics import read_rows
 from maskwright.training.run_directory import ONE_SEED
 

@@ -1,4 +1,4 @@
-"""A trained model on disk as another run needs it, and how its shape differs from a recipe's."""
+"""A trained model on disk as another run needs it, also as a teacher, and how its shape differs from a recipe's."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from maskwright.core.errors import ConversionError
 from maskwright.core.fields import member_of
 from maskwright.core.files import checksum
 from maskwright.core.spec import fingerprint
+from maskwright.core.tensors import PackedBatch, View
 from maskwright.core.types import FamilyName
 from maskwright.data.tokenizers.extension import Extension
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -19,7 +20,10 @@ from maskwright.huggingface.huggingface import load_model
 from maskwright.huggingface.task_entries import TaskEntries
 from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.model.config import EncoderConfig
+from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives import Objective, ObjectiveChoice
+from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
+from maskwright.recipes.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +108,62 @@ def _vocabulary_weights(config: EncoderConfig, names: Collection[str]) -> set[st
             small, large = (objective.head(config.head_shape(size)).state_dict() for size in (1, 2))
         found |= {f"heads.{kind}.{name}" for name in small if small[name].shape != large[name].shape}
     return found & set(names)
+
+
+class TeacherModel:
+    """An encoder with the heads that turn its hidden states into scores; never trained, never saved.
+
+    Args:
+        encoder: The teacher's encoder.
+        heads: Its heads, by kind ("mlm").
+        sees_segments: Whether it is given the segment ids; else all tokens are of segment 0.
+    """
+
+    def __init__(self, encoder: Encoder, heads: dict[str, nn.Module], sees_segments: bool = True) -> None:
+        self.encoder = encoder.eval().requires_grad_(False)
+        self.heads = {kind: head.eval().requires_grad_(False) for kind, head in heads.items()}
+        self.sees_segments = sees_segments
+
+    @property
+    def config(self) -> EncoderConfig:
+        """The shape of its encoder."""
+        return self.encoder.config
+
+    def to(self, device: torch.device) -> "TeacherModel":
+        """Move it to a device, in place."""
+        self.encoder.to(device)
+        for head in self.heads.values():
+            head.to(device)
+        return self
+
+    def view(self, batch: PackedBatch) -> View:
+        """Encode a batch, without gradient."""
+        if not self.sees_segments:
+            batch = replace(batch, segment_ids=torch.zeros_like(batch.segment_ids))
+        with torch.no_grad():
+            output = self.encoder(batch)
+        return View(output=output, word_embeddings=self.encoder.word_embeddings.weight, heads=self.heads)
+
+
+def build_teacher(model: ExistingModel, recipe: Recipe) -> TeacherModel:
+    """Build the teacher of a recipe from a model: its encoder without pooler and, if it has one, its masked-token head.
+
+    The teacher of a student without segments gets segment 0 for every token (distillation: distiller.py).
+    """
+    config = model.config.replace(pooler=False)
+    vocab_size = model.tokenizer.special_tokens.vocab_size
+    with torch.device("meta"):  # Weights are loaded, not initialized.
+        parts: dict[str, nn.Module] = {"encoder": Encoder(config, vocab_size)}
+        if any(name.startswith("heads.mlm.") for name in model.state):
+            parts["heads.mlm"] = MaskedLanguageModelingHead(config.head_shape(vocab_size))
+    for prefix, module in parts.items():
+        module.load_state_dict(
+            {name: model.state[f"{prefix}.{name}"] for name in module.state_dict()}, assign=True, strict=True
+        )
+    encoder = parts.pop("encoder")
+    assert isinstance(encoder, Encoder)
+    heads = {prefix.removeprefix("heads."): module for prefix, module in parts.items()}
+    return TeacherModel(encoder, heads, sees_segments=recipe.encoder.type_vocab_size > 1)
 
 
 Differences = Mapping[str, tuple[Any, Any]]

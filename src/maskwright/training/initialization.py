@@ -22,6 +22,7 @@ from maskwright.huggingface.families import family_named
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.existing import (
+    Differences,
     ExistingModel,
     describe_differences,
     differences,
@@ -32,7 +33,6 @@ from maskwright.training.existing import (
 from maskwright.training.model import PretrainingModel, build_model
 from maskwright.training.reporting import Reporter
 from maskwright.training.run_directory import GENERATOR
-from maskwright.training.teacher import check_teacher
 
 _COMPATIBLE = frozenset({"bert", "ernie", "electra"})
 """Families whose encoders are the same network."""
@@ -60,6 +60,7 @@ NOT_FITTED = frozenset(
 weights, and the others only affect random weights."""
 
 _POSITIONS = "position_embeddings.weight"
+_WIDTH_FIELDS = ("hidden_size", "num_heads", "intermediate_size")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +148,45 @@ def like_the_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[s
             todo=f"Give `--set encoder.num_layers={max(1, theirs.num_layers // 2)}`, {remedy}",
         )
     return _inherit(recipe, teacher, ("hidden_activation", "max_positions"), fixed)
+
+
+def check_teacher(recipe: Recipe, model: ExistingModel) -> None:
+    """Check that a recipe can learn from a teacher. They share the tokenizer, so the vocabulary too.
+
+    Raises:
+        RecipeError: If it cannot.
+    """
+    mine, theirs = recipe.encoder, model.config
+    for objective in recipe.objectives:
+        if objective.needs_teacher_scores and not any(name.startswith("heads.mlm.") for name in model.state):
+            raise RecipeError(
+                f"objective {objective.kind!r} needs the scores of the teacher's masked-token head, and {model.name} "
+                "has none",
+                todo=f"Choose a teacher saved with that head, or leave {objective.kind!r} out of the objectives.",
+            )
+        if objective.needs_teacher_width and mine.hidden_size != theirs.hidden_size:
+            fitting = settings(_to_compare(recipe, theirs))
+            raise RecipeError(
+                f"objective {objective.kind!r} compares hidden states, but those of the teacher {model.name} are "
+                f"{theirs.hidden_size} wide and encoder.hidden_size is {mine.hidden_size}",
+                todo=f"Give `{fitting}` or another size of the recipe, or leave {objective.kind!r} out of the "
+                "objectives.",
+            )
+    if recipe.training.max_length > theirs.max_positions:
+        raise RecipeError(
+            f"training.phases reach length {recipe.training.max_length}, but the teacher {model.name} supports "
+            f"{theirs.max_positions} tokens",
+            todo=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {theirs.max_positions}}}]'`.",
+        )
+
+
+def _to_compare(recipe: Recipe, theirs: EncoderConfig) -> Differences:
+    """Return the fields to change so that hidden states are as wide as the teacher's and the recipe is valid."""
+    different = differences_of_layers(recipe.encoder, theirs)
+    if recipe.teacher is not None and recipe.teacher.initialize == "layers":
+        return {field: values for field, values in different.items() if field != "position_offset"}
+    # The heads must divide the width, and the feed-forward part keeps its proportion to it.
+    return {field: different[field] for field in _WIDTH_FIELDS if field in different}
 
 
 def describe_changes(before: EncoderConfig, after: EncoderConfig) -> str:

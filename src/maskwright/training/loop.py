@@ -11,11 +11,10 @@ from typing import Any, Protocol
 import torch
 
 from maskwright.training.batches import StepBatch
-from maskwright.training.budget import Budget, Spent
+from maskwright.training.budget import Budget, Shape, Spent, rate_factor
 from maskwright.training.contention import SpinControl
 from maskwright.training.distributed import all_reduce_max, rank, world_size
 from maskwright.training.optimizer import Optimizer
-from maskwright.training.schedule import Shape, rate_factor
 from maskwright.training.step import Step, StepResult, TrainedModel, skips_on_device
 from maskwright.training.stream import Cursor
 

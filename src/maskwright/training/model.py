@@ -19,7 +19,7 @@ from maskwright.model.sizes import skipped_flops_per_token
 from maskwright.pretext.objectives.base import Objective
 from maskwright.recipes.recipe import SHARED_EMBEDDINGS, Recipe
 from maskwright.training.batches import MicroBatch, StepBatch
-from maskwright.training.teacher import TeacherModel
+from maskwright.training.existing import TeacherModel
 
 _GENERATOR_KEY = 0x5BD1E995
 # Above this share of the tokens, gathering them is assumed to cost what the last layer saves: not measured.

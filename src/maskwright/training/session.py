@@ -29,15 +29,17 @@ from maskwright.training.distributed import (
 from maskwright.training.evaluation import (
     Baseline,
     Measured,
+    Spikes,
     detection_line,
+    divergence,
     health_line,
     majority_share,
     measure,
     pair_line,
     unigram_baseline,
 )
+from maskwright.training.existing import build_teacher
 from maskwright.training.flops import EVALUATIONS, held_out_tokens, step_flops
-from maskwright.training.health import Spikes, divergence
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.kernel_check import KernelCheck, check_kernels
 from maskwright.training.loop import Position, Schedule, train
@@ -48,7 +50,6 @@ from maskwright.training.preparation import Prepared, Request
 from maskwright.training.report import sample_fills
 from maskwright.training.reporting import Reporter
 from maskwright.training.run_directory import RunDirectory
-from maskwright.training.teacher import build_teacher
 from maskwright.training.workload import build_workload
 
 _CHECKED_SEQUENCES = 8
@@ -158,7 +159,7 @@ class Session:
         """Train until the budget is spent or a stop is requested; the model is saved either way.
 
         Raises:
-            TrainingError: If training diverges (`health.py`); the last checkpoint is sound.
+            TrainingError: If training diverges (`evaluation.py`); the last checkpoint is sound.
             DeviceError: If the disk is full; the last checkpoint is intact.
         """
         position, is_saved = self._position()

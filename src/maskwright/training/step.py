@@ -147,22 +147,6 @@ class StepResult:
     skipped_flops: float = 0.0
 
 
-def take_step(
-    model: TrainedModel,
-    optimizer: Optimizer,
-    batch: StepBatch,
-    *,
-    learning_rate: float,
-    clip_norm: float,
-    step: int,
-    autocast: torch.dtype | None = None,
-) -> StepResult:
-    """Compute gradients over all micro-batches, clip, and update (see `Step`)."""
-    taken = Step(model, optimizer, batch, step, autocast)
-    taken.update(learning_rate, clip_norm)
-    return taken.result()
-
-
 class Step:
     """A step whose gradients are in the parameters' `grad`; on a GPU they are perhaps still being computed.
 
