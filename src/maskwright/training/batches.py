@@ -26,8 +26,6 @@ class MicroBatch:
     """The data of one forward and backward pass.
 
     Attributes:
-        batch: The tokens.
-        targets: For each objective, by kind.
         output_positions: For the encoder and the generator, the tokens whose last hidden states their objectives use
             (`model.output_positions_of`); None before they are computed.
     """
@@ -86,7 +84,6 @@ class StepBatch:
     Attributes:
         micro_batches: In order; of the type that the model's `losses` takes (`MicroBatch` in pretraining).
         counts: Predictions of each objective over the whole step: the losses' denominators.
-        num_tokens, num_sequences: Over the whole step.
         squared_lengths: Sum of squared sequence lengths (the cost of attention).
         key: Which batch this is, for messages: seed, epoch (from 1), mask sample, and the numbers of its sequences.
     """
@@ -110,14 +107,9 @@ class Collator:
 
     Attributes:
         format, masking, replacement, objectives: The recipe's choices.
-        vocabulary: Special ids and corpus counts.
-        take: Reads token ranges of the corpus.
         separator_points: Where the format puts extra separators (`Format.separator_points`).
-        seed: The run's seed.
-        max_length: No sequence is longer.
         tokens_per_microbatch: Most tokens of a forward and backward pass; a longer sequence has one of its own.
         ranks: The number of micro-batches is a multiple of it, where that is possible.
-        dropout: Whether batches have dropout keys.
         samples: Whether a generator samples tokens: its targets then have one uniform number each ("sampling").
     """
 
@@ -197,7 +189,6 @@ def even_bounds(cu_seqlens: IntArray, limit: int, ranks: int = 1) -> IntArray:
     """Cut sequences into few micro-batches of about equal size, since each costs a pass over the weights.
 
     Args:
-        cu_seqlens: Shape (B+1,), the boundaries of the sequences.
         limit: Tokens of a micro-batch at most; a longer sequence is a micro-batch of its own.
         ranks: The number of micro-batches is a multiple of it, unless long sequences prevent that; it is never less if
             there are as many sequences.

@@ -57,9 +57,6 @@ class Machine:
     """What a run computes on and with.
 
     Attributes:
-        name: The processor's or GPU's name as the system gives it.
-        threads: Threads of PyTorch (CPU).
-        matmul: Library of fp32 matmuls on a CPU.
         peak_flops: Measured peak matmul throughput in the run's precision, FLOP/s.
         autocast: bfloat16 for matmuls, or None (fp32).
         kernels: "auto" if kernels may be used, "reference" if only PyTorch computes.
@@ -128,7 +125,6 @@ def prepare_machine(
 
     Args:
         matmul: The library that a run began with; None chooses.
-        cache: Cache directory of the choice; None for the user's.
         precision: "auto" is bf16 on a GPU that has it, else fp32.
         kernels: "auto" becomes "reference" on a GPU that cannot run kernels.
 

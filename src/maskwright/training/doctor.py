@@ -34,13 +34,9 @@ class Hardware:
     """The machine as this process sees it.
 
     Attributes:
-        cores: Physical cores.
         usable_cores: Cores that this process may use (affinity and container limits).
-        threads: Threads of PyTorch.
-        instructions: Instruction sets that matter to matmul.
         memory: Bytes of main memory, or of the container's limit.
         free_memory: Bytes available now; None if unknown.
-        gpus: Names and sizes of the GPUs that PyTorch can use.
         unusable_gpu: Whether there is an NVIDIA GPU that this PyTorch cannot use.
     """
 

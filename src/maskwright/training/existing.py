@@ -32,7 +32,6 @@ class ExistingModel:
 
     Attributes:
         name: What the user called it.
-        family: Hugging Face's model type.
         state: Weights in fp32 as "encoder.*" and "heads.KIND.*", with one row per entry of the tokenizer.
         fingerprint: Identifies config.json and the weights.
         max_length: Longest sequence of its training in tokens, as far as the directory says.
@@ -114,8 +113,6 @@ class TeacherModel:
     """An encoder with the heads that turn its hidden states into scores; never trained, never saved.
 
     Args:
-        encoder: The teacher's encoder.
-        heads: Its heads, by kind ("mlm").
         sees_segments: Whether it is given the segment ids; else all tokens are of segment 0.
     """
 

@@ -56,7 +56,6 @@ def expected_tokens(
         lengths: Mean tokens of a sequence in each phase.
         reached_flops: FLOP/s of training on this machine (`speed.measure_training_flops`); used for a budget of
             seconds, of which held-out evaluations take a part.
-        teacher: The teacher's shape, if there is one.
     """
     if budget.unit == "tokens":
         return budget.amount

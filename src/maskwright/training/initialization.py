@@ -70,9 +70,6 @@ class Start:
     Attributes:
         origin: `ExistingModel.to_json`.
         weights: By the names of `PretrainingModel`; the rest is newly initialized.
-        loaded: Loaded parts, in words.
-        new: Newly initialized parts.
-        ignored: Parts of the model that the run does not use.
     """
 
     origin: Mapping[str, str]
@@ -196,12 +193,7 @@ def describe_changes(before: EncoderConfig, after: EncoderConfig) -> str:
 
 
 def start_from(recipe: Recipe, model: ExistingModel, generator: ExistingModel | None) -> Start:
-    """Return the weights that a run loads from a model that passed `like_the_model`.
-
-    Args:
-        model: Source of the encoder and its heads.
-        generator: Source of the generator and its head, if the recipe has one.
-    """
+    """Return the weights that a run loads from a model that passed `like_the_model`."""
     with torch.device("meta"):
         built = build_model(recipe, model.tokenizer.special_tokens.vocab_size)
     own = built.weights()
@@ -422,7 +414,6 @@ def open_origins(
     """Open the models that a run loads weights from or learns from.
 
     Args:
-        init: The model whose weights to load, if any.
         tokenizer: That of `--tokenizer`, if given; it must be the models' own.
         new_words: Number of words of the corpus to add to the vocabulary of `init`, or a file of words.
 

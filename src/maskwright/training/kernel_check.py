@@ -48,7 +48,6 @@ def check_kernels(model: PretrainingModel, batch: StepBatch, autocast: torch.dty
     Args:
         model: In training mode, on its device, gradients empty, as they are afterwards.
         batch: The batch. It is computed without dropout, whose masks depend on the kernels.
-        autocast: Compute type of matmuls; None for fp32.
     """
     started = time.perf_counter()
     try:

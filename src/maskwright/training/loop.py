@@ -45,8 +45,6 @@ class Phase:
 
     Attributes:
         until: Progress at which it ends; the last phase's is 1.
-        stream: The order of instances at this length.
-        collator: Makes step batches of them.
     """
 
     until: float
@@ -134,9 +132,7 @@ def train(
     moments are nevertheless those after the reported step.
 
     Args:
-        model: In training mode, on its device.
         optimizer: Over the model's parameters, at `position`.
-        flops_of: Training FLOPs of a step.
         autocast: Matmul type (bfloat16); None is fp32.
         running: Leaves out the time in which the process was stopped (`StopRequest.running`).
     """

@@ -35,7 +35,6 @@ class JsonLines:
     """An append-only file of JSON objects that each carry a "step".
 
     Args:
-        path: The file; made if absent.
         last_step: Lines of later steps (written after the checkpoint that a run resumes from) are dropped, and so are
             a truncated last line and, with a warning, others that cannot be read.
     """
@@ -110,9 +109,7 @@ class Journal:
     """Writes the metrics of each step and updates the progress line.
 
     Args:
-        folder: The run directory.
         last_step: Steps done so far; later lines, of an interrupted session, are dropped.
-        budget: For the time left.
         peak_flops: Measured peak matmul throughput, for the model FLOPs utilization (MFU).
     """
 

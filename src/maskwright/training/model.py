@@ -33,10 +33,6 @@ class PretrainingModel(nn.Module):
     the selected ones, without gradient (Clark et al. 2020, section 3.1).
 
     Args:
-        config: The encoder's shape.
-        vocab_size: Rows of the word embeddings.
-        objectives: Each builds its head.
-        generator: The generator's shape; None for none.
         shares_embeddings: Whether the generator uses the encoder's embeddings and their LayerNorm.
         teacher: A trained model that sees every batch too; it is no part of the weights. None for none.
     """
@@ -76,7 +72,6 @@ class PretrainingModel(nn.Module):
         """Initialize all weights, each parameter with random numbers keyed by the seed and its name.
 
         Args:
-            seed: The run's seed.
             token_counts: Shape (V,), occurrences of each id in the corpus, for heads that start from them.
         """
         initialize(self, self.config, seed)
@@ -255,8 +250,6 @@ def output_positions_of(
     """Return the tokens whose last hidden states the objectives of one encoder use, or None for all.
 
     Args:
-        objectives: The objectives of the encoder.
-        batch: Its input.
         targets: Targets by objective; their anchors are output positions too.
         pools: Whether the encoder has a pooler, which uses the first token of each sequence.
 

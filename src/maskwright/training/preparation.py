@@ -49,7 +49,6 @@ class Request:
     """The validated arguments of a run (see `pretrain`).
 
     Attributes:
-        sources: Corpus arguments.
         recipe: As published, with the user's overrides.
         fixed: Dotted fields the user set.
     """
@@ -90,11 +89,7 @@ class Prepared:
     """The result of preparation.
 
     Attributes:
-        recipe: What is trained.
         expected_tokens: Tokens the budget is planned to buy.
-        choices: Fitted fields.
-        cleaned: The corpus, with its data card.
-        teacher: The recipe's teacher; None without one.
         start: The initial weights; None if they are random or in a checkpoint.
     """
 

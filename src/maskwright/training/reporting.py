@@ -47,9 +47,6 @@ class OnConsole(Reporter):
 
     If the console is not a terminal (a log file), the bar becomes lines: the first and last state of each preparation
     stage, and one every 30 seconds.
-
-    Args:
-        console: Where to write.
     """
 
     _QUIET_SECONDS = 30.0

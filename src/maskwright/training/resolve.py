@@ -126,7 +126,6 @@ def resolve(
         recipe: With the user's settings; on the second call the first call's result, with the real tokenizer.
         fixed: Dotted fields that stay, as the user set them.
         reached_flops: Training FLOP/s on this machine; used for a budget of time only.
-        teacher: The teacher's shape, if there is one.
         as_published: Change nothing, only compute `expected_tokens`.
     """
 
@@ -190,11 +189,7 @@ def _occurrences(tokens: float, size: int) -> str:
 
 
 def fit_batch(recipe: Recipe, tokens: float, mean_length: float, fixed: Collection[str]) -> int:
-    """Return the sequences per step (see `batch_tokens`), at most the published number.
-
-    Args:
-        mean_length: Mean tokens of a sequence in the first phase.
-    """
+    """Return the sequences per step (see `batch_tokens`), at most the published number."""
     published = recipe.training.batch_sequences
     if _is_fixed("training.batch_sequences", fixed):
         return published
@@ -212,7 +207,6 @@ def fit_schedule(
     """Fit batch, steps, learning rate, warmup, schedule, initialization and dropout to the tokens of the run.
 
     Args:
-        recipe: With the fitted vocabulary and length.
         mean_lengths: Mean tokens of a sequence in each phase.
         steps: The budget, if it is in steps; None computes them from `tokens`.
     """

@@ -42,7 +42,6 @@ class RunDirectory:
     """A run directory, locked by one process at a time.
 
     Args:
-        path: Created if absent.
         work: A directory of the other kind of work is refused.
         kept: Glob of files that another run must not overwrite, besides a model.
     """

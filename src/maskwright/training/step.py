@@ -134,7 +134,6 @@ class StepResult:
         loss: The weighted total in nats.
         losses: Mean loss of each objective, by kind.
         accuracies: Share of correct predictions of each objective that has them, by kind.
-        gradient_norm: Global norm before clipping.
         details: Further shares, by kind and name (`Objective.details`).
         skipped_flops: FLOPs that the formula counts but the step did not compute.
     """
@@ -153,7 +152,6 @@ class Step:
     Args:
         model: In training mode.
         optimizer: Over the model's parameters, gradients empty.
-        step: The step's number, for messages.
         autocast: Matmul type (bfloat16); None is fp32.
 
     Raises:

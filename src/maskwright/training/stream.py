@@ -33,7 +33,6 @@ class Cursor:
 
     Attributes:
         num_read: Instances read in all.
-        places: One per source.
         epochs: Epochs of the first source so far; one left unfinished when the length changed counts as a fraction.
     """
 

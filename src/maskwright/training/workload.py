@@ -28,8 +28,6 @@ class Text:
         sources: Shape (D,), the source of each document.
         weights: Share of each source; None for natural shares.
         document_ends: Ascending token offsets at which documents end.
-        take: Reads token ranges.
-        vocabulary: Special ids and corpus counts.
         span_facts: Counts of phrase and entity spans (`data.words.span_facts`).
     """
 
@@ -124,10 +122,6 @@ def split(documents: Documents, seed: int, share: float = 0.05, max_tokens: int 
     At most a sixteenth of the held-out text comes from one document, so that long documents (books) give their
     beginnings; the rest of a document is a document of the training text. Nothing is held out if a sixteenth is less
     than any first sentence.
-
-    Args:
-        share: Largest share of all tokens to hold out.
-        max_tokens: Maximum tokens to hold out.
     """
     limit = int(min(share * documents.num_tokens, max_tokens))
     from_one = max(limit // _MIN_DOCUMENTS, 1)
