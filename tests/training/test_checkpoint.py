@@ -24,6 +24,7 @@ def save(folder: Path, step: int) -> Path:
 
 
 def test_latest_reads_back_what_was_saved(tmp_path: Path) -> None:
+    assert checkpoint.latest(tmp_path) == (None, [])
     save(tmp_path, 7)
     found, damaged = checkpoint.latest(tmp_path)
     assert found is not None
@@ -32,20 +33,11 @@ def test_latest_reads_back_what_was_saved(tmp_path: Path) -> None:
     assert torch.equal(found.weights["w"], torch.full((3,), 7.0))
 
 
-def test_only_the_newest_two_are_kept(tmp_path: Path) -> None:
-    for step in (1, 2, 3):
-        save(tmp_path, step)
-    assert sorted(folder.name for folder in tmp_path.iterdir()) == ["step-000000002", "step-000000003"]
-
-
-def test_a_damaged_later_checkpoint_takes_no_place_of_an_intact_one(tmp_path: Path) -> None:
-    for step in (1, 5, 2):  # 5 is damaged: the run resumed from 1
-        save(tmp_path, step)
-    assert sorted(folder.name for folder in tmp_path.iterdir()) == ["step-000000001", "step-000000002"]
-
-
-def test_no_checkpoint_is_none(tmp_path: Path) -> None:
-    assert checkpoint.latest(tmp_path) == (None, [])
+def test_only_the_newest_two_are_kept_and_none_that_is_damaged_and_later(tmp_path: Path) -> None:
+    for steps, kept in (((1, 2, 3), (2, 3)), ((5, 4), (3, 4))):  # 5 is damaged: the run resumed from 3.
+        for step in steps:
+            save(tmp_path, step)
+        assert sorted(folder.name for folder in tmp_path.iterdir()) == [f"step-{step:09d}" for step in kept]
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors", "state.json"])
@@ -62,26 +54,18 @@ def test_a_checkpoint_cut_short_is_passed_over_for_the_one_before(tmp_path: Path
     assert not damaged[0].endswith(".")  # The message continues after it.
 
 
-def test_one_flipped_byte_is_noticed(tmp_path: Path) -> None:
-    newest = save(tmp_path, 2)
-    content = bytearray((newest / "weights.safetensors").read_bytes())
-    content[-1] ^= 1
-    (newest / "weights.safetensors").write_bytes(content)
-    with pytest.raises(CheckpointError, match="no checkpoint is intact"):
-        checkpoint.latest(tmp_path)
-
-
-@pytest.mark.parametrize("harm", ["a cursor", "no checksums", "a weight, no checksums"])
-def test_an_edited_state_is_noticed(tmp_path: Path, harm: str) -> None:
+@pytest.mark.parametrize("harm", ["a cursor", "a weight", "no checksums", "a weight, no checksums"])
+def test_an_edited_state_and_a_flipped_byte_are_noticed(tmp_path: Path, harm: str) -> None:
     path = save(tmp_path, 2) / "state.json"
     if harm == "a cursor":
         path.write_text(path.read_text().replace('"at": 2', '"at": 3'))
-    else:
+    if harm.endswith("no checksums"):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"checksums": {}}))
     if harm.startswith("a weight"):
         weights = path.with_name("weights.safetensors")
         weights.write_bytes(weights.read_bytes()[:-1] + b"1")
-    with pytest.raises(CheckpointError, match=r"no checkpoint is intact: .*state\.json is not what was written"):
+    damaged = "weights.safetensors" if harm == "a weight" else "state.json"
+    with pytest.raises(CheckpointError, match=f"no checkpoint is intact: .*{damaged} is not what was written"):
         checkpoint.latest(tmp_path)
 
 
@@ -115,21 +99,14 @@ def test_a_save_that_fails_leaves_the_old_one_and_no_remains(tmp_path: Path, mon
     assert [folder.name for folder in tmp_path.iterdir()] == ["step-000000001"]
 
 
-def test_the_timer_writes_each_step_once() -> None:
+@pytest.mark.parametrize("seconds", [0.0, 1000.0])
+def test_the_timer_waits_between_checkpoints_and_writes_each_step_once(seconds: float) -> None:
     written = list[int]()
-    timer = CheckpointTimer(lambda: written.append(1), -1, seconds=0.0)
-    assert timer.is_due()
-    timer.save_step(3)
-    timer.save_step(3)
+    timer = CheckpointTimer(lambda: written.append(1), -1, seconds)
+    for _ in range(2):
+        assert timer.is_due() == (seconds == 0)
+        timer.save_step(3)
     assert len(written) == 1
-    assert timer.is_due()
-
-
-def test_the_timer_waits_between_checkpoints() -> None:
-    timer = CheckpointTimer(lambda: None, -1, seconds=1000.0)
-    assert not timer.is_due()
-    timer.save_step(1)
-    assert not timer.is_due()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -1,7 +1,9 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 from toy_runs import train_toy
 
 from maskwright.core.errors import DeviceError, MaskwrightError
@@ -9,7 +11,15 @@ from maskwright.core.files import read_json
 from maskwright.kernels.setting import kernels_enabled
 from maskwright.recipes.catalog import get
 from maskwright.training import device
-from maskwright.training.device import Precision, computing_on, prepare_machine, prepare_machine_again
+from maskwright.training.device import (
+    Precision,
+    computing_on,
+    layer_seconds,
+    matmul_error,
+    peak_matmul_flops,
+    prepare_machine,
+    prepare_machine_again,
+)
 from maskwright.training.pretrain import Run
 
 needs_bf16 = pytest.mark.skipif(
@@ -78,3 +88,55 @@ def test_a_run_resumes_with_its_kernels(recorded: dict[str, str], kernels: str, 
     assert not message
     with computing_on(machine):
         assert kernels_enabled() == (kernels == "auto")
+
+
+# Matmul timing: counts are right and the library setting is restored. No speed is asserted.
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "_PEAK_SHAPES", ((16, 8, 12),))
+    monkeypatch.setattr(device, "_LAYER_SHAPES", ((16, 8, 12),))
+    monkeypatch.setattr(device, "_ATTENTION_SHAPE", (3, 4, 5, 6))
+
+
+def setting() -> str:
+    return str(torch.backends.mkldnn.matmul.fp32_precision)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_multiply_and_an_add_count_as_two(small: None, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "_seconds", lambda work, _: 0.5 if work().dtype == dtype else 0.0)
+    assert peak_matmul_flops(CPU, dtype, seconds=0.0) == 2 * 16 * 8 * 12 / 0.5
+
+
+def test_the_library_setting_is_restored_after_a_failure(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = setting()
+
+    def fail(*_: object) -> float:
+        assert setting() == "bf16"
+        raise RuntimeError("interrupted")
+
+    monkeypatch.setattr(device, "_seconds", fail)
+    with pytest.raises(RuntimeError, match="interrupted"):
+        peak_matmul_flops(CPU, library="onednn", seconds=0.0)
+    assert setting() == before
+
+
+def test_the_default_library_is_exact() -> None:
+    assert matmul_error("default") < 1e-5
+
+
+def test_the_matmuls_of_a_layer_are_summed_by_library(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, tuple[int, ...]]] = []
+
+    def took(work: Callable[[], Tensor], _: torch.device) -> float:
+        seen.append((setting(), tuple(work().shape)))
+        return 1.0 if setting() == "none" else 0.5
+
+    monkeypatch.setattr(device, "_seconds", took)
+    assert layer_seconds(seconds=0.0) == {"default": 4.0, "onednn": 2.0}
+    assert {shape for _, shape in seen} == {(16, 12), (16, 8), (12, 8), (3, 4, 6)}
+    assert [each for each, _ in seen[:8]] == ["none"] * 4 + ["bf16"] * 4

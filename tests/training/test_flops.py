@@ -30,7 +30,7 @@ def test_a_step_has_the_flops_that_pytorch_counts(name: str, monkeypatch: pytest
     # The C kernel computes as many FLOPs as the sequences' lengths say, which the counter does not see.
     with use_kernels(False), FlopCounterMode(display=False) as counter:
         result = take_step(model, optimizer, batch, learning_rate=1e-3, clip_norm=1.0, step=0)
-    config = None if teacher is None else teacher.config
+    config = None if teacher is None else teacher.encoder.config
     counted = step_flops(recipe, len(model.encoder.word_embeddings.weight), batch, config) - result.skipped_flops
     assert counted == pytest.approx(counter.get_total_flops(), rel=0.01)
 

@@ -15,7 +15,7 @@ from test_batches import step
 from test_every_recipe import model_of, toy
 from torch import Tensor
 from toy_models import take_step
-from toy_runs import TOY, killed_after, write_corpus
+from toy_runs import Listening, killed_after, train_toy
 
 from maskwright.core.errors import DeviceError
 from maskwright.core.files import read_json
@@ -30,8 +30,6 @@ from maskwright.training.kernel_check import KernelCheck, _loss_and_gradients, c
 from maskwright.training.metrics import read_rows
 from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer
-from maskwright.training.pretrain import pretrain
-from maskwright.training.reporting import Silent
 
 HALF = torch.bfloat16
 Found = tuple[float, dict[str, Tensor]]
@@ -150,25 +148,6 @@ def test_a_cpu_checks_no_kernels_and_unknown_settings_are_refused() -> None:
         checks_kernels_on(torch.device("cpu"), "yes")  # type: ignore[arg-type]
 
 
-class Hearing(Silent):
-    """Remembers what was reported on kernels."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[str] = []
-
-    def say(self, topic: str, text: str) -> None:
-        """Keep lines on kernels."""
-        if topic == "kernels":
-            self.said.append(text)
-
-
-def settings(tmp_path: Path, reporter: Hearing, **more: Any) -> dict[str, Any]:
-    given: dict[str, Any] = {"recipe": "bert/tiny", "steps": 6, "set": TOY, "clean": ("deduplicate=none",)}
-    given |= {"out": tmp_path / "run", "workers": 1, "cache": tmp_path / "cache", "reporter": reporter}
-    return given | more
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("wish", ["auto", "reference"])
 def test_a_run_tells_the_result_of_the_check_and_can_be_resumed_without(
@@ -189,22 +168,21 @@ def test_a_run_tells_the_result_of_the_check_and_can_be_resumed_without(
         return replace(machine, kernels="auto"), said
 
     monkeypatch.setattr(pretrain_module, "prepare_machine_again", prepared)
-    corpus, hearing = write_corpus(tmp_path / "corpus.txt"), Hearing()
-    more = settings(tmp_path, hearing)
+    listening = Listening()
     with killed_after(3):
-        pretrain(corpus, kernels=wish, checkpoint_minutes=0.0, **more)
-    assert [text.startswith("kernels checked in") for text in hearing.said] == [True] * (wish == "auto")
-    run = pretrain(corpus, kernels="reference", **more)
+        train_toy(tmp_path, steps=6, kernels=wish, checkpoint_minutes=0.0, reporter=listening)
+    assert [text.startswith("kernels checked in") for text in listening.on("kernels")] == [True] * (wish == "auto")
+    run = train_toy(tmp_path, steps=6, kernels="reference", reporter=listening)
     assert run.finished
     assert run.steps == 6
-    assert len(hearing.said) == (wish == "auto")
+    assert len(listening.on("kernels")) == (wish == "auto")
 
 
 @pytest.mark.slow
 def test_kernels_on_a_cpu_change_no_result_but_rounding(tmp_path: Path) -> None:
-    corpus, losses = write_corpus(tmp_path / "corpus.txt"), []
+    losses = []
     for wish in ("auto", "reference"):
-        run = pretrain(corpus, kernels=wish, **settings(tmp_path, Hearing(), out=tmp_path / wish))  # type: ignore[arg-type]
+        run = train_toy(tmp_path, wish, steps=6, kernels=wish)
         record = read_json(run.folder / "run.json")
         assert record["machine"]["kernels"] == wish
         # It is not part of the request: a run can be resumed with the other.
@@ -242,7 +220,6 @@ def test_kernels_are_used_unless_they_are_off_or_unavailable(
     monkeypatch.setattr(pretrain_module, "prepare_machine_again", lambda *_: (machine, ""))
     monkeypatch.setattr(pretrain_module, "_prepare", lambda *_: (None, {}))
     monkeypatch.setattr(pretrain_module, "Session", session)
-    corpus = write_corpus(tmp_path / "corpus.txt")
     with pytest.raises(KeyboardInterrupt):
-        pretrain(corpus, kernels=wish, **settings(tmp_path, Hearing()))
+        train_toy(tmp_path, kernels=wish)
     assert found == [computes]

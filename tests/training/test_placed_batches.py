@@ -1,8 +1,6 @@
 """Batches on their way to a device: looked through for what is read, moved in one piece, nothing lost or changed."""
 
-from collections.abc import Mapping
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,8 +8,7 @@ from test_batches import step
 from test_every_recipe import RECIPES, model_of, teacher_of, toy
 from torch import Tensor
 
-from maskwright.core.tensors import PackedBatch, TargetTensors
-from maskwright.training.batches import MicroBatch, _move_together
+from maskwright.training.batches import MicroBatch, _map_tensors, _move_together
 
 CPU = torch.device("cpu")
 
@@ -30,39 +27,18 @@ def elsewhere(micro: MicroBatch) -> MicroBatch:
     return replace(micro, batch=replace(micro.batch, ids=micro.batch.ids.as_subclass(Elsewhere)))
 
 
-def parts(value: Any, name: str = "") -> dict[str, Any]:
-    """All that a micro-batch holds, by name."""
-    if isinstance(value, Mapping):
-        return {found: part for key, each in value.items() for found, part in parts(each, f"{name}.{key}").items()}
-    if isinstance(value, MicroBatch | TargetTensors | PackedBatch):
-        own = {field.name: getattr(value, field.name) for field in fields(value)}
-        return {found: part for key, each in own.items() for found, part in parts(each, f"{name}.{key}").items()}
-    return {name: value}
-
-
-def assert_equal(found: MicroBatch, expected: MicroBatch) -> None:
-    moved, given = parts(found), parts(expected)
-    assert moved.keys() == given.keys()
-    for name, value in given.items():
-        if isinstance(value, Tensor):
-            assert moved[name].dtype == value.dtype, name
-            assert moved[name].shape == value.shape, name
-            assert torch.equal(moved[name], value), name
-            assert moved[name].is_contiguous(), name
-        else:
-            assert moved[name] == value, name
-
-
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_micro_batch_arrives_whole_and_in_one_piece(name: str) -> None:
     recipe = toy(name)
     model = model_of(recipe, teacher_of(recipe, steps=0))
     for micro in step(recipe).micro_batches:
         for given in (micro, model.with_output_positions(micro)):
-            moved = elsewhere(given).to(CPU)
-            assert_equal(moved, given)
-            pieces = [value for value in parts(moved).values() if isinstance(value, Tensor) and value.numel()]
-            assert len({each.untyped_storage().data_ptr() for each in pieces}) == 1
+            moved, pieces = elsewhere(given).to(CPU), list[Tensor]()
+            found, expected = (_map_tensors(each, lambda t: (t.dtype, t.tolist())) for each in (moved, given))
+            assert found == expected
+            _map_tensors(moved, pieces.append)
+            assert all(each.is_contiguous() for each in pieces)
+            assert len({each.untyped_storage().data_ptr() for each in pieces if each.numel()}) == 1
 
 
 def test_what_is_there_already_stays_itself() -> None:

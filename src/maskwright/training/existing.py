@@ -121,16 +121,10 @@ class TeacherModel:
         self.heads = {kind: head.eval().requires_grad_(False) for kind, head in heads.items()}
         self.sees_segments = sees_segments
 
-    @property
-    def config(self) -> EncoderConfig:
-        """The shape of its encoder."""
-        return self.encoder.config
-
     def to(self, device: torch.device) -> "TeacherModel":
         """Move it to a device, in place."""
-        self.encoder.to(device)
-        for head in self.heads.values():
-            head.to(device)
+        for module in (self.encoder, *self.heads.values()):
+            module.to(device)
         return self
 
     def view(self, batch: PackedBatch) -> View:
@@ -150,16 +144,11 @@ def build_teacher(model: ExistingModel, recipe: Recipe) -> TeacherModel:
     config = model.config.replace(pooler=False)
     vocab_size = model.tokenizer.special_tokens.vocab_size
     with torch.device("meta"):  # Weights are loaded, not initialized.
-        parts: dict[str, nn.Module] = {"encoder": Encoder(config, vocab_size)}
+        encoder, heads = Encoder(config, vocab_size), dict[str, nn.Module]()
         if any(name.startswith("heads.mlm.") for name in model.state):
-            parts["heads.mlm"] = MaskedLanguageModelingHead(config.head_shape(vocab_size))
-    for prefix, module in parts.items():
-        module.load_state_dict(
-            {name: model.state[f"{prefix}.{name}"] for name in module.state_dict()}, assign=True, strict=True
-        )
-    encoder = parts.pop("encoder")
-    assert isinstance(encoder, Encoder)
-    heads = {prefix.removeprefix("heads."): module for prefix, module in parts.items()}
+            heads["mlm"] = MaskedLanguageModelingHead(config.head_shape(vocab_size))
+    for prefix, module in {"encoder": encoder, **{f"heads.{kind}": head for kind, head in heads.items()}}.items():
+        module.load_state_dict({name: model.state[f"{prefix}.{name}"] for name in module.state_dict()}, assign=True)
     return TeacherModel(encoder, heads, sees_segments=recipe.encoder.type_vocab_size > 1)
 
 

@@ -22,7 +22,6 @@ from maskwright.huggingface.families import family_named
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.existing import (
-    Differences,
     ExistingModel,
     describe_differences,
     differences,
@@ -60,7 +59,6 @@ NOT_FITTED = frozenset(
 weights, and the others only affect random weights."""
 
 _POSITIONS = "position_embeddings.weight"
-_WIDTH_FIELDS = ("hidden_size", "num_heads", "intermediate_size")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +160,12 @@ def check_teacher(recipe: Recipe, model: ExistingModel) -> None:
                 todo=f"Choose a teacher saved with that head, or leave {objective.kind!r} out of the objectives.",
             )
         if objective.needs_teacher_width and mine.hidden_size != theirs.hidden_size:
-            fitting = settings(_to_compare(recipe, theirs))
+            different = differences_of_layers(mine, theirs)
+            # The heads must divide the width, and the feed-forward part keeps its proportion to it.
+            wanted: tuple[str, ...] = ("hidden_size", "num_heads", "intermediate_size")
+            if recipe.teacher is not None and recipe.teacher.initialize == "layers":
+                wanted = tuple(field for field in different if field != "position_offset")
+            fitting = settings({field: different[field] for field in wanted if field in different})
             raise RecipeError(
                 f"objective {objective.kind!r} compares hidden states, but those of the teacher {model.name} are "
                 f"{theirs.hidden_size} wide and encoder.hidden_size is {mine.hidden_size}",
@@ -175,15 +178,6 @@ def check_teacher(recipe: Recipe, model: ExistingModel) -> None:
             f"{theirs.max_positions} tokens",
             todo=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {theirs.max_positions}}}]'`.",
         )
-
-
-def _to_compare(recipe: Recipe, theirs: EncoderConfig) -> Differences:
-    """Return the fields to change so that hidden states are as wide as the teacher's and the recipe is valid."""
-    different = differences_of_layers(recipe.encoder, theirs)
-    if recipe.teacher is not None and recipe.teacher.initialize == "layers":
-        return {field: values for field, values in different.items() if field != "position_offset"}
-    # The heads must divide the width, and the feed-forward part keeps its proportion to it.
-    return {field: different[field] for field in _WIDTH_FIELDS if field in different}
 
 
 def describe_changes(before: EncoderConfig, after: EncoderConfig) -> str:
@@ -289,8 +283,17 @@ def spread_layers(num_layers: int, of: int) -> tuple[int, ...]:
 
 
 def _inherit(recipe: Recipe, model: ExistingModel, names: Iterable[str], fixed: Collection[str]) -> Recipe:
-    theirs = {setting: getattr(model.config, setting) for setting in names if f"encoder.{setting}" not in fixed}
-    changes = {setting: value for setting, value in theirs.items() if not _keeps(recipe, setting, value)}
+    table, changes = family_named(recipe.family).config, dict[str, Any]()
+    for name in names:
+        # The recipe keeps what its family fixes, and an activation of its head that hardly differs (GELU: below 5e-4).
+        theirs = getattr(model.config, name)
+        kept = table.fixed.get(name, theirs) != theirs
+        if name == "hidden_activation":
+            kept = (
+                table.head_activation not in (None, theirs) and {table.head_activation, theirs} <= _SIMILAR_ACTIVATIONS
+            )
+        if not kept and f"encoder.{name}" not in fixed:
+            changes[name] = theirs
     positions = changes.get("max_positions", recipe.encoder.max_positions)
     if positions > model.config.max_positions:
         raise RecipeError(
@@ -303,14 +306,6 @@ def _inherit(recipe: Recipe, model: ExistingModel, names: Iterable[str], fixed: 
             todo=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {positions}}}]'`.",
         )
     return recipe.replace(encoder=recipe.encoder.replace(**changes))
-
-
-def _keeps(recipe: Recipe, setting: str, value: Any) -> bool:
-    """Whether the recipe keeps its value: its family allows no other, and they hardly differ (GELU: below 5e-4)."""
-    table = family_named(recipe.family).config
-    if setting == "hidden_activation":
-        return table.head_activation not in (None, value) and {table.head_activation, value} <= _SIMILAR_ACTIVATIONS
-    return bool(table.fixed.get(setting, value) != value)
 
 
 def parts_of(names: Iterable[str], on_generator: Collection[str] = ()) -> set[str]:

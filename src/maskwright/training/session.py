@@ -165,7 +165,7 @@ class Session:
         position, is_saved = self._position()
         progress = self.budget.progress(position.spent)
         training = self.recipe.training
-        teacher_config = None if self.teacher is None else self.teacher.config
+        teacher_config = None if self.teacher is None else self.teacher.encoder.config
         held_out: dict[str, Measured] = {}
         with contextlib.ExitStack() as stack:
             if self.checks_kernels:
