@@ -111,6 +111,14 @@ def test_adamw_follows_the_written_formula(
             assert ((mine.double() - right.double()).abs() <= limit).all()
 
 
+def test_first_step_of_bert_is_3_16_times_the_usual_size() -> None:
+    weight = nn.Parameter(torch.zeros(2, 2))
+    optimizer = Optimizer([("w", weight)], AdamW(bias_correction=False, weight_decay=0.0, eps=1e-12))
+    weight.grad = torch.tensor([[1.0, -2.0], [3.0, -4.0]])
+    optimizer.step(1.0)
+    torch.testing.assert_close(weight.detach().abs(), torch.full((2, 2), 0.1 / math.sqrt(0.001)), rtol=1e-5, atol=0)
+
+
 def test_rates_of_parameters_are_scaled_by_name() -> None:
     full, half = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
     optimizer = Optimizer([("full", full), ("half", half)], AdamW(), lambda name: 0.5 if name == "half" else 1.0)

@@ -39,22 +39,13 @@ class Budget:
     amount: float
 
     @classmethod
-    def of(
-        cls,
-        *,
-        steps: int | None = None,
-        tokens: float | None = None,
-        minutes: float | None = None,
-        hours: float | None = None,
-        flops: float | None = None,
-    ) -> "Budget | None":
-        """Make a budget from the one argument that is given; None if none is.
+    def of(cls, **amounts: float | None) -> "Budget | None":
+        """Make a budget from steps, tokens, minutes, hours or flops, of which one is given; None if none is.
 
         Raises:
             RecipeError: If more than one is given, or the amount is not more than zero.
         """
-        named = {"steps": steps, "tokens": tokens, "minutes": minutes, "hours": hours, "flops": flops}
-        given = {name: value for name, value in named.items() if value is not None}
+        given = {name: amount for name, amount in amounts.items() if amount is not None}
         if not given:
             return None
         if len(given) > 1:
@@ -74,8 +65,7 @@ class Budget:
 
     def progress(self, spent: Spent) -> float:
         """Share of the budget spent, in [0, 1]."""
-        used = {"steps": spent.steps, "tokens": spent.tokens, "seconds": spent.seconds, "flops": spent.flops}
-        return min(1.0, used[self.unit] / self.amount)
+        return min(1.0, float(getattr(spent, self.unit)) / self.amount)
 
     def __str__(self) -> str:
         match self.unit:
