@@ -4,14 +4,10 @@ import pytest
 import torch
 from test_batches import step
 from test_every_recipe import RECIPES, model_of, teacher_of, toy
-from toy_models import take_step
 
-from maskwright.model.config import EncoderConfig
-from maskwright.recipes.catalog import resolve
 from maskwright.training import model as model_module
 from maskwright.training.batches import StepBatch
 from maskwright.training.model import PretrainingModel, output_positions_of
-from maskwright.training.optimizer import Optimizer
 
 
 def totals_and_gradients(model: PretrainingModel, batch: StepBatch) -> tuple[dict[str, float], dict[str, torch.Tensor]]:
@@ -53,13 +49,3 @@ def test_pooled_first_tokens_and_anchors_are_output_positions() -> None:
         [micro.batch.first_tokens, micro.targets["mlm"].positions, boundary.anchors["left"], boundary.anchors["right"]]
     )
     assert found.tolist() == sorted(set(wanted.tolist()) | set(boundary.positions.tolist()))
-
-
-def test_a_step_counts_the_skipped_flops() -> None:
-    recipe = resolve("roberta/tiny", ("tokenizer.vocab_size=500", 'training.phases=[{"share": 1.0, "max_length": 32}]'))
-    batch, model = step(recipe), model_of(recipe)
-    optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer)
-    result = take_step(model.train(), optimizer, batch, learning_rate=1e-3, clip_norm=1.0, step=0)
-    config: EncoderConfig = recipe.encoder
-    each = 3 * (2 * config.hidden_size**2 + 4 * config.hidden_size * config.intermediate_size)
-    assert result.skipped_flops == pytest.approx(each * (batch.num_tokens - batch.counts["mlm"]))

@@ -15,7 +15,6 @@ from maskwright.core.tensors import PackedBatch
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
-from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.training.existing import ExistingModel, build_teacher, open_existing
 from maskwright.training.initialization import check_teacher, like_the_teacher, open_origins
 from maskwright.training.model import build_model
@@ -145,19 +144,3 @@ def test_a_teacher_that_reads_less_than_the_student_is_refused(bert: ExistingMod
 def test_a_student_without_a_teacher_is_told_what_to_give(name: str) -> None:
     with pytest.raises(RecipeError, match=r"learns from a teacher, and none is given.*--teacher DIR_OR_HUB_NAME"):
         open_origins(resolve(name), None, None)
-
-
-def test_a_teacher_s_forward_pass_counts_once() -> None:
-    recipe = resolve("distilbert/base")
-    alone = recipe.replace(teacher=None, objectives=("mlm",))
-    share, length = 0.15, 512.0
-    body = 6 * (8 * 768**2 + 4 * 512 * 768 + 4 * 768 * 3072)
-    head = 2 * (768 * 768 + 768 * 30522)
-    assert training_flops_per_token(alone, 30522, length=length) == pytest.approx(3 * (body + share * head))
-    whole = training_flops_per_token(recipe, 30522, length=length)
-    # The student and its head at every token three times, the teacher of twice the layers and its head once.
-    assert whole == pytest.approx(3 * (body + (share + 1) * head + 6 * 768) + 2 * body + head)
-    deeper = training_flops_per_token(
-        recipe, 30522, length=length, teacher=recipe.encoder.replace(num_layers=24, pooler=True)
-    )
-    assert deeper - whole == pytest.approx(2 * body)

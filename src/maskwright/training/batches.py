@@ -129,12 +129,18 @@ class Collator:
 
     def collate(self, rows: Rows, step: int) -> StepBatch:
         """Lay out, corrupt and cut the instances of a step, whose number keys dropout."""
-        # Spans of words, phrases and entities are not read for maskings that do not use them.
-        take = self.take if self.masking.span_kinds else _without_spans(self.take)
+
+        def take_words(starts: IntArray, ends: IntArray) -> TakenTokens:
+            return TakenTokens(*self.take(starts, ends)[:2])
+
+        # Phrases and entities are not laid out for maskings that do not use them.
+        take = self.take if self.masking.span_kinds else take_words
         instances = self.format.lay_out(rows.plan, take, self.vocabulary.special_tokens, self.separator_points)
         rng = RandomNumbers(self.seed, rows.refresh, rows.index)
         examples = corrupt(instances, self.masking, self.replacement, rng, self.vocabulary)
         targets = {objective.kind: objective.targets(examples) for objective in self.objectives}
+        for each in targets.values():
+            assert (each.positions[1:] >= each.positions[:-1]).all(), "Objective.targets says that positions ascend"
         if self.samples:
             # The generator's token at each target is sampled from one uniform number.
             for kind in [objective.kind for objective in self.objectives if objective.on_generator]:
@@ -177,14 +183,6 @@ class Collator:
             yield MicroBatch(batch, own)
 
 
-def _without_spans(take: TakeTokens) -> TakeTokens:
-    def taken(starts: IntArray, ends: IntArray) -> TakenTokens:
-        tokens = take(starts, ends)
-        return TakenTokens(tokens.ids, tokens.word_starts)
-
-    return taken
-
-
 def even_bounds(cu_seqlens: IntArray, limit: int, ranks: int = 1) -> IntArray:
     """Cut sequences into few micro-batches of about equal size, since each costs a pass over the weights.
 
@@ -221,7 +219,6 @@ def _tensor(values: IntArray) -> Tensor:
 
 def _cut_targets(targets: Targets, start: int, end: int) -> TargetTensors:
     """Return the targets from one token (or sequence, where positions are their numbers) to another."""
-    assert (targets.positions[1:] >= targets.positions[:-1]).all(), "Objective.targets says that positions ascend"
     own = slice(*np.searchsorted(targets.positions, (start, end)))
     return TargetTensors(
         positions=_tensor(targets.positions[own] - start),

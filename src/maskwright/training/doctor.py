@@ -167,13 +167,10 @@ def _usable_cores() -> float:
 
 
 def _memory() -> int:
-    total = 0
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for limit in _MEMORY_LIMITS:
-        with contextlib.suppress(OSError, ValueError):
-            allowed = int(limit.read_text())
-            return min(total, allowed) if total else allowed
+        with contextlib.suppress(OSError, ValueError):  # "max" if unlimited
+            return min(total, int(limit.read_text()))
     return total
 
 

@@ -433,7 +433,9 @@ def open_origins(
     generator = None
     if model is not None and recipe.generator is not None and (model.folder / GENERATOR / "config.json").exists():
         generator = open_existing(str(model.folder / GENERATOR))
-    _one_tokenizer({"--init": model, "the teacher": teacher, "the generator": generator}, tokenizer)
+    models = {"--init": model, "the teacher": teacher, "the generator": generator}
+    tokenizers = {source: each.tokenizer for source, each in models.items() if each is not None}
+    _check_tokenizers(tokenizers if tokenizer is None else {"--tokenizer": tokenizer, **tokenizers})
     added: int | Extension | None = None if isinstance(new_words, str) else new_words
     if isinstance(new_words, str) and model is not None:
         added = extend_vocabulary(model.tokenizer, read_words(Path(new_words).expanduser()))
@@ -452,24 +454,19 @@ def open_teacher(recipe: Recipe) -> ExistingModel:
     return open_existing(recipe.teacher.model)
 
 
-def _one_tokenizer(models: Mapping[str, ExistingModel | None], given: Tokenizer | None) -> None:
-    tokenizers = [] if given is None else [("--tokenizer", given)]
-    tokenizers += [(source, model.tokenizer) for source, model in models.items() if model is not None]
-    for source, other in tokenizers[1:]:
-        first, tokenizer = tokenizers[0]
-        if not _equal(tokenizer, other):
+def _check_tokenizers(tokenizers: Mapping[str, Tokenizer]) -> None:
+    """Raise RecipeError if the tokenizers, by their sources, differ."""
+    for source, other in list(tokenizers.items())[1:]:
+        first, one = next(iter(tokenizers.items()))
+        if one.fingerprint != other.fingerprint and (
+            one.kind != other.kind
+            or one.special_tokens != other.special_tokens
+            or one.backend.get_vocab() != other.backend.get_vocab()
+        ):
             raise RecipeError(
-                f"{first} and {source} have different tokenizers ({tokenizer.special_tokens.vocab_size:,} and "
+                f"{first} and {source} have different tokenizers ({one.special_tokens.vocab_size:,} and "
                 f"{other.special_tokens.vocab_size:,} entries)",
                 todo="Leave --tokenizer out: weights need the tokenizer they were trained with."
-                if given is not None
+                if first == "--tokenizer"
                 else "Choose models with one vocabulary.",
             )
-
-
-def _equal(first: Tokenizer, second: Tokenizer) -> bool:
-    return first.fingerprint == second.fingerprint or (
-        first.kind == second.kind
-        and first.special_tokens == second.special_tokens
-        and first.backend.get_vocab() == second.backend.get_vocab()
-    )

@@ -89,16 +89,22 @@ def pretrain(
         pairs.append(("teacher.model", str(teacher)))
     chosen = override(recipe if isinstance(recipe, Recipe) else resolve(str(recipe)), pairs)
     budget = Budget.of(steps=steps, tokens=tokens, minutes=minutes, hours=hours, flops=flops)
+    if budget is None and not as_published:
+        raise RecipeError(
+            "no budget was given",
+            todo="Give one, e.g. `--minutes 10` (or --hours, --steps, --tokens, --flops); `--as-published` alone uses "
+            "the published number of steps.",
+        )
     request = Request(
         sources=(str(corpus),) if isinstance(corpus, str | Path) else tuple(str(source) for source in corpus),
         recipe=chosen,
         fixed=overridden_fields(pairs),
-        budget=budget or _published_budget(chosen, as_published),
+        budget=budget or Budget("steps", chosen.training.steps),
         seed=seed,
         as_published=as_published,
         tokenizer=None if tokenizer is None else Path(tokenizer).expanduser(),
         init=None if init is None else str(init),
-        extend_vocabulary=_words_to_add(extend_vocabulary, init),
+        extend_vocabulary=None if extend_vocabulary is None else _words_to_add(extend_vocabulary, init),
         cleaning=override(default_cleaning(chosen), parse_overrides(clean)),
         precision=precision,
         workers=workers,
@@ -149,9 +155,7 @@ def pretrain(
             directory.close()
 
 
-def _words_to_add(words: int | str | Path | None, init: str | Path | None) -> int | str | None:
-    if words is None:
-        return None
+def _words_to_add(words: int | str | Path, init: str | Path | None) -> int | str:
     if init is None:
         raise RecipeError(
             "--extend-vocabulary adds words to the vocabulary of an existing model, and none is given",
@@ -161,18 +165,8 @@ def _words_to_add(words: int | str | Path | None, init: str | Path | None) -> in
     if not text.removeprefix("-").isdecimal():
         return text
     if int(text) < 1:
-        raise RecipeError(f"--extend-vocabulary is {words}", allowed="a number of words from 1 on, or a file")
+        raise RecipeError(f"--extend-vocabulary is {text}", allowed="a number of words from 1 on, or a file")
     return int(text)
-
-
-def _published_budget(recipe: Recipe, as_published: bool) -> Budget:
-    if as_published:
-        return Budget("steps", recipe.training.steps)
-    raise RecipeError(
-        "no budget was given",
-        todo="Give one, e.g. `--minutes 10` (or --hours, --steps, --tokens, --flops); `--as-published` alone uses the "
-        "published number of steps.",
-    )
 
 
 def _prepare(

@@ -66,21 +66,21 @@ def html(folder: Path) -> str:
     recipe = validate(Recipe, read_json(folder / "recipe.json"), "recipe.json")
     ((unit, amount),) = request["budget"].items()
     spent = Spent(result["steps"], result["tokens"], result["seconds"], result.get("flops", 0.0))
-    choices = [
-        Choice(each["field"], _without_list(each["published"]), _without_list(each["chosen"]), each["reason"])
-        for each in record["fitted"]
-    ]
     card = read_json(folder / "data_card.json")
+    verdict = ""
+    if "mlm" in result["held_out"] and result["baseline"] is not None:
+        measured, baseline = Measured(**result["held_out"]["mlm"]), Baseline(**result["baseline"])
+        verdict = health_line(measured, baseline, recipe.tokenizer.vocab_size).rpartition(": ")[2]
     return render(
         Path(__file__).with_name("run.html.jinja"),
         {"title_of": lambda kind: _TITLES.get(kind, kind)},
         heading=f"{recipe.name}, trained on {', '.join(each['name'] for each in card['sources'])}",
         recipe=recipe,
         result=result,
-        verdict=_verdict(result, recipe),
+        verdict=verdict,
         budget=str(Budget(unit, amount)),
         share=Budget(unit, amount).progress(spent),
-        fitted=[(choice.field, *choice.shown(), choice.reason) for choice in choices],
+        fitted=[(each.field, *each.shown(), each.reason) for each in map(Choice.from_json, record["fitted"])],
         cost=_cost(folder, recipe, record),
         plots=[plot for plot in (_loss(folder), _accuracy(folder, result), _speed(folder)) if plot],
         samples=record.get("samples", []),
@@ -88,17 +88,6 @@ def html(folder: Path) -> str:
         fingerprint=card["fingerprint"],
         made_by={**record, "command": record["environment"]["command"]},
     )
-
-
-def _without_list(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _verdict(result: dict[str, Any], recipe: Recipe) -> str:
-    if "mlm" not in result["held_out"] or result["baseline"] is None:
-        return ""
-    measured, baseline = Measured(**result["held_out"]["mlm"]), Baseline(**result["baseline"])
-    return health_line(measured, baseline, recipe.tokenizer.vocab_size).rpartition(": ")[2]
 
 
 def _cost(folder: Path, recipe: Recipe, record: dict[str, Any]) -> list[tuple[str, str]]:

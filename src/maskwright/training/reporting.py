@@ -52,7 +52,9 @@ class OnConsole(Reporter):
     _QUIET_SECONDS = 30.0
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or _stderr()
+        # A log file has no width; rich would fold its lines at 80 columns.
+        width = None if sys.stderr.isatty() else 160
+        self.console = console or SafeConsole(file=cast(IO[str], _WhileOpen()), highlight=False, width=width)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._name = ""
@@ -155,8 +157,3 @@ class _WhileOpen:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sys.stderr, name)
-
-
-def _stderr() -> Console:
-    # A log file has no width; rich would fold its lines at 80 columns.
-    return SafeConsole(file=cast(IO[str], _WhileOpen()), highlight=False, width=None if sys.stderr.isatty() else 160)

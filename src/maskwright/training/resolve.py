@@ -7,7 +7,7 @@ measurements behind the constants are in LOG.md.
 
 import dataclasses
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,6 +62,14 @@ class Choice:
         """Return plain data, as a JSON file would give it back."""
         data = dataclasses.asdict(self)
         return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Choice":
+        """Read what `to_json` wrote."""
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
+        }
+        return cls(**values)
 
     def shown(self) -> tuple[str, str]:
         """Return both values as text."""

@@ -135,12 +135,15 @@ class Session:
                 f"{world_size()} processes share batches of {recipe.training.batch_sequences} sequences",
                 todo="Start fewer processes, or set training.batch_sequences and use a new --out folder.",
             )
+        # Dropout is keyed by micro-batch, so a resumed run keeps its size on the same kind of device.
+        kind = str(record.get("machine", {}).get("device", "")).partition(":")[0]
+        recorded = record.get("tokens_per_microbatch", 0) if kind == machine.device.type else 0
         self.workload = build_workload(
             recipe,
             text,
             seed=request.seed,
             held_out_tokens=held_out_tokens(self.expected_tokens),
-            tokens_per_microbatch=broadcast_object(self._tokens_per_microbatch()),
+            tokens_per_microbatch=broadcast_object(recorded or pretraining_microbatch(machine, recipe)),
             ranks=self._ranks(),
         )
         if not self.workload.held_out:
@@ -255,12 +258,6 @@ class Session:
             fitted=self.record["fitted"],
             stopped_by=None if progress >= 1 else stop.signal,
         )
-
-    def _tokens_per_microbatch(self) -> int:
-        # Dropout is keyed by micro-batch, so a resumed run keeps its size on the same kind of device.
-        kind = str(self.record.get("machine", {}).get("device", "")).partition(":")[0]
-        recorded: int = self.record.get("tokens_per_microbatch", 0) if kind == self.machine.device.type else 0
-        return recorded or pretraining_microbatch(self.machine, self.recipe)
 
     def _ranks(self) -> int:
         """Return the number whose multiple the micro-batches of a step are."""
