@@ -244,15 +244,11 @@ class Session:
             done = counted(position.spent.steps, "step")
             done += f" in {self.budget}" if self.budget.unit in ("seconds", "flops") else ""
             self.reporter.say("finished", f"{done}: trained on {trained} tokens, planned {planned}")
-        spent = position.spent
         return Run(
             folder=self.directory.path,
             finished=progress >= 1,
-            steps=spent.steps,
-            tokens=spent.tokens,
+            **dataclasses.asdict(position.spent),
             epochs=position.epochs,
-            seconds=spent.seconds,
-            flops=spent.flops,
             held_out=held_out,
             baseline=self.baseline,
             fitted=self.record["fitted"],
