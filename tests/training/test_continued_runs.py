@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from toy_runs import TOY, Listening, assert_same_files, killed_after, train_toy, write_corpus
+from toy_runs import TOY, Listening, Train, assert_same_files, killed_after, train_toy, write_corpus
 
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError, RecipeError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.huggingface.huggingface import load_model
 from maskwright.training.metrics import read_rows
-from maskwright.training.pretrain import Run
 
 ON = tuple(setting for setting in TOY if "vocab_size" not in setting)
 """The settings of a toy run whose tokenizer comes with a model."""
@@ -36,12 +34,12 @@ def corpus(shared: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def train(shared: Path, corpus: Path) -> Callable[..., Run]:
+def train(shared: Path, corpus: Path) -> Train:
     return partial(train_toy, shared, corpus=corpus, steps=8, set=ON)
 
 
 @pytest.fixture(scope="module")
-def teacher(train: Callable[..., Run], shared: Path) -> Path:
+def teacher(train: Train, shared: Path) -> Path:
     return train(shared / "teacher", steps=40, set=TOY).folder
 
 
@@ -50,7 +48,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
-    train: Callable[..., Run], teacher: Path, tmp_path: Path
+    train: Train, teacher: Path, tmp_path: Path
 ) -> None:
     heard = Listening()
     run = train(tmp_path / "run", recipe="distilbert/tiny", steps=60, set=HALF, teacher=teacher, reporter=heard)
@@ -80,7 +78,7 @@ def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
     assert any(topic == "weights" and "layers 0 of 2" in text for topic, text in heard.lines)
 
 
-def test_a_roberta_teaches_a_roberta(train: Callable[..., Run], tmp_path: Path) -> None:
+def test_a_roberta_teaches_a_roberta(train: Train, tmp_path: Path) -> None:
     old = train(tmp_path / "roberta", recipe="roberta/tiny", set=(*ON, "tokenizer.vocab_size=400"), steps=10)
     run = train(tmp_path / "run", recipe="distilroberta/tiny", set=HALF, steps=4, teacher=old.folder)
     assert load_model(run.folder).family == "roberta"
@@ -103,7 +101,7 @@ def test_a_roberta_teaches_a_roberta(train: Callable[..., Run], tmp_path: Path) 
     assert Tokenizer.from_folder(free.folder).kind == "byte_bpe"
 
 
-def test_a_resumed_student_needs_the_same_teacher(train: Callable[..., Run], teacher: Path, tmp_path: Path) -> None:
+def test_a_resumed_student_needs_the_same_teacher(train: Train, teacher: Path, tmp_path: Path) -> None:
     own = shutil.copytree(teacher, tmp_path / "teacher")
     asked: dict[str, Any] = {
         "recipe": "distilbert/tiny",
@@ -127,7 +125,7 @@ def test_a_resumed_student_needs_the_same_teacher(train: Callable[..., Run], tea
 
 
 def test_a_run_goes_on_from_a_model_and_its_resumption_needs_that_no_more(
-    train: Callable[..., Run], teacher: Path, tmp_path: Path
+    train: Train, teacher: Path, tmp_path: Path
 ) -> None:
     own = shutil.copytree(teacher, tmp_path / "old")
     asked: dict[str, Any] = {"init": own, "checkpoint_minutes": 0.0, "steps": 5}
@@ -144,7 +142,7 @@ def test_a_run_goes_on_from_a_model_and_its_resumption_needs_that_no_more(
         train(tmp_path / "another", **asked)
 
 
-def test_a_run_that_goes_on_begins_where_the_model_is(train: Callable[..., Run], teacher: Path, tmp_path: Path) -> None:
+def test_a_run_that_goes_on_begins_where_the_model_is(train: Train, teacher: Path, tmp_path: Path) -> None:
     run = train(tmp_path / "run", init=teacher, steps=1, set=(*ON, *STILL))
     mine, theirs = load_file(run.folder / "model.safetensors"), load_file(teacher / "model.safetensors")
     assert mine.keys() == theirs.keys()
@@ -152,9 +150,7 @@ def test_a_run_that_goes_on_begins_where_the_model_is(train: Callable[..., Run],
         torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=1e-9)
 
 
-def test_the_rate_of_a_run_that_goes_on_is_not_that_of_a_short_run(
-    train: Callable[..., Run], teacher: Path, tmp_path: Path
-) -> None:
+def test_the_rate_of_a_run_that_goes_on_is_not_that_of_a_short_run(train: Train, teacher: Path, tmp_path: Path) -> None:
     free = tuple(setting for setting in ON if "learning_rate" not in setting)
     fresh = train(tmp_path / "fresh", set=(*free, "tokenizer.vocab_size=300"), steps=1)
     on = train(tmp_path / "on", set=free, steps=1, init=teacher)
@@ -169,7 +165,7 @@ def test_the_rate_of_a_run_that_goes_on_is_not_that_of_a_short_run(
     assert biases == ("frequencies", "zero")
 
 
-def test_new_words_are_learnt_and_written_down(train: Callable[..., Run], teacher: Path, tmp_path: Path) -> None:
+def test_new_words_are_learnt_and_written_down(train: Train, teacher: Path, tmp_path: Path) -> None:
     heard = Listening()
     # The corpus at large is simple; these are words that the old vocabulary spells.
     words = tmp_path / "words.txt"
@@ -187,7 +183,7 @@ def test_new_words_are_learnt_and_written_down(train: Callable[..., Run], teache
     assert said.startswith(f"2 entries added to {size:,}: zebu, catamaran; ")
 
 
-def test_new_words_are_found_in_the_corpus(train: Callable[..., Run], teacher: Path, tmp_path: Path) -> None:
+def test_new_words_are_found_in_the_corpus(train: Train, teacher: Path, tmp_path: Path) -> None:
     text = tmp_path / "zoo.txt"
     text.write_text(
         "\n\n".join("The zebu likes the quiet sea. A zebu follows the catamaran. The zebu rests." for _ in range(40))
@@ -236,12 +232,7 @@ def test_new_words_are_found_in_the_corpus(train: Callable[..., Run], teacher: P
     ],
 )
 def test_bad_requests_are_answered_before_any_work(
-    train: Callable[..., Run],
-    teacher: Path,
-    tmp_path: Path,
-    changes: dict[str, Any],
-    kind: type[MaskwrightError],
-    message: str,
+    train: Train, teacher: Path, tmp_path: Path, changes: dict[str, Any], kind: type[MaskwrightError], message: str
 ) -> None:
     (tmp_path / "old.txt").write_text("cat\ndog\n", encoding="utf-8")
     places = {"TEACHER": str(teacher), "OLD WORDS": tmp_path / "old.txt", "NOWHERE": tmp_path / "nowhere.txt"}
@@ -252,8 +243,6 @@ def test_bad_requests_are_answered_before_any_work(
     assert "corpus" not in [topic for topic, _ in heard.lines]
 
 
-def test_a_vocabulary_s_size_cannot_be_set_beside_a_model(
-    train: Callable[..., Run], teacher: Path, tmp_path: Path
-) -> None:
+def test_a_vocabulary_s_size_cannot_be_set_beside_a_model(train: Train, teacher: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="--init has its own vocabulary"):
         train(tmp_path / "run", init=teacher, set=TOY)

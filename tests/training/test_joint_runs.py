@@ -1,12 +1,11 @@
 """Runs with a generator: both models are saved, reported and resumed."""
 
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from toy_runs import TOY, Listening, train_toy
+from toy_runs import TOY, Listening, Train, train_toy
 
 import maskwright
 from maskwright.core.errors import ConversionError
@@ -16,13 +15,13 @@ from maskwright.training.pretrain import Run
 
 
 @pytest.fixture(scope="module")
-def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+def train(tmp_path_factory: pytest.TempPathFactory) -> Train:
     folder = tmp_path_factory.mktemp("electra")
     return partial(train_toy, folder, recipe="electra/tiny", set=(*TOY, "training.batch_sequences=24"))
 
 
 @pytest.fixture(scope="module")
-def run(train: Callable[..., Run]) -> Run:
+def run(train: Train) -> Run:
     return train("peace", checkpoint_minutes=0.0)
 
 
@@ -78,7 +77,7 @@ def test_metrics_tell_what_was_replaced_and_found(run: Run) -> None:
     assert run.held_out["rtd"].details["replaced"] == held_out[-1]["held_out_rtd_replaced"]
 
 
-def test_the_run_says_how_both_halves_stand(train: Callable[..., Run]) -> None:
+def test_the_run_says_how_both_halves_stand(train: Train) -> None:
     listening = Listening()
     train("told", reporter=listening, steps=4)
     generator, detection = [text for topic, text in listening.lines if topic == "health"]
@@ -100,7 +99,7 @@ def test_the_run_says_how_both_halves_stand(train: Callable[..., Run]) -> None:
     ],
 )
 def test_what_a_family_cannot_hold_is_refused_before_any_work(
-    train: Callable[..., Run], recipe: str, overrides: tuple[str, ...], message: str
+    train: Train, recipe: str, overrides: tuple[str, ...], message: str
 ) -> None:
     listening = Listening()
     with pytest.raises(ConversionError, match=message):

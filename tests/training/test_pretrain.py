@@ -1,6 +1,5 @@
 import json
 import signal
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from toy_runs import TOY, Listening, assert_same_files, killed_after, train_toy, write_corpus
+from toy_runs import TOY, Listening, Train, assert_same_files, killed_after, train_toy, write_corpus
 
 from maskwright.core import tensor_files
 from maskwright.core.amounts import short_count
@@ -18,7 +17,6 @@ from maskwright.core.errors import CheckpointError, DataError, DeviceError, Mask
 from maskwright.core.files import read_json
 from maskwright.training import loop, preparation, resolve
 from maskwright.training.metrics import read_rows
-from maskwright.training.pretrain import Run
 
 RECIPES = ("bert/tiny", "roberta/tiny")
 
@@ -29,12 +27,12 @@ def corpus(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def train(tmp_path: Path) -> Callable[..., Run]:
+def train(tmp_path: Path) -> Train:
     return partial(train_toy, tmp_path)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_a_run_learns_and_leaves_everything_behind(train: Callable[..., Run], corpus: Path, recipe: str) -> None:
+def test_a_run_learns_and_leaves_everything_behind(train: Train, corpus: Path, recipe: str) -> None:
     overrides = (*TOY, "tokenizer.vocab_size=400") if recipe.startswith("roberta") else TOY
     write_corpus(corpus, documents=600)
     run = train(recipe=recipe, steps=200, set=overrides)
@@ -55,7 +53,7 @@ def test_a_run_learns_and_leaves_everything_behind(train: Callable[..., Run], co
 
 
 @pytest.mark.parametrize("killed_step", [1, 11])  # 6, the change of length: test_resumed_systems, for every recipe
-def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(train: Callable[..., Run], killed_step: int) -> None:
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(train: Train, killed_step: int) -> None:
     overrides = (*TOY, "training.batch_sequences=24")
     peace = train("peace", set=overrides, checkpoint_minutes=0.0)
     assert peace.epochs > 1  # Each epoch has another order of the data.
@@ -66,9 +64,7 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(train: Callable[..
     assert resumed.held_out == peace.held_out
 
 
-def test_the_result_does_not_depend_on_micro_batches(
-    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_result_does_not_depend_on_micro_batches(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     from maskwright.training.device import Machine
 
     dropped = (*TOY, "encoder.hidden_dropout=0", "encoder.attention_dropout=0")
@@ -80,7 +76,7 @@ def test_the_result_does_not_depend_on_micro_batches(
         torch.testing.assert_close(second[name], value, rtol=1e-3, atol=2e-5)
 
 
-def test_a_signal_saves_and_the_same_call_resumes(train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_saves_and_the_same_call_resumes(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     from maskwright.training import metrics
 
     step = metrics.Journal.step
@@ -115,7 +111,7 @@ class Clock:
     ids=["too fast", "slow first steps", "right"],
 )
 def test_a_time_budget_is_replanned_once_from_the_measured_speed(
-    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, speed: float, first: float, is_replanned: bool
+    train: Train, monkeypatch: pytest.MonkeyPatch, speed: float, first: float, is_replanned: bool
 ) -> None:
     monkeypatch.setattr(loop, "time", Clock(first))
     monkeypatch.setattr(preparation, "measure_training_flops", lambda *_, **__: (1.0, False))
@@ -133,9 +129,7 @@ def test_a_time_budget_is_replanned_once_from_the_measured_speed(
     assert f"in 1 minute: trained on {short_count(run.tokens)} tokens, planned {short_count(speed * 60)}" in line
 
 
-def test_a_corrected_plan_survives_a_kill(
-    train: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_corrected_plan_survives_a_kill(train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "time", Clock(0.0))
     monkeypatch.setattr(preparation, "measure_training_flops", lambda *_, **__: (1.0, False))
     monkeypatch.setattr(resolve, "expected_tokens", lambda *_: 60e6)
@@ -145,7 +139,7 @@ def test_a_corrected_plan_survives_a_kill(
 
 
 @pytest.mark.parametrize("budget", [{"steps": 60}, {"steps": None, "tokens": 20_000}])
-def test_the_planned_tokens_are_those_that_are_trained(train: Callable[..., Run], budget: dict[str, Any]) -> None:
+def test_the_planned_tokens_are_those_that_are_trained(train: Train, budget: dict[str, Any]) -> None:
     run = train(**budget)  # Half of the steps are at length 16, half at 32.
     record = read_json(run.folder / "run.json")
     assert run.tokens == pytest.approx(record["expected_tokens"], rel=0.05)
@@ -153,9 +147,7 @@ def test_the_planned_tokens_are_those_that_are_trained(train: Callable[..., Run]
     assert recipe["training"]["steps"] == pytest.approx(run.steps, rel=0.05)
 
 
-def test_a_finished_run_is_reported_and_not_repeated_also_in_another_place(
-    train: Callable[..., Run], tmp_path: Path
-) -> None:
+def test_a_finished_run_is_reported_and_not_repeated_also_in_another_place(train: Train, tmp_path: Path) -> None:
     listening = Listening()
     run = train(reporter=listening)
     mlm, nsp = listening.on("health")
@@ -174,9 +166,7 @@ def test_a_finished_run_is_reported_and_not_repeated_also_in_another_place(
     assert train("elsewhere").folder == tmp_path / "elsewhere"
 
 
-def test_an_interrupt_before_the_first_step_is_reported(
-    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_before_the_first_step_is_reported(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
@@ -187,7 +177,7 @@ def test_an_interrupt_before_the_first_step_is_reported(
     assert listening.lines[-1][0] == "stopped"
 
 
-def test_a_roberta_with_another_tokenizer_counts_positions_from_its_padding(train: Callable[..., Run]) -> None:
+def test_a_roberta_with_another_tokenizer_counts_positions_from_its_padding(train: Train) -> None:
     run = train(recipe="roberta/tiny", set=(*TOY, "tokenizer.kind=wordpiece"), steps=2)
     assert read_json(run.folder / "recipe.json")["encoder"]["position_offset"] == 1
     config = read_json(run.folder / "config.json")
@@ -195,13 +185,13 @@ def test_a_roberta_with_another_tokenizer_counts_positions_from_its_padding(trai
     assert config["max_position_embeddings"] == 513
 
 
-def test_a_mistake_before_training_does_not_block_the_folder(train: Callable[..., Run]) -> None:
+def test_a_mistake_before_training_does_not_block_the_folder(train: Train) -> None:
     with pytest.raises(DataError):
         train(tokenizer="nowhere")
     assert train().finished
 
 
-def test_a_changed_corpus_is_noticed_on_resuming(train: Callable[..., Run], corpus: Path) -> None:
+def test_a_changed_corpus_is_noticed_on_resuming(train: Train, corpus: Path) -> None:
     with killed_after(1):
         train(checkpoint_minutes=0.0)
     write_corpus(corpus, seed=1)
@@ -210,7 +200,7 @@ def test_a_changed_corpus_is_noticed_on_resuming(train: Callable[..., Run], corp
 
 
 @pytest.mark.parametrize("name", ["recipe.json", "tokenizer.json"])
-def test_a_changed_file_of_the_run_is_noticed_on_resuming(name: str, train: Callable[..., Run], tmp_path: Path) -> None:
+def test_a_changed_file_of_the_run_is_noticed_on_resuming(name: str, train: Train, tmp_path: Path) -> None:
     with killed_after(1):
         train(checkpoint_minutes=0.0)
     path = tmp_path / "run" / name
@@ -220,7 +210,7 @@ def test_a_changed_file_of_the_run_is_noticed_on_resuming(name: str, train: Call
 
 
 def test_a_kill_while_the_run_is_begun_leaves_what_the_same_command_accepts(
-    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    train: Train, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -233,7 +223,7 @@ def test_a_kill_while_the_run_is_begun_leaves_what_the_same_command_accepts(
     assert train().finished
 
 
-def test_a_checkpoint_cut_short_is_passed_over(train: Callable[..., Run]) -> None:
+def test_a_checkpoint_cut_short_is_passed_over(train: Train) -> None:
     run = train(checkpoint_minutes=0.0)
     record = read_record(run.folder / "run.json")
     del record["result"]
@@ -248,7 +238,7 @@ def test_a_checkpoint_cut_short_is_passed_over(train: Callable[..., Run]) -> Non
 
 @pytest.mark.parametrize("writes_before", [0, 1, 6, 8])  # The model's file, a checkpoint's two, in turn.
 def test_a_full_disk_is_one_clear_error_and_loses_nothing(
-    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, writes_before: int
+    train: Train, monkeypatch: pytest.MonkeyPatch, writes_before: int
 ) -> None:
     calls = list[int]()
     save_file = tensor_files.save_file
@@ -269,7 +259,7 @@ def test_a_full_disk_is_one_clear_error_and_loses_nothing(
     assert not list(again.folder.rglob(".*.tmp"))
 
 
-def test_a_run_without_a_pair_objective_resumes_although_its_pooler_never_learns(train: Callable[..., Run]) -> None:
+def test_a_run_without_a_pair_objective_resumes_although_its_pooler_never_learns(train: Train) -> None:
     overrides = (*TOY, "objectives=[mlm]", "format.second=next")
     peace = train("peace", set=overrides)
     with killed_after(1):
@@ -278,7 +268,7 @@ def test_a_run_without_a_pair_objective_resumes_although_its_pooler_never_learns
     assert_same_files(peace, resumed)
 
 
-def test_a_setting_equal_to_the_published_one_is_still_a_setting(train: Callable[..., Run]) -> None:
+def test_a_setting_equal_to_the_published_one_is_still_a_setting(train: Train) -> None:
     overrides = tuple(override for override in TOY if "learning_rate" not in override)
     fitted = train("fitted", set=overrides)
     given = train("given", set=(*overrides, "training={learning_rate: 1e-4}"))
@@ -303,7 +293,7 @@ def test_a_setting_equal_to_the_published_one_is_still_a_setting(train: Callable
     ],
 )
 def test_bad_requests_are_answered_by_name(
-    train: Callable[..., Run], changes: dict[str, Any], kind: type[MaskwrightError], message: str
+    train: Train, changes: dict[str, Any], kind: type[MaskwrightError], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
         train(**changes)

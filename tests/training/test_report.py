@@ -2,31 +2,29 @@
 
 import builtins
 import re
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_runs import Listening, train_toy, write_corpus
+from toy_runs import Listening, Train, train_toy, write_corpus
 
 from maskwright.core.files import read_json
 from maskwright.training import pretrain as module
 from maskwright.training.interrupt import StopRequest
-from maskwright.training.pretrain import Run
 from maskwright.training.report import html, write_page
 
 PAGE = "report.html"
 
 
 @pytest.fixture
-def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
+def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
     monkeypatch.setattr(module, "write_page", write_page)
     write_corpus(tmp_path / "corpus.txt", documents=200)
     return partial(train_toy, tmp_path, steps=24)
 
 
-def test_the_page_shows_curves_fills_cost_and_origin(train: Callable[..., Run]) -> None:
+def test_the_page_shows_curves_fills_cost_and_origin(train: Train) -> None:
     pytest.importorskip("matplotlib")
     listening = Listening()
     run = train(recipe="electra/tiny", reporter=listening)
@@ -49,7 +47,7 @@ def test_the_page_shows_curves_fills_cost_and_origin(train: Callable[..., Run]) 
     assert (run.folder / PAGE).read_text(encoding="utf-8") == page == html(run.folder)
 
 
-def test_an_interrupted_run_has_a_page_that_says_so(train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_has_a_page_that_says_so(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     with monkeypatch.context() as patch:
         patch.setattr(StopRequest, "__bool__", lambda _: True)
@@ -59,9 +57,7 @@ def test_an_interrupted_run_has_a_page_that_says_so(train: Callable[..., Run], m
     assert "interrupted" not in (run.folder / PAGE).read_text(encoding="utf-8")
 
 
-def test_without_the_extra_training_says_how_to_get_the_page(
-    train: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra_training_says_how_to_get_the_page(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *rest: Any, **named: Any) -> Any:

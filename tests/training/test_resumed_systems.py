@@ -1,14 +1,13 @@
 """Whole runs of every system, killed and resumed: each holds state that others do not."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from test_every_recipe import RECIPES
-from toy_runs import TOY, assert_same_files, killed_after, train_toy, write_corpus
+from toy_runs import TOY, Train, assert_same_files, killed_after, train_toy, write_corpus
 
 from maskwright.recipes.catalog import get
 from maskwright.recipes.recipe import Recipe
@@ -18,8 +17,6 @@ SUBJECTS = ("小明", "老师", "我的妹妹", "北京大学", "船长", "王�
 VERBS = ("喜欢", "看见", "研究", "记得")
 OBJECTS = ("人工智能", "上海", "语言模型", "红色的房子", "长城", "大海")
 SYNONYMS = "喜欢 看见 研究 记得\n上海 长城 大海\n老师 船长 小明\n"
-
-Train = Callable[..., Run]
 
 
 def write_chinese(path: Path, between: str = "") -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
-from toy_models import save_toy, small, toy_tokenizer
+from toy_models import save_toy, saved, small, toy_tokenizer
 
 from maskwright.core.errors import ConversionError, RecipeError
 from maskwright.core.spec import override, parse_overrides
@@ -45,7 +45,7 @@ def begun(recipe: Recipe, start: Start | None = None) -> dict[str, Tensor]:
 
 @pytest.fixture
 def bert(tmp_path: Path) -> ExistingModel:
-    return open_existing(str(save_toy(tmp_path / "bert", "bert/tiny")))
+    return saved(tmp_path / "bert", "bert/tiny")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_without_its_generator_or_with_one_of_another_shape_a_new_one_is_drawn(t
 
 def test_habits_of_the_model_are_kept_unless_the_user_says_otherwise(tmp_path: Path) -> None:
     other = ("encoder.hidden_activation=relu", "encoder.layer_norm_eps=1e-5", "encoder.hidden_dropout=0.3")
-    model = open_existing(str(save_toy(tmp_path / "other", "bert/tiny", *other)))
+    model = saved(tmp_path / "other", "bert/tiny", *other)
     followed = like_the_model(toy("bert/tiny"), model, ())
     assert followed.encoder.hidden_activation == "relu"
     # Dropout is the run's own affair.
@@ -167,7 +167,7 @@ def test_a_family_that_has_no_other_activation_keeps_its_own_where_that_is_nearl
     start = start_from(electra, bert, None)
     assert start.new == ("generator", "generator's head 'mlm'", "head 'rtd'")
     assert start.ignored == ("head 'mlm'", "head 'nsp'", "pooler")
-    other = open_existing(str(save_toy(tmp_path / "relu", "bert/tiny", "encoder.hidden_activation=relu")))
+    other = saved(tmp_path / "relu", "bert/tiny", "encoder.hidden_activation=relu")
     assert (
         like_the_model(toy("electra/tiny", "encoder.embedding_size=null"), other, ()).encoder.hidden_activation
         == "relu"
@@ -188,7 +188,7 @@ def test_a_recipe_takes_as_many_positions_as_the_user_wants_and_no_more_than_the
 
 
 def test_layers_that_share_must_share_alike(tmp_path: Path) -> None:
-    model = open_existing(str(save_toy(tmp_path / "shared", "bert/tiny", "encoder.ffn_plan=[0, 0, 1, 1]")))
+    model = saved(tmp_path / "shared", "bert/tiny", "encoder.ffn_plan=[0, 0, 1, 1]")
     with pytest.raises(RecipeError, match=r"ffn_plan is None, the model's \(0, 0, 1, 1\)"):
         like_the_model(toy("bert/tiny"), model, ())
     same = like_the_model(toy("bert/tiny", "encoder.ffn_plan=[0, 0, 1, 1]"), model, ())
@@ -250,9 +250,7 @@ def test_a_student_takes_embeddings_head_and_spread_layers(bert: ExistingModel) 
 
 
 def test_a_student_of_a_teacher_that_shares_takes_the_blocks_its_layers_used(tmp_path: Path) -> None:
-    teacher = open_existing(
-        str(save_toy(tmp_path / "shared", "bert/tiny", "encoder.sharing=attention", "encoder.blocks_per_group=2"))
-    )
+    teacher = saved(tmp_path / "shared", "bert/tiny", "encoder.sharing=attention", "encoder.blocks_per_group=2")
     recipe = like_the_teacher(toy("distilbert/tiny", "encoder.num_layers=3", "teacher.model=x"), teacher, ())
     weights = begun(recipe, start_from_teacher(recipe, teacher))
     # Of as many layers, too, each has a block of its own.
@@ -273,7 +271,7 @@ def test_a_student_that_does_not_fit_is_told_what_would(bert: ExistingModel) -> 
 
 
 def test_every_head_that_knows_the_vocabulary_learns_the_new_words(tmp_path: Path) -> None:
-    model = open_existing(str(save_toy(tmp_path / "spans", "spanbert/tiny")))
+    model = saved(tmp_path / "spans", "spanbert/tiny")
     # What was trained is far from 0, where a new head's bias would begin.
     trained = {**model.state, "heads.sbo.bias": torch.linspace(1, 2, SIZE)}
     longer = replace(model, state=trained).extended(extend_vocabulary(model.tokenizer, ["catamaran", "zebu"]))
@@ -301,7 +299,7 @@ def test_a_generator_learns_the_new_words_too(tmp_path: Path) -> None:
 
 
 def test_a_weight_of_another_shape_is_told(tmp_path: Path) -> None:
-    model = open_existing(str(save_toy(tmp_path / "spans", "spanbert/tiny")))
+    model = saved(tmp_path / "spans", "spanbert/tiny")
     start = start_from(like_the_model(toy("spanbert/tiny", "objectives.sbo.max_places=15"), model, ()), model, None)
     assert start.new == ("heads.sbo.place_embeddings.weight (15 x 200, the model's 20 x 200)",)
     assert start.ignored == ()
@@ -330,7 +328,7 @@ def test_a_tokenizer_with_more_entries_than_rows_is_refused(tmp_path: Path) -> N
 
 def test_fingerprints_tell_models_apart_and_copies_not(tmp_path: Path) -> None:
     one, same, other = (
-        open_existing(str(save_toy(tmp_path / name, "bert/tiny", seed=seed))).fingerprint
+        saved(tmp_path / name, "bert/tiny", seed=seed).fingerprint
         for name, seed in (("one", 1), ("same", 1), ("other", 2))
     )
     assert one == same != other

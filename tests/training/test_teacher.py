@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from test_batches import step
-from toy_models import save_toy, small, toy_tokenizer
+from toy_models import saved, small, toy_tokenizer
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.spec import override, parse_overrides
@@ -15,7 +15,7 @@ from maskwright.core.tensors import PackedBatch
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.existing import ExistingModel, build_teacher, open_existing
+from maskwright.training.existing import ExistingModel, build_teacher
 from maskwright.training.initialization import check_teacher, like_the_teacher, open_origins
 from maskwright.training.model import build_model
 
@@ -28,7 +28,7 @@ def student(*overrides: str, name: str = "distilbert/tiny") -> Recipe:
 
 @pytest.fixture
 def bert(tmp_path: Path) -> ExistingModel:
-    return open_existing(str(save_toy(tmp_path / "bert", "bert/tiny")))
+    return saved(tmp_path / "bert", "bert/tiny")
 
 
 def flat(ids: list[list[int]], segments: int = 0) -> PackedBatch:

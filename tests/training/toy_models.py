@@ -10,6 +10,7 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.huggingface.huggingface import save_model
 from maskwright.recipes.catalog import resolve
 from maskwright.training.batches import StepBatch
+from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.run_directory import GENERATOR
@@ -65,6 +66,11 @@ def save_toy(folder: Path, recipe: str, *overrides: str, seed: int = 1, tokenize
         )
         tokenizer.save(place)
     return folder
+
+
+def saved(folder: Path, recipe: str, *overrides: str, seed: int = 1) -> ExistingModel:
+    """A random model of a recipe, written and opened."""
+    return open_existing(str(save_toy(folder, recipe, *overrides, seed=seed)))
 
 
 def small(vocab_size: int, *overrides: str) -> Sequence[str]:

@@ -1,6 +1,6 @@
 """A small corpus and the settings of a run that takes a second."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ TOY = (
 
 
 CLEAN = ("deduplicate=none",)
+Train = Callable[..., Run]
+"""`train_toy` with some arguments given."""
 
 
 def train_toy(folder: Path, out: str | Path = "run", *, corpus: Path | None = None, **changes: Any) -> Run:

@@ -342,7 +342,7 @@ def empty_span_kinds(recipe: Recipe, facts: Mapping[str, Mapping[str, Any]]) -> 
         if kind == "entity":
             remedy = "give a list of entities, --set words.entities=[names.txt]"
         elif "collocations" in recipe.words.phrases:
-            remedy = "the corpus is too small for collocations; give a list, --set words.phrases=[phrases.txt]"
+            remedy = "give a list of phrases, --set words.phrases=[phrases.txt] (too little text for collocations)"
         yield (
             f"no {kind} of two or more words was found; masking {recipe.masking.kind!r} masks single words instead, "
             f"in {share:.0%} of training; {remedy}"
