@@ -367,16 +367,12 @@ def test_weights_come_whole_and_go_back() -> None:
 @pytest.mark.parametrize(
     "overrides",
     [
-        ("masking=whole_word",),
-        ("objectives=[mlm, rtd, nsp]", "format=segment_pair", "encoder.pooler=true"),
+        ("masking=whole_word", "encoder.attention_plan=[0, 0]", "encoder.ffn_plan=[0, 0]", "masks.copies=10"),
+        ("objectives=[mlm, rtd, nsp]", "format=segment_pair", "encoder.pooler=true", "objectives.rtd.loss_at=selected"),
         ("objectives=[mlm, rtd, sop]", "format={kind: segment_pair, second: next_or_swapped}", "encoder.pooler=true"),
-        ("encoder.attention_plan=[0, 0]", "encoder.ffn_plan=[0, 0]"),
-        ("generator.shared=none", "generator.depth=0.5"),
-        ("objectives.rtd.loss_at=selected", "masks.copies=10"),
-        ("format=full_sentences", "masking.candidates=all"),
+        ("format=full_sentences", "masking.candidates=all", "generator.shared=none", "generator.depth=0.5"),
         ("replacement={mask: 0.8, random: 0.1, keep: 0.1}",),
     ],
-    ids=["whole words", "nsp", "sop", "shared layers", "own embeddings", "selected", "full sentences", "80/10/10"],
 )
 def test_detection_goes_with_other_choices(overrides: tuple[str, ...]) -> None:
     recipe = toy(*overrides)
