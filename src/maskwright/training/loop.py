@@ -104,7 +104,7 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Learning rate (`schedule.rate_factor`), batch size, and the largest gradient norm (0 is off)."""
+    """Learning rate (`budget.rate_factor`), batch size, and the largest gradient norm (0 is off)."""
 
     shape: Shape
     peak: float
