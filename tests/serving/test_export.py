@@ -211,7 +211,7 @@ def test_card_names_lexicons_and_the_teacher_without_their_folders(bert, tmp_pat
     maskwright.export(run, to="hub", out=tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "private" not in card
-    for name in ("dictionary known.txt", "phrases terms.tsv", "teacher large"):
+    for name in ("dictionary: known.txt", "phrases: terms.tsv", "teacher: large"):
         assert name in card
 
 

@@ -1,16 +1,18 @@
 """The HTTP API gives the results of the library, and refuses what it should, and still answers."""
 
+import asyncio
 import base64
 import json
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,12 +21,14 @@ import maskwright
 from maskwright.core.errors import MaskwrightError
 from maskwright.finetuning import fine_tuned
 from maskwright.finetuning.evaluating import plain
+from maskwright.serving import server
 from maskwright.serving.batching import Limits
-from maskwright.serving.served import ServedModel, load_served
+from maskwright.serving.served import Result, ServedModel, load_served
 from maskwright.serving.server import build_app, named_models
 from tests.finetuning.tiny_tuned import LABELS, TEXTS
 from tests.serving.servers import running
 
+uvicorn = pytest.importorskip("uvicorn")
 pytest.importorskip("fastapi")
 pytest.importorskip("transformers")
 from starlette.testclient import TestClient
@@ -181,6 +185,88 @@ def test_faults_of_the_server_are_500s_in_the_same_shape(
         response = client.post("/embed", json={"texts": ["a"]})
         assert (response.status_code, response.json()["error"]["type"]) == (500, "server")
         assert client.get("/health").status_code == 200
+
+
+def test_a_request_whose_client_has_gone_is_not_computed() -> None:
+    computed, release = list[str](), threading.Event()
+
+    class Slow:
+        name, tasks = "slow", ("embed",)
+
+        def run(self, task: str, inputs: list[str], options: dict[str, Any]) -> list[Any]:
+            computed.extend(inputs)
+            release.wait(10)
+            return [Result(value=np.zeros(2)) for _ in inputs]
+
+    async def send_two() -> list[int]:
+        app = build_app({"slow": cast(Any, Slow())})
+        statuses = list[int]()
+
+        async def request(text: str, gone: asyncio.Event) -> None:
+            messages = [{"type": "http.request", "body": json.dumps({"texts": [text]}).encode()}]
+
+            async def receive() -> Any:
+                if messages:
+                    return messages.pop()
+                await gone.wait()
+                return {"type": "http.disconnect"}
+
+            async def send(message: Any) -> None:
+                statuses.extend([message["status"]] if "status" in message else [])
+
+            headers = [(b"content-type", b"application/json")]
+            scope = {"type": "http", "method": "POST", "path": "/embed", "query_string": b"", "headers": headers}
+            await app(scope, receive, send)
+
+        async with app.router.lifespan_context(app):
+            stays, leaves = asyncio.Event(), asyncio.Event()
+            first = asyncio.create_task(request("first", stays))
+            while not computed:
+                await asyncio.sleep(0.01)
+            second = asyncio.create_task(request("second", leaves))
+            leaves.set()
+            await second
+            release.set()
+            await first
+            await request("third", stays)
+        return statuses
+
+    assert asyncio.run(send_two()) == [200, 200]
+    assert computed == ["first", "third"]
+
+
+def test_a_connection_whose_result_is_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "UNREAD_SECONDS", 0.05)
+    payload = b"x" * 50_000_000
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": payload})
+
+    async def unread(port: int) -> bool:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
+        with closing(writer):
+            writer.write(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            await reader.readexactly(10)
+            await asyncio.sleep(0.5)
+            with suppress(ConnectionError):
+                return len(await reader.read()) < len(payload)
+            return True
+
+    async def run() -> bool:
+        protocol: Any = server._protocol()
+        config = uvicorn.Config(application, http=protocol, ws="none", lifespan="off", log_level="error")
+        running = uvicorn.Server(config)
+        config.load()
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            task = asyncio.create_task(running.serve(sockets=[listening]))
+            try:
+                return await unread(listening.getsockname()[1])
+            finally:
+                running.should_exit = True
+                await task
+
+    assert asyncio.run(run())
 
 
 def test_metrics_count_requests_by_path_and_status(client: TestClient) -> None:

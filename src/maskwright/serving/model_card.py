@@ -75,7 +75,8 @@ def _limits(loaded: LoadedModel) -> Iterator[str]:
     yield from ("", "## Limits", "")
     yield f"- Inputs longer than {loaded.max_length} tokens are truncated."
     if card := _read(loaded.folder / "data_card.json"):
-        scripts = ", ".join(f"{name} ({share:.0%})" for name, share in card["total"]["scripts"].items())
+        shares = card["total"]["scripts"].items()
+        scripts = ", ".join(f"{name} ({share:.0%})" for name, share in shares if share >= 0.005)
         yield f"- The training text is written in {scripts}. Text in other scripts was not tested."
     yield "- Predictions repeat the errors and biases of the training text. Nothing was measured about them."
     yield "- Held-out text and examples are from the same sources as those of training, unless other files are named."
@@ -108,10 +109,12 @@ def _training(run: Mapping[str, Any], recipe_file: Path) -> Iterator[str]:
     table = [["budget and what was spent", "; ".join(budget)]]
     for axis, its in itertools.groupby(rows(resolve(str(recipe_file))), key=lambda row: row.axis):
         shown = (
-            f"{row.label} {_without_folders(row)}" for row in its if row.value not in ("none", "as set by sharing")
+            _without_folders(row) if row.label == "kind" else f"{row.label}: {_without_folders(row)}"
+            for row in its
+            if row.value not in ("none", "as set by sharing")
         )
         table.append([f"{axis} (planned)" if axis == "training" else axis, "; ".join(shown)])
-    yield from ("", *markdown_table(["", "this run"], table))
+    yield from ("", *markdown_table(["setting", "this run"], table))
     if held_out := result.get("held_out"):
         scores = [
             [format_name(kind), f"{each['loss']:.3f}", _percent(each["accuracy"]), f"{each['count']:,}"]

@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 HEADER_SECONDS = 10.0
 """Time for a client to send the headers of a request."""
 BODY_SECONDS = 10.0
+UNREAD_SECONDS = 60.0
+"""Time for a client to read the rest of a result that fills the socket's buffer."""
 MAX_CONNECTIONS = 1000
+CLIENT_GONE = 499
+"""nginx's status, in the metrics only, of a request whose client disconnected before the result."""
 MAX_FILLED = 2000
 """Predictions for masks of one request, masks x top_k: each holds a text."""
 _PAGE = Path(__file__).parent / "playground"
@@ -205,7 +209,7 @@ def _local_names(host: str) -> frozenset[str] | None:
 
 
 def _protocol() -> type[asyncio.Protocol]:
-    """Return uvicorn's HTTP protocol with a time limit for headers and for bodies that nobody reads."""
+    """Return uvicorn's HTTP protocol with time limits for headers and for results that the client does not read."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Protocol(H11Protocol):
@@ -222,6 +226,15 @@ def _protocol() -> type[asyncio.Protocol]:
                 self._cancel()
             elif self._deadline is None:
                 self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+
+        def on_response_complete(self) -> None:
+            if self.transport.get_write_buffer_size():
+                self.loop.call_later(UNREAD_SECONDS, self._drop_unread)
+            super().on_response_complete()
+
+        def _drop_unread(self) -> None:
+            if self.transport.get_write_buffer_size():
+                self.transport.abort()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._cancel()
@@ -459,7 +472,7 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.perf_counter(), 500
+        began, status = time.perf_counter(), 0
 
         async def noted(message: MutableMapping[str, Any]) -> None:
             nonlocal status
@@ -469,13 +482,23 @@ class RequestGuard:
         try:
             headers = dict(scope["headers"])
             body = self._refusal(scope["path"], headers) or await self._body(headers, receive)
-            if isinstance(body, bytes):
-                await self._app(scope, _replay(body, receive), noted)
-            else:
+            if not isinstance(body, bytes):
                 await body(scope, receive, noted)
+                return
+            gone = asyncio.create_task(_disconnect(receive))
+            answering = asyncio.create_task(self._app(scope, _replay(body, gone), noted))
+            try:
+                await asyncio.wait({gone, answering}, return_when=asyncio.FIRST_COMPLETED)
+                if status or answering.done():
+                    await answering
+                else:  # The client has gone: what still waits leaves the queue.
+                    status = CLIENT_GONE
+            finally:
+                gone.cancel()
+                answering.cancel()
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            self._requests.labels(route, status).inc()
+            self._requests.labels(route, status or 500).inc()
             self._seconds.labels(route).observe(time.perf_counter() - began)
 
     def _refusal(self, path: str, headers: Mapping[bytes, bytes]) -> Any:
@@ -512,8 +535,14 @@ class RequestGuard:
         return bytes(body)
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives the body first."""
+async def _disconnect(receive: Receive) -> MutableMapping[str, Any]:
+    while (message := await receive())["type"] == "http.request":
+        pass
+    return message
+
+
+def _replay(body: bytes, gone: Awaitable[MutableMapping[str, Any]]) -> Receive:
+    """Return a `receive` that gives the body, then waits for the client to disconnect."""
     first = True
 
     async def again() -> MutableMapping[str, Any]:
@@ -521,6 +550,6 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         if first:
             first = False
             return {"type": "http.request", "body": body, "more_body": False}
-        return await receive()
+        return await gone
 
     return again
