@@ -42,8 +42,7 @@ class Budget:
     def of(cls, **amounts: float | None) -> "Budget | None":
         """Make a budget from steps, tokens, minutes, hours or flops, of which one is given; None if none is.
 
-        Raises:
-            RecipeError: If more than one is given, or the amount is not more than zero.
+        Raises RecipeError if more than one is given, or the amount is not more than zero.
         """
         given = {name: amount for name, amount in amounts.items() if amount is not None}
         if not given:

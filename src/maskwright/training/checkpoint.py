@@ -47,8 +47,7 @@ def save(
 ) -> Path:
     """Write the checkpoint of a step, then drop all but the newest two.
 
-    Raises:
-        DeviceError: If the disk is full; earlier checkpoints are untouched.
+    Raises DeviceError if the disk is full; earlier checkpoints are untouched.
     """
     folder = checkpoints / f"step-{step:09d}"
     for damaged in [each for each in checkpoints.glob("step-*") if each.name >= folder.name]:
@@ -67,9 +66,8 @@ def save(
 def latest(checkpoints: Path) -> tuple[Checkpoint | None, list[str]]:
     """Return the newest intact checkpoint (None if there is none at all) and a line for each newer, damaged one.
 
-    Raises:
-        CheckpointError: If there are checkpoints but none is intact.
-        DeviceError: If a file of one exists but cannot be read, so that an intact one is never passed over and deleted.
+    Raises CheckpointError if there are checkpoints but none is intact; DeviceError if a file of one exists but cannot
+    be read, so that an intact one is never passed over and deleted.
     """
     folders = sorted(checkpoints.glob("step-*"), reverse=True)
     damaged: list[str] = []
@@ -144,8 +142,7 @@ def check_savable(recipe: Recipe, pad: int) -> None:
 def save_models(folder: Path, recipe: Recipe, model: PretrainingModel, special_tokens: SpecialTokens) -> None:
     """Save the encoder in Hugging Face format, and a generator in the sub-directory `GENERATOR`.
 
-    Raises:
-        DeviceError: If the directory cannot be written.
+    Raises DeviceError if the directory cannot be written.
     """
     models = [(folder, recipe.encoder, model.encoder_weights())]
     if model.generator is not None:

@@ -121,15 +121,13 @@ def prepare_machine(
     PyTorch's CPU build multiplies fp32 matrices with its vendor's library; on processors of another vendor oneDNN can
     be up to twice as fast. The setting that selects oneDNN allows reduced precision on some machines, so it is used
     only if a layer's matmuls take 5 % longer without it and their relative error stays below 1e-5. The two libraries
-    round differently, so the choice is made once per machine and cached: runs must not depend on a timing.
+    round differently, so the choice is made once per machine and cached: runs must not depend on a timing. Raises
+    DeviceError if there is no such device or precision, or the device does not have that precision.
 
     Args:
         matmul: The library that a run began with; None chooses.
         precision: "auto" is bf16 on a GPU that has it, else fp32.
         kernels: "auto" becomes "reference" on a GPU that cannot run kernels.
-
-    Raises:
-        DeviceError: If there is no such device or precision, or the device does not have that precision.
     """
     if precision not in get_args(Precision):
         raise DeviceError(f"unknown precision {precision!r}", allowed=", ".join(get_args(Precision)))

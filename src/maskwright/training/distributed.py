@@ -132,8 +132,7 @@ def _reaching_others() -> Iterator[None]:
 def own_device(device: torch.device) -> torch.device:
     """Return the GPU of this process if several processes use GPUs, else the device.
 
-    Raises:
-        DeviceError: If there are more processes than GPUs, or one GPU was named for all.
+    Raises DeviceError if there are more processes than GPUs, or one GPU was named for all.
     """
     if world_size() == 1 or device.type != "cuda":
         return device

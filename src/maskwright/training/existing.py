@@ -65,9 +65,8 @@ class ExistingModel:
 def open_existing(name: str) -> ExistingModel:
     """Read a run directory, a Hugging Face directory or a hub name.
 
-    Raises:
-        ConversionError: If there is no such model, or its tokenizer has more entries than its weights.
-        DataError: If its tokenizer cannot be read.
+    Raises ConversionError if there is no such model, or its tokenizer has more entries than its weights; DataError if
+    its tokenizer cannot be read.
     """
     loaded = load_model(name)
     tokenizer = Tokenizer.from_folder(loaded.folder)

@@ -97,8 +97,7 @@ class Start:
 def like_the_model(recipe: Recipe, model: ExistingModel, fixed: Collection[str]) -> Recipe:
     """Return the recipe with the settings of a model whose weights it loads; `fixed` fields stay.
 
-    Raises:
-        RecipeError: If family or shape do not match; names all fields, both values and a remedy.
+    Raises RecipeError if family or shape do not match; names all fields, both values and a remedy.
     """
     families = {recipe.family, model.family}
     if len(families) > 1 and not families <= _COMPATIBLE:
@@ -148,8 +147,7 @@ def like_the_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[s
 def check_teacher(recipe: Recipe, model: ExistingModel) -> None:
     """Check that a recipe can learn from a teacher. They share the tokenizer, so the vocabulary too.
 
-    Raises:
-        RecipeError: If it cannot.
+    Raises RecipeError if it cannot.
     """
     mine, theirs = recipe.encoder, model.config
     for objective in recipe.objectives:
@@ -361,8 +359,7 @@ class Origins:
     def fit(self, recipe: Recipe, fixed: Collection[str]) -> Recipe:
         """Return the recipe with the settings that the models require; `fixed` fields stay.
 
-        Raises:
-            RecipeError: If a model's weights do not match, or the teacher cannot teach the recipe's objectives.
+        Raises RecipeError if a model's weights do not match, or the teacher cannot teach the recipe's objectives.
         """
         if self.teacher is not None:
             check_teacher(recipe, self.teacher)
@@ -371,11 +368,7 @@ class Origins:
         return recipe if self.init is None else like_the_model(recipe, self.init, fixed)
 
     def extended(self, cleaned: CleanCorpus, seed: int, reporter: Reporter) -> "Origins":
-        """Add words to the vocabulary of the initial model.
-
-        Raises:
-            DataError: If the corpus has no word to add.
-        """
+        """Add words to the vocabulary of the initial model. Raises DataError if the corpus has no word to add."""
         assert self.init is not None
         old = self.init.tokenizer
         sample = list(cleaned.sample(DEFAULT_SAMPLE_BYTES, seed))

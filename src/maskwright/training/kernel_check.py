@@ -32,11 +32,7 @@ class KernelCheck(NamedTuple):
 
 
 def checks_kernels_on(device: torch.device, setting: Kernels) -> bool:
-    """Return whether a run on a device checks and uses kernels.
-
-    Raises:
-        DeviceError: If the setting is unknown.
-    """
+    """Return whether a run on a device checks and uses kernels. Raises DeviceError if the setting is unknown."""
     if setting not in get_args(Kernels):
         raise DeviceError(f"unknown setting {setting!r} of --kernels", allowed=", ".join(get_args(Kernels)))
     return setting == "auto" and device.type == "cuda"

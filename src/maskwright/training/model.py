@@ -198,8 +198,7 @@ class PretrainingModel(nn.Module):
     def load(self, state: Mapping[str, Tensor], source: str) -> None:
         """Load all weights from a state dict of exactly this model.
 
-        Raises:
-            ConversionError: If a name is missing or too many, or a shape differs.
+        Raises ConversionError if a name is missing or too many, or a shape differs.
         """
         problem = f"the weights in {source} do not fit the recipe"
         try:

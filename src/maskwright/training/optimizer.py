@@ -101,11 +101,7 @@ class Optimizer:
         }
 
     def load_state(self, state: Mapping[str, Tensor], steps: int) -> None:
-        """Load the moments after `steps` steps.
-
-        Raises:
-            CheckpointError: If a moment is missing or has another shape.
-        """
+        """Load the moments after `steps` steps. Raises CheckpointError if a moment is missing or has another shape."""
         self.steps = steps
         for parameter, name in self.names.items():
             moments = {}

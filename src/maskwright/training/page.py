@@ -16,8 +16,7 @@ INK = "#010203"
 def render(template: Path, filters: Mapping[str, Any], **values: Any) -> str:
     """Return a page from a template that extends `page.html.jinja`.
 
-    Raises:
-        ModuleNotFoundError: If Jinja2 is not installed.
+    Raises ModuleNotFoundError if Jinja2 is not installed.
     """
     import jinja2
 
@@ -41,11 +40,7 @@ def data_rows(card: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def figure(title: str, x: str, y: str) -> tuple[Any, Any]:
-    """Return a matplotlib figure and its axes.
-
-    Raises:
-        ModuleNotFoundError: If matplotlib is not installed.
-    """
+    """Return a matplotlib figure and its axes. Raises ModuleNotFoundError if matplotlib is not installed."""
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter

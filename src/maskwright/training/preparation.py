@@ -106,10 +106,8 @@ class Prepared:
 def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
     """Clean, choose the vocabulary, tokenize, and fit the recipe to the budget.
 
-    Cheap checks (weights, tokenizer, word lists, whether the model can be saved) come before any work.
-
-    Raises:
-        MaskwrightError: If an argument is invalid.
+    Cheap checks (weights, tokenizer, word lists, whether the model can be saved) come before any work. Raises
+    MaskwrightError if an argument is invalid.
     """
     recipe = request.recipe
     if (similar := recipe.replacement.similar_words) is not None:
@@ -202,8 +200,7 @@ def prepare_again(
 ) -> Prepared:
     """Prepare the text of a run that resumes, with the recipe and tokenizer in its directory.
 
-    Raises:
-        RecipeError: If the corpus, a word list or the teacher has changed.
+    Raises RecipeError if the corpus, a word list or the teacher has changed.
     """
 
     def check(what: str, recorded: str | None, found: str | None) -> None:
@@ -239,11 +236,10 @@ def prepare_again(
 def with_tokenizer(recipe: Recipe, tokenizer: Tokenizer, *, adopt: bool = False) -> Recipe:
     """Return the recipe with the actual vocabulary size (a small corpus may give fewer entries) and casing.
 
+    Raises RecipeError if the tokenizer is of another kind than the recipe's.
+
     Args:
         adopt: Whether the tokenizer may be of another kind, since it comes with a model.
-
-    Raises:
-        RecipeError: If the tokenizer is of another kind than the recipe's.
     """
     if adopt and tokenizer.kind != recipe.tokenizer.kind:
         recipe = recipe.replace(tokenizer=tokenizer.kind)

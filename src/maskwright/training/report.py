@@ -56,11 +56,7 @@ def write_page(folder: Path, reporter: Reporter) -> None:
 
 
 def html(folder: Path) -> str:
-    """Return the page.
-
-    Raises:
-        ModuleNotFoundError: If Jinja2 or matplotlib are not installed.
-    """
+    """Return the page. Raises ModuleNotFoundError if Jinja2 or matplotlib are not installed."""
     record = read_json(folder / "run.json")
     result, request = record["result"], record["request"]
     recipe = validate(Recipe, read_json(folder / "recipe.json"), "recipe.json")

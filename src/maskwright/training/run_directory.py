@@ -58,12 +58,11 @@ class RunDirectory:
     def open(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Lock the directory for a request.
 
+        Raises CheckpointError if the directory holds another run, another kind of work or other files, or another
+        process uses it.
+
         Returns:
             The content of `run.json` if this run was begun before; {"request": ...} in a new directory.
-
-        Raises:
-            CheckpointError: If the directory holds another run, another kind of work or other files, or another process
-                uses it.
         """
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"{self.path} is a file, not a folder", todo="Choose another --out.")

@@ -161,9 +161,8 @@ class Session:
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> Run:
         """Train until the budget is spent or a stop is requested; the model is saved either way.
 
-        Raises:
-            TrainingError: If training diverges (`evaluation.py`); the last checkpoint is sound.
-            DeviceError: If the disk is full; the last checkpoint is intact.
+        Raises TrainingError if training diverges (`evaluation.py`); the last checkpoint is sound; DeviceError if the
+        disk is full; the last checkpoint is intact.
         """
         position, is_saved = self._position()
         progress = self.budget.progress(position.spent)

@@ -149,13 +149,12 @@ class StepResult:
 class Step:
     """A step whose gradients are in the parameters' `grad`; on a GPU they are perhaps still being computed.
 
+    Raises TrainingError if nothing is predicted.
+
     Args:
         model: In training mode.
         optimizer: Over the model's parameters, gradients empty.
         autocast: Matmul type (bfloat16); None is fp32.
-
-    Raises:
-        TrainingError: If nothing is predicted.
     """
 
     def __init__(
@@ -191,9 +190,8 @@ class Step:
     def update(self, learning_rate: float, clip_norm: float) -> None:
         """Clip to a global norm (0 is off) and update; gradients are then dropped.
 
-        Raises:
-            TrainingError: If the loss or the gradient is not finite and the host checks it (`skips_on_device`); weights
-                are untouched.
+        Raises TrainingError if the loss or the gradient is not finite and the host checks it (`skips_on_device`);
+        weights are untouched.
         """
         gradients = [parameter.grad for parameter in self._optimizer.names if parameter.grad is not None]
         all_reduce_sum(gradients)
@@ -217,8 +215,7 @@ class Step:
     def result(self) -> StepResult:
         """Wait for the step's numbers and return them.
 
-        Raises:
-            TrainingError: If the loss or the gradient is not finite; weights are untouched.
+        Raises TrainingError if the loss or the gradient is not finite; weights are untouched.
         """
         numbers, counts, objectives = self._numbers.read(), self.batch.counts, self._model.objectives
         totals, correct, gradient_norm = numbers["loss"], numbers["correct"], numbers["norm"][""]
