@@ -25,9 +25,8 @@ from maskwright.training.stream import Rows
 class MicroBatch:
     """The data of one forward and backward pass.
 
-    Attributes:
-        output_positions: For the encoder and the generator, the tokens whose last hidden states their objectives use
-            (`model.output_positions_of`); None before they are computed.
+    `output_positions` are the tokens whose last hidden states the objectives of the encoder and the generator use
+    (`model.output_positions_of`); None before they are computed.
     """
 
     batch: PackedBatch
@@ -184,15 +183,10 @@ class Collator:
 
 
 def even_bounds(cu_seqlens: IntArray, limit: int, ranks: int = 1) -> IntArray:
-    """Cut sequences into few micro-batches of about equal size, since each costs a pass over the weights.
+    """Return the first sequence of each micro-batch, and B: few of about equal size, each a pass over the weights.
 
-    Args:
-        limit: Tokens of a micro-batch at most; a longer sequence is a micro-batch of its own.
-        ranks: The number of micro-batches is a multiple of it, unless long sequences prevent that; it is never less if
-            there are as many sequences.
-
-    Returns:
-        Shape (P+1,), the first sequence of each micro-batch, and B.
+    A sequence longer than `limit` tokens is a micro-batch of its own. The number of micro-batches is a multiple of
+    `ranks`, unless long sequences prevent that; it is never less if there are as many sequences.
     """
     long = np.flatnonzero(np.diff(cu_seqlens) > limit)
     edges = np.unique([0, *long, *(long + 1), len(cu_seqlens) - 1])

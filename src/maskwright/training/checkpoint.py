@@ -101,11 +101,9 @@ def _read(folder: Path) -> Checkpoint:
 
 
 class CheckpointTimer:
-    """Calls `save` every `seconds`, or less often if saving takes more than `share` of the time.
+    """Calls `save` every `seconds` (0: after every step), or less often if saving takes more than `share` of the time.
 
-    Args:
-        last_step: The step of the newest checkpoint, -1 for none.
-        seconds: 0 saves after every step (for tests).
+    `last_step` is the step of the newest checkpoint, -1 for none.
     """
 
     def __init__(self, save: Callable[[], None], last_step: int, seconds: float = 60.0, share: float = 0.03) -> None:

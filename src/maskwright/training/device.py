@@ -161,11 +161,7 @@ def prepare_machine_again(
 ) -> tuple[Machine, str]:
     """Choose as `prepare_machine` does, but with the matmul library and kernels that a run began with.
 
-    Args:
-        recorded: `Machine.to_json` of the run; {} for a new run.
-
-    Returns:
-        The machine, and a warning; "" if there is none.
+    `recorded` is its `Machine.to_json`, {} for a new run. Returns the machine, and a warning; "" if there is none.
     """
     kernels: Kernels = "reference" if recorded.get("kernels") == "reference" else "auto"
     machine = prepare_machine(device, recorded.get("matmul"), cache, precision, kernels)

@@ -37,9 +37,8 @@ _DIVERGED = 2.0
 class Baseline:
     """The unigram baseline at the held-out targets of masked language modeling.
 
-    Attributes:
-        loss: Cross entropy of the targets under the whole corpus's unigram distribution, in nats.
-        accuracy: Share of targets that are the corpus's most frequent token.
+    The loss is the cross entropy under the whole corpus's unigram distribution, in nats; the accuracy is the share of
+    targets that are the corpus's most frequent token.
     """
 
     loss: float

@@ -111,8 +111,7 @@ def _vocabulary_weights(config: EncoderConfig, names: Collection[str]) -> set[st
 class TeacherModel:
     """An encoder with the heads that turn its hidden states into scores; never trained, never saved.
 
-    Args:
-        sees_segments: Whether it is given the segment ids; else all tokens are of segment 0.
+    Unless it `sees_segments`, all tokens are of segment 0.
     """
 
     def __init__(self, encoder: Encoder, heads: dict[str, nn.Module], sees_segments: bool = True) -> None:

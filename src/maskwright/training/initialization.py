@@ -63,11 +63,9 @@ _POSITIONS = "position_embeddings.weight"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The initial weights of a run, and where they come from.
+    """The initial weights of a run by the names of `PretrainingModel`, and the model that they come from.
 
-    Attributes:
-        origin: `ExistingModel.to_json`.
-        weights: By the names of `PretrainingModel`; the rest is newly initialized.
+    `loaded`, `new` (newly initialized) and `ignored` describe parts in words.
     """
 
     origin: Mapping[str, str]
@@ -232,14 +230,10 @@ def _start(
     ignored: set[str],
     on_generator: Collection[str] = (),
 ) -> Start:
-    """Load what fits of a model; position embeddings are truncated.
+    """Load what fits of a model's weights (`state`) into those of the run (`own`); position embeddings are truncated.
 
-    Args:
-        state: The model's weights by the names of the run.
-        own: The weights that the run has.
-        described: Descriptions of parts, in place of their names.
-        ignored: Ignored parts besides those of `state`.
-        on_generator: The run's weights that belong to its generator.
+    `described` has descriptions of parts, in place of their names, and `ignored` further ignored parts; `on_generator`
+    are the run's weights that belong to its generator.
     """
     weights, mismatched = dict[str, Tensor](), dict[str, str]()
     for name, like in own.items():

@@ -41,9 +41,8 @@ def checks_kernels_on(device: torch.device, setting: Kernels) -> bool:
 def check_kernels(model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> KernelCheck:
     """Compute one small batch with and without kernels and compare losses and gradients; capture CUDA graphs.
 
-    Args:
-        model: In training mode, on its device, gradients empty, as they are afterwards.
-        batch: The batch. It is computed without dropout, whose masks depend on the kernels.
+    The model is in training mode, its gradients empty, as they are afterwards. Dropout, whose masks depend on the
+    kernels, is off.
     """
     started = time.perf_counter()
     try:
@@ -84,11 +83,7 @@ def _loss_and_gradients(model: PretrainingModel, batch: StepBatch, autocast: tor
 
 
 def _compare(exact: _Computed, plain: _Computed, fast: _Computed) -> tuple[bool, str]:
-    """Compare kernels with PyTorch in the same precision, both against fp32.
-
-    Returns:
-        Whether the kernels' errors are small enough, and a description of the largest.
-    """
+    """Return whether the kernels' errors against fp32 are small enough beside PyTorch's, and describe the largest."""
     if plain[1].keys() != fast[1].keys():
         return False, "other parameters have gradients"
     norms = {name: float(gradient.norm()) for name, gradient in exact[1].items()}

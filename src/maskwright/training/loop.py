@@ -41,11 +41,7 @@ Prepared = tuple[StepBatch, Cursor, float]
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A share of the budget with one sequence length and one masking.
-
-    Attributes:
-        until: Progress at which it ends; the last phase's is 1.
-    """
+    """A share of the budget with one sequence length and one masking; at progress `until` it ends."""
 
     until: float
     stream: Source
@@ -56,9 +52,7 @@ class Phase:
 class Position:
     """The position of a run between two steps; with weights and moments, all that a checkpoint needs.
 
-    Attributes:
-        phase: Number of the phase that the cursor belongs to.
-        epochs: Epochs trained, as a fraction (of the first source).
+    The cursor belongs to the phase; epochs are those of the first source, as a fraction.
     """
 
     spent: Spent

@@ -34,9 +34,8 @@ def worth_logging(step: int) -> bool:
 class JsonLines:
     """An append-only file of JSON objects that each carry a "step".
 
-    Args:
-        last_step: Lines of later steps (written after the checkpoint that a run resumes from) are dropped, and so are
-            a truncated last line and, with a warning, others that cannot be read.
+    Lines of steps after `last_step` (written after the checkpoint that a run resumes from) are dropped, and so are a
+    truncated last line and, with a warning, others that cannot be read.
     """
 
     def __init__(self, path: Path, last_step: int) -> None:
@@ -108,9 +107,7 @@ def _whole_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 class Journal:
     """Writes the metrics of each step and updates the progress line.
 
-    Args:
-        last_step: Steps done so far; later lines, of an interrupted session, are dropped.
-        peak_flops: Measured peak matmul throughput, for the model FLOPs utilization (MFU).
+    `last_step` is the number of steps done so far; `peak_flops` is for the model FLOPs utilization (MFU).
     """
 
     _SMOOTHING = 0.95

@@ -71,8 +71,7 @@ class PretrainingModel(nn.Module):
     def initialize(self, seed: int, token_counts: IntArray | None = None) -> None:
         """Initialize all weights, each parameter with random numbers keyed by the seed and its name.
 
-        Args:
-            token_counts: Shape (V,), occurrences of each id in the corpus, for heads that start from them.
+        Some heads start from `token_counts`, the occurrences of each id in the corpus, shape (V,).
         """
         initialize(self, self.config, seed)
         for objective in self.objectives:
@@ -246,14 +245,10 @@ def encoders_of(recipe: Recipe) -> list[tuple[EncoderConfig, tuple[Objective, ..
 def output_positions_of(
     objectives: Sequence[Objective], batch: PackedBatch, targets: Mapping[str, TargetTensors], *, pools: bool
 ) -> Tensor | None:
-    """Return the tokens whose last hidden states the objectives of one encoder use, or None for all.
+    """Return the tokens whose last hidden states the objectives of one encoder use. Shape (W,), int64, ascending.
 
-    Args:
-        targets: Targets by objective; their anchors are output positions too.
-        pools: Whether the encoder has a pooler, which uses the first token of each sequence.
-
-    Returns:
-        Shape (W,), int64, ascending. None where most tokens are used, or none.
+    Anchors of targets count too and, if the encoder `pools`, the first token of each sequence. None stands for all:
+    where most tokens are used, or none.
     """
     if any(objective.predicts == "every_token" for objective in objectives):
         return None

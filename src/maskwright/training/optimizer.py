@@ -17,9 +17,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 class Clipping:
     """Gradient clipping and the check for non-finite values as fp32 scalars on the device, as torch's GradScaler does.
 
-    Attributes:
-        grad_scale: Gradients are divided by it.
-        found_inf: 1 if the update must be skipped, else 0.
+    Gradients are divided by `grad_scale`; `found_inf` is 1 if the update must be skipped, else 0.
     """
 
     grad_scale: Tensor
@@ -47,9 +45,8 @@ def clipping_scale(norm: float, max_norm: float) -> float:
 class Optimizer:
     """The optimizer of a recipe. Biases and LayerNorm weights, the vectors of these models, have no weight decay.
 
-    Args:
-        named_parameters: A parameter with several names (tied, shared by layers) counts once.
-        rate_share: Factor on the learning rate of the parameter with this name, for AdamW; None for 1.
+    A parameter with several names (tied, shared by layers) counts once. `rate_share` gives the factor on the learning
+    rate of the parameter with a name, for AdamW.
     """
 
     def __init__(
@@ -77,9 +74,7 @@ class Optimizer:
     def step(self, learning_rate: float, clipping: Clipping | None = None, gradient_scale: float = 1.0) -> None:
         """Update all parameters that have a gradient; gradients are then dropped.
 
-        Args:
-            clipping: On a GPU, if the optimizer `accepts_clipping`.
-            gradient_scale: Factor on the gradients (`clipping_scale`).
+        They are clipped by the factor `gradient_scale` or, on a GPU and if the optimizer accepts it, by `clipping`.
         """
         self.steps += 1
         gradients = [parameter.grad for parameter in self.names if parameter.grad is not None]

@@ -46,12 +46,7 @@ _CHARACTERS_PER_TOKEN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The validated arguments of a run (see `pretrain`).
-
-    Attributes:
-        recipe: As published, with the user's overrides.
-        fixed: Dotted fields the user set.
-    """
+    """The validated arguments of a run (see `pretrain`): the published recipe with the fields that the user fixed."""
 
     sources: tuple[str, ...]
     recipe: Recipe
@@ -86,12 +81,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """The result of preparation.
-
-    Attributes:
-        expected_tokens: Tokens the budget is planned to buy.
-        start: The initial weights; None if they are random or in a checkpoint.
-    """
+    """The result of preparation. There is no `start` if initial weights are random or in a checkpoint."""
 
     recipe: Recipe
     tokenizer: Tokenizer
@@ -236,10 +226,7 @@ def prepare_again(
 def with_tokenizer(recipe: Recipe, tokenizer: Tokenizer, *, adopt: bool = False) -> Recipe:
     """Return the recipe with the actual vocabulary size (a small corpus may give fewer entries) and casing.
 
-    Raises RecipeError if the tokenizer is of another kind than the recipe's.
-
-    Args:
-        adopt: Whether the tokenizer may be of another kind, since it comes with a model.
+    Raises RecipeError if the tokenizer is of another kind than the recipe's, unless it comes with a model (`adopt`).
     """
     if adopt and tokenizer.kind != recipe.tokenizer.kind:
         recipe = recipe.replace(tokenizer=tokenizer.kind)

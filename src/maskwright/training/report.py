@@ -158,8 +158,7 @@ def sample_fills(
 ) -> list[list[dict[str, Any]]]:
     """Return what the model predicts at the masks of a few held-out sequences.
 
-    Returns:
-        Sequences as parts in order: a "text", or a masked token with its best "predictions" ("token" and "score").
+    Parts are in order: a "text", or a masked "token" with its best "predictions" ("token" and "score").
     """
     objective = next((each for each in model.objectives if isinstance(each, MaskedLanguageModeling)), None)
     if objective is None or not held_out:

@@ -214,9 +214,7 @@ def fit_schedule(
 ) -> tuple[Recipe, list[Choice]]:
     """Fit batch, steps, learning rate, warmup, schedule, initialization and dropout to the tokens of the run.
 
-    Args:
-        mean_lengths: Mean tokens of a sequence in each phase.
-        steps: The budget, if it is in steps; None computes them from `tokens`.
+    `steps` is the budget, if it is in steps; None computes them from `tokens`.
     """
     published = recipe.training
     batch = fit_batch(recipe, tokens, mean_lengths[0], fixed)

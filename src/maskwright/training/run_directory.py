@@ -39,11 +39,9 @@ _LOCK = ".lock"
 
 
 class RunDirectory:
-    """A run directory, locked by one process at a time.
+    """A run directory, locked by one process at a time; one of the other kind of work is refused.
 
-    Args:
-        work: A directory of the other kind of work is refused.
-        kept: Glob of files that another run must not overwrite, besides a model.
+    Files that match the glob `kept` must not be overwritten by another run, nor must a model.
     """
 
     def __init__(self, path: Path, work: Work = "pretraining", kept: str = "checkpoints/step-*") -> None:
@@ -56,13 +54,10 @@ class RunDirectory:
         self._made = False
 
     def open(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Lock the directory for a request.
+        """Lock the directory; return `run.json` if this run was begun before, {"request": ...} in a new directory.
 
         Raises CheckpointError if the directory holds another run, another kind of work or other files, or another
         process uses it.
-
-        Returns:
-            The content of `run.json` if this run was begun before; {"request": ...} in a new directory.
         """
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"{self.path} is a file, not a folder", todo="Choose another --out.")

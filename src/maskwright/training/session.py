@@ -105,9 +105,8 @@ class Run:
 class Session:
     """The model, optimizer and data of one training session.
 
-    Args:
-        record: The content of run.json.
-        check_kernels: Use GPU kernels if they reproduce PyTorch's loss and gradients (`kernel_check.check_kernels`).
+    `record` is the content of run.json. With `check_kernels`, GPU kernels are used if they reproduce PyTorch's loss and
+    gradients (`kernel_check.check_kernels`).
     """
 
     def __init__(

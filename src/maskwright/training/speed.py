@@ -40,17 +40,11 @@ def measure_training_flops(
     fixed: Collection[str] = (),
     as_published: bool = False,
 ) -> tuple[float, bool]:
-    """Train a recipe for about four seconds, fitted to a budget of time as a run is, on random text.
+    """Return the FLOP/s of a recipe fitted to a budget of time, and whether other processes keep the cores busy.
 
-    The loop is that of a run: the thread that prepares batches competes for the cores with the step. A teacher is left
-    out; so is the table of similar words.
-
-    Args:
-        corpus_tokens: Tokens of the corpus, which decide on dropout.
-        fixed, as_published: As for `resolve`.
-
-    Returns:
-        FLOP/s of the median step, skipped FLOPs not counted; and whether other processes keep the cores busy.
+    The recipe is trained on random text for about four seconds; the median step counts, without skipped FLOPs. The loop
+    is that of a run: the thread that prepares batches competes for the cores with the step. A teacher is left out; so
+    is the table of similar words. The corpus's tokens decide on dropout; `fixed` and `as_published` are for `resolve`.
     """
     own = tuple(each for each in recipe.objectives if "teacher" not in each.needs)
     recipe = recipe.replace(teacher=None, objectives=own or ("mlm",))

@@ -29,11 +29,9 @@ class SourcePosition:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The position in a stream.
+    """The position in a stream: instances read in all, the position in each source, and epochs of the first source.
 
-    Attributes:
-        num_read: Instances read in all.
-        epochs: Epochs of the first source so far; one left unfinished when the length changed counts as a fraction.
+    An epoch that was left unfinished when the length changed counts as a fraction.
     """
 
     num_read: int
