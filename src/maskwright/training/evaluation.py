@@ -76,12 +76,9 @@ def _labels(batches: list[StepBatch], kind: str) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One objective on the held-out text.
+    """One objective on the held-out text: mean loss in nats over `count` predictions, and share of correct ones.
 
-    Attributes:
-        loss: Mean loss in nats over `count` predictions.
-        accuracy: Share of correct predictions; None if the objective has none.
-        details: Further shares, by name (`Objective.details`).
+    The accuracy is None if predictions are neither right nor wrong; details are further shares (`Objective.details`).
     """
 
     loss: float
@@ -198,10 +195,8 @@ class Spikes:
 def divergence(loss: float, first_loss: float, baseline: float, weights: Iterable[Tensor]) -> str:
     """Say why a run has diverged; "" if it has not.
 
-    Args:
-        loss: On held-out text; 0 without any.
-        first_loss: On held-out text before the first step; infinite if unknown.
-        baseline: Loss of the unigram baseline; 0 without one.
+    Losses are those on held-out text, 0 without any: now, before the first step (infinite if unknown), of the unigram
+    baseline.
     """
     if not math.isfinite(loss) or loss > max(_DIVERGED * first_loss, baseline):
         return f"the held-out loss is {loss:.4g}, before the first step it was {first_loss:.4g}"

@@ -321,14 +321,10 @@ _WORDS_SHOWN = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origins:
-    """The existing models that a run loads weights from or learns from.
+    """The existing models that a run loads weights from (`init`, perhaps with a generator) or learns from.
 
-    Attributes:
-        init: The model whose weights are loaded.
-        generator: Its generator, if it has one.
-        teacher: The model to learn from.
-        gives_layers: Whether the student loads layers of the teacher.
-        new_words: Number of words of the corpus to add to the vocabulary, or the vocabulary with those of a list.
+    A teacher may give layers to the student. `new_words` is the number of words of the corpus to add to the vocabulary,
+    or the vocabulary with those of a list.
     """
 
     init: ExistingModel | None = None
@@ -395,9 +391,8 @@ def open_origins(
 ) -> Origins:
     """Open the models that a run loads weights from or learns from.
 
-    Args:
-        tokenizer: That of `--tokenizer`, if given; it must be the models' own.
-        new_words: Number of words of the corpus to add to the vocabulary of `init`, or a file of words.
+    `tokenizer` is that of `--tokenizer`; it must be the models' own. `new_words` is the number of words of the corpus to
+    add to the vocabulary of `init`, or a file of words.
 
     Raises:
         RecipeError: If the recipe needs a teacher and none is named, or options exclude each other.

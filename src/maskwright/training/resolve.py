@@ -92,12 +92,8 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusStatistics:
-    """What `resolve` uses of a corpus.
-
-    Attributes:
-        chinese_share: Share of the letters that are Chinese characters, in [0, 1].
-        tokens: Tokens of the text; None before it is tokenized.
-        mean_lengths: Mean tokens of a sequence in each length phase; None before the text is tokenized.
+    """What `resolve` uses of a corpus: the share of the letters that are Chinese characters, in [0, 1]; and, once the
+    text is tokenized, its tokens and the mean tokens of a sequence in each length phase.
     """
 
     chinese_share: float

@@ -51,12 +51,10 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some instances, not yet laid out.
+    """Some instances, not yet laid out, and the epochs of the first source after them, as a fraction.
 
-    Attributes:
-        refresh: Shape (B,), the epoch (or epoch modulo k) that keys each row's masks.
-        index: Shape (B,), each row's number within that epoch, unique over sources.
-        epochs: Epochs of the first source after these, as a fraction.
+    Each row's masks are keyed by `refresh`, the epoch (or epoch modulo k), and `index`, the row's number within that
+    epoch, unique over sources; both have shape (B,).
     """
 
     plan: Plan
