@@ -391,8 +391,8 @@ def open_origins(
 ) -> Origins:
     """Open the models that a run loads weights from or learns from.
 
-    `tokenizer` is that of `--tokenizer`; it must be the models' own. `new_words` is the number of words of the corpus to
-    add to the vocabulary of `init`, or a file of words.
+    `tokenizer` is that of `--tokenizer`, which must be the models' own. `new_words` is the number of words of the
+    corpus to add to the vocabulary of `init`, or a file of words.
 
     Raises:
         RecipeError: If the recipe needs a teacher and none is named, or options exclude each other.

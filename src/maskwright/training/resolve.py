@@ -92,8 +92,9 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusStatistics:
-    """What `resolve` uses of a corpus: the share of the letters that are Chinese characters, in [0, 1]; and, once the
-    text is tokenized, its tokens and the mean tokens of a sequence in each length phase.
+    """What `resolve` uses of a corpus: the share of the letters that are Chinese characters, in [0, 1].
+
+    Once the text is tokenized, also its tokens and the mean tokens of a sequence in each length phase.
     """
 
     chinese_share: float
