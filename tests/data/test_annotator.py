@@ -29,7 +29,7 @@ def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]
 
 
 def annotated(tokenizer: Tokenizer, words: Words, sentences: list[str], **lexicons: list[str]) -> Annotation:
-    segmenter = None if words.segmenter == "none" else open_segmenter(words.segmenter)
+    segmenter = open_segmenter(words)
     found = {level: [Lexicon(entries)] for level, entries in lexicons.items()}
     return Annotator(words, segmenter, found).annotate(sentences, encoded(tokenizer, sentences))
 
@@ -172,7 +172,7 @@ def test_lexicon_entries_never_cut_a_word(tokenizers: dict[str, Tokenizer]) -> N
     tokenizer, sentence = tokenizers["wordpiece"], "北京大学的模型在New York运行。"
     annotator = Annotator(
         Words(segmenter="rjieba", phrases=("list.txt",)),
-        open_segmenter("rjieba"),
+        open_segmenter(WWM),
         {"phrase": [Lexicon(["京大", "在New York"])]},
     )
     found = annotator.annotate([sentence], encoded(tokenizer, [sentence]))

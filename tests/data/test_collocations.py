@@ -9,6 +9,7 @@ from token_samples import clean_corpus_of
 
 from maskwright.data.words.collocations import collocations_of, find_collocations, running_text
 from maskwright.data.words.segmenters import open_segmenter
+from maskwright.data.words.spec import Words
 
 
 def text_with_phrases(seed: int = 0, sentences: int = 600) -> list[str]:
@@ -73,7 +74,7 @@ def test_chinese_phrases_are_written_without_spaces() -> None:
     rng = random.Random(0)
     others = ["我们", "今天", "写字", "使用", "研究", "公园", "天气", "音乐", "城市", "历史"]
     sentences = ["".join([*rng.choices(others, k=3), "机器学习", *rng.choices(others, k=3)]) + "。" for _ in range(60)]
-    assert "机器学习" in collocations_of(sentences, open_segmenter("rjieba"))
+    assert "机器学习" in collocations_of(sentences, open_segmenter(Words(segmenter="rjieba")))
     assert "机器学习" in collocations_of(sentences)
 
 

@@ -43,7 +43,10 @@ def ernie(clean: CleanCorpus, tokenizer: Tokenizer, tmp_path_factory: pytest.Tem
 
 
 def test_levels_are_stored_beside_the_ids(clean: CleanCorpus, tokenizer: Tokenizer, ernie: Corpus) -> None:
-    encoder, annotator = StreamEncoder(tokenizer, with_places=True), Annotator(ERNIE, open_segmenter("rjieba"), {})
+    encoder, annotator = (
+        StreamEncoder(tokenizer, with_places=True),
+        Annotator(ERNIE, open_segmenter(ERNIE), {}),
+    )
     sentences = [
         sentence for block in range(len(clean.blocks)) for document in clean.sentences(block) for sentence in document
     ]

@@ -45,8 +45,9 @@ from maskwright.data.shards.corpus import (
 )
 from maskwright.data.shards.encoding import EncodedBlock, Encoding, block_tools, encode_block, id_type
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.words.annotator import check_words, segmenter_fingerprint, segmenter_of, words_fingerprint
+from maskwright.data.words.annotator import check_words, words_fingerprint
 from maskwright.data.words.collocations import find_collocations
+from maskwright.data.words.segmenters import open_segmenter, segmenter_fingerprint
 from maskwright.data.words.span_facts import SpanFacts
 from maskwright.data.words.spec import Words
 
@@ -175,9 +176,8 @@ def tokenize_corpus(
         tokenizer.save(folder / TOKENIZER)
         collocations = None
         if "collocations" in words.phrases:
-            found = find_collocations(
-                clean, segmenter_of(words), segmenter_fingerprint(words), cache=cache, progress=report
-            )
+            segmenter = open_segmenter(words)
+            found = find_collocations(clean, segmenter, segmenter_fingerprint(words), cache=cache, progress=report)
             collocations = Path(copyfile(found, folder / COLLOCATIONS))
         encoding = Encoding(folder / TOKENIZER, words, collocations)
         vocab_size = tokenizer.special_tokens.vocab_size

@@ -89,7 +89,7 @@ def _with_words(pieces: list[str], segmenter: Segmenter | None) -> list[str]:
     runs = [run for piece in pieces if _HAN.search(piece) for run in _HAN_OR_NOT.findall(piece) if _HAN.match(run)]
     if not runs:
         return pieces
-    words = iter([word for word, _ in segmenter.cut(runs)] if segmenter else "".join(runs))
+    words = iter(segmenter.cut(runs) if segmenter else "".join(runs))
     cut: list[str] = []
     for piece in pieces:
         if not _HAN.search(piece):

@@ -3,8 +3,9 @@
 import re
 import unicodedata
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +17,7 @@ from maskwright.data.libraries import imported
 from maskwright.data.tokenizers.word_starts import JOINERS
 
 _MAX_CHARACTERS = 200
-_NUMBER = re.compile(r"\d+")
-
-
-class DictionaryWord(NamedTuple):
-    """A word for a segmenter.
-
-    Attributes:
-        frequency: On the scale of the segmenter's dictionary; None for one that keeps the word whole.
-        tag: Its part of speech; "" for none.
-    """
-
-    word: str
-    frequency: int | None = None
-    tag: str = ""
+_DICTIONARY_LINE = re.compile(rf"\s*(\S{{1,{_MAX_CHARACTERS}}})(?:\s+(\d+))?(?:\s+(\S+))?\s*")
 
 
 def content_of(path: Path) -> str:
@@ -40,27 +28,24 @@ def content_of(path: Path) -> str:
         raise _unreadable(path, error) from error
 
 
-def read_words(path: Path) -> list[str]:
-    """Read a list of words, one per line, without repeats; DataError if it cannot be read or is empty."""
-    return list(dict.fromkeys(line.strip() for _, line in _lines(path)))
+def read_dictionary(path: Path) -> list[tuple[str, int | None, str]]:
+    """Read a segmenter's dictionary: on each line a word, optionally followed by frequency and part of speech.
 
-
-def read_dictionary(path: Path) -> list[DictionaryWord]:
-    """Read a dictionary: on each line a word, optionally followed by frequency and part of speech.
+    Returns:
+        (word, frequency, tag); None and "" where they are not given.
 
     Raises:
         DataError: If the file cannot be read, is empty, or a line is something else.
     """
     words = []
     for number, line in _lines(path):
-        word, *rest = line.split()
-        frequency = int(rest.pop(0)) if rest and _NUMBER.fullmatch(rest[0]) else None
-        if len(rest) > 1 or len(word) > _MAX_CHARACTERS:
+        if not (entry := _DICTIONARY_LINE.fullmatch(line)):
             raise DataError(
                 f"{path}, line {number}: {_shown(line)} is not a word with its frequency and part of speech",
                 allowed="`WORD`, `WORD FREQUENCY`, `WORD TAG` or `WORD FREQUENCY TAG`",
             )
-        words.append(DictionaryWord(word, frequency, rest[0] if rest else ""))
+        word, frequency, tag = entry.groups("")
+        words.append((word, int(frequency) if frequency else None, tag))
     return words
 
 
@@ -141,11 +126,7 @@ def longest(spans: Spans) -> Spans:
 
 def has_lexicon_search() -> bool:
     """Return whether pyahocorasick is installed."""
-    try:
-        _automaton_class()
-    except DataError:
-        return False
-    return True
+    return find_spec("ahocorasick") is not None
 
 
 class Lexicon:
@@ -159,7 +140,9 @@ class Lexicon:
     """
 
     def __init__(self, entries: Iterable[str]) -> None:
-        self._automaton: Any = _automaton_class()()
+        todo = "Install it: `pip install -c constraints.txt -e '.[words]'`."
+        purpose = "finding lexicons and collocations"
+        self._automaton = imported("ahocorasick", package="pyahocorasick", purpose=purpose, todo=todo).Automaton()
         self._entries: list[list[str]] = []
         for entry in entries:
             folded = _lowered(entry)
@@ -192,15 +175,6 @@ class Lexicon:
             for start, end, number in table.tolist()
             if _is_edge(text, start) and _is_edge(text, end) and _case_fits(text[start:end], self._entries[number])
         )
-
-
-def _automaton_class() -> Any:
-    return imported(
-        "ahocorasick",
-        package="pyahocorasick",
-        purpose="finding lexicons and collocations",
-        todo="Install it: `pip install -c constraints.txt -e '.[words]'`.",
-    ).Automaton
 
 
 def _lowered(text: str) -> str:
