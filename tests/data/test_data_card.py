@@ -16,7 +16,7 @@ LINES = st.text(st.characters(exclude_characters="\n", exclude_categories=("Cs",
 @given(st.lists(st.lists(LINES, min_size=1, max_size=4), min_size=1, max_size=5))
 def test_statistics_count_characters_sentences_and_documents(documents: list[list[str]]) -> None:
     statistics = TextStatistics()
-    statistics.add("".join("\n".join(document) + "\n\n" for document in documents).encode())
+    statistics.count("".join("\n".join(document) + "\n\n" for document in documents).encode())
     sentences = [line for document in documents for line in document]
     assert (statistics.documents, statistics.sentences) == (len(documents), len(sentences))
     assert statistics.characters == sum(map(len, sentences))
@@ -42,7 +42,7 @@ def test_statistics_count_characters_sentences_and_documents(documents: list[lis
 )
 def test_scripts_are_told_apart(text: str, script: str) -> None:
     statistics = TextStatistics()
-    statistics.add(f"{text}\n\n".encode())
+    statistics.count(f"{text}\n\n".encode())
     assert statistics.scripts() == {script: 1.0}
 
 

@@ -12,7 +12,7 @@ from maskwright.data.sources.arguments import Source
 CARD_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SourceCount:
     """All counts of one source: bytes of its files, what was read, removed as duplicate and kept, some sentences."""
 
@@ -30,7 +30,7 @@ def data_card(sources: list[SourceCount], cleaning: Cleaning, fingerprint: str) 
     for source in sources:
         total_read.add(source.read)
         total_repeats.add(source.repeats)
-        total_kept.merge(source.kept)
+        total_kept.add(source.kept)
     total_bytes = sum(source.bytes_on_disk for source in sources)
     return {
         "card": "maskwright clean corpus",
@@ -74,7 +74,7 @@ def _section(read: Counts, repeats: Repeats, kept: TextStatistics, bytes_on_disk
                 "characters": repeats.remnant_characters,
             },
         },
-        "bad_lines": {"count": read.bad_lines, "first": list(read.bad_places)},
+        "bad_lines": {"count": read.bad_lines, "first": read.bad_places},
         "kept": {
             "documents": kept.documents,
             "sentences": kept.sentences,

@@ -1,6 +1,6 @@
 """Deduplication of documents and paragraphs, and the writer of the deduplicated blocks."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from maskwright.core.files import checksum
 from maskwright.core.types import BoolArray
 from maskwright.data.cleaning.block import BlockIndex
-from maskwright.data.cleaning.statistics import TextStatistics
+from maskwright.data.cleaning.statistics import Sums, TextStatistics
 
 _PARTS = 16
 
@@ -35,7 +35,7 @@ _LONGEST_EXAMPLE = 300
 
 
 @dataclass(slots=True)
-class Repeats:
+class Repeats(Sums):
     """Text of one source that was dropped as a duplicate of earlier text, or because too little was left.
 
     Attributes:
@@ -50,11 +50,6 @@ class Repeats:
     paragraph_characters: int = 0
     remnants: int = 0
     remnant_characters: int = 0
-
-    def add(self, other: "Repeats") -> None:
-        """Add other counts to these."""
-        for item in fields(self):
-            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
 
 def without_repeats(
@@ -138,7 +133,7 @@ class BlockWriter:
         self._folder.mkdir(exist_ok=True)
         (self._folder / name).write_bytes(data)
         self.blocks.append({"name": name, "source": self._source, "text_checksum": checksum(data)})
-        self.statistics[self._source].add(data)
+        self.statistics[self._source].count(data)
         if not self.examples[self._source]:
             self.examples[self._source] = _examples(data)
 
