@@ -25,7 +25,7 @@ from maskwright.data.words.segmenters import (
     segmenter_fingerprint,
 )
 from maskwright.data.words.span_facts import SpanFacts
-from maskwright.data.words.spec import Words, is_lexicon
+from maskwright.data.words.spec import SpanKind, Words, is_lexicon
 
 _NO_SPANS = spans_of(())
 
@@ -42,7 +42,7 @@ class Annotation:
 
     word_starts: BoolArray
     span_starts: dict[str, BoolArray]
-    facts: dict[str, SpanFacts]
+    facts: dict[SpanKind, SpanFacts]
 
 
 class Annotator:
@@ -60,7 +60,7 @@ class Annotator:
         chinese = self._segment(text)
         tokens = _Tokens(stream.places, self._word_starts(stream, text, chinese))
         span_starts: dict[str, BoolArray] = {}
-        facts: dict[str, SpanFacts] = {}
+        facts: dict[SpanKind, SpanFacts] = {}
         for kind in self._words.span_kinds:
             spans = tokens.whole_words(self._found(kind, text, chinese))
             span_starts[kind] = tokens.starts_of(spans)
