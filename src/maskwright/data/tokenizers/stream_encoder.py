@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tokenizers import normalizers, pre_tokenizers
 
 from maskwright.core.types import BoolArray, IntArray
-from maskwright.data.tokenizers.backends import SPACE, is_albert_splitting, library_errors
+from maskwright.data.tokenizers.backends import SPACE, is_albert_splitting, is_gpt2_splitting, library_errors
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.word_starts import without_starts_at_marks
 
@@ -191,8 +191,7 @@ def _chunker(tokenizer: Tokenizer) -> Callable[[str], list[str]]:
         return (_IDEOGRAPH_OR_SPACED if cleaning.handle_chinese_chars else _SPACED_STRETCH).findall
     if tokenizer.kind == "unigram" and is_albert_splitting(backend) and backend.token_to_id(SPACE) is not None:
         return _SPACED_STRETCH.findall
-    plain = isinstance(splitting, pre_tokenizers.ByteLevel) and splitting.use_regex and not splitting.add_prefix_space
-    return _spaced_words if plain and cleaning is None else _uncut
+    return _spaced_words if cleaning is None and is_gpt2_splitting(splitting) else _uncut
 
 
 def _uncut(text: str) -> list[str]:

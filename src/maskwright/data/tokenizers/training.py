@@ -22,7 +22,6 @@ vocabulary joins a digit to a following comma, so there is nothing to split.
 """
 
 import io
-import json
 import re
 import string
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,6 +42,7 @@ from maskwright.data.tokenizers.backends import (
     byte_bpe_backend,
     byte_level,
     reserved,
+    state_of,
     unigram_backend,
     wordpiece_backend,
 )
@@ -113,11 +113,13 @@ MIN_FREQUENCY = 2
 
 def train(spec: TokenizerSpec, texts: Sequence[str], reading: Iterable[str]) -> Tokenizer:
     """Train a tokenizer on texts; `reading` yields the same texts once more, and may report progress."""
-    if isinstance(spec, WordPiece):
-        return train_wordpiece(spec, texts, reading)
-    if isinstance(spec, Unigram):
-        return train_unigram(spec, texts, reading)
-    return train_byte_bpe(spec, reading)
+    match spec:
+        case WordPiece():
+            return train_wordpiece(spec, texts, reading)
+        case Unigram():
+            return train_unigram(spec, texts, reading)
+        case ByteBPE():
+            return train_byte_bpe(spec, reading)
 
 
 def train_wordpiece(spec: WordPiece, texts: Sequence[str], reading: Iterable[str]) -> Tokenizer:
@@ -173,7 +175,7 @@ def train_byte_bpe(spec: ByteBPE, texts: Iterable[str]) -> Tokenizer:
     backend.train_from_iterator(texts, trainer)
     vocabulary = backend.get_vocab()
     vocabulary[mask] = len(vocabulary)
-    merges = [(first, second) for first, second in json.loads(backend.model.__getstate__())["merges"]]
+    merges = [(first, second) for first, second in state_of(backend.model)["merges"]]
     return Tokenizer(byte_bpe_backend(vocabulary, merges), BYTE_BPE_NAMES)
 
 
