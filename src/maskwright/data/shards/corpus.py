@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from maskwright.core.checksums import CheckedArray, refuse_unreadable
 from maskwright.core.errors import DataError
 from maskwright.core.files import read_json
-from maskwright.core.flat_arrays import Runs
+from maskwright.core.flat_arrays import Runs, concatenated_ranges
 from maskwright.core.types import Documents, IntArray, TakenTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 
@@ -200,23 +200,13 @@ class Corpus:
 
     def _runs(self, starts: IntArray, ends: IntArray) -> Iterator[tuple[int, Runs]]:
         """Cut ranges at the ends of shards; yield each shard with its ranges and where they are copied to."""
-        lengths = ends - starts
+        lengths, size = ends - starts, self.manifest.shard_tokens
         places = np.cumsum(lengths) - lengths
-        some = lengths > 0
-        starts, ends, places = starts[some], ends[some], places[some]
-        size = self.manifest.shard_tokens
-        first = starts // size
-        if len(first) and (first == first[0]).all() and ends.max() <= (first[0] + 1) * size:
-            yield int(first[0]), Runs(starts - first * size, places, ends - starts)
-            return
-        pieces = (ends - 1) // size - first + 1
-        of_range = np.repeat(np.arange(len(starts)), pieces)
-        shards = first[of_range] + np.arange(len(of_range)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-        begins, stops = np.maximum(starts[of_range], shards * size), np.minimum(ends[of_range], (shards + 1) * size)
-        places = places[of_range] + begins - starts[of_range]
-        for shard in np.unique(shards).tolist():
-            each = np.flatnonzero(shards == shard)
-            yield shard, Runs(begins[each] - shard * size, places[each], (stops - begins)[each])
+        first, last = starts // size, (ends - 1) // size
+        for shard in np.unique(concatenated_ranges(first, np.where(lengths, last - first + 1, 0))).tolist():
+            begins, stops = np.maximum(starts, shard * size), np.minimum(ends, (shard + 1) * size)
+            here = np.flatnonzero(begins < stops)
+            yield shard, Runs(begins[here] - shard * size, (places + begins - starts)[here], (stops - begins)[here])
 
 
 def _mapped(path: Path) -> NDArray[Any]:

@@ -73,13 +73,13 @@ class Annotator:
         return Annotation(tokens.word_starts, span_starts, facts)
 
     def _segment(self, text: "_Text") -> "_Chinese":
-        nothing = np.zeros(len(text.joined), dtype=np.bool_)
-        if self._segmenter is None and self._words.units == "words":
-            return _Chinese(nothing, nothing, _NO_SPANS, nothing[:0])
+        no_name = np.zeros(0, dtype=np.bool_)
         mask = chinese_characters(text.codes, text.lengths)
+        if self._segmenter is None and self._words.units == "words":
+            mask[:] = False
         begins = mask & (text.starts | ~np.concatenate([[False], mask])[:-1])
         if self._segmenter is None or not mask.any():
-            return _Chinese(mask, begins, _NO_SPANS, nothing[:0])
+            return _Chinese(mask, begins, _NO_SPANS, no_name)
         firsts = np.flatnonzero(begins)
         lasts = np.flatnonzero(mask & ~np.concatenate([mask & ~begins, [False]])[1:]) + 1
         runs = [text.joined[start:end] for start, end in zip(firsts.tolist(), lasts.tolist(), strict=True)]

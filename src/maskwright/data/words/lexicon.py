@@ -17,6 +17,10 @@ from maskwright.data.libraries import imported
 from maskwright.data.tokenizers.word_starts import JOINERS
 
 _MAX_CHARACTERS = 200
+# Thai and Lao, Burmese, Khmer; kana, bopomofo and Han: scripts without spaces between words.
+_WITHOUT_SPACES = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\U00020000-\U0010ffff]"
+)
 _DICTIONARY_LINE = re.compile(rf"\s*(\S{{1,{_MAX_CHARACTERS}}})(?:\s+(\d+))?(?:\s+(\S+))?\s*")
 
 
@@ -29,14 +33,7 @@ def content_of(path: Path) -> str:
 
 
 def read_dictionary(path: Path) -> list[tuple[str, int | None, str]]:
-    """Read a segmenter's dictionary: on each line a word, optionally followed by frequency and part of speech.
-
-    Returns:
-        (word, frequency, tag); None and "" where they are not given.
-
-    Raises:
-        DataError: If the file cannot be read, is empty, or a line is something else.
-    """
+    """Read a segmenter's dictionary: each line is a word, its frequency (or None) and its part of speech (or "")."""
     words = []
     for number, line in _lines(path):
         if not (entry := _DICTIONARY_LINE.fullmatch(line)):
@@ -169,11 +166,12 @@ class Lexicon:
         ends, numbers = hits[:, 0] + 1, hits[:, 1]
         starts = ends - self._lengths[numbers]
         possible = ~inside[starts] & ~inside[ends] & (text_of[starts] == text_of[ends - 1])
-        table = np.stack([starts, ends, numbers], axis=1)[possible]
         return spans_of(
             (start, end)
-            for start, end, number in table.tolist()
-            if _is_edge(text, start) and _is_edge(text, end) and _case_fits(text[start:end], self._entries[number])
+            for start, end, number in np.stack([starts, ends, numbers], axis=1)[possible].tolist()
+            if _is_edge(text, start)
+            and _is_edge(text, end)
+            and any(entry in (text[start:end], _lowered(entry)) for entry in self._entries[number])
         )
 
 
@@ -183,10 +181,6 @@ def _lowered(text: str) -> str:
         return lowered
     # The rare capital (İ) whose lower-case form is two characters stays, so that positions stay.
     return "".join(letter if len(letter.lower()) > 1 else letter.lower() for letter in text)
-
-
-def _case_fits(found: str, entries: list[str]) -> bool:
-    return any(entry == found or entry == _lowered(entry) for entry in entries)
 
 
 def _is_edge(text: str, place: int) -> bool:
@@ -200,13 +194,4 @@ def _joins(character: str) -> bool:
         return character.isalnum() or character == "_"
     if unicodedata.category(character)[0] not in "LMN" and character not in JOINERS:
         return False
-    return not _without_spaces(ord(character))
-
-
-def _without_spaces(code: int) -> bool:
-    # Thai and Lao, Burmese, Khmer; kana, bopomofo and Han: scripts without spaces between words.
-    return 0x0E00 <= code <= 0x0EFF or 0x1000 <= code <= 0x109F or 0x1780 <= code <= 0x17FF or _is_cjk(code)
-
-
-def _is_cjk(code: int) -> bool:
-    return 0x2E80 <= code <= 0x312F or 0x31A0 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF or code >= 0x20000
+    return _WITHOUT_SPACES.match(character) is None
