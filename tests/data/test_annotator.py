@@ -55,17 +55,6 @@ def positions_of_words(sentences: list[str]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_no_unit_begins_within_a_written_word(script: str, kind: str, tokenizers: dict[str, Tokenizer]) -> None:
-    sentences = list(SCRIPTS[script])
-    stream, found = both_of(tokenizers[kind], sentences)
-    cuts = cuts_of(stream, found.word_starts)
-    words = positions_of_words(sentences)
-    assert len(words) > 6
-    assert [(start, end) for start, end in words if cuts & set(range(start + 1, end))] == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_segmented_words_are_units_wherever_no_token_straddles(kind: str, tokenizers: dict[str, Tokenizer]) -> None:
     # Not trivially whole: words do begin where words begin.
     sentence = "使用语言模型来预测下一个词的概率。"
@@ -150,7 +139,7 @@ def test_characters_are_units_and_words_are_phrases(kind: str, tokenizers: dict[
     assert entities[0].startswith("北京大学")
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(sentences=st.lists(st.one_of(awkward_text, st.sampled_from(EVERY_SENTENCE)), max_size=5))
 @pytest.mark.parametrize("kind", KINDS)
 def test_levels_are_made_of_whole_words_and_ids_do_not_change(

@@ -80,18 +80,8 @@ def test_chinese_phrases_are_written_without_spaces() -> None:
 
 def test_letters_keep_their_marks_and_joints() -> None:
     words = running_text(["हिन्दी भाषा don't co-operate Ünïted 2019 x_1.", "模型Linux", "می\u200cخواهم"], None)
-    assert words.names == [
-        "हिन्दी",
-        "भाषा",
-        "don't",
-        "co-operate",
-        "ünïted",
-        "x_1",
-        "模",
-        "型",
-        "linux",
-        "می\u200cخواهم",
-    ]
+    names = ["हिन्दी", "भाषा", "don't", "co-operate", "ünïted", "x_1", "模", "型", "linux", "می\u200cخواهم"]
+    assert words.names == names
     assert words.ids.tolist() == [0, 1, 2, 3, 4, -1, 5, -1, -1, 6, 7, 8, -1, 9, -1]
     assert words.surface(0, 2) == "हिन्दी भाषा"
     assert words.surface(9, 3) == "模型linux"
@@ -101,11 +91,9 @@ def test_phrases_are_kept_by_fingerprint(tmp_path: Path) -> None:
     sentences = text_with_phrases()
     clean = clean_corpus_of(tmp_path / "text", [[sentences]])
     reported: list[str] = []
-    first = find_collocations(
-        clean, None, "none", cache=tmp_path, progress=lambda stage, done, total: reported.append(stage)
-    )
-    again = find_collocations(
-        clean, None, "none", cache=tmp_path, progress=lambda stage, done, total: reported.append(stage)
+    first, again = (
+        find_collocations(clean, None, "none", cache=tmp_path, progress=lambda stage, *_: reported.append(stage))
+        for _ in range(2)
     )
     assert reported == ["finding collocations"] * 2
     assert first == again

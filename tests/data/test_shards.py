@@ -94,13 +94,6 @@ def test_sentences_and_documents_without_tokens_are_left_out_and_counted(
     assert (np.diff(corpus.documents.sentence_ends, prepend=0) > 0).all()
 
 
-def test_shards_are_the_same_bytes_for_any_number_of_workers(
-    clean: CleanCorpus, tokenizer: Tokenizer, corpus: Corpus, tmp_path: Path
-) -> None:
-    pooled = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=2, shard_tokens=SHARD_TOKENS)
-    assert files_of(pooled.folder) == files_of(corpus.folder)
-
-
 def test_shards_are_kept_and_progress_is_told_in_bytes(
     clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
