@@ -66,7 +66,7 @@ def _build_store(
     repeats = [Repeats() for _ in sources]
     repeated_documents, repeated_paragraphs = repeated(np.concatenate(documents)), repeated(np.concatenate(paragraphs))
     document = paragraph = 0
-    for number, source in enumerate(block_sources):
+    for number, place in enumerate(block_sources):
         data, index = take_block(work, number)
         data, dropped = without_repeats(
             data,
@@ -77,8 +77,8 @@ def _build_store(
         )
         document += len(index.paragraphs)
         paragraph += len(index.characters)
-        repeats[source].add(dropped)
-        writer.add(source, data)
+        repeats[place].add(dropped)
+        writer.add(place, data)
         progress("deduplicating", number + 1, len(block_sources))
     writer.flush()
     work.rmdir()

@@ -15,7 +15,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice, pairwise
 from typing import Any
 
@@ -155,7 +154,11 @@ class _Growing:
         self._model: dict[str, Any] = self.state["model"]
         self._new: set[str] = set()
         self._ranks = {tuple(pair): rank for rank, pair in enumerate(self._model.get("merges", ()))}
-        if tokenizer.kind == "unigram" and len(self._model["vocab"]) != tokenizer.special_tokens.vocab_size:
+        if tokenizer.kind == "unigram":
+            # The unknown piece has no probability.
+            lowest = min(score for _, score in self._model["vocab"] if score > NEVER)
+            self._scores = [max(score, lowest) for _, score in self._model["vocab"]]
+        if tokenizer.kind == "unigram" and len(self._scores) != tokenizer.special_tokens.vocab_size:
             raise DataError(
                 f"the tokenizer in {tokenizer.folder} has entries beside its model; no words can be added to it",
                 todo="Leave --extend-vocabulary out.",
@@ -175,14 +178,8 @@ class _Growing:
         if kind == "wordpiece":
             vocabulary[unit] = id
         else:
-            # The unknown piece has no probability.
-            scores = (max(vocabulary[piece][1], self._lowest_score) for piece in pieces)
-            vocabulary.append([unit, sum(scores) + _MARGIN])
+            vocabulary.append([unit, sum(self._scores[piece] for piece in pieces) + _MARGIN])
         return True
-
-    @cached_property
-    def _lowest_score(self) -> float:
-        return min(score for _, score in self._model["vocab"] if score > NEVER)
 
     def _entry(self, unit: str, pieces: tuple[int, ...]) -> int:
         """Return the id of a new entry."""

@@ -24,6 +24,7 @@ vocabulary joins a digit to a following comma, so there is nothing to split.
 import io
 import re
 import string
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -69,10 +70,9 @@ def choose_alphabet(
         punctuation); both ascending.
     """
     counts = count_characters(texts, normalizer)
-    ranked = sorted(counts, key=lambda character: (-counts[character], character))
     total, covered = sum(counts.values()), 0
     wanted = []
-    for character in ranked:
+    for character in _ranked(counts):
         if covered >= COVERAGE * total and counts[character] < FREQUENT:
             break
         wanted.append(character)
@@ -97,13 +97,17 @@ def count_characters(texts: Iterable[str], normalizer: normalizers.Normalizer) -
     return _normalized({chr(code): int(counts[code]) for code in np.flatnonzero(counts)}, normalizer)
 
 
+def _ranked(counts: dict[str, int]) -> list[str]:
+    return sorted(counts, key=lambda character: (-counts[character], character))
+
+
 def _normalized(counts: dict[str, int], normalizer: normalizers.Normalizer) -> dict[str, int]:
     # Cleaning each distinct character once is the same as cleaning the text, and fast.
-    result: dict[str, int] = {}
+    result = Counter[str]()
     for character, count in counts.items():
         for cleaned in normalizer.normalize_str(character):
             if not cleaned.isspace():
-                result[cleaned] = result.get(cleaned, 0) + count
+                result[cleaned] += count
     return result
 
 
@@ -249,7 +253,7 @@ def _alphabet(counts: dict[str, int], spec: Unigram, normalizer: normalizers.Nor
     limit = max(len(chosen), int(MAX_SHARE * (spec.vocab_size - len(UNIGRAM_NAMES))))
     total = sum(counts.values())
     covered = sum(counts.get(character, 0) for character in chosen)
-    for character in sorted(counts, key=lambda character: (-counts[character], character)):
+    for character in _ranked(counts):
         if covered >= spec.character_coverage * total or len(chosen) >= limit:
             break
         if character not in chosen and character not in _RESERVED_CHARACTERS:
