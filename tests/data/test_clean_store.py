@@ -123,16 +123,6 @@ def test_repeats_are_kept_once_and_short_paragraphs_are_no_repeats(tmp_path: Pat
     assert only_documents.num_documents == 3
 
 
-def test_first_error_is_the_same_for_any_number_of_workers(tmp_path: Path, small_blocks: None) -> None:
-    path = jsonl(tmp_path / "a.jsonl", [prose(number) for number in range(40)])
-    lines = path.read_bytes().split(b"\n")
-    lines[25] = lines[35] = b"broken"
-    path.write_bytes(b"\n".join(lines))
-    for workers in (1, 2):
-        with pytest.raises(DataError, match="line 26"):
-            clean_corpus([path], cache=tmp_path / "cache", workers=workers)
-
-
 def test_fingerprint_is_of_the_content_not_of_places_and_times(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     path = jsonl(tmp_path / "one" / "a.jsonl", [prose(1)])
