@@ -117,10 +117,22 @@ def test_repeats_are_kept_once_and_short_paragraphs_are_no_repeats(tmp_path: Pat
     dropped = corpus.card["total"]["dropped"]
     assert dropped["repeated documents"]["documents"] == 1
     assert dropped["repeated paragraphs"]["paragraphs"] == 1
+    assert dropped["nearly repeated documents"]["documents"] == 0
     only_documents = clean_corpus(
         [tmp_path / "a.jsonl"], cleaning=Cleaning(deduplicate="documents", min_document_bytes=1), cache=tmp_path
     )
     assert only_documents.num_documents == 3
+
+
+def test_near_duplicates_are_dropped_on_request(tmp_path: Path) -> None:
+    pytest.importorskip("rensa")
+    long = " ".join(prose(number) for number in range(20))
+    texts = [long, long.replace("0", "zero", 1), " ".join(prose(100 + number) for number in range(20))]
+    file = jsonl(tmp_path / "a.jsonl", texts)
+    assert clean_corpus([file], cache=tmp_path).num_documents == 3
+    corpus = clean_corpus([file], cleaning=Cleaning(near_duplicates=True), cache=tmp_path)
+    assert corpus.num_documents == 2
+    assert corpus.card["total"]["dropped"]["nearly repeated documents"]["documents"] == 1
 
 
 def test_fingerprint_is_of_the_content_not_of_places_and_times(tmp_path: Path) -> None:

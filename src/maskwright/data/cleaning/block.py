@@ -5,6 +5,7 @@ blocks can be removed without parsing the text again.
 """
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,12 +15,16 @@ from numpy.typing import NDArray
 
 from maskwright.data.cleaning.sentences import sentences_of
 from maskwright.data.cleaning.statistics import Sums
-from maskwright.data.cleaning.text import Cleaning, clean_document
+from maskwright.data.cleaning.text import HAN_AND_KANA, Cleaning, clean_document
+from maskwright.data.libraries import imported
 from maskwright.data.sources.files import BadLine
 from maskwright.data.sources.parsing import OnBadLine, documents_of
 from maskwright.data.sources.readers import MAX_DOCUMENT_BYTES, RawBlock
 
 _PLACES_KEPT = 5
+_BANDS, _BAND_SIZE, _NGRAM = 14, 8, 5
+_WORDS = re.compile(f"[{HAN_AND_KANA}]|[^\\W{HAN_AND_KANA}]+")
+_INSTALL_RENSA = "Install the extra: `pip install -c constraints.txt -e '.[dedup]'`"
 
 
 @dataclass(slots=True)
@@ -81,11 +86,14 @@ class CleanedBlock:
     Attributes:
         paragraph_hashes: Shape (P,); 0 for paragraphs that are never duplicates.
         document_hashes: Shape (D,); 0 where documents are not compared.
+        band_hashes: Shape (14, D): documents with an equal hash in a band are near duplicates; (0, D) if none are
+            looked for.
     """
 
     source: int
     paragraph_hashes: NDArray[np.uint64]
     document_hashes: NDArray[np.uint64]
+    band_hashes: NDArray[np.uint64]
     bytes_read: int
     counts: Counts
 
@@ -102,6 +110,7 @@ def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: P
     index: list[tuple[int, int, int, int]] = []
     lengths: list[int] = []
     hashes: list[int] = []
+    bands: list[list[int]] = []
     with open(folder / f"{number:08d}.txt", "wb") as file:
         for text in _bounded_documents(block, on_bad_line(counts, cleaning)):
             paragraphs = clean_document(text, cleaning)
@@ -118,6 +127,7 @@ def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: P
             file.write(b"\n")
             lengths.append(len(paragraphs))
             hashes.append(_hash(b"\n".join(encoded)) if cleaning.deduplicate != "none" else 0)
+            bands.append(band_hashes(" ".join(paragraphs)) if cleaning.near_duplicates else [])
     stored_bytes, characters, text_bytes, paragraph_hashes = zip(*index, strict=True) if index else ((), (), (), ())
     arrays = BlockIndex(*(np.array(each, dtype=np.int64) for each in (lengths, stored_bytes, characters, text_bytes)))
     np.savez(folder / f"{number:08d}.npz", **asdict(arrays))
@@ -125,6 +135,7 @@ def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: P
         source=block.source,
         paragraph_hashes=np.array(paragraph_hashes, dtype=np.uint64),
         document_hashes=np.array(hashes, dtype=np.uint64),
+        band_hashes=np.array(bands, dtype=np.uint64).reshape(len(bands), _BANDS * cleaning.near_duplicates).T,
         bytes_read=block.bytes_read,
         counts=counts,
     )
@@ -172,6 +183,22 @@ def _keep(text: str, paragraphs: list[str], encoded: list[bytes], counts: Counts
     counts.short_documents += 1
     counts.short_characters += characters
     return False
+
+
+def band_hashes(text: str) -> list[int]:
+    """Return the hash of each band of a document's MinHash over sequences of words (`Cleaning.near_duplicates`).
+
+    A character of Chinese or Japanese is a word.
+
+    Raises:
+        DataError: If the library is missing.
+    """
+    rensa = imported("rensa", package="rensa", purpose="near_duplicates", todo=_INSTALL_RENSA)
+    words = _WORDS.findall(text.lower())
+    minhash = rensa.RMinHash(num_perm=_BANDS * _BAND_SIZE, seed=0)
+    minhash.update([" ".join(words[n : n + _NGRAM]) for n in range(max(1, len(words) - _NGRAM + 1))])
+    digest = np.array(minhash.digest(), dtype="<u4").reshape(_BANDS, _BAND_SIZE)
+    return [_hash(band.tobytes()) for band in digest]
 
 
 def _hash(text: bytes) -> int:

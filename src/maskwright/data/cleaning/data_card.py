@@ -70,6 +70,10 @@ def _section(read: Counts, repeats: Repeats, kept: TextStatistics, bytes_on_disk
             "control characters and white space": {"characters": read.removed_characters},
             "short documents": {"documents": read.short_documents, "characters": read.short_characters},
             "repeated documents": {"documents": repeats.documents, "characters": repeats.document_characters},
+            "nearly repeated documents": {
+                "documents": repeats.near_documents,
+                "characters": repeats.near_document_characters,
+            },
             "repeated paragraphs": {"paragraphs": repeats.paragraphs, "characters": repeats.paragraph_characters},
             "documents too short without their repeated paragraphs": {
                 "documents": repeats.remnants,
@@ -102,7 +106,9 @@ def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
             f"Some text had no sentence end within {cleaning.max_sentence_characters:,} characters (logs, tables, "
             "lists of words?) and was cut there."
         )
-    if source.repeats.document_characters + source.repeats.paragraph_characters > 0.3 * read.characters:
+    repeats = source.repeats
+    repeated = repeats.document_characters + repeats.near_document_characters + repeats.paragraph_characters
+    if repeated > 0.3 * read.characters:
         notes.append("Over 30 % of the text was duplicated.")
     if read.short_documents > 0.3 * read.documents:
         notes.append(

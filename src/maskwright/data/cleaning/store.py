@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maskwright.core.checksums import CHECKSUMS, ChecksumBook, rebuilt, refuse_unreadable
 from maskwright.core.errors import DataError
@@ -48,6 +49,7 @@ def _build_store(
     work.mkdir()
     counts = [Counts() for _ in sources]
     documents, paragraphs = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.uint64)]
+    bands: list[NDArray[np.uint64]] = []
     sizes = [sum(path.stat().st_size for path in source.files) for source in sources]
     block_sources: list[int] = []
     # Rows of tables are checked here, while they are read; lines of text in the workers, which parse them.
@@ -58,6 +60,7 @@ def _build_store(
         counts[block.source].add(block.counts)
         documents.append(block.document_hashes)
         paragraphs.append(block.paragraph_hashes)
+        bands.append(block.band_hashes)
         block_sources.append(block.source)
         progress("reading and cleaning (bytes)", block.bytes_read, sum(sizes) or None)
     for source, read in zip(sources, counts, strict=True):
@@ -65,6 +68,9 @@ def _build_store(
     writer = BlockWriter(folder / "blocks", len(sources))
     repeats = [Repeats() for _ in sources]
     repeated_documents, repeated_paragraphs = repeated(np.concatenate(documents)), repeated(np.concatenate(paragraphs))
+    near_repeats = np.zeros_like(repeated_documents)
+    for band in np.concatenate(bands, axis=1):
+        near_repeats |= repeated(band) & ~repeated_documents
     document = paragraph = 0
     for number, place in enumerate(block_sources):
         data, index = take_block(work, number)
@@ -72,6 +78,7 @@ def _build_store(
             data,
             index,
             repeated_documents[document : document + len(index.paragraphs)],
+            near_repeats[document : document + len(index.paragraphs)],
             repeated_paragraphs[paragraph : paragraph + len(index.characters)],
             cleaning.min_document_bytes,
         )
