@@ -29,7 +29,7 @@ def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]
 
 
 def annotated(tokenizer: Tokenizer, words: Words, sentences: list[str], **lexicons: list[str]) -> Annotation:
-    segmenter = None if words.segmenter == "none" else open_segmenter(words.segmenter)
+    segmenter = open_segmenter(words)
     found = {level: [Lexicon(entries)] for level, entries in lexicons.items()}
     return Annotator(words, segmenter, found).annotate(sentences, encoded(tokenizer, sentences))
 
@@ -52,17 +52,6 @@ def positions_of_words(sentences: list[str]) -> list[tuple[int, int]]:
         for sentence, offset in zip(sentences, offsets, strict=False)
         for start, end in written_words(sentence)
     ]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_no_unit_begins_within_a_written_word(script: str, kind: str, tokenizers: dict[str, Tokenizer]) -> None:
-    sentences = list(SCRIPTS[script])
-    stream, found = both_of(tokenizers[kind], sentences)
-    cuts = cuts_of(stream, found.word_starts)
-    words = positions_of_words(sentences)
-    assert len(words) > 6
-    assert [(start, end) for start, end in words if cuts & set(range(start + 1, end))] == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -150,7 +139,7 @@ def test_characters_are_units_and_words_are_phrases(kind: str, tokenizers: dict[
     assert entities[0].startswith("北京大学")
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(sentences=st.lists(st.one_of(awkward_text, st.sampled_from(EVERY_SENTENCE)), max_size=5))
 @pytest.mark.parametrize("kind", KINDS)
 def test_levels_are_made_of_whole_words_and_ids_do_not_change(
@@ -172,7 +161,7 @@ def test_lexicon_entries_never_cut_a_word(tokenizers: dict[str, Tokenizer]) -> N
     tokenizer, sentence = tokenizers["wordpiece"], "北京大学的模型在New York运行。"
     annotator = Annotator(
         Words(segmenter="rjieba", phrases=("list.txt",)),
-        open_segmenter("rjieba"),
+        open_segmenter(WWM),
         {"phrase": [Lexicon(["京大", "在New York"])]},
     )
     found = annotator.annotate([sentence], encoded(tokenizer, [sentence]))

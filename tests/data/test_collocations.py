@@ -9,6 +9,7 @@ from token_samples import clean_corpus_of
 
 from maskwright.data.words.collocations import collocations_of, find_collocations, running_text
 from maskwright.data.words.segmenters import open_segmenter
+from maskwright.data.words.spec import Words
 
 
 def text_with_phrases(seed: int = 0, sentences: int = 600) -> list[str]:
@@ -73,24 +74,14 @@ def test_chinese_phrases_are_written_without_spaces() -> None:
     rng = random.Random(0)
     others = ["我们", "今天", "写字", "使用", "研究", "公园", "天气", "音乐", "城市", "历史"]
     sentences = ["".join([*rng.choices(others, k=3), "机器学习", *rng.choices(others, k=3)]) + "。" for _ in range(60)]
-    assert "机器学习" in collocations_of(sentences, open_segmenter("rjieba"))
+    assert "机器学习" in collocations_of(sentences, open_segmenter(Words(segmenter="rjieba")))
     assert "机器学习" in collocations_of(sentences)
 
 
 def test_letters_keep_their_marks_and_joints() -> None:
     words = running_text(["हिन्दी भाषा don't co-operate Ünïted 2019 x_1.", "模型Linux", "می\u200cخواهم"], None)
-    assert words.names == [
-        "हिन्दी",
-        "भाषा",
-        "don't",
-        "co-operate",
-        "ünïted",
-        "x_1",
-        "模",
-        "型",
-        "linux",
-        "می\u200cخواهم",
-    ]
+    names = ["हिन्दी", "भाषा", "don't", "co-operate", "ünïted", "x_1", "模", "型", "linux", "می\u200cخواهم"]
+    assert words.names == names
     assert words.ids.tolist() == [0, 1, 2, 3, 4, -1, 5, -1, -1, 6, 7, 8, -1, 9, -1]
     assert words.surface(0, 2) == "हिन्दी भाषा"
     assert words.surface(9, 3) == "模型linux"
@@ -100,11 +91,9 @@ def test_phrases_are_kept_by_fingerprint(tmp_path: Path) -> None:
     sentences = text_with_phrases()
     clean = clean_corpus_of(tmp_path / "text", [[sentences]])
     reported: list[str] = []
-    first = find_collocations(
-        clean, None, "none", cache=tmp_path, progress=lambda stage, done, total: reported.append(stage)
-    )
-    again = find_collocations(
-        clean, None, "none", cache=tmp_path, progress=lambda stage, done, total: reported.append(stage)
+    first, again = (
+        find_collocations(clean, None, "none", cache=tmp_path, progress=lambda stage, *_: reported.append(stage))
+        for _ in range(2)
     )
     assert reported == ["finding collocations"] * 2
     assert first == again

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.data.cleaning.block import BlockIndex
+from maskwright.data.cleaning.block import BlockIndex, band_hashes
 from maskwright.data.cleaning.deduplication import repeated, without_repeats
 
 
@@ -59,10 +59,35 @@ def test_what_is_cut_out_leaves_whole_documents(
     documents: list[int], paragraphs: list[int], minimum: int, kept: str
 ) -> None:
     data, index = index_of(DOCUMENTS)
-    left, counts = without_repeats(
-        data, index, np.isin(np.arange(3), documents), np.isin(np.arange(6), paragraphs), minimum
-    )
+    exact, near = np.isin(np.arange(3), documents[:1]), np.isin(np.arange(3), documents[1:])
+    left, counts = without_repeats(data, index, exact, near, np.isin(np.arange(6), paragraphs), minimum)
     assert left.decode() == kept
     text = sum(len(line) for document in DOCUMENTS for paragraph in document for line in paragraph)
-    dropped = counts.document_characters + counts.paragraph_characters + counts.remnant_characters
+    assert (counts.documents, counts.near_documents) == (len(documents[:1]), len(documents[1:]))
+    dropped = (
+        counts.document_characters
+        + counts.near_document_characters
+        + counts.paragraph_characters
+        + counts.remnant_characters
+    )
     assert len(kept.replace("\n", "")) == text - dropped
+
+
+@pytest.mark.parametrize("alphabet", ["latin", "han"])
+def test_documents_share_a_band_as_often_as_minhash_promises(alphabet: str) -> None:
+    pytest.importorskip("rensa")
+    draw = np.random.default_rng(0)
+    words = [f"w{n}" for n in range(5000)] if alphabet == "latin" else [chr(0x4E00 + n) for n in range(5000)]
+    found = {0.5: 0, 0.8: 0}
+    for similarity in found:
+        for _ in range(100):
+            one = draw.choice(words, 400)
+            # n replaced words at the end leave 396 - n of 396 + n sequences of five words in common.
+            kept = 400 - round(396 * (1 - similarity) / (1 + similarity))
+            other = np.concatenate([one[:kept], draw.choice(words, 400 - kept)])
+            joint = " " if alphabet == "latin" else ""
+            pairs = zip(band_hashes(joint.join(one)), band_hashes(joint.join(other)), strict=True)
+            found[similarity] += any(a == b for a, b in pairs)
+    # 1 - (1 - s^8)^14: 5 and 92 %; the bounds are more than four standard deviations away.
+    assert found[0.5] < 17
+    assert found[0.8] > 80

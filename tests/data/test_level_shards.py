@@ -1,4 +1,3 @@
-import random
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +42,10 @@ def ernie(clean: CleanCorpus, tokenizer: Tokenizer, tmp_path_factory: pytest.Tem
 
 
 def test_levels_are_stored_beside_the_ids(clean: CleanCorpus, tokenizer: Tokenizer, ernie: Corpus) -> None:
-    encoder, annotator = StreamEncoder(tokenizer, with_places=True), Annotator(ERNIE, open_segmenter("rjieba"), {})
+    encoder, annotator = (
+        StreamEncoder(tokenizer, with_places=True),
+        Annotator(ERNIE, open_segmenter(ERNIE), {}),
+    )
     sentences = [
         sentence for block in range(len(clean.blocks)) for document in clean.sentences(block) for sentence in document
     ]
@@ -60,21 +62,6 @@ def test_levels_are_stored_beside_the_ids(clean: CleanCorpus, tokenizer: Tokeniz
         inside = expected.facts[level].tokens / len(stream.ids)
         assert ernie.span_facts[level]["share_of_tokens"] == pytest.approx(inside, abs=1e-6)
         assert ernie.span_facts[level]["distinct"] == len(expected.facts[level].counts)
-
-
-def test_ranges_are_taken_with_their_levels(ernie: Corpus) -> None:
-    whole = ernie.take(np.array([0]), np.array([ernie.num_tokens]))
-    rng = random.Random(0)
-    starts = np.array([rng.randrange(ernie.num_tokens) for _ in range(40)])
-    ends = np.array([rng.randrange(start, min(start + 1500, ernie.num_tokens)) for start in starts.tolist()])
-    for some in (slice(0, 1), slice(0, 40), slice(0, 0)):
-        taken = ernie.take(starts[some], ends[some])
-        ranges = [np.arange(start, end) for start, end in zip(starts[some], ends[some], strict=True)]
-        places = np.concatenate([np.zeros(0, dtype=np.int64), *ranges])
-        assert taken.ids.tolist() == whole.ids[places].tolist()
-        assert taken.word_starts.tolist() == whole.word_starts[places].tolist()
-        for level in ("phrase", "entity"):
-            assert taken.span_starts[level].tolist() == whole.span_starts[level][places].tolist()
 
 
 def test_files_are_the_same_bytes_for_any_number_of_workers(

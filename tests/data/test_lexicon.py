@@ -7,12 +7,10 @@ from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
 from maskwright.data.words.lexicon import (
-    DictionaryWord,
     Lexicon,
     longest,
     read_dictionary,
     read_lexicon,
-    read_words,
     spans_of,
 )
 
@@ -69,10 +67,10 @@ def test_lexicon_file_is_read_in_clean_form(tmp_path: Path) -> None:
 def test_dictionary_file_takes_frequency_and_tag(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("模型 100 n\n语言 7\n北大 nt\n大模型\n", encoding="utf-8")
     assert read_dictionary(tmp_path / "a.txt") == [
-        DictionaryWord("模型", 100, "n"),
-        DictionaryWord("语言", 7),
-        DictionaryWord("北大", None, "nt"),
-        DictionaryWord("大模型"),
+        ("模型", 100, "n"),
+        ("语言", 7, ""),
+        ("北大", None, "nt"),
+        ("大模型", None, ""),
     ]
 
 
@@ -95,4 +93,4 @@ def test_wrong_word_lists_are_named_with_file_and_line(data: bytes, says: str, t
 
 def test_missing_word_list_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot read the word list .*list\.txt"):
-        read_words(tmp_path / "list.txt")
+        read_lexicon(tmp_path / "list.txt")

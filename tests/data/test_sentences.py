@@ -9,32 +9,24 @@ from maskwright.data.cleaning.text import Cleaning, clean_document
 
 PARTS = st.sampled_from(
     [
-        "Mr. ",
-        "Smith ",
-        "left. ",
-        "“Why? ",
-        "O!” ",
-        "said ",
-        '"',
-        "'",
-        "(",
-        ") ",
-        "他说",
-        "：“",
-        "走吧。",
-        "”",
-        "！",
-        "...",
-        " 1. ",
-        "J. ",
-        "x" * 40,
-        "नमस्ते। ",
-        "هل؟ ",
-        "「はい。」",
-        "gitlab",
-        "。",
-        "word ",
-        ", ",
+        *(
+            "Mr. ",
+            "Smith ",
+            "left. ",
+            "“Why? ",
+            "O!” ",
+            "said ",
+            '"',
+            "'",
+            "(",
+            ") ",
+            "他说",
+            "：“",
+            "走吧。",
+            "”",
+            "！",
+        ),
+        *("！", "...", " 1. ", "J. ", "x" * 40, "नमस्ते। ", "هل؟ ", "「はい。」", "gitlab", "。", "word ", ", "),
     ]
 )
 
@@ -85,20 +77,7 @@ def test_endless_sentences_are_cut_at_clauses_or_white_space() -> None:
     assert [len(sentence) for sentence in split_paragraph("x" * 250, max_characters=100)] == [100, 100, 50]
 
 
-@pytest.mark.parametrize(
-    ("text", "language"),
-    [
-        ("Plain.", "en"),
-        ("Café “naïve”.", "en"),
-        ("The word 中 is Chinese.", "en"),
-        ("我用 Python 写程序。", "zh"),
-        ("これは日本語です。", "ja"),
-        ("漢字とかな", "ja"),
-        ("안녕하세요", "ko"),
-        ("Привет", "ru"),
-        ("مرحبا", "ar"),
-        ("नमस्ते", "hi"),
-    ],
-)
-def test_language_follows_the_script(text: str, language: str) -> None:
-    assert language_of(text) == language
+def test_language_follows_the_script() -> None:
+    texts = ["Plain.", "Café “naïve”.", "A word 中 here.", "我用 Python 写。", "これは日本語です。", "漢字とかな"]
+    texts += ["안녕하세요", "Привет", "مرحبا", "नमस्ते"]
+    assert list(map(language_of, texts)) == ["en", "en", "en", "zh", "ja", "ja", "ko", "ru", "ar", "hi"]

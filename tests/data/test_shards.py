@@ -1,6 +1,7 @@
 import itertools
 import json
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -8,6 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 from token_samples import chinese_documents, clean_corpus_of, english_documents
 
 from maskwright.core.errors import DataError
@@ -42,6 +46,48 @@ def tokenizer(
 def corpus(clean: CleanCorpus, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     cache = tmp_path_factory.mktemp("cache")
     return tokenize_corpus(clean, tokenizer, cache=cache, workers=1, shard_tokens=SHARD_TOKENS)
+
+
+@pytest.fixture(scope="module")
+def stream(corpus: Corpus) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """The whole stream, read from the files by hand."""
+    tokens = [np.load(path) for path in sorted(corpus.folder.glob("tokens-*.npy"))]
+    packed = [np.load(path) for path in sorted(corpus.folder.glob("word_starts-*.npy"))]
+    bits = [np.unpackbits(part, bitorder="little", count=len(ids)) for ids, part in zip(tokens, packed, strict=True)]
+    return np.concatenate(tokens).astype(np.int32), np.concatenate(bits).astype(np.bool_)
+
+
+@given(data=st.data())
+@settings(deadline=None)
+def test_take_gives_the_ranges_in_order(
+    data: st.DataObject, corpus: Corpus, stream: tuple[NDArray[np.int32], NDArray[np.bool_]]
+) -> None:
+    place = st.integers(0, corpus.num_tokens)
+    near = st.integers(0, corpus.num_tokens - 1).flatmap(
+        lambda start: st.tuples(st.just(start), st.integers(start, min(start + 200, corpus.num_tokens)))
+    )
+    ranges = data.draw(st.lists(st.one_of(near, st.tuples(place, place).map(sorted)), max_size=8))
+    starts, ends = np.array([pair[0] for pair in ranges], int), np.array([pair[1] for pair in ranges], int)
+    ids, word_starts, _ = corpus.take(starts, ends)
+    for found, whole in ((ids, stream[0]), (word_starts, stream[1])):
+        expected = [whole[start:end] for start, end in ranges]
+        assert found.tolist() == np.concatenate([whole[:0], *expected]).tolist()
+        assert found.dtype == whole.dtype
+
+
+def test_corpus_is_mapped_and_not_read(corpus: Corpus) -> None:
+    for values in (corpus.documents.sentence_ends, corpus.document_ends):
+        assert isinstance(values.base, np.memmap)
+        assert not values.flags.writeable
+
+
+def test_corpus_survives_pickling_by_mapping_anew(corpus: Corpus) -> None:
+    packed = pickle.dumps(corpus)
+    assert len(packed) < 1000
+    again = pickle.loads(packed)
+    everything = np.array([0]), np.array([corpus.num_tokens])
+    assert np.array_equal(again.take(*everything)[0], corpus.take(*everything)[0])
+    assert again.fingerprint == corpus.fingerprint
 
 
 Documents = list[tuple[int, list[tuple[list[int], list[bool]]]]]
@@ -92,13 +138,6 @@ def test_sentences_and_documents_without_tokens_are_left_out_and_counted(
     assert (corpus.manifest.dropped_sentences, corpus.manifest.dropped_documents) == dropped
     assert len(corpus.documents) == clean.num_documents - dropped[1]
     assert (np.diff(corpus.documents.sentence_ends, prepend=0) > 0).all()
-
-
-def test_shards_are_the_same_bytes_for_any_number_of_workers(
-    clean: CleanCorpus, tokenizer: Tokenizer, corpus: Corpus, tmp_path: Path
-) -> None:
-    pooled = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=2, shard_tokens=SHARD_TOKENS)
-    assert files_of(pooled.folder) == files_of(corpus.folder)
 
 
 def test_shards_are_kept_and_progress_is_told_in_bytes(

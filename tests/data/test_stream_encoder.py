@@ -31,50 +31,30 @@ def assembled_otherwise(tokenizer: Tokenizer, change: str) -> Tokenizer:
     return Tokenizer(backend, tokenizer.special_tokens.names)
 
 
+PLAIN = {
+    "uncased": WordPiece(vocab_size=1200),
+    "cased": WordPiece(vocab_size=1200, lowercase=False),
+    "byte_bpe": ByteBPE(vocab_size=800),
+    "unigram": Unigram(vocab_size=1000),
+    "unigram cased": Unigram(vocab_size=1000, lowercase=False),
+}
+CHANGED = {
+    "uncased": ("ideographs in words", "token with a space"),
+    "byte_bpe": ("prefix space", "no pattern", "normalizer", "token with a space"),
+    "unigram": ("token with a space", "normalizer", "words that run on"),
+}
+NAMES = [*PLAIN, *(f"{name}, {change}" for name, changes in CHANGED.items() for change in changes)]
+
+
 @pytest.fixture(scope="module")
 def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]:
     folder = tmp_path_factory.mktemp("trained")
     clean = clean_corpus_of(folder / "text", [english_documents(), chinese_documents(300)])
-    plain = {
-        "uncased": train_tokenizer(WordPiece(vocab_size=1200), clean, seed=0, cache=folder),
-        "cased": train_tokenizer(WordPiece(vocab_size=1200, lowercase=False), clean, seed=0, cache=folder),
-        "byte_bpe": train_tokenizer(ByteBPE(vocab_size=800), clean, seed=0, cache=folder),
-        "unigram": train_tokenizer(Unigram(vocab_size=1000), clean, seed=0, cache=folder),
-        "unigram, cased": train_tokenizer(Unigram(vocab_size=1000, lowercase=False), clean, seed=0, cache=folder),
-    }
-    changed = {
-        f"{name}, {change}": assembled_otherwise(plain[name], change)
-        for name, change in (
-            ("uncased", "ideographs in words"),
-            ("uncased", "token with a space"),
-            ("byte_bpe", "prefix space"),
-            ("byte_bpe", "no pattern"),
-            ("byte_bpe", "normalizer"),
-            ("byte_bpe", "token with a space"),
-            ("unigram", "token with a space"),
-            ("unigram", "normalizer"),
-            ("unigram", "words that run on"),
-        )
-    }
-    return plain | changed
-
-
-NAMES = [
-    "uncased",
-    "cased",
-    "byte_bpe",
-    "uncased, ideographs in words",
-    "uncased, token with a space",
-    "byte_bpe, prefix space",
-    "byte_bpe, no pattern",
-    "byte_bpe, normalizer",
-    "byte_bpe, token with a space",
-    "unigram",
-    "unigram, cased",
-    "unigram, token with a space",
-    "unigram, normalizer",
-    "unigram, words that run on",
-]
+    made = {name: train_tokenizer(spec, clean, seed=0, cache=folder) for name, spec in PLAIN.items()}
+    for name in NAMES[len(PLAIN) :]:
+        plain, change = name.split(", ")
+        made[name] = assembled_otherwise(made[plain], change)
+    return made
 
 
 def assert_same_as_one_by_one(encoder: StreamEncoder, tokenizer: Tokenizer, texts: list[str]) -> None:

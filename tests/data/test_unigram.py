@@ -1,7 +1,6 @@
 """Unigram tokenizers: cleaning, words, special tokens and folders as ALBERT's, and as transformers reads them."""
 
 import json
-import re
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -108,17 +107,6 @@ def test_word_starts_follow_the_rule_piece_by_piece(text: str, learnt: dict[bool
     assert np.array_equal(starts, encoded.word_starts)
 
 
-@pytest.mark.parametrize("text", FOREIGN)
-def test_words_of_no_language_are_torn(text: str, learnt: dict[bool, Tokenizer]) -> None:
-    tokenizer = learnt[True]
-    cleaned = tokenizer.backend.normalizer.normalize_str(text)
-    words = words_of(tokenizer, text)
-    assert words == re.findall(r"\w+|[^\w\s]", cleaned)
-    assert tokenizer.special_tokens.unk not in tokenizer.encode(text).ids
-    # The words are longer than their pieces, so there was something to tear.
-    assert len(tokenizer.encode(text).ids) > len(words)
-
-
 # Special tokens.
 
 
@@ -168,18 +156,6 @@ def assert_same_as_transformers(tokenizer: Tokenizer, folder: Path) -> None:
     assert (theirs.pad_token_id, theirs.unk_token_id) == (special.pad, special.unk)
     assert (theirs.cls_token_id, theirs.sep_token_id, theirs.mask_token_id) == (special.cls, special.sep, special.mask)
     assert len(theirs) == special.vocab_size
-
-
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_saved_folder_is_an_albert_tokenizer_with_the_same_ids(
-    lowercase: bool, learnt: dict[bool, Tokenizer], tmp_path: Path
-) -> None:
-    learnt[lowercase].save(tmp_path, max_length=128)
-    theirs = auto_tokenizer(tmp_path)
-    assert type(theirs).__name__ == "AlbertTokenizer"
-    assert theirs.model_max_length == 128
-    assert (theirs.do_lower_case, theirs.keep_accents) == (lowercase, False)
-    assert_same_as_transformers(learnt[lowercase], tmp_path)
 
 
 def test_unigram_tokenizer_of_other_assembly_reads_and_saves_with_the_same_ids(

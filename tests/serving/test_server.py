@@ -28,9 +28,9 @@ from maskwright.serving.server import build_app, named_models
 from tests.finetuning.tiny_tuned import LABELS, TEXTS
 from tests.serving.servers import running
 
-uvicorn = pytest.importorskip("uvicorn")
 pytest.importorskip("fastapi")
 pytest.importorskip("transformers")
+import uvicorn
 from starlette.testclient import TestClient
 
 MASKED = [text.replace("cat", "[MASK]").replace("Anna", "[MASK]") for text in (TEXTS[0], TEXTS[3])]

@@ -23,8 +23,8 @@ class SimilarWordsSpec(Spec):
     """Where similar words come from.
 
     Attributes:
-        source: "corpus" (word vectors learned from the corpus), or the path of a file (also .gz and .zst): a line
-            of words for each group of synonyms, or word vectors in the text format of word2vec and GloVe.
+        source: "corpus" (word vectors learned from the corpus), or the path of a file (also .gz and .zst) with a line
+            of words for each group of synonyms.
         candidates: Maximum number of similar words per word; 10 as in the toolkit of MacBERT's authors
             (chatopera/Synonyms, `nearby`).
         min_similarity: Minimum cosine of two word vectors; synonyms ignore it. The paper has none. Of 0.4 M words

@@ -24,8 +24,14 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.vocabulary import train_tokenizer
 from maskwright.data.words.annotator import open_annotator
-from maskwright.data.words.similar_words import TokenSample, check_source, similar_words, table_of
-from maskwright.data.words.similar_words.table import Coverage, few_words_warning
+from maskwright.data.words.similar_words import (
+    Coverage,
+    TokenSample,
+    check_source,
+    few_words_warning,
+    similar_words,
+    table_of,
+)
 from maskwright.inference.small_tokenizer import small_tokenizer
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import Masking

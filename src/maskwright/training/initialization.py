@@ -17,7 +17,7 @@ from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.tokenizers.extension import Extension, extend_vocabulary, frequent_words, tokens_per_word
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.vocabulary import DEFAULT_SAMPLE_BYTES
-from maskwright.data.words.lexicon import read_words
+from maskwright.data.words.lexicon import read_lexicon
 from maskwright.huggingface.families import family_named
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.recipe import Recipe
@@ -420,7 +420,7 @@ def open_origins(
     _check_tokenizers(tokenizers if tokenizer is None else {"--tokenizer": tokenizer, **tokenizers})
     added: int | Extension | None = None if isinstance(new_words, str) else new_words
     if isinstance(new_words, str) and model is not None:
-        added = extend_vocabulary(model.tokenizer, read_words(Path(new_words).expanduser()))
+        added = extend_vocabulary(model.tokenizer, read_lexicon(Path(new_words).expanduser()))
     return Origins(init=model, generator=generator, teacher=teacher, gives_layers=gives_layers, new_words=added)
 
 

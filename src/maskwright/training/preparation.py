@@ -21,7 +21,7 @@ from maskwright.data.tokenizers.vocabulary import train_tokenizer
 from maskwright.data.words.annotator import check_words, words_fingerprint
 from maskwright.data.words.collocations import describe_collocations
 from maskwright.data.words.lexicon import has_lexicon_search
-from maskwright.data.words.similar_words.table import KeptTable, check_source, few_words_warning, similar_words
+from maskwright.data.words.similar_words import KeptTable, check_source, few_words_warning, similar_words
 from maskwright.data.words.span_facts import describe_spans
 from maskwright.huggingface.families import family_named
 from maskwright.huggingface.refusals import position_offset

@@ -5,24 +5,30 @@ blocks can be removed without parsing the text again.
 """
 
 import hashlib
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.data.cleaning.sentences import sentences_of
-from maskwright.data.cleaning.text import Cleaning, clean_document
+from maskwright.data.cleaning.statistics import Sums
+from maskwright.data.cleaning.text import HAN_AND_KANA, Cleaning, clean_document
+from maskwright.data.libraries import imported
 from maskwright.data.sources.files import BadLine
 from maskwright.data.sources.parsing import OnBadLine, documents_of
 from maskwright.data.sources.readers import MAX_DOCUMENT_BYTES, RawBlock
 
 _PLACES_KEPT = 5
+_BANDS, _BAND_SIZE, _NGRAM = 14, 8, 5
+_WORDS = re.compile(f"[{HAN_AND_KANA}]|[^\\W{HAN_AND_KANA}]+")
+_INSTALL_RENSA = "Install the extra: `pip install -c constraints.txt -e '.[dedup]'`"
 
 
 @dataclass(slots=True)
-class Counts:
+class Counts(Sums):
     """Counts of what was read and dropped. Parts of a cut document count as documents.
 
     Attributes:
@@ -46,9 +52,7 @@ class Counts:
 
     def add(self, other: "Counts") -> None:
         """Add another block's counts to these."""
-        for item in fields(self):
-            own, more = getattr(self, item.name), getattr(other, item.name)
-            setattr(self, item.name, max(own, more) if item.name == "longest_document" else own + more)
+        Sums.add(self, other)
         del self.bad_places[_PLACES_KEPT:]
 
     def skip(self, bad: BadLine) -> None:
@@ -82,11 +86,14 @@ class CleanedBlock:
     Attributes:
         paragraph_hashes: Shape (P,); 0 for paragraphs that are never duplicates.
         document_hashes: Shape (D,); 0 where documents are not compared.
+        band_hashes: Shape (14, D): documents with an equal hash in a band are near duplicates; (0, D) if none are
+            looked for.
     """
 
     source: int
     paragraph_hashes: NDArray[np.uint64]
     document_hashes: NDArray[np.uint64]
+    band_hashes: NDArray[np.uint64]
     bytes_read: int
     counts: Counts
 
@@ -103,47 +110,45 @@ def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: P
     index: list[tuple[int, int, int, int]] = []
     lengths: list[int] = []
     hashes: list[int] = []
-    text_path, index_path = block_files(folder, number)
-    with open(text_path, "wb") as file:
+    bands: list[list[int]] = []
+    with open(folder / f"{number:08d}.txt", "wb") as file:
         for text in _bounded_documents(block, on_bad_line(counts, cleaning)):
             paragraphs = clean_document(text, cleaning)
             encoded = [paragraph.encode() for paragraph in paragraphs]
             if not _keep(text, paragraphs, encoded, counts, cleaning):
                 continue
             for position, (paragraph, utf8) in enumerate(zip(paragraphs, encoded, strict=True)):
-                lines = _sentence_lines(paragraph, cleaning, first=position == 0)
+                # The line break before a paragraph is white space like any other.
+                space = " " if position else ""
+                lines = (space + "\n".join(sentences_of(paragraph, cleaning)) + "\n").encode()
                 compared = compare_paragraphs and len(utf8) >= cleaning.min_duplicate_bytes
                 index.append((len(lines), len(paragraph), len(utf8), _hash(utf8) if compared else 0))
                 file.write(lines)
             file.write(b"\n")
             lengths.append(len(paragraphs))
             hashes.append(_hash(b"\n".join(encoded)) if cleaning.deduplicate != "none" else 0)
-    table = np.array([row[:3] for row in index], dtype=np.int64).reshape(-1, 3)
-    np.savez(
-        index_path,
-        paragraphs=np.array(lengths, dtype=np.int64),
-        stored_bytes=table[:, 0],
-        characters=table[:, 1],
-        text_bytes=table[:, 2],
-    )
+            bands.append(band_hashes(" ".join(paragraphs)) if cleaning.near_duplicates else [])
+    stored_bytes, characters, text_bytes, paragraph_hashes = zip(*index, strict=True) if index else ((), (), (), ())
+    arrays = BlockIndex(*(np.array(each, dtype=np.int64) for each in (lengths, stored_bytes, characters, text_bytes)))
+    np.savez(folder / f"{number:08d}.npz", **asdict(arrays))
     return CleanedBlock(
         source=block.source,
-        paragraph_hashes=np.array([row[3] for row in index], dtype=np.uint64),
+        paragraph_hashes=np.array(paragraph_hashes, dtype=np.uint64),
         document_hashes=np.array(hashes, dtype=np.uint64),
+        band_hashes=np.array(bands, dtype=np.uint64).reshape(len(bands), _BANDS * cleaning.near_duplicates).T,
         bytes_read=block.bytes_read,
         counts=counts,
     )
 
 
-def block_files(folder: Path, number: int) -> tuple[Path, Path]:
-    """Return the paths of the sentences and the index of block `number`."""
-    return folder / f"{number:08d}.txt", folder / f"{number:08d}.npz"
-
-
-def read_index(path: Path) -> BlockIndex:
-    """Read a block's index."""
-    with np.load(path, allow_pickle=False) as arrays:
-        return BlockIndex(**{item.name: arrays[item.name] for item in fields(BlockIndex)})
+def take_block(folder: Path, number: int) -> tuple[bytes, BlockIndex]:
+    """Read what `clean_block` wrote, and remove it."""
+    text, index = folder / f"{number:08d}.txt", folder / f"{number:08d}.npz"
+    with np.load(index, allow_pickle=False) as arrays:
+        taken = text.read_bytes(), BlockIndex(**arrays)
+    text.unlink()
+    index.unlink()
+    return taken
 
 
 def on_bad_line(counts: Counts, cleaning: Cleaning) -> OnBadLine:
@@ -156,39 +161,44 @@ def on_bad_line(counts: Counts, cleaning: Cleaning) -> OnBadLine:
 
 
 def _bounded_documents(block: RawBlock, on_bad_line: OnBadLine) -> Iterator[str]:
+    most = MAX_DOCUMENT_BYTES
     for piece in block.pieces:
-        for document in documents_of(piece, on_bad_line):
-            yield from _cut_long(document)
-
-
-def _cut_long(text: str) -> Iterator[str]:
-    while len(text) > MAX_DOCUMENT_BYTES:
-        middle = MAX_DOCUMENT_BYTES // 2
-        end = text.rfind("\n", middle, MAX_DOCUMENT_BYTES) + 1 or text.rfind(" ", middle, MAX_DOCUMENT_BYTES) + 1
-        end = end or MAX_DOCUMENT_BYTES
-        yield text[:end]
-        text = text[end:]
-    yield text
+        for text in documents_of(piece, on_bad_line):
+            while len(text) > most:
+                end = text.rfind("\n", most // 2, most) + 1 or text.rfind(" ", most // 2, most) + 1 or most
+                yield text[:end]
+                text = text[end:]
+            yield text
 
 
 def _keep(text: str, paragraphs: list[str], encoded: list[bytes], counts: Counts, cleaning: Cleaning) -> bool:
-    characters = sum(map(len, paragraphs)) + max(0, len(paragraphs) - 1)
+    characters, size = len("\n".join(paragraphs)), sum(map(len, encoded))
     counts.documents += 1
     counts.paragraphs += len(paragraphs)
     counts.characters += len(text)
     counts.removed_characters += len(text) - characters
-    counts.longest_document = max(counts.longest_document, sum(map(len, encoded)))
-    if sum(map(len, encoded)) >= cleaning.min_document_bytes:
+    counts.longest_document = max(counts.longest_document, size)
+    if size >= cleaning.min_document_bytes:
         return True
     counts.short_documents += 1
     counts.short_characters += characters
     return False
 
 
-def _sentence_lines(paragraph: str, cleaning: Cleaning, *, first: bool) -> bytes:
-    sentences = sentences_of(paragraph, cleaning)
-    # The line break before a paragraph is white space like any other.
-    return (("" if first else " ") + "\n".join(sentences) + "\n").encode()
+def band_hashes(text: str) -> list[int]:
+    """Return the hash of each band of a document's MinHash over sequences of words (`Cleaning.near_duplicates`).
+
+    A character of Chinese or Japanese is a word.
+
+    Raises:
+        DataError: If the library is missing.
+    """
+    rensa = imported("rensa", package="rensa", purpose="near_duplicates", todo=_INSTALL_RENSA)
+    words = _WORDS.findall(text.lower())
+    minhash = rensa.RMinHash(num_perm=_BANDS * _BAND_SIZE, seed=0)
+    minhash.update([" ".join(words[n : n + _NGRAM]) for n in range(max(1, len(words) - _NGRAM + 1))])
+    digest = np.array(minhash.digest(), dtype="<u4").reshape(_BANDS, _BAND_SIZE)
+    return [_hash(band.tobytes()) for band in digest]
 
 
 def _hash(text: bytes) -> int:

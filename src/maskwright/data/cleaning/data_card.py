@@ -1,8 +1,10 @@
 """The data card: what was read, dropped and kept, and why; as JSON and Markdown."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
+from maskwright.core.amounts import counted
 from maskwright.data.cleaning.block import Counts
 from maskwright.data.cleaning.deduplication import Repeats
 from maskwright.data.cleaning.statistics import TextStatistics
@@ -12,7 +14,7 @@ from maskwright.data.sources.arguments import Source
 CARD_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SourceCount:
     """All counts of one source: bytes of its files, what was read, removed as duplicate and kept, some sentences."""
 
@@ -30,7 +32,7 @@ def data_card(sources: list[SourceCount], cleaning: Cleaning, fingerprint: str) 
     for source in sources:
         total_read.add(source.read)
         total_repeats.add(source.repeats)
-        total_kept.merge(source.kept)
+        total_kept.add(source.kept)
     total_bytes = sum(source.bytes_on_disk for source in sources)
     return {
         "card": "maskwright clean corpus",
@@ -68,13 +70,17 @@ def _section(read: Counts, repeats: Repeats, kept: TextStatistics, bytes_on_disk
             "control characters and white space": {"characters": read.removed_characters},
             "short documents": {"documents": read.short_documents, "characters": read.short_characters},
             "repeated documents": {"documents": repeats.documents, "characters": repeats.document_characters},
+            "nearly repeated documents": {
+                "documents": repeats.near_documents,
+                "characters": repeats.near_document_characters,
+            },
             "repeated paragraphs": {"paragraphs": repeats.paragraphs, "characters": repeats.paragraph_characters},
             "documents too short without their repeated paragraphs": {
                 "documents": repeats.remnants,
                 "characters": repeats.remnant_characters,
             },
         },
-        "bad_lines": {"count": read.bad_lines, "first": list(read.bad_places)},
+        "bad_lines": {"count": read.bad_lines, "first": read.bad_places},
         "kept": {
             "documents": kept.documents,
             "sentences": kept.sentences,
@@ -100,12 +106,11 @@ def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
             f"Some text had no sentence end within {cleaning.max_sentence_characters:,} characters (logs, tables, "
             "lists of words?) and was cut there."
         )
-    if (
-        read.characters
-        and source.repeats.document_characters + source.repeats.paragraph_characters > 0.3 * read.characters
-    ):
+    repeats = source.repeats
+    repeated = repeats.document_characters + repeats.near_document_characters + repeats.paragraph_characters
+    if repeated > 0.3 * read.characters:
         notes.append("Over 30 % of the text was duplicated.")
-    if read.documents and read.short_documents > 0.3 * read.documents:
+    if read.short_documents > 0.3 * read.documents:
         notes.append(
             f"{100 * read.short_documents / read.documents:.0f} % of the documents are shorter than "
             f"{cleaning.min_document_bytes} bytes and were dropped (the limit is set with "
@@ -123,24 +128,21 @@ def card_page(card: dict[str, Any]) -> str:
     """Return the card as a Markdown page."""
     total = card["total"]
     kept = total["kept"]
-    sources = f"{len(card['sources'])} source{'s' if len(card['sources']) != 1 else ''}"
     lines = [
         "# Data card",
         "",
         f"**{_number(kept['documents'])} documents, {_number(kept['sentences'])} sentences, "
         f"{_number(kept['characters'])} characters** ({_bytes(kept['bytes'])} of clean UTF-8) from "
-        f"{sources}. Fingerprint `{card['fingerprint']}`.",
+        f"{counted(len(card['sources']), 'source')}. Fingerprint `{card['fingerprint']}`.",
         "",
         "| Source | Files | Documents | Sentences | Characters | Kept of what was read |",
         "| :-- | --: | --: | --: | --: | --: |",
     ]
     rows = card["sources"] if len(card["sources"]) == 1 else [*card["sources"], {"name": "**Total**", **total}]
     for row in rows:
+        numbers = [row["files"], *(row["kept"][unit] for unit in ("documents", "sentences", "characters"))]
         share = row["kept"]["characters"] / max(1, row["read"]["characters"])
-        lines.append(
-            f"| {row['name']} | {_number(row['files'])} | {_number(row['kept']['documents'])} | "
-            f"{_number(row['kept']['sentences'])} | {_number(row['kept']['characters'])} | {100 * share:.1f} % |"
-        )
+        lines.append(f"| {row['name']} | {' | '.join(map(_number, numbers))} | {100 * share:.1f} % |")
     for source in card["sources"]:
         lines += _source_page(source)
     settings = ", ".join(f"`{name}={value}`" for name, value in card["cleaning"].items())
@@ -157,24 +159,19 @@ def card_page(card: dict[str, Any]) -> str:
 
 
 def _source_page(source: dict[str, Any]) -> list[str]:
-    read, kept = source["read"], source["kept"]
+    units = ("documents", "paragraphs", "characters")
     lines = ["", f"## {source['name']}", "", "| | Documents | Paragraphs | Characters |", "| :-- | --: | --: | --: |"]
-    lines.append(
-        f"| Read | {_number(read['documents'])} | {_number(read['paragraphs'])} | {_number(read['characters'])} |"
-    )
+    lines.append(f"| Read | {' | '.join(_number(source['read'][unit]) for unit in units)} |")
     for reason, dropped in source["dropped"].items():
         if any(dropped.values()):
-            cells = [
-                _number(-dropped[unit]) if dropped.get(unit) else ""
-                for unit in ("documents", "paragraphs", "characters")
-            ]
+            cells = [_number(-dropped[unit]) if dropped.get(unit) else "" for unit in units]
             lines.append(f"| {reason[0].upper() + reason[1:]} | {' | '.join(cells)} |")
+    kept = source["kept"]
     lines.append(f"| **Kept** | **{_number(kept['documents'])}** | | **{_number(kept['characters'])}** |")
     scripts = ", ".join(f"{name} {100 * share:.1f} %" for name, share in source["scripts"].items())
     lines += ["", f"Scripts: {scripts or 'no letters'}."]
     if source["examples"]:
-        lines += ["", *(f"> {_escaped(example)}\n>" for example in source["examples"])]
-        lines[-1] = lines[-1].removesuffix("\n>")
+        lines += ["", *"\n>\n".join(f"> {_escaped(example)}" for example in source["examples"]).split("\n")]
     if source["notes"]:
         lines += ["", *(f"- {note}" for note in source["notes"])]
     if source["bad_lines"]["first"]:
@@ -183,9 +180,7 @@ def _source_page(source: dict[str, Any]) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    for mark in "\\`*_<[#|":
-        text = text.replace(mark, "\\" + mark)
-    return text
+    return re.sub(r"[\\`*_<\[#|]", r"\\\g<0>", text)
 
 
 def _number(value: int) -> str:

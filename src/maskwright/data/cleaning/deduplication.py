@@ -1,6 +1,6 @@
 """Deduplication of documents and paragraphs, and the writer of the deduplicated blocks."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from maskwright.core.files import checksum
 from maskwright.core.types import BoolArray
 from maskwright.data.cleaning.block import BlockIndex
-from maskwright.data.cleaning.statistics import TextStatistics
+from maskwright.data.cleaning.statistics import Sums, TextStatistics
 
 _PARTS = 16
 
@@ -35,32 +35,31 @@ _LONGEST_EXAMPLE = 300
 
 
 @dataclass(slots=True)
-class Repeats:
+class Repeats(Sums):
     """Text of one source that was dropped as a duplicate of earlier text, or because too little was left.
 
     Attributes:
         documents, document_characters: Documents that equal an earlier one.
+        near_documents, near_document_characters: Documents that nearly equal an earlier one.
         paragraphs, paragraph_characters: Paragraphs of other documents that equal an earlier one.
         remnants, remnant_characters: Documents too short without their repeated paragraphs (counted with them).
     """
 
     documents: int = 0
     document_characters: int = 0
+    near_documents: int = 0
+    near_document_characters: int = 0
     paragraphs: int = 0
     paragraph_characters: int = 0
     remnants: int = 0
     remnant_characters: int = 0
-
-    def add(self, other: "Repeats") -> None:
-        """Add other counts to these."""
-        for item in fields(self):
-            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
 
 def without_repeats(
     data: bytes,
     index: BlockIndex,
     repeated_documents: BoolArray,
+    near_repeats: BoolArray,
     repeated_paragraphs: BoolArray,
     min_document_bytes: int,
 ) -> tuple[bytes, Repeats]:
@@ -68,6 +67,7 @@ def without_repeats(
 
     Args:
         repeated_documents: Shape (D,), True where an earlier document is equal.
+        near_repeats: Shape (D,), True where an earlier document is nearly equal, and none is equal.
         repeated_paragraphs: Shape (P,), True where an earlier paragraph is equal.
         min_document_bytes: Documents that shrink below this are removed.
     """
@@ -79,15 +79,19 @@ def without_repeats(
     characters = np.add.reduceat(index.characters, firsts) + index.paragraphs - 1 if len(firsts) else firsts
     touched = np.add.reduceat(repeated_paragraphs, firsts, dtype=np.int64) > 0 if len(firsts) else firsts > 0
     counts = Repeats(
-        documents=int(repeated_documents.sum()), document_characters=int(characters[repeated_documents].sum())
+        documents=int(repeated_documents.sum()),
+        document_characters=int(characters[repeated_documents].sum()),
+        near_documents=int(near_repeats.sum()),
+        near_document_characters=int(characters[near_repeats].sum()),
     )
+    dropped = repeated_documents | near_repeats
     parts: list[bytes] = []
     copied = 0
-    for document in np.flatnonzero(repeated_documents | touched):
+    for document in np.flatnonzero(dropped | touched):
         first, last = int(firsts[document]), int(lasts[document])
         parts.append(data[copied : starts[first]])
         copied = int(ends[last - 1]) + 1
-        if repeated_documents[document]:
+        if dropped[document]:
             continue
         kept = first + np.flatnonzero(~repeated_paragraphs[first:last])
         if int(index.text_bytes[kept].sum()) < min_document_bytes:
@@ -138,7 +142,7 @@ class BlockWriter:
         self._folder.mkdir(exist_ok=True)
         (self._folder / name).write_bytes(data)
         self.blocks.append({"name": name, "source": self._source, "text_checksum": checksum(data)})
-        self.statistics[self._source].add(data)
+        self.statistics[self._source].count(data)
         if not self.examples[self._source]:
             self.examples[self._source] = _examples(data)
 

@@ -1,9 +1,10 @@
-"""Sizes and script shares of clean text."""
+"""Counts that add up over blocks, and the sizes and script shares of clean text."""
 
 import unicodedata
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
+from typing import Self
 
 import numpy as np
 
@@ -27,7 +28,18 @@ def _script(code: int) -> str:
 
 
 @dataclass(slots=True)
-class TextStatistics:
+class Sums:
+    """Base of counts: values add up, except that of fields named "longest..." the larger is kept."""
+
+    def add(self, other: Self) -> None:
+        """Add another part's counts to these."""
+        for item in fields(self):
+            own, more = getattr(self, item.name), getattr(other, item.name)
+            setattr(self, item.name, max(own, more) if item.name.startswith("longest") else own + more)
+
+
+@dataclass(slots=True)
+class TextStatistics(Sums):
     """Sums over clean text in the stored form; feed it whole documents.
 
     Attributes:
@@ -43,7 +55,7 @@ class TextStatistics:
     longest_sentence: int = 0
     letters: Counter[str] = field(default_factory=Counter)
 
-    def add(self, data: bytes) -> None:
+    def count(self, data: bytes) -> None:
         """Count stored text: one sentence a line, a blank line after each document."""
         units = np.frombuffer(data, dtype=np.uint8)
         ends = np.flatnonzero(units == 0x0A)
@@ -59,15 +71,6 @@ class TextStatistics:
         for code, count in zip(*np.unique(codes, return_counts=True), strict=True):
             if script := _script(int(code)):
                 self.letters[script] += int(count)
-
-    def merge(self, other: "TextStatistics") -> None:
-        """Add another's sums to these."""
-        self.documents += other.documents
-        self.sentences += other.sentences
-        self.characters += other.characters
-        self.num_bytes += other.num_bytes
-        self.longest_sentence = max(self.longest_sentence, other.longest_sentence)
-        self.letters += other.letters
 
     def scripts(self) -> dict[str, float]:
         """Return the share of letters in each script that occurs, largest first, to three decimals."""

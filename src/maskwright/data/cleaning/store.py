@@ -5,7 +5,6 @@ second removes duplicates and writes the store. Each pass is a pure function fro
 steps of a cluster pipeline without changing a byte.
 """
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maskwright.core.checksums import CHECKSUMS, ChecksumBook, rebuilt, refuse_unreadable
 from maskwright.core.errors import DataError
@@ -21,7 +21,7 @@ from maskwright.core.files import cache_folder, checksum, read_json, write_json,
 from maskwright.core.randomness import bits, keys
 from maskwright.core.spec import fingerprint
 from maskwright.data.cache import open_or_build
-from maskwright.data.cleaning.block import Counts, block_files, clean_block, on_bad_line, read_index
+from maskwright.data.cleaning.block import Counts, clean_block, on_bad_line, take_block
 from maskwright.data.cleaning.data_card import SourceCount, card_page, data_card
 from maskwright.data.cleaning.deduplication import BlockWriter, Repeats, repeated, without_repeats
 from maskwright.data.cleaning.text import Cleaning
@@ -48,7 +48,8 @@ def _build_store(
     work = folder / "work"
     work.mkdir()
     counts = [Counts() for _ in sources]
-    documents, paragraphs = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.uint64)]
+    documents, paragraphs = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.uint64)]
+    bands: list[NDArray[np.uint64]] = []
     sizes = [sum(path.stat().st_size for path in source.files) for source in sources]
     block_sources: list[int] = []
     # Rows of tables are checked here, while they are read; lines of text in the workers, which parse them.
@@ -59,6 +60,7 @@ def _build_store(
         counts[block.source].add(block.counts)
         documents.append(block.document_hashes)
         paragraphs.append(block.paragraph_hashes)
+        bands.append(block.band_hashes)
         block_sources.append(block.source)
         progress("reading and cleaning (bytes)", block.bytes_read, sum(sizes) or None)
     for source, read in zip(sources, counts, strict=True):
@@ -66,14 +68,17 @@ def _build_store(
     writer = BlockWriter(folder / "blocks", len(sources))
     repeats = [Repeats() for _ in sources]
     repeated_documents, repeated_paragraphs = repeated(np.concatenate(documents)), repeated(np.concatenate(paragraphs))
+    near_repeats = np.zeros_like(repeated_documents)
+    for band in np.concatenate(bands, axis=1):
+        near_repeats |= repeated(band) & ~repeated_documents
     document = paragraph = 0
     for number, place in enumerate(block_sources):
-        text, index_path = block_files(work, number)
-        index = read_index(index_path)
+        data, index = take_block(work, number)
         data, dropped = without_repeats(
-            text.read_bytes(),
+            data,
             index,
             repeated_documents[document : document + len(index.paragraphs)],
+            near_repeats[document : document + len(index.paragraphs)],
             repeated_paragraphs[paragraph : paragraph + len(index.characters)],
             cleaning.min_document_bytes,
         )
@@ -81,23 +86,17 @@ def _build_store(
         paragraph += len(index.characters)
         repeats[place].add(dropped)
         writer.add(place, data)
-        text.unlink()
-        index_path.unlink()
         progress("deduplicating", number + 1, len(block_sources))
     writer.flush()
-    for source, statistics in zip(sources, writer.statistics, strict=True):
-        if not statistics.documents:
+    work.rmdir()
+    columns = zip(sources, sizes, counts, repeats, writer.statistics, writer.examples, strict=True)
+    counted = [SourceCount(*row) for row in columns]
+    for each in counted:
+        if not each.kept.documents:
             raise DataError(
-                f"nothing is left of {source.name}: all of it is a duplicate of earlier text",
+                f"nothing is left of {each.source.name}: all of it is a duplicate of earlier text",
                 todo="Leave it out, or keep duplicates with `--clean deduplicate=none`.",
             )
-    counted = [
-        SourceCount(source=source, bytes_on_disk=size, read=read, repeats=repeated, kept=kept, examples=examples)
-        for source, size, read, repeated, kept, examples in zip(
-            sources, sizes, counts, repeats, writer.statistics, writer.examples, strict=True
-        )
-    ]
-    shutil.rmtree(work)
     card = data_card(counted, cleaning, key)
     write_json(folder / "data_card.json", card)
     write_text(folder / "data_card.md", card_page(card))
@@ -233,18 +232,18 @@ def clean_corpus(
     """
     cache, report = cache or cache_folder(), progress or no_progress
     sources = resolve_sources(corpus)
-    checksums = _file_checksums([path for source in sources for path in source.files], cache / CHECKSUMS)
-    described = [
-        [
-            source.name,
-            source.kind,
-            [[path.name, checksums[path]] for path in source.files],
-            source.column,
-            asdict(source.dataset) if source.dataset else None,
-            docstrings_fingerprint() if source.kind == "docstrings" else None,
+    with ChecksumBook(cache / CHECKSUMS) as checksums:
+        described = [
+            [
+                source.name,
+                source.kind,
+                [[path.name, _checksum(path, checksums)] for path in source.files],
+                source.column,
+                asdict(source.dataset) if source.dataset else None,
+                docstrings_fingerprint() if source.kind == "docstrings" else None,
+            ]
+            for source in sources
         ]
-        for source in sources
-    ]
     key = fingerprint([STORE_VERSION, described, cleaning])
 
     def make(folder: Path) -> None:
@@ -253,47 +252,31 @@ def clean_corpus(
     return open_or_build(cache / f"clean-{key}", partial(_open, sources=sources), make, ("blocks/*",))
 
 
-def _file_checksums(paths: Sequence[Path], book: Path) -> dict[Path, str]:
-    with ChecksumBook(book) as checksums:
-        try:
-            return {path: checksums.checksum(path) for path in paths}
-        except OSError as error:
-            if error.filename is None:
-                raise
-            raise DataError(
-                f"cannot read {error.filename}: {error.strerror}", todo="Check that it exists and that you may read it."
-            ) from error
+def _checksum(path: Path, checksums: ChecksumBook) -> str:
+    try:
+        return checksums.checksum(path)
+    except OSError as error:
+        todo = "Check that it exists and that you may read it."
+        raise DataError(f"cannot read {path}: {error.strerror or error}", todo=todo) from error
 
 
 def _open(folder: Path, sources: tuple[Source, ...]) -> CleanCorpus:
-    try:
-        store = read_json(folder / STORE_FILE)
-        card = read_json(folder / "data_card.json")
-        kept = card["total"]["kept"]
-        corpus = CleanCorpus(
-            folder=folder,
-            fingerprint=store["fingerprint"],
-            num_documents=kept["documents"],
-            num_sentences=kept["sentences"],
-            num_characters=kept["characters"],
-            num_bytes=kept["bytes"],
-            source_weights=tuple(source.weight for source in sources),
-            source_names=tuple(source.name for source in sources),
-            blocks=tuple(folder / "blocks" / block["name"] for block in store["blocks"]),
-            block_sources=tuple(block["source"] for block in store["blocks"]),
-            checksums=tuple(block["text_checksum"] for block in store["blocks"]),
-            card=card,
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        refuse_unreadable(folder, error)
-        raise _damaged(folder, f"its description cannot be read ({error})") from error
-    if missing := next((block for block in corpus.blocks if not block.is_file()), None):
-        raise _damaged(folder, f"{missing.name} is missing")
-    return corpus
-
-
-def _damaged(folder: Path, problem: str) -> DataError:
-    return DataError(
-        f"the prepared corpus in {folder} is damaged: {problem}",
-        todo=f"Delete the folder {folder} and run the same command again; it is rebuilt.",
+    store, card = read_json(folder / STORE_FILE), read_json(folder / "data_card.json")
+    kept = card["total"]["kept"]
+    blocks = [folder / "blocks" / block["name"] for block in store["blocks"]]
+    if missing := next((block for block in blocks if not block.is_file()), None):
+        raise DataError(f"{missing} is missing")
+    return CleanCorpus(
+        folder=folder,
+        fingerprint=store["fingerprint"],
+        num_documents=kept["documents"],
+        num_sentences=kept["sentences"],
+        num_characters=kept["characters"],
+        num_bytes=kept["bytes"],
+        source_weights=tuple(source.weight for source in sources),
+        source_names=tuple(source.name for source in sources),
+        blocks=tuple(blocks),
+        block_sources=tuple(block["source"] for block in store["blocks"]),
+        checksums=tuple(block["text_checksum"] for block in store["blocks"]),
+        card=card,
     )

@@ -5,8 +5,9 @@ checksums when they are first read (`core.checksums`). The ends of sentences and
 at every opening by every rank, so opening takes time in proportion to the number of sentences.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 from zipfile import BadZipFile
@@ -16,15 +17,14 @@ from numpy.typing import NDArray
 
 from maskwright.core.checksums import CheckedArray, refuse_unreadable
 from maskwright.core.errors import DataError
-from maskwright.core.files import read_json, write_json
-from maskwright.core.flat_arrays import Runs
+from maskwright.core.files import read_json
+from maskwright.core.flat_arrays import Runs, concatenated_ranges
 from maskwright.core.types import Documents, IntArray, TakenTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 
 FORMAT = "maskwright token shards"
 VERSION = 2
 MANIFEST = "manifest.json"
-DATA_CARD = "data_card.json"
 TOKENIZER = "tokenizer"
 
 SENTENCE_ENDS = "sentence_ends.npy"
@@ -88,17 +88,8 @@ class Manifest:
         return -(-self.num_tokens // self.shard_tokens)
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest, the last file of the folder."""
-    write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, **asdict(manifest)})
-
-
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest.
-
-    Raises:
-        DataError: If it is missing, unreadable or of another version.
-    """
+    """Read the manifest; DataError if it is missing, unreadable or of another version."""
     try:
         values = read_json(folder / MANIFEST)
         found = (values.pop("format"), values.pop("version"))
@@ -124,34 +115,39 @@ class Corpus:
     """Token shards, memory-mapped (see `open`). D documents, V vocabulary.
 
     Attributes:
+        fingerprint: Identifies text, tokenizer and format.
+        num_tokens, vocab_size: Tokens of the text, entries of the vocabulary.
+        num_characters, num_bytes: Of the clean text in UTF-8.
+        source_names: A short name of each source.
+        span_facts: For each span kind, what was found (`words.span_facts`).
         documents: Boundaries of sentences and documents.
         document_ends: Shape (D,), int64, ascending: the token offset where each document ends.
         document_sources: Shape (D,), int32: the number of each document's source.
         token_counts: Shape (V,), int64: count of each id.
-        clean_card: The data card of the clean corpus.
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder = folder
         self.manifest = manifest
+        self.fingerprint = manifest.fingerprint
+        self.num_tokens, self.vocab_size = manifest.num_tokens, manifest.vocab_size
+        self.num_characters, self.num_bytes = manifest.num_characters, manifest.num_bytes
+        self.source_names = tuple(manifest.source_names)
+        self.span_facts: Mapping[str, Mapping[str, Any]] = manifest.levels
         sentences = _mapped(folder / DOCUMENT_SENTENCES)
         self.documents = Documents(_mapped(folder / SENTENCE_ENDS), first=sentences[:-1], last=sentences[1:])
         self.document_ends: NDArray[np.int64] = _mapped(folder / DOCUMENT_ENDS)
         self.document_sources: NDArray[np.int32] = _mapped(folder / DOCUMENT_SOURCES)
         self.token_counts: NDArray[np.int64] = np.load(folder / TOKEN_COUNTS)
-        self.clean_card: dict[str, Any] = read_json(folder / DATA_CARD)
         with np.load(folder / BLOCK_CHECKSUMS) as checksums:
 
-            def opened(name: str) -> CheckedArray:
-                return CheckedArray(folder / name, checksums[name])
+            def opened(name_of: Callable[[int], str]) -> list[CheckedArray]:
+                names = map(name_of, range(manifest.num_shards))
+                return [CheckedArray(folder / name, checksums[name]) for name in names]
 
-            shards = range(manifest.num_shards)
-            self._tokens = [opened(tokens_file(shard)) for shard in shards]
-            self._word_starts = [opened(word_starts_file(shard)) for shard in shards]
-            self._span_starts = {
-                span_kind: [opened(span_starts_file(span_kind, shard)) for shard in shards]
-                for span_kind in manifest.levels
-            }
+            self._tokens = opened(tokens_file)
+            self._word_starts = opened(word_starts_file)
+            self._span_starts = {kind: opened(partial(span_starts_file, kind)) for kind in manifest.levels}
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
@@ -170,41 +166,6 @@ class Corpus:
     def __reduce__(self) -> tuple[object, ...]:
         # Another process maps the files itself.
         return Corpus.open, (self.folder,)
-
-    @property
-    def num_tokens(self) -> int:
-        """Number of tokens."""
-        return self.manifest.num_tokens
-
-    @property
-    def num_characters(self) -> int:
-        """Characters of the clean text."""
-        return self.manifest.num_characters
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the clean text in UTF-8."""
-        return self.manifest.num_bytes
-
-    @property
-    def vocab_size(self) -> int:
-        """Entries of the vocabulary."""
-        return self.manifest.vocab_size
-
-    @property
-    def fingerprint(self) -> str:
-        """Identifies text, tokenizer and format."""
-        return self.manifest.fingerprint
-
-    @property
-    def source_names(self) -> tuple[str, ...]:
-        """A short name of each source."""
-        return tuple(self.manifest.source_names)
-
-    @property
-    def span_facts(self) -> Mapping[str, Mapping[str, Any]]:
-        """For each span kind, what was found (`words.span_facts`)."""
-        return self.manifest.levels
 
     @property
     def collocations(self) -> Path | None:
@@ -239,23 +200,13 @@ class Corpus:
 
     def _runs(self, starts: IntArray, ends: IntArray) -> Iterator[tuple[int, Runs]]:
         """Cut ranges at the ends of shards; yield each shard with its ranges and where they are copied to."""
-        lengths = ends - starts
+        lengths, size = ends - starts, self.manifest.shard_tokens
         places = np.cumsum(lengths) - lengths
-        some = lengths > 0
-        starts, ends, places = starts[some], ends[some], places[some]
-        size = self.manifest.shard_tokens
-        first = starts // size
-        if len(first) and (first == first[0]).all() and ends.max() <= (first[0] + 1) * size:
-            yield int(first[0]), Runs(starts - first * size, places, ends - starts)
-            return
-        pieces = (ends - 1) // size - first + 1
-        of_range = np.repeat(np.arange(len(starts)), pieces)
-        shards = first[of_range] + np.arange(len(of_range)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-        begins, stops = np.maximum(starts[of_range], shards * size), np.minimum(ends[of_range], (shards + 1) * size)
-        places = places[of_range] + begins - starts[of_range]
-        for shard in np.unique(shards).tolist():
-            each = np.flatnonzero(shards == shard)
-            yield shard, Runs(begins[each] - shard * size, places[each], (stops - begins)[each])
+        first, last = starts // size, (ends - 1) // size
+        for shard in np.unique(concatenated_ranges(first, np.where(lengths, last - first + 1, 0))).tolist():
+            begins, stops = np.maximum(starts, shard * size), np.minimum(ends, (shard + 1) * size)
+            here = np.flatnonzero(begins < stops)
+            yield shard, Runs(begins[here] - shard * size, (places + begins - starts)[here], (stops - begins)[here])
 
 
 def _mapped(path: Path) -> NDArray[Any]:

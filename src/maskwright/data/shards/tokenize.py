@@ -6,8 +6,9 @@ bytes are the same for any number of workers.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from shutil import copyfile
 from typing import Any, BinaryIO
@@ -28,10 +29,11 @@ from maskwright.data.shards.corpus import (
     BLOCK_CHECKSUMS,
     CHECKED_WHEN_READ,
     COLLOCATIONS,
-    DATA_CARD,
     DOCUMENT_ENDS,
     DOCUMENT_SENTENCES,
     DOCUMENT_SOURCES,
+    FORMAT,
+    MANIFEST,
     SENTENCE_ENDS,
     TOKEN_COUNTS,
     TOKENIZER,
@@ -41,14 +43,18 @@ from maskwright.data.shards.corpus import (
     span_starts_file,
     tokens_file,
     word_starts_file,
-    write_manifest,
 )
-from maskwright.data.shards.encoding import EncodedBlock, Encoding, block_tools, encode_block, id_type
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder, TokenStream
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.words.annotator import check_words, segmenter_fingerprint, segmenter_of, words_fingerprint
+from maskwright.data.words.annotator import Annotation, Annotator, check_words, open_annotator, words_fingerprint
 from maskwright.data.words.collocations import find_collocations
+from maskwright.data.words.segmenters import open_segmenter, segmenter_fingerprint
 from maskwright.data.words.span_facts import SpanFacts
-from maskwright.data.words.spec import Words
+from maskwright.data.words.spec import SpanKind, Words
+
+SHARD_TOKENS = 1 << 28
+"""512 MB of two-byte ids."""
+_SENTENCES_AT_ONCE = 2048
 
 
 class ArrayWriter:
@@ -58,26 +64,23 @@ class ArrayWriter:
         self.count = 0
         self._dtype = np.dtype(dtype)
         self._file: BinaryIO = open(path, "wb")  # noqa: SIM115 (closed by `__exit__`)
-        self._header_bytes = self._write_header()
+        self._write_header()
 
     def append(self, values: NDArray[Any]) -> None:
         """Append elements, cast to the array's type. Shape (N,)."""
         self._file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
         self.count += len(values)
 
-    def _write_header(self) -> int:
+    def _write_header(self) -> None:
         description = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.count,)}
         np.lib.format.write_array_header_1_0(self._file, description)
-        return self._file.tell()
 
     def __enter__(self) -> "ArrayWriter":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._file.seek(0)
-        # numpy's format reserves space for the length to grow.
-        if self._write_header() != self._header_bytes:  # pragma: no cover
-            raise AssertionError("the header of a .npy file changed its size")
+        self._write_header()  # of the same size: numpy's format reserves space for the length to grow
         self._file.close()
 
 
@@ -135,10 +138,6 @@ class TokenWriter:
         self._files.close()
 
 
-SHARD_TOKENS = 1 << 28
-"""512 MB of two-byte ids."""
-
-
 def tokenize_corpus(
     clean: CleanCorpus,
     tokenizer: Tokenizer,
@@ -173,16 +172,11 @@ def tokenize_corpus(
 
     def make(folder: Path) -> None:
         tokenizer.save(folder / TOKENIZER)
-        collocations = None
         if "collocations" in words.phrases:
-            found = find_collocations(
-                clean, segmenter_of(words), segmenter_fingerprint(words), cache=cache, progress=report
-            )
-            collocations = Path(copyfile(found, folder / COLLOCATIONS))
-        encoding = Encoding(folder / TOKENIZER, words, collocations)
+            segmenter = open_segmenter(words)
+            found = find_collocations(clean, segmenter, segmenter_fingerprint(words), cache=cache, progress=report)
+            copyfile(found, folder / COLLOCATIONS)
         vocab_size = tokenizer.special_tokens.vocab_size
-        counts = _write_shards(folder, clean, encoding, vocab_size, shard_tokens, workers, report)
-        write_json(folder / DATA_CARD, clean.card)
         manifest = Manifest(
             fingerprint=key,
             clean_fingerprint=clean.fingerprint,
@@ -194,9 +188,9 @@ def tokenize_corpus(
             vocab_size=vocab_size,
             shard_tokens=shard_tokens,
             source_names=list(clean.source_names),
-            **counts,
+            **_write_shards(folder, clean, words, vocab_size, shard_tokens, workers, report),
         )
-        write_manifest(folder, manifest)
+        write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, **asdict(manifest)})
         shards = sorted(path for pattern in CHECKED_WHEN_READ for path in folder.glob(pattern))
         checksums: dict[str, Any] = {path.name: block_checksums(path) for path in shards}
         np.savez(folder / BLOCK_CHECKSUMS, **checksums)
@@ -207,25 +201,25 @@ def tokenize_corpus(
 def _write_shards(
     folder: Path,
     clean: CleanCorpus,
-    encoding: Encoding,
+    words: Words,
     vocab_size: int,
     shard_tokens: int,
     workers: int | None,
     progress: Progress,
 ) -> dict[str, Any]:
     """Write all arrays; return the manifest's counts."""
-    kinds = encoding.words.span_kinds
-    facts: dict[str, SpanFacts] = {kind: SpanFacts() for kind in kinds}
+    facts = {kind: SpanFacts() for kind in words.span_kinds}
     token_counts = np.zeros(vocab_size, dtype=np.int64)
     done, total = 0, sum(path.stat().st_size for path in clean.blocks)
     with ExitStack() as files:
-        tokens = files.enter_context(TokenWriter(folder, id_type(vocab_size), shard_tokens, kinds))
+        tokens = files.enter_context(TokenWriter(folder, id_type(vocab_size), shard_tokens, words.span_kinds))
         sentence_ends = files.enter_context(ArrayWriter(folder / SENTENCE_ENDS, "<i8"))
         document_sentences = files.enter_context(ArrayWriter(folder / DOCUMENT_SENTENCES, "<i8"))
         document_ends = files.enter_context(ArrayWriter(folder / DOCUMENT_ENDS, "<i8"))
         document_sources = files.enter_context(ArrayWriter(folder / DOCUMENT_SOURCES, "<i4"))
         document_sentences.append(np.zeros(1, dtype=np.int64))
-        for source, block in zip(clean.block_sources, _encoded(clean, encoding, workers), strict=True):
+        encoded = _encoded(clean, folder, words, workers)
+        for path, source, block in zip(clean.blocks, clean.block_sources, encoded, strict=True):
             ends = tokens.count + np.cumsum(block.sentence_lengths)
             last = np.cumsum(block.document_lengths)
             document_sentences.append(sentence_ends.count + last)
@@ -233,10 +227,10 @@ def _write_shards(
             document_sources.append(np.full(len(last), source))
             sentence_ends.append(ends)
             tokens.append(block.ids, block.word_starts, block.span_starts)
-            for kind, found in block.facts.items():
-                facts[kind].add(found)
+            for kind, found in facts.items():
+                found.add(block.facts[kind])
             token_counts += block.token_counts
-            done += block.num_bytes
+            done += path.stat().st_size
             progress("tokenizing", done, total)
     if not tokens.count:
         raise DataError("the corpus contains no tokens", todo="Name files that contain text.")
@@ -251,13 +245,92 @@ def _write_shards(
     }
 
 
-def _encoded(clean: CleanCorpus, encoding: Encoding, workers: int | None) -> Iterator[EncodedBlock]:
+def _encoded(clean: CleanCorpus, folder: Path, words: Words, workers: int | None) -> Iterator["EncodedBlock"]:
     # A process receives one block's path, not the list of all.
     blocks = (
         replace(clean, blocks=(path,), block_sources=(source,), checksums=(checksums,), card={})
         for path, source, checksums in zip(clean.blocks, clean.block_sources, clean.checksums, strict=True)
     )
     try:
-        yield from ordered_map(partial(encode_block, encoding=encoding), blocks, workers=workers)
+        yield from ordered_map(partial(encode_block, folder=folder, words=words), blocks, workers=workers)
     finally:
         block_tools.cache_clear()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedBlock:
+    """The tokens of a block, without sentences and documents that have none.
+
+    Attributes:
+        ids: Shape (T,), in their stored type.
+        word_starts: Shape (T,), True where a token begins a word.
+        span_starts: For each kind, shape (T,), True where a token begins a unit: a span of that kind, or a
+            word outside spans.
+        sentence_lengths: Shape (S,), int64: tokens of each sentence, at least 1.
+        document_lengths: Shape (D,), int64: sentences of each document, at least 1.
+        token_counts: Shape (V,), int64: count of each id.
+        facts: For each kind of spans, what was found.
+    """
+
+    ids: IntArray
+    word_starts: BoolArray
+    span_starts: dict[str, BoolArray]
+    sentence_lengths: NDArray[np.int64]
+    document_lengths: NDArray[np.int64]
+    token_counts: NDArray[np.int64]
+    facts: dict[SpanKind, SpanFacts]
+
+
+def id_type(vocab_size: int) -> "np.dtype[np.uint16] | np.dtype[np.uint32]":
+    """Return the stored type of ids: two bytes if they fit, little-endian on every machine."""
+    return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
+
+
+def encode_block(block: CleanCorpus, folder: Path, words: Words) -> EncodedBlock:
+    """Encode a corpus of one block; tokenizer and word lists are read once per process.
+
+    Args:
+        folder: Holds the tokenizer and, if wanted, the collocations.
+
+    Raises:
+        DataError: If block, tokenizer or word lists cannot be read.
+    """
+    encoder, annotator, vocab_size = block_tools(folder, words)
+    documents = list(block.sentences(0))
+    streams: list[TokenStream] = []
+    annotations: list[Annotation] = []
+    sentences = list(chain.from_iterable(documents))
+    for start in range(0, max(1, len(sentences)), _SENTENCES_AT_ONCE):
+        batch = sentences[start : start + _SENTENCES_AT_ONCE]
+        stream = encoder.encode(batch)
+        streams.append(stream)
+        annotations.append(
+            Annotation(stream.word_starts, {}, {}) if annotator is None else annotator.annotate(batch, stream)
+        )
+    lengths = np.concatenate([stream.lengths for stream in streams])
+    document_of = np.repeat(np.arange(len(documents)), list(map(len, documents)))
+    kept_sentences = np.bincount(document_of[lengths > 0], minlength=len(documents))
+    ids = np.concatenate([stream.ids for stream in streams])
+    facts = {kind: SpanFacts() for kind in words.span_kinds}
+    for annotation in annotations:
+        for kind, found in facts.items():
+            found.add(annotation.facts[kind])
+    return EncodedBlock(
+        ids=ids.astype(id_type(vocab_size)),
+        word_starts=np.concatenate([annotation.word_starts for annotation in annotations]),
+        span_starts={kind: np.concatenate([each.span_starts[kind] for each in annotations]) for kind in facts},
+        sentence_lengths=lengths[lengths > 0],
+        document_lengths=kept_sentences[kept_sentences > 0],
+        token_counts=np.bincount(ids, minlength=vocab_size),
+        facts=facts,
+    )
+
+
+@lru_cache(maxsize=1)
+def block_tools(folder: Path, words: Words) -> tuple[StreamEncoder, Annotator | None, int]:
+    """Return this process's encoder, annotator (None if words are the tokenizer's own) and vocabulary size."""
+    tokenizer = Tokenizer.from_folder(folder / TOKENIZER)
+    collocations = folder / COLLOCATIONS if "collocations" in words.phrases else None
+    annotator = open_annotator(words, collocations)
+    encoder = StreamEncoder(tokenizer, with_places=annotator is not None)
+    return encoder, annotator, tokenizer.special_tokens.vocab_size

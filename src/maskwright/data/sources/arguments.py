@@ -75,13 +75,11 @@ class Source:
 
 def file_format(path: Path) -> FileFormat | None:
     """Return a file's format, by its suffix without `.gz` or `.zst`; None if it is not supported."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    compressed = bool(suffixes) and suffixes[-1] in COMPRESSIONS
-    if compressed:
-        suffixes.pop()
-    found = FORMATS.get(suffixes[-1]) if suffixes else None
-    # Parquet is compressed inside and needs random access, which a compressed stream does not give.
-    return None if found == "parquet" and compressed else found
+    *_, before, last = ["", "", *(suffix.lower() for suffix in path.suffixes)]
+    if last in COMPRESSIONS:
+        # Parquet is compressed inside and needs random access, which a compressed stream does not give.
+        return FORMATS.get(before) if before != ".parquet" else None
+    return FORMATS.get(last)
 
 
 def resolve_sources(corpus: Sequence[str | Path]) -> tuple[Source, ...]:
@@ -107,8 +105,8 @@ def _resolve(argument: str) -> Source:
         return replace(_resolve(stem), weight=weight)
     if argument == "docstrings":
         return Source(name="docstrings", kind="docstrings")
-    path, mark, column = argument.rpartition("#")
-    if mark and path and column and (Path(path).exists() or glob.has_magic(path)):
+    path, _, column = argument.rpartition("#")
+    if path and column and (Path(path).exists() or glob.has_magic(path)):
         return replace(_resolve(path), column=column)
     # `owner/name[train]` is also a valid glob: it is one only if some file matches it.
     if glob.has_magic(argument) and (glob.glob(argument) or not _HUB_NAME.fullmatch(argument)):
@@ -153,9 +151,8 @@ def _from_path(path: Path) -> Source:
 
 def _walk(folder: Path) -> tuple[tuple[Path, ...], tuple[tuple[str, int], ...]]:
     def refuse(error: OSError) -> None:
-        raise DataError(
-            f"cannot list {error.filename}: {error.strerror}", todo="Check that you may read it."
-        ) from error
+        todo = "Check that you may read it."
+        raise DataError(f"cannot list {error.filename}: {error.strerror}", todo=todo) from error
 
     files: list[Path] = []
     others: Counter[str] = Counter()
@@ -177,15 +174,12 @@ def _walk(folder: Path) -> tuple[tuple[Path, ...], tuple[tuple[str, int], ...]]:
 def _from_glob(pattern: str) -> Source:
     matches = [Path(match) for match in sorted(glob.glob(pattern, recursive=True))]
     if not matches:
-        raise DataError(
-            f"nothing matches the pattern {pattern!r}",
-            todo=_suggestion(Path(pattern).parent, Path(pattern).name),
-        )
+        todo = _suggestion(Path(pattern).parent, Path(pattern).name)
+        raise DataError(f"nothing matches the pattern {pattern!r}", todo=todo)
     files = [path for path in matches if path.is_file() and file_format(path) is not None]
     if not files:
-        raise DataError(
-            f"no file that matches {pattern!r} can be read (the first match is {matches[0]})", allowed=_READ
-        )
+        found = f"the first match is {matches[0]}"
+        raise DataError(f"no file that matches {pattern!r} can be read ({found})", allowed=_READ)
     others = Counter(path.suffix for path in matches if path.is_file() and file_format(path) is None)
     return Source(name=Path(pattern).name, files=tuple(files), passed_over=tuple(others.most_common()))
 
@@ -204,13 +198,12 @@ def _looks_like_path(argument: str) -> bool:
 
 def _missing(argument: str) -> DataError:
     path = Path(argument.partition("#")[0])
-    folder = path.parent
-    while not folder.is_dir() and folder != folder.parent:
-        path, folder = folder, folder.parent
+    while not path.parent.is_dir() and path != path.parent:
+        path = path.parent
     return DataError(
         f"no such file or folder: {argument}",
         allowed="a file, a folder, a glob, `docstrings`, or a dataset of the Hugging Face hub as owner/name",
-        todo=_suggestion(folder, path.name),
+        todo=_suggestion(path.parent, path.name),
     )
 
 
@@ -227,12 +220,10 @@ def _names_in(folder: Path) -> Iterable[str]:
 
 
 def _with_unique_names(sources: list[Source]) -> tuple[Source, ...]:
-    named: list[Source] = []
-    taken: set[str] = set()
+    named: dict[str, Source] = {}
     for source in sources:
         name, number = source.name, 2
-        while name in taken:
+        while name in named:
             name, number = f"{source.name} ({number})", number + 1
-        taken.add(name)
-        named.append(replace(source, name=name))
-    return tuple(named)
+        named[name] = replace(source, name=name)
+    return tuple(named.values())

@@ -4,6 +4,7 @@ A piece is some whole documents of one file (or part of a document too long for 
 errors name file and line.
 """
 
+import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ _WIKI_MARK = re.compile(r" @([-,.])@ ")
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Piece:
     """Some consecutive documents of one file, not yet parsed.
 
@@ -81,7 +82,7 @@ def decode_lines(data: bytes, file: str, first_line: int, on_bad_line: OnBadLine
         pass
     lines = []
     start = 0
-    for number, line in enumerate(_lines(data), first_line):
+    for number, line in enumerate(io.BytesIO(data), first_line):
         try:
             lines.append(line.decode("utf-8"))
         except UnicodeDecodeError as error:
@@ -91,16 +92,8 @@ def decode_lines(data: bytes, file: str, first_line: int, on_bad_line: OnBadLine
     return "".join(lines)
 
 
-def _lines(data: bytes) -> Iterator[bytes]:
-    start = 0
-    while start < len(data):
-        end = data.find(b"\n", start) + 1 or len(data)
-        yield data[start:end]
-        start = end
-
-
 def _json_texts(piece: Piece, data: bytes, on_bad_line: OnBadLine) -> Iterator[str]:
-    for number, line in enumerate(_lines(data), piece.first_line):
+    for number, line in enumerate(io.BytesIO(data), piece.first_line):
         if not line.strip():
             continue
         try:

@@ -5,6 +5,7 @@ depend only on the files, so any number of workers gives the same bytes.
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedReader
@@ -48,7 +49,7 @@ class _Meter:
         self.file: BinaryIO | None = None
 
     def bytes_read(self) -> int:
-        return self.finished + (self.file.tell() if self.file is not None and not self.file.closed else 0)
+        return self.finished + (0 if self.file is None else self.file.tell())
 
 
 def raw_blocks(
@@ -80,39 +81,33 @@ def raw_blocks(
 def _pieces_of(
     source: Source, cleaning: Cleaning, on_bad_line: OnBadLine, meter: _Meter, workers: int | None
 ) -> Iterator[Piece]:
-    match source.kind:
-        case "docstrings":
-            yield from _in_pieces(docstring_documents(workers=workers), source.name)
-        case "hub":
-            assert source.dataset is not None
-            yield from _in_pieces(hub_documents(source.dataset, source.column), source.name)
-        case "files":
-            for path in source.files:
-                yield from _pieces_of_file(path, source.column, cleaning, on_bad_line, meter)
+    if source.kind == "docstrings":
+        yield from _in_pieces(docstring_documents(workers=workers), source.name)
+    elif source.dataset is not None:
+        yield from _in_pieces(hub_documents(source.dataset, source.column), source.name)
+    for path in source.files:
+        with reading(path) as file:
+            meter.file = file
+            yield from _pieces_of_file(file, path, source.column, cleaning, on_bad_line)
+            meter.finished += path.stat().st_size
+            meter.file = None
 
 
 def _pieces_of_file(
-    path: Path, column: str | None, cleaning: Cleaning, on_bad_line: OnBadLine, meter: _Meter
+    file: BinaryIO, path: Path, column: str | None, cleaning: Cleaning, on_bad_line: OnBadLine
 ) -> Iterator[Piece]:
-    with reading(path) as file:
-        meter.file = file
-        format = file_format(path)
-        if format == "parquet":
-            yield from _in_pieces(parquet_documents(file, path, column), str(path))
-        else:
-            stream = decompressed(file, path)
-            refuse_utf_16(stream.peek(4)[:4], str(path))
-            match format:
-                case "csv":
-                    yield from _in_pieces(csv_documents(stream, path, column, on_bad_line), str(path))
-                case "jsonl":
-                    yield from _json_pieces(stream, path, column, on_bad_line)
-                case "markdown":
-                    yield from _text_pieces(stream, path, "markdown")
-                case _:
-                    yield from _text_pieces(stream, path, cleaning.text_documents)
-        meter.finished += file.tell()
-        meter.file = None
+    format = file_format(path)
+    if format == "parquet":
+        yield from _in_pieces(parquet_documents(file, path, column), str(path))
+        return
+    stream = decompressed(file, path)
+    refuse_utf_16(stream.peek(4)[:4], str(path))
+    if format == "csv":
+        yield from _in_pieces(csv_documents(stream, path, column, on_bad_line), str(path))
+    elif format == "text":
+        yield from _pieces_of_lines(stream, path, cleaning.text_documents, column, on_bad_line)
+    elif format is not None:
+        yield from _pieces_of_lines(stream, path, format, column, on_bad_line)
 
 
 def _in_pieces(documents: Iterator[str], file: str) -> Iterator[Piece]:
@@ -130,24 +125,32 @@ def _in_pieces(documents: Iterator[str], file: str) -> Iterator[Piece]:
         yield Piece(file=file, format="records", payload=tuple(texts), first_line=first)
 
 
-def _json_pieces(stream: BufferedReader, path: Path, column: str | None, on_bad_line: OnBadLine) -> Iterator[Piece]:
+def _pieces_of_lines(
+    stream: BufferedReader,
+    path: Path,
+    format: PieceFormat | Literal["auto"],
+    column: str | None,
+    on_bad_line: OnBadLine,
+) -> Iterator[Piece]:
     waiting = bytearray()
     line = 1
+    if stream.peek(3).startswith(BOM_UTF8):
+        stream.read(3)
     while True:
         data = stream.read(BLOCK_BYTES)
         waiting += data
-        # A line is one document and must be read whole.
-        end = data.rfind(b"\n")
-        cut = len(waiting) - len(data) + end + 1 if end >= 0 else 0
-        cut = cut if data else len(waiting)
-        if cut:
-            payload = bytes(waiting[:cut]).removeprefix(b"\xef\xbb\xbf" if line == 1 else b"")
+        if format == "auto":
+            start = bytes(waiting[: 1 << 16]).decode("utf-8", errors="replace")
+            format = "wiki_titles" if WIKI_TITLE.search(start) else "blank_lines"
+        if cut := _last_document_start(waiting, format) if data else len(waiting):
+            payload = bytes(waiting[:cut])
             del waiting[:cut]
-            column = column or json_column(payload, str(path))
+            if format == "jsonl":
+                column = column or json_column(payload, str(path))
             if payload.strip():
-                yield Piece(file=str(path), format="jsonl", payload=payload, first_line=line, column=column or "text")
+                yield Piece(str(path), format, payload, first_line=line, column=column or "text")
             line += payload.count(b"\n")
-        if len(waiting) > MAX_LINE_BYTES:
+        if format == "jsonl" and len(waiting) > MAX_LINE_BYTES:
             skip_long_line(stream, str(path), line, on_bad_line)
             waiting.clear()
             line += 1
@@ -155,55 +158,26 @@ def _json_pieces(stream: BufferedReader, path: Path, column: str | None, on_bad_
             return
 
 
-def _text_pieces(stream: BufferedReader, path: Path, separator: PieceFormat | Literal["auto"]) -> Iterator[Piece]:
-    waiting = bytearray()
-    line = 1
-    format: PieceFormat | None = None
-    while True:
-        data = stream.read(BLOCK_BYTES)
-        waiting += data
-        if format is None:
-            waiting = waiting.removeprefix(b"\xef\xbb\xbf")
-            format = _format(separator, bytes(waiting[: 1 << 16]))
-        if not data:
-            cut = len(waiting)
-        else:
-            cut = _last_document_start(waiting, format)
-            if not cut and len(waiting) >= MAX_DOCUMENT_BYTES:
-                cut = _line_end(waiting)
-        if cut:
-            payload = bytes(waiting[:cut])
-            del waiting[:cut]
-            if payload.strip():
-                yield Piece(file=str(path), format=format, payload=payload, first_line=line)
-            line += payload.count(b"\n")
-        if not data:
-            return
-
-
-def _format(separator: PieceFormat | Literal["auto"], start: bytes) -> PieceFormat:
-    if separator != "auto":
-        return separator
-    return "wiki_titles" if WIKI_TITLE.search(start.decode("utf-8", errors="replace")) else "blank_lines"
-
-
 def _last_document_start(data: bytearray, format: PieceFormat) -> int:
+    """Return where some bytes can be cut between documents, 0 if nowhere."""
+    cut = 0
+    if format == "jsonl":
+        return data.rfind(b"\n") + 1
     if format == "wiki_titles":
-        return max((match.start() for match in _WIKI_TITLE_LINE.finditer(data)), default=0)
-    if format != "blank_lines":
-        return 0
-    unix, windows = data.rfind(b"\n\n"), data.rfind(b"\n\r\n")
-    # Pieces end before the line break that ends the blank line, so that line numbers stay exact.
-    return max(unix + 2 if unix >= 0 else 0, windows + 3 if windows >= 0 else 0) or max(
-        (match.end() for match in _SPACED_LINE.finditer(data)), default=0
-    )
+        cut = max((match.start() for match in _WIKI_TITLE_LINE.finditer(data)), default=0)
+    elif format == "blank_lines":
+        unix, windows = data.rfind(b"\n\n"), data.rfind(b"\n\r\n")
+        # Pieces end before the line break that ends the blank line, so that line numbers stay exact.
+        cut = max(unix + 2 if unix >= 0 else 0, windows + 3 if windows >= 0 else 0)
+        cut = cut or max((match.end() for match in _SPACED_LINE.finditer(data)), default=0)
+    return cut if cut or len(data) < MAX_DOCUMENT_BYTES else _line_end(data)
 
 
 def _line_end(data: bytearray) -> int:
     cut = data.rfind(b"\n", len(data) // 2) + 1 or data.rfind(b" ", len(data) // 2) + 1
     if cut:
         return cut
-    cut = len(data)
-    while cut and data[cut - 1] & 0xC0 == 0x80:  # not inside a character
+    cut = len(data) - 1
+    while cut and data[cut] & 0xC0 == 0x80:  # not inside a character
         cut -= 1
-    return cut - 1 if cut else len(data)
+    return cut or len(data)

@@ -9,38 +9,28 @@ from typing import IO, Any, BinaryIO
 
 from maskwright.core.errors import DataError, nearest
 from maskwright.core.files import parse_json
+from maskwright.data.libraries import imported
 from maskwright.data.sources.arguments import HubDataset
 from maskwright.data.sources.files import MAX_LINE_BYTES, BadLine, lines_in, undecodable
 from maskwright.data.sources.parsing import OnBadLine
 
-_USUAL_COLUMNS = ("text", "content")
 _ROWS_LOOKED_AT = 20
 _ROWS_AT_ONCE = 512
 
 OnColumn = Callable[[str], None]
 
 
-def _ignore(column: str) -> None:
-    """Do nothing with the name of a column."""
-
-
 def choose_column(columns: Sequence[str], textual: Sequence[str], wanted: str | None, file: str) -> str:
-    """Return the text column: the user's (`file.csv#body`), `text`, `content`, or the only textual one.
-
-    Raises:
-        DataError: If it is missing or ambiguous.
-    """
+    """Return the text column: the user's (`file.csv#body`), `text`, `content`, or the only textual one."""
     if wanted is not None:
         if wanted in columns:
             return wanted
         guess = nearest(wanted, columns)
         todo = f"Did you mean {guess!r}?" if guess else ""
         raise DataError(f"{file} has no column {wanted!r}", allowed=", ".join(columns), todo=todo)
-    for name in _USUAL_COLUMNS:
-        if name in textual:
-            return name
-    if len(textual) == 1:
-        return textual[0]
+    usual = [name for name in ("text", "content") if name in textual]
+    if usual or len(textual) == 1:
+        return (usual or textual)[0]
     found = f"several columns could contain the text ({', '.join(textual)})" if textual else "no column contains text"
     raise DataError(
         f"{file}: {found}; it has {', '.join(columns)}",
@@ -68,7 +58,7 @@ def _is_text(value: object) -> bool:
 
 
 def csv_documents(
-    stream: BinaryIO, path: Path, column: str | None, on_bad_line: OnBadLine, on_column: OnColumn = _ignore
+    stream: BinaryIO, path: Path, column: str | None, on_bad_line: OnBadLine, on_column: OnColumn = lambda name: None
 ) -> Iterator[str]:
     """Read the text column of a CSV file with a header; `on_column` receives its name.
 
@@ -79,14 +69,13 @@ def csv_documents(
     delimiter = max(",;\t", key=header.count)
     with long_fields():
         rows = csv.reader(chain([header], lines), delimiter=delimiter)
+        todo = "The first line must name the columns."
         try:
             columns = next(rows, [])
         except csv.Error as error:
-            raise DataError(
-                f"{path}, line 1: not CSV ({error})", todo="The first line must name the columns."
-            ) from error
+            raise DataError(f"{path}, line 1: not CSV ({error})", todo=todo) from error
         if not any(columns):
-            raise DataError(f"{path} has no header line", todo="The first line must name the columns.")
+            raise DataError(f"{path} has no header line", todo=todo)
         good = _whole_rows(rows, len(columns), path, on_bad_line)
         first = list(islice(good, _ROWS_LOOKED_AT))
         textual = [name for i, name in enumerate(columns) if not first or any(not _is_number(row[i]) for row in first)]
@@ -143,7 +132,9 @@ def long_fields() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def parquet_documents(file: IO[bytes], path: Path, column: str | None, on_column: OnColumn = _ignore) -> Iterator[str]:
+def parquet_documents(
+    file: IO[bytes], path: Path, column: str | None, on_column: OnColumn = lambda name: None
+) -> Iterator[str]:
     """Read the text column of a Parquet file, some rows at a time; a null is an empty document."""
     import pyarrow.parquet
 
@@ -185,25 +176,14 @@ def _holds_text(kind: Any) -> bool:
 
 
 def hub_documents(dataset: HubDataset, column: str | None) -> Iterator[str]:
-    """Stream the text column of a dataset's split.
-
-    Raises:
-        DataError: If `datasets` is not installed, the dataset cannot be read, or no column fits.
-    """
+    """Stream the text column of a dataset's split; DataError if that cannot be done."""
+    purpose = f"{dataset.name!r} is no file or folder here, and reading it from the Hugging Face hub"
+    todo = "Check the path, or run `pip install -c constraints.txt -e '.[hub]'`"
+    datasets = imported("datasets", package="datasets", purpose=purpose, todo=todo)
+    rows, place = 0, ""
     try:
-        import datasets
-    except ImportError as error:
-        raise DataError(
-            f"{dataset.name!r} is no file or folder here, and reading it as a dataset of the Hugging Face hub needs "
-            "the package `datasets`",
-            todo="Check the path, or run `pip install -c constraints.txt -e '.[hub]'`",
-        ) from error
-    rows = 0
-    try:
-        stream = datasets.load_dataset(dataset.name, dataset.config, split=dataset.split, streaming=True)
-        place = ""
-        for row in stream:
-            if not place:
+        for row in datasets.load_dataset(dataset.name, dataset.config, split=dataset.split, streaming=True):
+            if not rows:
                 textual = [name for name, value in row.items() if isinstance(value, str)]
                 place = choose_column(list(row), textual, column, dataset.name)
             rows += 1

@@ -53,34 +53,24 @@ def byte_level() -> pre_tokenizers.PreTokenizer:
 
 
 def wordpiece_backend(
-    vocabulary: Mapping[str, int],
-    *,
-    names: SpecialNames = WORDPIECE_NAMES,
-    normalizer: normalizers.Normalizer,
+    vocabulary: Mapping[str, int], *, names: SpecialNames = WORDPIECE_NAMES, normalizer: normalizers.Normalizer
 ) -> tokenizers.Tokenizer:
     """Assemble a WordPiece tokenizer with the layout `[CLS] A [SEP] B [SEP]`, segments 0 and 1."""
-    unk = names[1]
-    backend = tokenizers.Tokenizer(
-        models.WordPiece(
-            vocab=dict(vocabulary),
-            unk_token=unk,
-            continuing_subword_prefix=CONTINUATION,
-            max_input_chars_per_word=MAX_WORD_CHARACTERS,
-        )
+    model = models.WordPiece(
+        vocab=dict(vocabulary),
+        unk_token=names[1],
+        continuing_subword_prefix=CONTINUATION,
+        max_input_chars_per_word=MAX_WORD_CHARACTERS,
     )
+    backend = tokenizers.Tokenizer(model)
     backend.normalizer = normalizer
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix=CONTINUATION)
-    backend.post_processor = _segment_pair(backend, names)
-    _mark_special(backend, (AddedToken(name, special=True, normalized=False) for name in names))
-    return backend
+    return _with_segment_pairs(backend, names)
 
 
 def byte_bpe_backend(
-    vocabulary: Mapping[str, int],
-    merges: Iterable[tuple[str, str]],
-    *,
-    names: SpecialNames = BYTE_BPE_NAMES,
+    vocabulary: Mapping[str, int], merges: Iterable[tuple[str, str]], *, names: SpecialNames = BYTE_BPE_NAMES
 ) -> tokenizers.Tokenizer:
     """Assemble a byte-level BPE tokenizer with the layout `<s> A </s></s> B </s>`.
 
@@ -94,7 +84,7 @@ def byte_bpe_backend(
     backend.post_processor = processors.RobertaProcessing(
         (sep, vocabulary[sep]), (cls, vocabulary[cls]), trim_offsets=True, add_prefix_space=False
     )
-    _mark_special(backend, (AddedToken(name, special=True, normalized=False, lstrip=name == mask) for name in names))
+    _mark_special(backend, names, lstrip=mask)
     return backend
 
 
@@ -113,10 +103,7 @@ def spaced_words() -> pre_tokenizers.PreTokenizer:
 
 
 def unigram_backend(
-    pieces: Sequence[tuple[str, float]],
-    *,
-    names: SpecialNames = UNIGRAM_NAMES,
-    normalizer: normalizers.Normalizer,
+    pieces: Sequence[tuple[str, float]], *, names: SpecialNames = UNIGRAM_NAMES, normalizer: normalizers.Normalizer
 ) -> tokenizers.Tokenizer:
     """Assemble a unigram tokenizer with the layout `[CLS] A [SEP] B [SEP]`, segments 0 and 1.
 
@@ -128,15 +115,18 @@ def unigram_backend(
     backend.normalizer = normalizer
     backend.pre_tokenizer = spaced_words()
     backend.decoder = decoders.Metaspace(replacement=SPACE, prepend_scheme="always")
-    backend.post_processor = _segment_pair(backend, names)
-    _mark_special(backend, (AddedToken(name, special=True, normalized=False) for name in names))
-    return backend
+    return _with_segment_pairs(backend, names)
 
 
 def is_albert_splitting(backend: tokenizers.Tokenizer) -> bool:
     """Return whether text is cleaned and split as ALBERT does it."""
     cleanings = [state_of(albert_normalizer(lowercase=lowercase)) for lowercase in (True, False)]
     return state_of(backend.normalizer) in cleanings and state_of(backend.pre_tokenizer) == state_of(spaced_words())
+
+
+def is_gpt2_splitting(splitting: pre_tokenizers.PreTokenizer | None) -> bool:
+    """Return whether text is split as by `byte_level`."""
+    return isinstance(splitting, pre_tokenizers.ByteLevel) and splitting.use_regex and not splitting.add_prefix_space
 
 
 def running_text(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
@@ -179,15 +169,20 @@ def state_of(component: Any) -> Any:
     return None if component is None else json.loads(component.__getstate__())
 
 
-def _segment_pair(backend: tokenizers.Tokenizer, names: SpecialNames) -> processors.PostProcessor:
+def _with_segment_pairs(backend: tokenizers.Tokenizer, names: SpecialNames) -> tokenizers.Tokenizer:
     _, _, cls, sep, _ = names
-    return processors.TemplateProcessing(
+    backend.post_processor = processors.TemplateProcessing(
         single=f"{cls}:0 $A:0 {sep}:0",
         pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
         special_tokens=[(name, backend.token_to_id(name)) for name in (cls, sep)],
     )
+    _mark_special(backend, names)
+    return backend
 
 
-def _mark_special(backend: tokenizers.Tokenizer, tokens: Iterable[AddedToken]) -> None:
+def _mark_special(backend: tokenizers.Tokenizer, names: SpecialNames, lstrip: str = "") -> None:
     # In order of id, so that the serialized form does not depend on the order of the names.
-    backend.add_special_tokens(sorted(tokens, key=lambda token: backend.token_to_id(token.content) or 0))
+    ordered = sorted(names, key=lambda name: backend.token_to_id(name) or 0)
+    backend.add_special_tokens(
+        [AddedToken(name, special=True, normalized=False, lstrip=name == lstrip) for name in ordered]
+    )

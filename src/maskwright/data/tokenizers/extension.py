@@ -12,7 +12,6 @@ tokenizer allows:
 """
 
 import json
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -91,7 +90,7 @@ def extend_vocabulary(tokenizer: Tokenizer, words: Sequence[str], most: int | No
     Raises:
         DataError: If something is not a single word, or nothing is left to add.
     """
-    adding = _KINDS[tokenizer.kind](tokenizer)
+    adding = _Growing(tokenizer)
     added = []
     for word in words:
         unit = _unit(tokenizer, word)
@@ -140,7 +139,7 @@ def _unit(tokenizer: Tokenizer, word: str) -> str:
     return units[0]
 
 
-class _Growing(ABC):
+class _Growing:
     """A growing vocabulary.
 
     Attributes:
@@ -149,74 +148,57 @@ class _Growing(ABC):
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self.tokenizer = tokenizer
         self.state: dict[str, Any] = json.loads(tokenizer.backend.to_str())
-        self.model: dict[str, Any] = self.state["model"]
         self.pieces: list[tuple[int, ...]] = []
+        self._tokenizer = tokenizer
+        self._model: dict[str, Any] = self.state["model"]
         self._new: set[str] = set()
-
-    def add(self, unit: str, limit: int | None) -> bool:
-        """Add a unit if it has several pieces and needs at most `limit` entries; return whether it was added."""
-        pieces = tuple(token.id for token in self.tokenizer.backend.model.tokenize(unit))
-        if unit in self._new or not pieces or self.tokenizer.backend.token_to_id(unit) in pieces:
-            return False
-        return self._put(unit, pieces, limit)
-
-    @abstractmethod
-    def _put(self, unit: str, pieces: tuple[int, ...], limit: int | None) -> bool:
-        """Add a unit of several pieces; return False if that is impossible."""
-
-    def _entry(self, unit: str, pieces: tuple[int, ...]) -> int:
-        """Return the id of a new entry."""
-        self._new.add(unit)
-        self.pieces.append(pieces)
-        return self.tokenizer.special_tokens.vocab_size + len(self.pieces) - 1
-
-
-class _GrowingWordPiece(_Growing):
-    def _put(self, unit: str, pieces: tuple[int, ...], limit: int | None) -> bool:
-        if len(unit) > self.model["max_input_chars_per_word"]:
-            return False  # such a word is unknown whatever the vocabulary contains
-        self.model["vocab"][unit] = self._entry(unit, pieces)
-        return True
-
-
-class _GrowingUnigram(_Growing):
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        super().__init__(tokenizer)
-        self._scores = [score for _, score in self.model["vocab"]]
-        self._lowest = min(score for score in self._scores if score > NEVER)
-        if len(self._scores) != tokenizer.special_tokens.vocab_size:
+        self._ranks = {tuple(pair): rank for rank, pair in enumerate(self._model.get("merges", ()))}
+        if tokenizer.kind == "unigram":
+            # The unknown piece has no probability.
+            lowest = min(score for _, score in self._model["vocab"] if score > NEVER)
+            self._scores = [max(score, lowest) for _, score in self._model["vocab"]]
+        if tokenizer.kind == "unigram" and len(self._scores) != tokenizer.special_tokens.vocab_size:
             raise DataError(
                 f"the tokenizer in {tokenizer.folder} has entries beside its model; no words can be added to it",
                 todo="Leave --extend-vocabulary out.",
             )
 
-    def _put(self, unit: str, pieces: tuple[int, ...], limit: int | None) -> bool:
-        # The unknown piece has no probability.
-        score = sum(max(self._scores[piece], self._lowest) for piece in pieces) + _MARGIN
-        self._entry(unit, pieces)
-        self.model["vocab"].append([unit, score])
+    def add(self, unit: str, limit: int | None) -> bool:
+        """Add a unit if it has several pieces and needs at most `limit` entries; return whether it was added."""
+        backend, kind, vocabulary = self._tokenizer.backend, self._tokenizer.kind, self._model["vocab"]
+        pieces = tuple(token.id for token in backend.model.tokenize(unit))
+        if unit in self._new or not pieces or backend.token_to_id(unit) in pieces:
+            return False
+        if kind == "byte_bpe":
+            return self._add_merges(pieces, limit)
+        if kind == "wordpiece" and len(unit) > self._model["max_input_chars_per_word"]:
+            return False  # such a word is unknown whatever the vocabulary contains
+        id = self._entry(unit, pieces)
+        if kind == "wordpiece":
+            vocabulary[unit] = id
+        else:
+            vocabulary.append([unit, sum(self._scores[piece] for piece in pieces) + _MARGIN])
         return True
 
+    def _entry(self, unit: str, pieces: tuple[int, ...]) -> int:
+        """Return the id of a new entry."""
+        self._new.add(unit)
+        self.pieces.append(pieces)
+        return self._tokenizer.special_tokens.vocab_size + len(self.pieces) - 1
 
-class _GrowingByteBPE(_Growing):
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        super().__init__(tokenizer)
-        self._ranks = {tuple(pair): rank for rank, pair in enumerate(self.model["merges"])}
-
-    def _put(self, unit: str, pieces: tuple[int, ...], limit: int | None) -> bool:
-        tokens = self.tokenizer.tokens(pieces)
+    def _add_merges(self, pieces: tuple[int, ...], limit: int | None) -> bool:
+        tokens = self._tokenizer.tokens(pieces)
         parts = self._merged([(token, (piece,)) for token, piece in zip(tokens, pieces, strict=True)])
         if len(parts) == 1 or (limit is not None and len(parts) - 1 > limit):
             return False
         while len(parts) > 1:
             (first, its_pieces), (second, more) = parts[:2]
             whole = first + second
-            if whole not in self.model["vocab"]:
-                self.model["vocab"][whole] = self._entry(whole, its_pieces + more)
+            if whole not in self._model["vocab"]:
+                self._model["vocab"][whole] = self._entry(whole, its_pieces + more)
             self._ranks[first, second] = len(self._ranks)
-            self.model["merges"].append([first, second])
+            self._model["merges"].append([first, second])
             parts = self._merged(parts)
         return True
 
@@ -234,10 +216,3 @@ class _GrowingByteBPE(_Growing):
             (left, its_pieces), (right, more) = parts[place : place + 2]
             parts[place : place + 2] = [(left + right, its_pieces + more)]
         return parts
-
-
-_KINDS: dict[str, type[_Growing]] = {
-    "wordpiece": _GrowingWordPiece,
-    "unigram": _GrowingUnigram,
-    "byte_bpe": _GrowingByteBPE,
-}

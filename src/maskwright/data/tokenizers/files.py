@@ -23,6 +23,7 @@ from maskwright.data.tokenizers.backends import (
     SpecialNames,
     byte_bpe_backend,
     is_albert_splitting,
+    is_gpt2_splitting,
     library_errors,
     reserved,
     state_of,
@@ -94,44 +95,19 @@ def write_folder(
 ) -> None:
     """Write every file that transformers, tokenizers and older tools look for."""
     vocabulary = sorted(backend.get_vocab().items(), key=lambda entry: entry[1])
-    tokens = [token for token, _ in vocabulary]
-    complete = [number for _, number in vocabulary] == list(range(len(vocabulary)))
     write_text(folder / "tokenizer.json", backend.to_str(pretty=True))
-    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    special = {f"{role}_token": name for role, name in zip(ROLES, names, strict=True)}
-    if isinstance(backend.model, tokenizers.models.WordPiece):
-        if complete and not any("\n" in token for token in tokens):
-            write_text(folder / "vocab.txt", "".join(f"{token}\n" for token in tokens))
-        if _is_bert(backend):
-            cleaning = backend.normalizer
-            settings = {
-                "tokenizer_class": "BertTokenizer",
-                "do_lower_case": lowercase,
-                "strip_accents": cleaning.strip_accents,
-                "tokenize_chinese_chars": cleaning.handle_chinese_chars,
-            }
-    elif isinstance(backend.model, models.Unigram):
-        if _is_albert(backend, names):
-            settings = {
-                "tokenizer_class": "AlbertTokenizer",
-                "do_lower_case": lowercase,
-                "keep_accents": False,
-                "add_prefix_space": True,
-                # ALBERT has segments, but the class does not ask for them by itself.
-                "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
-            }
-            special |= {"bos_token": names[2], "eos_token": names[3]}
-    else:
-        merges = json.loads(backend.model.__getstate__())["merges"]
+    if isinstance(backend.model, models.WordPiece):
+        complete = [number for _, number in vocabulary] == list(range(len(vocabulary)))
+        if complete and not any("\n" in token for token, _ in vocabulary):
+            write_text(folder / "vocab.txt", "".join(f"{token}\n" for token, _ in vocabulary))
+    elif isinstance(backend.model, models.BPE):
+        merges = state_of(backend.model)["merges"]
         write_text(folder / "vocab.json", json.dumps(dict(vocabulary), ensure_ascii=False))
         write_text(folder / "merges.txt", "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges))
-        if _is_roberta(backend):
-            settings = {
-                "tokenizer_class": "RobertaTokenizer",
-                "add_prefix_space": False,
-                "trim_offsets": True,
-            }
-            special |= {"bos_token": names[2], "eos_token": names[3]}
+    settings = _class_settings(backend, names, lowercase)
+    special = {f"{role}_token": name for role, name in zip(ROLES, names, strict=True)}
+    if settings["tokenizer_class"] in ("AlbertTokenizer", "RobertaTokenizer"):
+        special |= {"bos_token": names[2], "eos_token": names[3]}
     if max_length is not None:
         settings["model_max_length"] = max_length
     if segments is not None:
@@ -142,36 +118,49 @@ def write_folder(
     write_json(folder / "special_tokens_map.json", special)
 
 
-def _is_bert(backend: tokenizers.Tokenizer) -> bool:
-    # transformers rebuilds a BertTokenizer from vocabulary and casing, so only this exact assembly may be called one.
-    return (
-        isinstance(backend.normalizer, normalizers.BertNormalizer)
-        and backend.normalizer.clean_text
-        and isinstance(backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
-        and backend.model.continuing_subword_prefix == CONTINUATION
-        and backend.model.max_input_chars_per_word == MAX_WORD_CHARACTERS
-    )
+def _class_settings(backend: tokenizers.Tokenizer, names: SpecialNames, lowercase: bool) -> dict[str, Any]:
+    """Return transformers' class for a tokenizer with its settings.
 
-
-def _is_roberta(backend: tokenizers.Tokenizer) -> bool:
-    splitting = backend.pre_tokenizer
-    return (
-        backend.normalizer is None
-        and isinstance(splitting, pre_tokenizers.ByteLevel)
-        and splitting.use_regex
-        and not splitting.add_prefix_space
-        and isinstance(backend.post_processor, processors.RobertaProcessing)
-    )
-
-
-def _is_albert(backend: tokenizers.Tokenizer, names: SpecialNames) -> bool:
-    # transformers rebuilds an AlbertTokenizer from pieces and casing.
-    return (
-        names == UNIGRAM_NAMES
+    transformers rebuilds the tokenizer of a class from vocabulary and settings, so only exactly this assembly may be
+    called by its name.
+    """
+    model, cleaning, splitting = backend.model, backend.normalizer, backend.pre_tokenizer
+    if (
+        isinstance(model, models.WordPiece)
+        and isinstance(cleaning, normalizers.BertNormalizer)
+        and cleaning.clean_text
+        and isinstance(splitting, pre_tokenizers.BertPreTokenizer)
+        and model.continuing_subword_prefix == CONTINUATION
+        and model.max_input_chars_per_word == MAX_WORD_CHARACTERS
+    ):
+        return {
+            "tokenizer_class": "BertTokenizer",
+            "do_lower_case": lowercase,
+            "strip_accents": cleaning.strip_accents,
+            "tokenize_chinese_chars": cleaning.handle_chinese_chars,
+        }
+    if (
+        isinstance(model, models.Unigram)
+        and names == UNIGRAM_NAMES
         and backend.token_to_id(names[1]) == 1
         and is_albert_splitting(backend)
         and {token.content for token in backend.get_added_tokens_decoder().values()} == set(names)
-    )
+    ):
+        return {
+            "tokenizer_class": "AlbertTokenizer",
+            "do_lower_case": lowercase,
+            "keep_accents": False,
+            "add_prefix_space": True,
+            # ALBERT has segments, but the class does not ask for them by itself.
+            "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        }
+    if (
+        cleaning is None
+        and is_gpt2_splitting(splitting)
+        and isinstance(backend.post_processor, processors.RobertaProcessing)
+    ):
+        return {"tokenizer_class": "RobertaTokenizer", "add_prefix_space": False, "trim_offsets": True}
+    return {"tokenizer_class": "PreTrainedTokenizerFast"}
 
 
 def _reserve(backend: tokenizers.Tokenizer, names: SpecialNames) -> None:

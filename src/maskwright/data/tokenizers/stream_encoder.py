@@ -8,7 +8,7 @@ equals the tokenizer's.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
 
@@ -18,15 +18,12 @@ from numpy.typing import NDArray
 from tokenizers import normalizers, pre_tokenizers
 
 from maskwright.core.types import BoolArray, IntArray
-from maskwright.data.tokenizers.backends import SPACE, is_albert_splitting, library_errors
+from maskwright.data.tokenizers.backends import SPACE, is_albert_splitting, is_gpt2_splitting, library_errors
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.word_starts import without_starts_at_marks
 
-# Only the two large blocks: an ideograph of a rarer block merely shares its chunk with its neighbors.
-_IDEOGRAPH_OR_STRETCH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]|[^ \u3400-\u4dbf\u4e00-\u9fff]+")
-_IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
-# The same with the spaces kept, for when the place of every chunk must be known.
 _SPACED_STRETCH = re.compile(" *[^ ]+| +")
+# Only the two large blocks: an ideograph of a rarer block merely shares its chunk with its neighbors.
 _IDEOGRAPH_OR_SPACED = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]| *[^ \u3400-\u4dbf\u4e00-\u9fff]+| +")
 
 _WHITE_SPACE = np.array([code for code in range(0x3001) if chr(code).isspace()], dtype=np.uint32)
@@ -79,17 +76,17 @@ class StreamEncoder:
         self._backend = tokenizer.backend
         self._piece_words = tokenizer.piece_words
         self._marks_apart = tokenizer.kind == "byte_bpe"
-        self._chunks = _chunker(tokenizer, with_places)
+        self._chunks = _chunker(tokenizer)
         self._with_places = with_places
         self._known: dict[str, bytes] = {}
 
     def encode(self, texts: Sequence[str]) -> TokenStream:
         """Encode texts; special tokens written in them are ordinary text."""
         chunks: list[str] = []
-        ends = np.empty(len(texts), dtype=np.int64)
-        for number, text in enumerate(texts):
+        ends = [0]
+        for text in texts:
             chunks += self._chunks(text)
-            ends[number] = len(chunks)
+            ends.append(len(chunks))
         known = self._known
         unknown = list({chunk: None for chunk in chunks if chunk not in known})
         known.update(zip(unknown, self._encode_chunks(unknown), strict=True))
@@ -100,14 +97,17 @@ class StreamEncoder:
         if len(known) > _CACHED_CHUNKS:
             known.clear()
         rows = np.frombuffer(b"".join(pieces), dtype=np.uint32).reshape(-1, self._columns)
-        sizes = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces)) // (4 * self._columns)
-        token_ends = np.concatenate([[0], np.cumsum(sizes)])[np.concatenate([[0], ends])]
-        packed = rows[:, 0]
+        sizes = _lengths(pieces) // (4 * self._columns)
+        token_ends = np.concatenate([[0], np.cumsum(sizes)])[ends]
+        packed, places = rows[:, 0], None
+        if self._with_places:
+            base = np.repeat(_starts_of(chunks), sizes)
+            places = TokenPlaces(first=base + rows[:, 1], end=base + rows[:, 2])
         return TokenStream(
             ids=(packed & ~_WORD_START).astype(np.int32),
             word_starts=packed >= _WORD_START,
             lengths=np.diff(token_ends),
-            places=_placed(rows, sizes, chunks) if self._with_places else None,
+            places=places,
         )
 
     @property
@@ -118,7 +118,7 @@ class StreamEncoder:
         with library_errors():
             encodings = self._backend.encode_batch(chunks, add_special_tokens=False)
         ids = [encoding.ids for encoding in encodings]
-        sizes = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
+        sizes = _lengths(ids)
         packed = np.fromiter(chain.from_iterable(ids), dtype=np.uint32, count=int(sizes.sum()))
         starts = self._word_starts(encodings, packed, sizes)
         columns = [packed]
@@ -129,7 +129,7 @@ class StreamEncoder:
             if self._marks_apart:
                 base = np.repeat(_starts_of(chunks), sizes)
                 # A space that the tokenizer puts in front may be said to begin behind its chunk, which is another's.
-                last = np.repeat(np.fromiter(map(len, chunks), dtype=np.int64, count=len(chunks)), sizes) - 1
+                last = np.repeat(_lengths(chunks), sizes) - 1
                 first = np.minimum(covered[:, 0], np.maximum(last, 0))
                 starts = without_starts_at_marks(starts, first + base, "".join(chunks), base)
             if self._with_places:
@@ -156,9 +156,8 @@ def _within_chunks(
     covered: NDArray[np.int64], sizes: NDArray[np.int64], chunks: list[str]
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
     """Return `TokenPlaces.first` and `.end` of tokens, each counted from the start of its chunk."""
-    lengths = np.fromiter(map(len, chunks), dtype=np.int64, count=len(chunks))
-    chunk_ends = np.cumsum(lengths)
-    base, last = np.repeat(chunk_ends - lengths, sizes), np.repeat(chunk_ends, sizes)
+    base = np.repeat(_starts_of(chunks), sizes)
+    last = base + np.repeat(_lengths(chunks), sizes)
     starts, ends = covered[:, 0] + base, covered[:, 1] + base
     code_points = np.frombuffer("".join(chunks).encode("utf-32-le", "surrogatepass"), dtype="<u4")
     # For each character: the next one, itself included, that is not white space.
@@ -173,45 +172,30 @@ def _within_chunks(
 
 def _starts_of(chunks: list[str]) -> NDArray[np.int64]:
     """Return where each chunk begins in all chunks joined. Shape (chunks,)."""
-    lengths = np.fromiter(map(len, chunks), dtype=np.int64, count=len(chunks))
+    lengths = _lengths(chunks)
     starts: NDArray[np.int64] = np.cumsum(lengths) - lengths
     return starts
 
 
-def _placed(rows: NDArray[np.uint32], sizes: NDArray[np.int64], chunks: list[str]) -> TokenPlaces:
-    base = np.repeat(_starts_of(chunks), sizes)
-    within = rows.astype(np.int64)
-    return TokenPlaces(first=base + within[:, 1], end=base + within[:, 2])
+def _lengths(items: Sequence[Sized]) -> NDArray[np.int64]:
+    return np.fromiter(map(len, items), dtype=np.int64, count=len(items))
 
 
-def _chunker(tokenizer: Tokenizer, with_places: bool) -> Callable[[str], list[str]]:
-    """Return what cuts a text into chunks; with places, chunks join to the text, spaces and all."""
+def _chunker(tokenizer: Tokenizer) -> Callable[[str], list[str]]:
+    """Return what cuts a text into chunks, which join to the text."""
     backend = tokenizer.backend
     splitting, cleaning = backend.pre_tokenizer, backend.normalizer
     if any(not token.special for token in backend.get_added_tokens_decoder().values()):
         return _uncut  # Such a token is found before all else and may hold spaces.
     if isinstance(splitting, pre_tokenizers.BertPreTokenizer) and isinstance(cleaning, normalizers.BertNormalizer):
-        if with_places:
-            return (_IDEOGRAPH_OR_SPACED if cleaning.handle_chinese_chars else _SPACED_STRETCH).findall
-        return _stretches_and_ideographs if cleaning.handle_chinese_chars else _stretches
+        return (_IDEOGRAPH_OR_SPACED if cleaning.handle_chinese_chars else _SPACED_STRETCH).findall
     if tokenizer.kind == "unigram" and is_albert_splitting(backend) and backend.token_to_id(SPACE) is not None:
-        return _SPACED_STRETCH.findall if with_places else _stretches
-    plain = isinstance(splitting, pre_tokenizers.ByteLevel) and splitting.use_regex and not splitting.add_prefix_space
-    return _spaced_words if plain and cleaning is None else _uncut
+        return _SPACED_STRETCH.findall
+    return _spaced_words if cleaning is None and is_gpt2_splitting(splitting) else _uncut
 
 
 def _uncut(text: str) -> list[str]:
     return [text]
-
-
-def _stretches(text: str) -> list[str]:
-    return [stretch for stretch in text.split(" ") if stretch]
-
-
-def _stretches_and_ideographs(text: str) -> list[str]:
-    if _IDEOGRAPH.search(text):
-        return _IDEOGRAPH_OR_STRETCH.findall(text)
-    return [stretch for stretch in text.split(" ") if stretch]
 
 
 def _spaced_words(text: str) -> list[str]:

@@ -15,7 +15,7 @@ from maskwright.core.errors import DataError
 from maskwright.core.spec import fingerprint
 from maskwright.core.types import BoolArray, IntArray, SpecialTokens
 from maskwright.data.tokenizers.backends import SPACE, SpecialNames, library_errors, running_text, state_of
-from maskwright.data.tokenizers.files import read_folder, write_folder
+from maskwright.data.tokenizers.files import ROLES, read_folder, write_folder
 from maskwright.data.tokenizers.spec import TokenizerKind
 from maskwright.data.tokenizers.word_starts import PieceWords, starts_of_numbered, without_starts_at_marks
 
@@ -64,16 +64,8 @@ class Tokenizer:
         self.backend.encode_special_tokens = True
         self.kind: TokenizerKind = _kind(backend, folder)
         vocabulary = backend.get_vocab()
-        pad, unk, cls, sep, mask = (vocabulary[name] for name in names)
-        self.special_tokens = SpecialTokens(
-            pad=pad,
-            unk=unk,
-            cls=cls,
-            sep=sep,
-            mask=mask,
-            vocab_size=max(vocabulary.values()) + 1,
-            names=names,
-        )
+        roles = {role: vocabulary[name] for role, name in zip(ROLES, names, strict=True)}
+        self.special_tokens = SpecialTokens(**roles, vocab_size=max(vocabulary.values()) + 1, names=names)
         self.lowercase = any(
             part["type"] in _LOWERCASING and part.get("lowercase", True) for part in _parts(backend.normalizer)
         )
@@ -198,12 +190,12 @@ class Tokenizer:
         return text
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Return the vocabulary's entries for some ids."""
-        return [self._entry(int(id)) for id in ids]
+        """Return the vocabulary's entries for some ids; "" where there is none."""
+        return [self.backend.id_to_token(int(id)) or "" for id in ids]
 
     def token_text(self, id: int) -> str:
         """Return one token readably: "##ing" as it is, "Ġthe" and "▁the" as " the", part of a character as "�"."""
-        entry = self._entry(id)
+        (entry,) = self.tokens([id])
         if self.kind == "wordpiece" or entry in self.special_tokens.names:
             return entry
         if self.kind == "unigram":
@@ -211,10 +203,6 @@ class Tokenizer:
         decoder = self.backend.decoder
         text: str = entry if decoder is None else decoder.decode([entry])
         return text
-
-    def _entry(self, id: int) -> str:
-        entry: str | None = self.backend.id_to_token(id)
-        return "" if entry is None else entry
 
 
 def _restored(serialized: str, names: SpecialNames, folder: Path | None) -> Tokenizer:

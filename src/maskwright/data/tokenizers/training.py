@@ -22,9 +22,9 @@ vocabulary joins a digit to a following comma, so there is nothing to split.
 """
 
 import io
-import json
 import re
 import string
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -43,6 +43,7 @@ from maskwright.data.tokenizers.backends import (
     byte_bpe_backend,
     byte_level,
     reserved,
+    state_of,
     unigram_backend,
     wordpiece_backend,
 )
@@ -69,10 +70,9 @@ def choose_alphabet(
         punctuation); both ascending.
     """
     counts = count_characters(texts, normalizer)
-    ranked = sorted(counts, key=lambda character: (-counts[character], character))
     total, covered = sum(counts.values()), 0
     wanted = []
-    for character in ranked:
+    for character in _ranked(counts):
         if covered >= COVERAGE * total and counts[character] < FREQUENT:
             break
         wanted.append(character)
@@ -97,13 +97,17 @@ def count_characters(texts: Iterable[str], normalizer: normalizers.Normalizer) -
     return _normalized({chr(code): int(counts[code]) for code in np.flatnonzero(counts)}, normalizer)
 
 
+def _ranked(counts: dict[str, int]) -> list[str]:
+    return sorted(counts, key=lambda character: (-counts[character], character))
+
+
 def _normalized(counts: dict[str, int], normalizer: normalizers.Normalizer) -> dict[str, int]:
     # Cleaning each distinct character once is the same as cleaning the text, and fast.
-    result: dict[str, int] = {}
+    result = Counter[str]()
     for character, count in counts.items():
         for cleaned in normalizer.normalize_str(character):
             if not cleaned.isspace():
-                result[cleaned] = result.get(cleaned, 0) + count
+                result[cleaned] += count
     return result
 
 
@@ -113,11 +117,13 @@ MIN_FREQUENCY = 2
 
 def train(spec: TokenizerSpec, texts: Sequence[str], reading: Iterable[str]) -> Tokenizer:
     """Train a tokenizer on texts; `reading` yields the same texts once more, and may report progress."""
-    if isinstance(spec, WordPiece):
-        return train_wordpiece(spec, texts, reading)
-    if isinstance(spec, Unigram):
-        return train_unigram(spec, texts, reading)
-    return train_byte_bpe(spec, reading)
+    match spec:
+        case WordPiece():
+            return train_wordpiece(spec, texts, reading)
+        case Unigram():
+            return train_unigram(spec, texts, reading)
+        case ByteBPE():
+            return train_byte_bpe(spec, reading)
 
 
 def train_wordpiece(spec: WordPiece, texts: Sequence[str], reading: Iterable[str]) -> Tokenizer:
@@ -173,7 +179,7 @@ def train_byte_bpe(spec: ByteBPE, texts: Iterable[str]) -> Tokenizer:
     backend.train_from_iterator(texts, trainer)
     vocabulary = backend.get_vocab()
     vocabulary[mask] = len(vocabulary)
-    merges = [(first, second) for first, second in json.loads(backend.model.__getstate__())["merges"]]
+    merges = [(first, second) for first, second in state_of(backend.model)["merges"]]
     return Tokenizer(byte_bpe_backend(vocabulary, merges), BYTE_BPE_NAMES)
 
 
@@ -247,7 +253,7 @@ def _alphabet(counts: dict[str, int], spec: Unigram, normalizer: normalizers.Nor
     limit = max(len(chosen), int(MAX_SHARE * (spec.vocab_size - len(UNIGRAM_NAMES))))
     total = sum(counts.values())
     covered = sum(counts.get(character, 0) for character in chosen)
-    for character in sorted(counts, key=lambda character: (-counts[character], character)):
+    for character in _ranked(counts):
         if covered >= spec.character_coverage * total or len(chosen) >= limit:
             break
         if character not in chosen and character not in _RESERVED_CHARACTERS:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from maskwright.core.errors import DataError
-from maskwright.core.files import cache_folder, read_json, write_json
+from maskwright.core.files import cache_folder
 from maskwright.core.spec import fingerprint
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import CleanCorpus
@@ -22,7 +22,6 @@ DEFAULT_SAMPLE_BYTES = 32 << 20
 
 _MAX_TEXT_CHARACTERS = 1000
 _VERSION = 1
-_CARD = "training.json"
 _TEXTS_BETWEEN_REPORTS = 4096
 
 
@@ -49,23 +48,12 @@ def train_tokenizer(
         DeviceError: If the cache cannot be written.
     """
     key = fingerprint(["vocabulary", _VERSION, spec, clean.fingerprint, seed, max_sample_bytes])
-    report = progress or no_progress
 
     def make(folder: Path) -> None:
         texts = sample_texts(clean, max_sample_bytes, seed)
-        tokenizer = train(spec, texts, _reported(texts, "training the tokenizer", report))
-        tokenizer.save(folder)
-        card = {
-            "fingerprint": tokenizer.fingerprint,
-            "spec": spec.model_dump(mode="json"),
-            "vocab_size": tokenizer.special_tokens.vocab_size,
-            "corpus": clean.fingerprint,
-            "seed": seed,
-            "sample_bytes": sum(len(text.encode()) for text in texts),
-        }
-        write_json(folder / _CARD, card)
+        train(spec, texts, _reported(texts, progress or no_progress)).save(folder)
 
-    return open_or_build((cache or cache_folder()) / f"tokenizer-{key}", _open, make)
+    return open_or_build((cache or cache_folder()) / f"tokenizer-{key}", Tokenizer.from_folder, make)
 
 
 def sample_texts(clean: CleanCorpus, max_bytes: int, seed: int) -> list[str]:
@@ -89,20 +77,9 @@ def sample_texts(clean: CleanCorpus, max_bytes: int, seed: int) -> list[str]:
     return texts
 
 
-def _open(folder: Path) -> Tokenizer:
-    tokenizer = Tokenizer.from_folder(folder)
-    try:
-        written = read_json(folder / _CARD)["fingerprint"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"cannot read {folder / _CARD}: {error}") from error
-    if written != tokenizer.fingerprint:
-        raise DataError(f"the tokenizer in {folder} is not the one that was written there")
-    return tokenizer
-
-
-def _reported(texts: list[str], stage: str, progress: Progress) -> Iterator[str]:
+def _reported(texts: list[str], progress: Progress) -> Iterator[str]:
     for number, text in enumerate(texts):
         if number % _TEXTS_BETWEEN_REPORTS == 0:
-            progress(stage, number, len(texts))
+            progress("training the tokenizer", number, len(texts))
         yield text
-    progress(stage, len(texts), len(texts))
+    progress("training the tokenizer", len(texts), len(texts))

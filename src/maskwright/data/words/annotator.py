@@ -5,7 +5,7 @@ merged. `check_words` checks segmenters, dictionaries and lexicons before any wo
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +15,17 @@ from numpy.typing import NDArray
 from maskwright.core.spec import fingerprint
 from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.tokenizers.stream_encoder import TokenPlaces, TokenStream
-from maskwright.data.words.lexicon import Lexicon, Spans, content_of, longest, read_dictionary, read_lexicon, spans_of
+from maskwright.data.words.lexicon import Lexicon, Spans, content_of, longest, read_lexicon, spans_of
 from maskwright.data.words.scripts import chinese_characters, code_points
-from maskwright.data.words.segmenters import NAME_RULES_VERSION, Segmenter, open_segmenter, segmenter_version
+from maskwright.data.words.segmenters import (
+    NAME_RULES_VERSION,
+    Segmenter,
+    is_name,
+    open_segmenter,
+    segmenter_fingerprint,
+)
 from maskwright.data.words.span_facts import SpanFacts
-from maskwright.data.words.spec import LEXICON_SUFFIXES, Words
+from maskwright.data.words.spec import SpanKind, Words, is_lexicon
 
 _NO_SPANS = spans_of(())
 
@@ -36,7 +42,7 @@ class Annotation:
 
     word_starts: BoolArray
     span_starts: dict[str, BoolArray]
-    facts: dict[str, SpanFacts]
+    facts: dict[SpanKind, SpanFacts]
 
 
 class Annotator:
@@ -54,7 +60,7 @@ class Annotator:
         chinese = self._segment(text)
         tokens = _Tokens(stream.places, self._word_starts(stream, text, chinese))
         span_starts: dict[str, BoolArray] = {}
-        facts: dict[str, SpanFacts] = {}
+        facts: dict[SpanKind, SpanFacts] = {}
         for kind in self._words.span_kinds:
             spans = tokens.whole_words(self._found(kind, text, chinese))
             span_starts[kind] = tokens.starts_of(spans)
@@ -67,28 +73,27 @@ class Annotator:
         return Annotation(tokens.word_starts, span_starts, facts)
 
     def _segment(self, text: "_Text") -> "_Chinese":
-        nothing = np.zeros(len(text.joined), dtype=np.bool_)
-        if self._segmenter is None and self._words.units == "words":
-            return _Chinese(nothing, nothing, _NO_SPANS, nothing[:0])
+        no_name = np.zeros(0, dtype=np.bool_)
         mask = chinese_characters(text.codes, text.lengths)
+        if self._segmenter is None and self._words.units == "words":
+            mask[:] = False
         begins = mask & (text.starts | ~np.concatenate([[False], mask])[:-1])
         if self._segmenter is None or not mask.any():
-            return _Chinese(mask, begins, _NO_SPANS, nothing[:0])
+            return _Chinese(mask, begins, _NO_SPANS, no_name)
         firsts = np.flatnonzero(begins)
         lasts = np.flatnonzero(mask & ~np.concatenate([mask & ~begins, [False]])[1:]) + 1
         runs = [text.joined[start:end] for start, end in zip(firsts.tolist(), lasts.tolist(), strict=True)]
-        is_name = nothing[:0]
         if "tags" in self._words.entities:
-            words = self._segmenter.tag(runs)
-            is_name = np.array([self._segmenter.is_name(word, tag) for word, tag in words], dtype=np.bool_)
+            tagged = self._segmenter.tag(runs)
+            words, names = [word for word, _ in tagged], [is_name(word, tag) for word, tag in tagged]
         else:
-            words = self._segmenter.cut(runs)
-        lengths = np.fromiter((len(word) for word, _ in words), dtype=np.int64, count=len(words))
+            words, names = self._segmenter.cut(runs), []
+        lengths = np.array(list(map(len, words)), dtype=np.int64)
         ends = np.cumsum(lengths)
         positions = np.flatnonzero(mask)
         spans = Spans(positions[ends - lengths], positions[ends - 1] + 1)
         begins[spans.starts] = True
-        return _Chinese(mask, begins, spans, is_name)
+        return _Chinese(mask, begins, spans, np.array(names, dtype=np.bool_))
 
     def _word_starts(self, stream: TokenStream, text: "_Text", chinese: "_Chinese") -> BoolArray:
         """Return the tokenizer's word starts outside Chinese runs, the segmenter's within them. Shape (T,)."""
@@ -192,19 +197,15 @@ class _Tokens:
 
 # Raise it with every change of what the same words become on the same tokens.
 _VERSION = 1
-_TRIED = "语言模型"
 
 
 def check_words(words: Words) -> None:
-    """Raise DataError at once if a library, a model or a file is missing or broken."""
-    if words.dictionary is not None:
-        read_dictionary(Path(words.dictionary))
-    segmenter = segmenter_of(words)
+    """Raise DataError at once if a library or a file is missing or broken."""
+    segmenter = open_segmenter(words)
     if segmenter is not None:
-        segmenter.tag([_TRIED])
-    for path in _lexicon_paths(words):
-        read_lexicon(path)
-    if "collocations" in words.phrases or any(_lexicon_paths(words)):
+        segmenter.tag(["语言模型"])
+    open_lexicons(words)
+    if "collocations" in words.phrases:
         Lexicon([])
 
 
@@ -215,28 +216,11 @@ def words_fingerprint(words: Words) -> str:
         DataError: If a file cannot be read.
     """
     phrases, entities = (
-        [content_of(Path(source)) if _is_file(source) else source for source in sources]
+        [content_of(Path(source)) if is_lexicon(source) else source for source in sources]
         for sources in (words.phrases, words.entities)
     )
     names = [NAME_RULES_VERSION] if "tags" in words.entities else []
     return fingerprint([_VERSION, segmenter_fingerprint(words), words.units, phrases, entities, *names])
-
-
-def segmenter_fingerprint(words: Words) -> str:
-    """Identify the segmentation of Chinese text (see `words_fingerprint`)."""
-    if words.segmenter == "none":
-        return "none"
-    dictionary = "" if words.dictionary is None else content_of(Path(words.dictionary))
-    version = segmenter_version(words.segmenter)
-    return fingerprint([words.segmenter, version, words.model, dictionary])
-
-
-def segmenter_of(words: Words) -> Segmenter | None:
-    """Load the segmenter, if there is one (see `open_segmenter`)."""
-    if words.segmenter == "none":
-        return None
-    dictionary = None if words.dictionary is None else Path(words.dictionary)
-    return open_segmenter(words.segmenter, dictionary, words.model)
 
 
 def open_annotator(words: Words, collocations: Path | None = None) -> Annotator | None:
@@ -250,23 +234,15 @@ def open_annotator(words: Words, collocations: Path | None = None) -> Annotator 
     """
     if words.are_the_tokenizers:
         return None
-    lexicons = {
-        "phrase": _lexicons(words.phrases, collocations),
-        "entity": _lexicons(words.entities, None),
+    return Annotator(words, open_segmenter(words), open_lexicons(words, collocations))
+
+
+def open_lexicons(words: Words, collocations: Path | None = None) -> dict[str, list[Lexicon]]:
+    """Read the lexicons of phrases and of entities; DataError if one cannot be read or searched."""
+    files = {
+        kind: [read_lexicon(Path(source)) for source in sources if is_lexicon(source)]
+        for kind, sources in (("phrase", words.phrases), ("entity", words.entities))
     }
-    return Annotator(words, segmenter_of(words), lexicons)
-
-
-def _lexicons(sources: Sequence[str], collocations: Path | None) -> list[Lexicon]:
-    lists = [read_lexicon(Path(source)) for source in sources if _is_file(source)]
     if collocations is not None:
-        lists.append(collocations.read_text(encoding="utf-8").splitlines())
-    return [Lexicon(entries) for entries in lists]
-
-
-def _lexicon_paths(words: Words) -> Iterator[Path]:
-    yield from (Path(source) for source in (*words.phrases, *words.entities) if _is_file(source))
-
-
-def _is_file(source: str) -> bool:
-    return Path(source).suffix in LEXICON_SUFFIXES
+        files["phrase"].append(collocations.read_text(encoding="utf-8").splitlines())
+    return {kind: [Lexicon(entries) for entries in lists] for kind, lists in files.items()}

@@ -26,7 +26,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.errors import DataError
 from maskwright.core.files import write_text
 from maskwright.core.spec import fingerprint
 from maskwright.core.types import BoolArray
@@ -89,7 +88,7 @@ def _with_words(pieces: list[str], segmenter: Segmenter | None) -> list[str]:
     runs = [run for piece in pieces if _HAN.search(piece) for run in _HAN_OR_NOT.findall(piece) if _HAN.match(run)]
     if not runs:
         return pieces
-    words = iter([word for word, _ in segmenter.cut(runs)] if segmenter else "".join(runs))
+    words = iter(segmenter.cut(runs) if segmenter else "".join(runs))
     cut: list[str] = []
     for piece in pieces:
         if not _HAN.search(piece):
@@ -178,14 +177,7 @@ def find_collocations(
         progress("finding collocations", 1, 1)
 
     key = fingerprint(["collocations", _VERSION, clean.fingerprint, segmenter_key])
-    return open_or_build(cache / f"collocations-{key}", _opened, make)
-
-
-def _opened(folder: Path) -> Path:
-    path = folder / _FILE
-    if not path.is_file():
-        raise DataError(f"the collocations in {folder} are damaged: {_FILE} is missing")
-    return path
+    return open_or_build(cache / f"collocations-{key}", lambda folder: folder / _FILE, make)
 
 
 def describe_collocations(path: Path) -> str:
@@ -281,12 +273,8 @@ def _connectors(words: RunningText, longest_han: int) -> BoolArray:
     """Return which words may occur only inside a phrase. Shape (words,)."""
     counts = np.bincount(words.ids[words.ids >= 0], minlength=len(words.names))
     common = counts > _CONNECTOR_SHARE * len(words.ids)
-    return np.fromiter(
-        (
-            name in _ENGLISH_CONNECTORS
-            or (often and len(name) <= (longest_han if is_han(name) else _CONNECTOR_CHARACTERS))
-            for name, often in zip(words.names, common.tolist(), strict=True)
-        ),
-        dtype=np.bool_,
-        count=len(words.names),
-    )
+    connectors = [
+        name in _ENGLISH_CONNECTORS or (often and len(name) <= (longest_han if is_han(name) else _CONNECTOR_CHARACTERS))
+        for name, often in zip(words.names, common.tolist(), strict=True)
+    ]
+    return np.array(connectors, dtype=np.bool_)

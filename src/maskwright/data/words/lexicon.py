@@ -3,8 +3,9 @@
 import re
 import unicodedata
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +17,11 @@ from maskwright.data.libraries import imported
 from maskwright.data.tokenizers.word_starts import JOINERS
 
 _MAX_CHARACTERS = 200
-_NUMBER = re.compile(r"\d+")
-
-
-class DictionaryWord(NamedTuple):
-    """A word for a segmenter.
-
-    Attributes:
-        frequency: On the scale of the segmenter's dictionary; None for one that keeps the word whole.
-        tag: Its part of speech; "" for none.
-    """
-
-    word: str
-    frequency: int | None = None
-    tag: str = ""
+# Thai and Lao, Burmese, Khmer; kana, bopomofo and Han: scripts without spaces between words.
+_WITHOUT_SPACES = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\U00020000-\U0010ffff]"
+)
+_DICTIONARY_LINE = re.compile(rf"\s*(\S{{1,{_MAX_CHARACTERS}}})(?:\s+(\d+))?(?:\s+(\S+))?\s*")
 
 
 def content_of(path: Path) -> str:
@@ -40,27 +32,17 @@ def content_of(path: Path) -> str:
         raise _unreadable(path, error) from error
 
 
-def read_words(path: Path) -> list[str]:
-    """Read a list of words, one per line, without repeats; DataError if it cannot be read or is empty."""
-    return list(dict.fromkeys(line.strip() for _, line in _lines(path)))
-
-
-def read_dictionary(path: Path) -> list[DictionaryWord]:
-    """Read a dictionary: on each line a word, optionally followed by frequency and part of speech.
-
-    Raises:
-        DataError: If the file cannot be read, is empty, or a line is something else.
-    """
+def read_dictionary(path: Path) -> list[tuple[str, int | None, str]]:
+    """Read a segmenter's dictionary: each line is a word, its frequency (or None) and its part of speech (or "")."""
     words = []
     for number, line in _lines(path):
-        word, *rest = line.split()
-        frequency = int(rest.pop(0)) if rest and _NUMBER.fullmatch(rest[0]) else None
-        if len(rest) > 1 or len(word) > _MAX_CHARACTERS:
+        if not (entry := _DICTIONARY_LINE.fullmatch(line)):
             raise DataError(
                 f"{path}, line {number}: {_shown(line)} is not a word with its frequency and part of speech",
                 allowed="`WORD`, `WORD FREQUENCY`, `WORD TAG` or `WORD FREQUENCY TAG`",
             )
-        words.append(DictionaryWord(word, frequency, rest[0] if rest else ""))
+        word, frequency, tag = entry.groups("")
+        words.append((word, int(frequency) if frequency else None, tag))
     return words
 
 
@@ -141,11 +123,7 @@ def longest(spans: Spans) -> Spans:
 
 def has_lexicon_search() -> bool:
     """Return whether pyahocorasick is installed."""
-    try:
-        _automaton_class()
-    except DataError:
-        return False
-    return True
+    return find_spec("ahocorasick") is not None
 
 
 class Lexicon:
@@ -159,7 +137,9 @@ class Lexicon:
     """
 
     def __init__(self, entries: Iterable[str]) -> None:
-        self._automaton: Any = _automaton_class()()
+        todo = "Install it: `pip install -c constraints.txt -e '.[words]'`."
+        purpose = "finding lexicons and collocations"
+        self._automaton = imported("ahocorasick", package="pyahocorasick", purpose=purpose, todo=todo).Automaton()
         self._entries: list[list[str]] = []
         for entry in entries:
             folded = _lowered(entry)
@@ -186,21 +166,13 @@ class Lexicon:
         ends, numbers = hits[:, 0] + 1, hits[:, 1]
         starts = ends - self._lengths[numbers]
         possible = ~inside[starts] & ~inside[ends] & (text_of[starts] == text_of[ends - 1])
-        table = np.stack([starts, ends, numbers], axis=1)[possible]
         return spans_of(
             (start, end)
-            for start, end, number in table.tolist()
-            if _is_edge(text, start) and _is_edge(text, end) and _case_fits(text[start:end], self._entries[number])
+            for start, end, number in np.stack([starts, ends, numbers], axis=1)[possible].tolist()
+            if _is_edge(text, start)
+            and _is_edge(text, end)
+            and any(entry in (text[start:end], _lowered(entry)) for entry in self._entries[number])
         )
-
-
-def _automaton_class() -> Any:
-    return imported(
-        "ahocorasick",
-        package="pyahocorasick",
-        purpose="finding lexicons and collocations",
-        todo="Install it: `pip install -c constraints.txt -e '.[words]'`.",
-    ).Automaton
 
 
 def _lowered(text: str) -> str:
@@ -209,10 +181,6 @@ def _lowered(text: str) -> str:
         return lowered
     # The rare capital (İ) whose lower-case form is two characters stays, so that positions stay.
     return "".join(letter if len(letter.lower()) > 1 else letter.lower() for letter in text)
-
-
-def _case_fits(found: str, entries: list[str]) -> bool:
-    return any(entry == found or entry == _lowered(entry) for entry in entries)
 
 
 def _is_edge(text: str, place: int) -> bool:
@@ -226,13 +194,4 @@ def _joins(character: str) -> bool:
         return character.isalnum() or character == "_"
     if unicodedata.category(character)[0] not in "LMN" and character not in JOINERS:
         return False
-    return not _without_spaces(ord(character))
-
-
-def _without_spaces(code: int) -> bool:
-    # Thai and Lao, Burmese, Khmer; kana, bopomofo and Han: scripts without spaces between words.
-    return 0x0E00 <= code <= 0x0EFF or 0x1000 <= code <= 0x109F or 0x1780 <= code <= 0x17FF or _is_cjk(code)
-
-
-def _is_cjk(code: int) -> bool:
-    return 0x2E80 <= code <= 0x312F or 0x31A0 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF or code >= 0x20000
+    return _WITHOUT_SPACES.match(character) is None

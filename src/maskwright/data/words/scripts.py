@@ -1,5 +1,7 @@
 """Detection of Chinese text: Han characters of texts that are not Japanese."""
 
+import re
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,11 +15,12 @@ _KANA = ((0x3041, 0x3096), (0x30A1, 0x30FA), (0xFF66, 0xFF6F), (0xFF71, 0xFF9D))
 
 HAN_CLASS = "".join(chr(first) if first == last else f"{chr(first)}-{chr(last)}" for first, last in _HAN)
 """The Han characters, as the inside of a regular expression's character class."""
+_HAN_CHARACTER = re.compile(f"[{HAN_CLASS}]")
 
 
 def is_han(character: str) -> bool:
     """Return whether a text begins with a Han character."""
-    return bool(_within(code_points(character[:1]), _HAN).any())
+    return _HAN_CHARACTER.match(character) is not None
 
 
 def code_points(text: str) -> NDArray[np.uint32]:

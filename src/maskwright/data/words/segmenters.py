@@ -1,29 +1,19 @@
-"""Chinese word segmenters behind one interface; a library is imported only when it is named.
-
-`rjieba` (jieba in Rust) contains its dictionary. LTP, the segmenter of Chinese-BERT-wwm, needs a model, which
-it downloads; if it cannot be loaded, the error names it.
-"""
+"""Chinese word segmentation by jieba (`rjieba`, written in Rust), and its names of people, places and organizations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
-from maskwright.core.errors import DataError
+from maskwright.core.spec import fingerprint
 from maskwright.data.libraries import imported
 from maskwright.data.words.lexicon import content_of, read_dictionary
+from maskwright.data.words.spec import Words
 
-Tagged = tuple[str, str]
-"""A word and its part of speech in the segmenter's names."""
-
-LTP_MODEL = "LTP/small"
 NAME_RULES_VERSION = 1
-"""Raise it with every change of `is_jieba_name`."""
+"""Raise it with every change of `is_name`."""
 
-_LTP_NAMES = ("nh", "ni", "ns", "nz")  # its 863 tags: people, organizations, places, other proper nouns
-_JIEBA_NAMES = ("nr", "ns", "nt", "nz")  # ICTCLAS's: people (also nrt, nrfg), places, organizations, others
+_NAME_TAGS = ("nr", "ns", "nt", "nz")  # ICTCLAS's: people (also nrt, nrfg), places, organizations, others
 _NOT_NAME_ENDINGS = "性化者符证器键式"
 # The most frequent of them in Chinese articles on Linux and in CLUECorpusSmall.
 _LISTED = (
@@ -54,115 +44,50 @@ _NOT_NAMES = frozenset(_LISTED.split())
 
 @dataclass(frozen=True, slots=True)
 class Segmenter:
-    """Cuts runs of Chinese characters into words, each run separately.
+    """Cuts runs of Chinese characters into words, each run separately; the words join to the runs joined.
 
     Attributes:
-        cut: Runs to the words of all runs, in order; they join to the runs joined. Tags may be empty.
-        tag: The same with parts of speech; the words may differ from those of `cut`.
-        is_name: Whether a tagged word is the name of a person, place, organization or product.
+        cut: Runs to words.
+        tag: Runs to (word, part of speech); the words may differ from those of `cut`.
     """
 
-    cut: Callable[[Sequence[str]], list[Tagged]]
-    tag: Callable[[Sequence[str]], list[Tagged]]
-    is_name: Callable[[str, str], bool]
+    cut: Callable[[Sequence[str]], list[str]]
+    tag: Callable[[Sequence[str]], list[tuple[str, str]]]
 
 
-def is_jieba_name(word: str, tag: str) -> bool:
-    """Return whether a word that jieba tagged is a name.
+def is_name(word: str, tag: str) -> bool:
+    """Return whether a tagged word is the name of a person, place, organization or product.
 
-    Its dictionary tags common words as names (东西, 日志, 索引), and so does its model for unknown words (贡献者); on
+    The dictionary tags common words as names (东西, 日志, 索引), and so does its model for unknown words (贡献者); on
     technical text 7 of 10 tagged words are no names. Frequent ones and derived nouns are excluded here.
     """
-    return tag.startswith(_JIEBA_NAMES) and word[-1] not in _NOT_NAME_ENDINGS and word not in _NOT_NAMES
+    return tag.startswith(_NAME_TAGS) and word[-1] not in _NOT_NAME_ENDINGS and word not in _NOT_NAMES
 
 
-def checked(run: str, words: Sequence[Tagged]) -> list[Tagged]:
-    """Return the words of a run if they join to it, else its single characters without tags.
-
-    Libraries that normalize text may return other text (as in ymcui/Chinese-BERT-wwm issue 13).
-    """
-    return list(words) if "".join(word for word, _ in words) == run else [(character, "") for character in run]
-
-
-def in_one_call(analyze: Callable[[str], list[Tagged]]) -> Callable[[Sequence[str]], list[Tagged]]:
-    """Return a function that analyzes all runs in one call: a line break is a word, and no word crosses it."""
-
-    def analyze_all(runs: Sequence[str]) -> list[Tagged]:
-        words = [pair for pair in analyze("\n".join(runs)) if pair[0] != "\n"]
-        if sum(len(word) for word, _ in words) == sum(map(len, runs)):
-            return words
-        return [pair for run in runs for pair in checked(run, analyze(run))]
-
-    return analyze_all
+def open_segmenter(words: Words) -> Segmenter | None:
+    """Load the segmenter, if there is one; DataError if the library or the dictionary is missing or broken."""
+    if words.segmenter == "none":
+        return None
+    todo = "Install it (`pip install -c constraints.txt -e '.[zh]'`) or choose another words.segmenter."
+    library = imported("rjieba", package="rjieba", purpose="the segmenter 'rjieba'", todo=todo)
+    if words.dictionary is not None:
+        library = library.Jieba()
+        for word, frequency, tag in read_dictionary(Path(words.dictionary)):
+            library.add_word(word, frequency or library.suggest_freq(word), tag or "n")
+    # All runs in one call: a line break is a word, and no word crosses it.
+    return Segmenter(
+        cut=lambda runs: [word for word in library.cut("\n".join(runs)) if word != "\n"],
+        tag=lambda runs: [pair for pair in library.tag("\n".join(runs)) if pair[0] != "\n"],
+    )
 
 
-def segmenter_version(name: str) -> str:
-    """Return the version of a segmenter's library, "" if it is not installed; part of the fingerprint of shards."""
+def segmenter_fingerprint(words: Words) -> str:
+    """Identify the segmentation of Chinese text: the library's version and the content of the dictionary."""
+    if words.segmenter == "none":
+        return "none"
     try:
-        return metadata.version(name)
+        version = metadata.version(words.segmenter)
     except metadata.PackageNotFoundError:
-        return ""
-
-
-def open_segmenter(name: str, dictionary: Path | None = None, model: str | None = None) -> Segmenter:
-    """Load a segmenter; it is cached until its dictionary's content changes.
-
-    Args:
-        name: "rjieba" or "ltp".
-        dictionary: A file of words that it must know.
-        model: LTP's model; None for `LTP_MODEL`.
-
-    Raises:
-        DataError: If the library, the model or the dictionary is missing or broken.
-    """
-    return _loaded(name, dictionary, model, "" if dictionary is None else content_of(dictionary))
-
-
-@lru_cache(maxsize=4)
-def _loaded(name: str, dictionary: Path | None, model: str | None, content: str) -> Segmenter:
-    if model is not None and name != "ltp":
-        raise DataError(f"the segmenter {name!r} has no model to choose", todo="Leave words.model out.")
-    return _ltp(dictionary, model) if name == "ltp" else _rjieba(dictionary)
-
-
-def _library(name: str) -> Any:
-    package = name.partition(".")[0]
-    command = "pip install -c constraints.txt -e '.[zh]'" if package == "rjieba" else f"pip install {package}"
-    todo = f"Install it (`{command}`) or choose another words.segmenter."
-    return imported(name, package=package, purpose=f"the segmenter {package!r}", todo=todo)
-
-
-def _rjieba(dictionary: Path | None) -> Segmenter:
-    library = _library("rjieba")
-    if dictionary is not None:
-        segmenter = library.Jieba()
-        for entry in read_dictionary(dictionary):
-            frequency = entry.frequency or segmenter.suggest_freq(entry.word)
-            segmenter.add_word(entry.word, frequency, entry.tag or "n")
-        library = segmenter
-    cut, tag = library.cut, library.tag
-    return Segmenter(in_one_call(lambda text: [(word, "") for word in cut(text)]), in_one_call(tag), is_jieba_name)
-
-
-def _ltp(dictionary: Path | None, model: str | None) -> Segmenter:
-    library, model = _library("ltp"), model or LTP_MODEL
-    try:
-        ltp = library.LTP(model)
-    except Exception as error:  # whatever the library raises if its model is missing
-        raise DataError(
-            f"the segmenter 'ltp' cannot load its model {model!r} ({type(error).__name__}: {error})",
-            todo="Download the model as LTP's documentation says, name another with words.model=NAME, or choose "
-            "words.segmenter=rjieba, which needs none.",
-        ) from error
-    if dictionary is not None:
-        ltp.add_words([entry.word for entry in read_dictionary(dictionary)], freq=2)
-
-    def tag(runs: Sequence[str]) -> list[Tagged]:
-        found = ltp.pipeline(list(runs), tasks=["cws", "pos"])
-        return [
-            pair
-            for run, words, tags in zip(runs, found.cws, found.pos, strict=True)
-            for pair in checked(run, list(zip(words, tags, strict=True)))
-        ]
-
-    return Segmenter(tag, tag, lambda word, tag: tag.startswith(_LTP_NAMES))
+        version = ""
+    dictionary = "" if words.dictionary is None else content_of(Path(words.dictionary))
+    return fingerprint([words.segmenter, version, None, dictionary])

@@ -1,7 +1,7 @@
 """Settings of words, phrases and entities in a recipe."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -9,13 +9,14 @@ from maskwright.core.errors import nearest
 from maskwright.core.spec import Spec
 
 SpanKind = Literal["phrase", "entity"]
-Segmenter = Literal["none", "rjieba", "ltp"]
+Segmenter = Literal["none", "rjieba"]
 
-LEXICON_SUFFIXES = (".txt", ".tsv")
-_SOURCES: dict[SpanKind, tuple[str, ...]] = {
-    "phrase": ("segmenter", "collocations"),
-    "entity": ("tags",),
-}
+_SOURCES: dict[SpanKind, tuple[str, ...]] = {"phrase": ("segmenter", "collocations"), "entity": ("tags",)}
+
+
+def is_lexicon(source: str) -> bool:
+    """Return whether a source of phrases or entities is the path of a lexicon."""
+    return Path(source).suffix in (".txt", ".tsv")
 
 
 class Words(Spec):
@@ -32,7 +33,6 @@ class Words(Spec):
             characters; the segmenter's words are then only phrases and entities.
         dictionary: A file of words that the segmenter must know, one per line, optionally followed by frequency and
             part of speech.
-        model: LTP's model; None for "LTP/small".
         phrases: Sources of phrases, combined: "segmenter" (its words of several characters), "collocations" (found in
             the corpus), or the path of a lexicon (.txt or .tsv), one phrase per line.
         entities: Sources of named entities: "tags" (the segmenter's names of people, places, organizations and
@@ -42,15 +42,22 @@ class Words(Spec):
     segmenter: Segmenter = "none"
     units: Literal["words", "characters"] = "words"
     dictionary: str | None = None
-    model: str | None = None
     phrases: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     entities: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_old_field(cls, values: Any) -> Any:
+        # Recipes of earlier versions contain "model": null.
+        if isinstance(values, dict) and values.get("model", "") is None:
+            values = {name: value for name, value in values.items() if name != "model"}
+        return values
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
         for kind, sources in self._sources:
             for source in sources:
-                if source not in _SOURCES[kind] and Path(source).suffix not in LEXICON_SUFFIXES:
+                if source not in _SOURCES[kind] and not is_lexicon(source):
                     guess = nearest(source, _SOURCES[kind])
                     raise ValueError(
                         f"{source!r} is not a source of the kind {kind!r}: it is {', '.join(_SOURCES[kind])} or the "
@@ -64,8 +71,6 @@ class Words(Spec):
                     raise ValueError(f"{field} come from {source!r}, but segmenter is 'none': set segmenter=rjieba")
             if self.dictionary is not None:
                 raise ValueError("a dictionary is given, but segmenter is 'none': set segmenter=rjieba")
-            if self.model is not None:
-                raise ValueError("a model is given, but segmenter is 'none': set segmenter=ltp")
         return self
 
     @property

@@ -22,8 +22,9 @@ PAPER = "Cui et al. 2019, arXiv:1906.08101"
 GOOGLE = "Devlin et al. 2019, arXiv:1810.04805; github.com/google-research/bert, 31 May 2019"
 NOT_PUBLISHED = "not published: BERT-wwm at the size of a small BERT"
 
-# The tokenizer still splits Chinese into characters; the segmenter only determines which of them form a word. The
-# authors used LTP: --set words.segmenter=ltp
+# The tokenizer still splits Chinese into characters; the segmenter only determines which of them form a word.
+#
+# DEVIATION: the segmenter is jieba, which needs no model; the authors used LTP.
 CHINESE_WORDS = Words(segmenter="rjieba", units="words")
 ENGLISH_WORDS = Words()  # the tokenizer's words
 

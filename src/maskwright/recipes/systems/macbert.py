@@ -19,8 +19,9 @@ from maskwright.recipes.systems import bert
 PAPER = "Cui et al. 2020, arXiv:2004.13922; journal version: IEEE/ACM TASLP 2021"
 NOT_PUBLISHED = "not published: MacBERT at the size of a small BERT"
 
-# The tokenizer still splits Chinese into characters; the segmenter determines which of them form a word. The authors
-# used LTP: --set words.segmenter=ltp
+# The tokenizer still splits Chinese into characters; the segmenter determines which of them form a word.
+#
+# DEVIATION: the segmenter is jieba, which needs no model; the authors used LTP.
 WORDS = Words(segmenter="rjieba")
 
 FORMAT = SegmentPair(

@@ -50,7 +50,8 @@ def recipes() -> Iterator[Recipe]:
             paper=PAPER,
             family="bert",
             tokenizer=bert.CHINESE,
-            words=Words(segmenter="rjieba", units="words"),  # the authors: --set words.segmenter=ltp
+            # DEVIATION: the segmenter is jieba, which needs no model; the authors used LTP.
+            words=Words(segmenter="rjieba", units="words"),
             # BERT's pairs, half of them random, though no objective uses the label; only real pairs:
             # --set format.second=next
             format=bert.FORMAT,
