@@ -28,8 +28,8 @@ from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import read_for_model
 from maskwright.finetuning.readers import Paths, as_one
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
+from maskwright.finetuning.readers.tables import as_text
 from maskwright.finetuning.readers.tagged import cut_into_words
-from maskwright.finetuning.readers.texts import as_text
 from maskwright.finetuning.tasks.base import Prediction, Task
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.training.device import Precision, computing_on

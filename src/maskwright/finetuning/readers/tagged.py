@@ -15,8 +15,8 @@ from maskwright.finetuning.examples import ExampleFile, TaggedExample
 from maskwright.finetuning.metrics.entities import is_entity_tag, mark_entities, scheme_of
 from maskwright.finetuning.readers.files import Skips, format_of, lines_of, load_text
 from maskwright.finetuning.readers.options import ReadOptions
-from maskwright.finetuning.readers.tables import TAGS, TEXTS, WORDS, Cells, Row, Table, read_table
-from maskwright.finetuning.readers.texts import as_text, class_name
+from maskwright.finetuning.readers.tables import Cells, Row, Table, as_text, read_table
+from maskwright.finetuning.readers.texts import class_name
 
 # A Han character (with its extensions), a run of letters and digits of any other script, or a single other mark.
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -39,29 +39,24 @@ def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile
     format = format_of(path, "tagging", options)
     is_conll = format == "conll"
     table = _read_conll(path, options, skips) if is_conll else read_table(path, format, options, skips)
-    words_column = "words" if is_conll else table.need(options.text or (*WORDS, *TEXTS), "the words", "--text")
-    tags_column = "tags" if is_conll else table.label(options, TAGS, "the tags")
-    key = None if is_conll else table.key(options, taken=(words_column, tags_column))
+    columns = {"text": "words", "label": "tags"} if is_conll else table.roles("tagging", options)
 
-    def example(row: Row) -> TaggedExample:
-        words, text = _words(row.cells[words_column])
+    def example(row: Row, key: str) -> TaggedExample:
+        words, text = _words(row.cells[columns["text"] or ""])
         if options.word_ending == "segmentation_digit":
             words = _without_digits(words)
-        tags = _tags(row.cells[tags_column], len(words), is_text=text is not None) if tags_column else None
+        label = columns["label"]
+        tags = _tags(row.cells[label], len(words), is_text=text is not None) if label else None
         if tags is None and options.labels == "needed":
             raise ValueError("no tags")
-        name = as_text(row.cells[key]).strip() if key else row.key
-        return TaggedExample(key=name, words=words, tags=tags, text=text)
+        return TaggedExample(key=key, words=words, tags=tags, text=text)
 
-    examples = table.examples(example, skips)
-    skipped = skips.finished(len(examples))
-    notes = list(table.notes)
-    if split := sum(example.text is not None for example in examples):
-        notes.append(f"{counted(split, 'text')} split into words: Han characters one by one, else at spaces and marks")
-    notes += _check_tags(examples, str(path))
-    read_as = {"text": words_column} | ({"label": tags_column} if tags_column else {})
-    read_as = dict(table.read_as) if is_conll else read_as
-    return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes), read_as=read_as)
+    def notes(examples: Sequence[TaggedExample]) -> list[str]:
+        split = sum(example.text is not None for example in examples)
+        how = f"{counted(split, 'text')} split into words: Han characters one by one, else at spaces and marks"
+        return [*([how] if split else []), *_check_tags(examples, str(path))]
+
+    return table.file(example, columns, options, skips, notes)
 
 
 def cut_into_words(text: str) -> tuple[str, ...]:
@@ -156,7 +151,9 @@ def _read_conll(path: Path, options: ReadOptions, skips: Skips) -> Table:
     read_as = (
         {"text": str(word % width + 1)} | ({} if tag is None else {"label": str(tag % width + 1)}) if width else {}
     )
-    return Table(name=str(path), columns=("words", "tags"), rows=rows, notes=tuple(notes), read_as=read_as)
+    return Table(
+        name=str(path), columns=("words", "tags"), rows=rows, notes=tuple(notes), read_as=read_as, is_fixed=True
+    )
 
 
 def _split(line: str, tabs: bool) -> list[str]:
