@@ -16,8 +16,8 @@ from maskwright.finetuning.hyperparameters import (
     published,
     published_task_fields,
     system_named,
+    system_of,
 )
-from maskwright.finetuning.plan import system_of
 from maskwright.finetuning.published_settings import PUBLISHED, SYSTEMS
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Classification, Regression

@@ -58,9 +58,6 @@ def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases: Path, tmp_pat
         predict(paraphrases, file=file, text="satz", device="cpu", reporter=Silent())
     [one] = predict(paraphrases, file=file, text="satz", text2="antwort", device="cpu", reporter=Silent())
     assert one.input_text == "the cat | the old dog"
-    (tmp_path / "dev.tsv").write_text("sentence\tlabel\nthe cat\t1\nthe dog\t0\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"dev\.tsv: single texts.*Give pairs of texts"):
-        evaluate(paraphrases, task="sst-2", data=tmp_path, device="cpu", reporter=Silent())
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,6 @@ def train(
     parts: Mapping[str, ExampleFile[TextExample]],
     rows: Mapping[str, Rows],
     settings: EmbeddingSettings,
-    *,
     seed: int,
     folder: RunDirectory,
     machine: Machine,

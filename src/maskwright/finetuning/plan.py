@@ -4,7 +4,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from maskwright.core.files import read_json
 from maskwright.core.spec import override
 from maskwright.finetuning.examples import Example, TextExample
 from maskwright.finetuning.features import Features
@@ -16,10 +15,9 @@ from maskwright.finetuning.hyperparameters import (
     fit_stride,
     fit_training,
     published,
-    system_named,
+    tokens_of,
 )
 from maskwright.finetuning.labeled import Labeled
-from maskwright.finetuning.published_settings import SYSTEMS
 from maskwright.finetuning.tasks.base import Task
 from maskwright.training.device import Precision
 from maskwright.training.existing import ExistingModel
@@ -153,35 +151,3 @@ def make_plan(
         system=system,
         precision=precision,
     )
-
-
-def system_of(existing: ExistingModel, wanted: str | None) -> str:
-    """Return the system whose published settings apply: the user's choice, or the model's recipe or family.
-
-    Raises:
-        RecipeError: If no settings are known for the user's choice.
-    """
-    if wanted:
-        return system_named(wanted)
-    recorded = (_entry(existing, "recipe.json", "name"), _entry(existing, "run.json", "system"))
-    recipe = next((name for name in recorded if isinstance(name, str) and name), "")
-    return SYSTEMS.get(recipe.partition("/")[0], existing.family)
-
-
-def tokens_of(existing: ExistingModel) -> float | None:
-    """Return the number of pretraining tokens if the model's folder is a run, else None."""
-    tokens = _entry(existing, "run.json", "result", "tokens")
-    begun_with = _entry(existing, "run.json", "begun_with")
-    # A run that started from another model has seen more tokens than it counted.
-    return float(tokens) if isinstance(tokens, int | float) and tokens and not begun_with else None
-
-
-def _entry(existing: ExistingModel, file: str, *keys: str) -> Any:
-    """Return an entry of a JSON file in a model's folder, or None."""
-    try:
-        found = read_json(existing.folder / file)
-        for key in keys:
-            found = found[key]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return found
