@@ -45,11 +45,7 @@ class Benchmark:
     task_fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def find(self, folder: str | Path) -> dict[Split, tuple[Path, ...]]:
-        """Return the files of the splits that exist in the benchmark's folder, or in one that holds that folder.
-
-        Raises:
-            DataError: If the folder is missing, or holds none of the files.
-        """
+        """Return the files of the splits that exist in the benchmark's folder, or in one that holds that folder."""
         folder = Path(folder).expanduser()
         if not folder.is_dir():
             raise DataError(

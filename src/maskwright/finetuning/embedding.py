@@ -93,11 +93,7 @@ def finetune_embedding(
     checkpoint_minutes: float,
     reporter: Reporter | None,
 ) -> FineTuning:
-    """Train sentence embeddings; the arguments are those of `finetune`.
-
-    Raises:
-        MaskwrightError: If an argument is invalid, or a library is missing. Existing files are kept.
-    """
+    """Train sentence embeddings; the arguments are those of `finetune`."""
     for library in _LIBRARIES:
         if importlib.util.find_spec(library) is None:
             raise MaskwrightError(
@@ -190,11 +186,7 @@ def _model_card(name: str, results: Results) -> str:
 
 
 def _read(request: LabeledRequest, talk: Reporter) -> tuple[dict[str, Texts], dict[str, Rows], tuple[str, ...]]:
-    """Read all parts; return them, what their rows are, and notes.
-
-    Raises:
-        DataError: If a file cannot be read, there is no training file, or the development rows cannot be evaluated.
-    """
+    """Read all parts; return them, what their rows are, and notes."""
     train = request.read("train", talk, needed=False)
     if train is None:
         raise DataError("there are no training examples", todo="Name their file, `--train FILE`.")

@@ -155,12 +155,7 @@ class FineTunedModel(nn.Module):
         )
 
     def save(self, folder: Path) -> None:
-        """Write the model (`as_saved`) as a folder of the family's class for the task; keep other files.
-
-        Raises:
-            ConversionError: If the class cannot hold the encoder.
-            DeviceError: If the folder cannot be written.
-        """
+        """Write the model (`as_saved`) as a folder of the family's class for the task; keep other files."""
         saved = self.as_saved()
         task, state = saved.task, saved.state_dict()
         write_json(folder / TASK_FILE, task.to_json())

@@ -13,7 +13,7 @@ from maskwright.core.files import read_json
 from maskwright.core.spec import Spec
 from maskwright.core.types import HeadKind
 from maskwright.finetuning.benchmarks import Benchmark
-from maskwright.finetuning.published_settings import PUBLISHED, RATES_AT_WIDTH_768, SYSTEMS, Published
+from maskwright.finetuning.published_settings import ALL_WIDTHS, PUBLISHED, RATES_AT_WIDTH_768, SYSTEMS, Published
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Regression
@@ -190,7 +190,7 @@ def published_task_fields(
 def _rows(system: str, head: HeadKind, benchmark: Benchmark | None, config: EncoderConfig) -> list[Published]:
     """Return the matching rows of a system, from general to specific."""
     fitting = [row for row in PUBLISHED if row.system == system and _fits(row, head, benchmark, config)]
-    return sorted(fitting, key=lambda row: (bool(row.benchmarks), bool(row.heads), row.widths != Published.ALL_WIDTHS))
+    return sorted(fitting, key=lambda row: (bool(row.benchmarks), bool(row.heads), row.widths != ALL_WIDTHS))
 
 
 def _fits(row: Published, head: HeadKind, benchmark: Benchmark | None, config: EncoderConfig) -> bool:

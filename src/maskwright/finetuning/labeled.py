@@ -313,9 +313,6 @@ def read_for_model(paths: Paths, kind: Kind, options: ReadOptions, trained: Read
 
     Columns are those of the training file, except where a file has one text per line; header and quoting those of files
     of its format.
-
-    Raises:
-        DataError: If it cannot be read, or lacks a column.
     """
     format = _format_of(paths, kind, options)
     fields = {

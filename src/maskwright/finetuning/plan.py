@@ -114,10 +114,6 @@ def make_plan(
     """Plan a fine-tuning.
 
     `overrides` and `task_overrides` are the fields of `Hyperparameters` and of the task that the user set.
-
-    Raises:
-        RecipeError: If a setting is invalid.
-        DataError: If no features can be made of the examples.
     """
     base, source = published(system, labeled.task.head, labeled.benchmark, existing.config)
     fixed = {name for name, _ in overrides}

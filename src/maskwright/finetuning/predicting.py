@@ -100,11 +100,7 @@ def predict(
 
 
 def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str], list[Path]]:
-    """Split command-line arguments into texts and files: files if each exists or is called like one.
-
-    Raises:
-        DataError: If only some are existing files.
-    """
+    """Split command-line arguments into texts and files: files if each exists or is called like one."""
     paths = [path.expanduser() for path in files]
     there = [word for word in words if _is_file(word)]
     if there and len(there) < len(words):
@@ -143,11 +139,7 @@ _TAKEN = {
 
 
 def _example(one: Input, key: str, place: str, kind: Kind, trained: ReadAs) -> Any:
-    """Return an input as an example; `place` names it in errors, `trained` is how the training file was read.
-
-    Raises:
-        DataError: If the task or the model takes another kind of input, or a text has a lone surrogate.
-    """
+    """Return an input as an example; `place` names it in errors, `trained` is how the training file was read."""
     example: Example
     match kind, one:
         case "tagging", str():

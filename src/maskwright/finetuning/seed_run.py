@@ -70,10 +70,9 @@ def should_stop(history: Sequence[Measured], patience: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedResult:
-    """The state of a run.
+    """The state of a run; if it is not finished, the same call resumes it.
 
     Attributes:
-        finished: Whether it is done. If not, the same call resumes it.
         history: Development metrics of each epoch.
         best: Index into `history` of the weights that are kept; -1 before the first epoch ends.
         cut: Number of truncated examples, by "train" and "dev".
@@ -110,9 +109,8 @@ def read_result(folder: Path) -> SeedResult | None:
         history = tuple(Measured(**measured) for measured in data["history"])
         return SeedResult(**{**data, "folder": folder, "history": history})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(
-            f"{record} cannot be read: {error}", todo=f"Remove {folder} to train it again."
-        ) from error
+        todo = f"Remove {folder} to train it again."
+        raise CheckpointError(f"{record} cannot be read: {error}", todo=todo) from error
 
 
 def rate_share(name: str, config: EncoderConfig, decay: float) -> float:
@@ -159,9 +157,8 @@ class SeedRun:
     def __post_init__(self) -> None:
         self.title = f"seed {self.seed}"
         config, decay = self.model.encoder.config, self.settings.layer_decay
-        self.optimizer = Optimizer(
-            self.model.named_parameters(), self.settings.optimizer, lambda name: rate_share(name, config, decay)
-        )
+        parameters = self.model.named_parameters()
+        self.optimizer = Optimizer(parameters, self.settings.optimizer, lambda name: rate_share(name, config, decay))
         self.steps_per_epoch = self.settings.steps_of_epoch(self.data.train.num_units)
         self.total_steps = self.settings.total_steps(self.data.train.num_units)
         self._history: list[Measured] = []
@@ -174,38 +171,28 @@ class SeedRun:
             DeviceError: If the disk is full; the last checkpoint is valid.
         """
         first, is_saved = self._resume()
-        step = first
+        step, total, patience = first, self.total_steps, self.settings.patience
         metrics = JsonLines(self.folder / "metrics.jsonl", step)
         timer = CheckpointTimer(lambda: self._save(step, metrics), first if is_saved else -1, checkpoint_seconds)
         self.model.train()
         loss: float | None = None
         try:
             for report in self._reports(step):
-                spent, result = report.position.spent, report.result
-                loss = result.loss if loss is None else 0.95 * loss + 0.05 * result.loss
-                speed = spent.tokens / max(spent.seconds, 1e-9)
-                left = spent.seconds / (spent.steps - first) * (self.total_steps - spent.steps)
-                step = spent.steps
-                time_left = f"  {int(left // 60)}:{int(left % 60):02d} left"
-                self.reporter.training(
-                    report.progress,
-                    f"{self.title}  step {step:,} of {self.total_steps:,}  loss {loss:.3f}  {speed:,.0f} tokens/s"
-                    f"{time_left * (step - first >= _STEPS_BEFORE_ESTIMATE)}",
-                )
-                if worth_logging(step) or step == self.total_steps:
+                loss = report.result.loss if loss is None else 0.95 * loss + 0.05 * report.result.loss
+                step = report.position.spent.steps
+                self._show_progress(report, loss, first)
+                if worth_logging(step) or step == total:
                     metrics.write(_logged(report))
-                if step % self.steps_per_epoch == 0 or step == self.total_steps:
+                if step % self.steps_per_epoch == 0 or step == total:
                     self._measure(step, metrics)
-                if self._stops_early() or stop:
+                if should_stop(self._history, patience) or stop:
                     break
                 if timer.is_due():
                     timer.save_step(step)
-            stopped_early = step < self.total_steps and self._stops_early()
+            stopped_early = step < total and should_stop(self._history, patience)
             if stopped_early:
-                self.reporter.say(
-                    "stopped", f"{self.title} early: no improvement in {counted(self.settings.patience, 'epoch')}"
-                )
-            finished = step == self.total_steps or stopped_early
+                self.reporter.say("stopped", f"{self.title} early: no improvement in {counted(patience, 'epoch')}")
+            finished = step == total or stopped_early
             if not finished:
                 timer.save_step(step)
         finally:
@@ -223,35 +210,37 @@ class SeedRun:
             end.write()
         return end
 
-    def _stops_early(self) -> bool:
-        return should_stop(self._history, self.settings.patience)
-
     def _reports(self, step: int) -> Iterator[StepReport]:
-        settings, features = self.settings, self.data.train
-        units = ShuffledUnits(features.num_units, self.seed)
-        collator = FeatureCollator(
-            features,
-            tokens=self.tokens_per_microbatch,
-            device=self.machine.device,
-            kind=self.model.task.kind,
-            seed=self.seed,
+        settings, features, device = self.settings, self.data.train, self.machine.device
+        units, kind = ShuffledUnits(features.num_units, self.seed), self.model.task.kind
+        tokens = self.tokens_per_microbatch
+        schedule = Schedule(
+            shape=settings.schedule,
+            peak=settings.learning_rate,
+            warmup_share=settings.warmup_share,
+            batch_sequences=settings.batch_size,
+            clip_norm=settings.clip_norm,
         )
         return train(
             self.model,
             self.optimizer,
-            [Phase(1.0, units, collator)],
+            [Phase(1.0, units, FeatureCollator(features, tokens=tokens, device=device, kind=kind, seed=self.seed))],
             Position(Spent(steps=step), 0, units.at(step, settings.batch_size)),
             budget=Budget("steps", self.total_steps),
-            schedule=Schedule(
-                shape=settings.schedule,
-                peak=settings.learning_rate,
-                warmup_share=settings.warmup_share,
-                batch_sequences=settings.batch_size,
-                clip_norm=settings.clip_norm,
-            ),
+            schedule=schedule,
             flops_of=lambda _: 0.0,
             autocast=self.machine.autocast,
         )
+
+    def _show_progress(self, report: StepReport, loss: float, first: int) -> None:
+        """Show the smoothed loss, the speed and, after a few steps of this session, the time left."""
+        spent = report.position.spent
+        done = spent.steps - first
+        left = int(spent.seconds / done * (self.total_steps - spent.steps))
+        text = f"{self.title}  step {spent.steps:,} of {self.total_steps:,}  loss {loss:.3f}  "
+        text += f"{spent.tokens / max(spent.seconds, 1e-9):,.0f} tokens/s"
+        text += f"  {left // 60}:{left % 60:02d} left" * (done >= _STEPS_BEFORE_ESTIMATE)
+        self.reporter.training(report.progress, text)
 
     def _measure(self, step: int, metrics: JsonLines) -> None:
         """Evaluate on the development examples; save the model if it is the best so far."""
@@ -296,21 +285,16 @@ class SeedRun:
             self.model.load_state_dict(found.weights)
             self.optimizer.load_state(found.moments, found.step)
         except (KeyError, TypeError, RuntimeError) as error:
-            raise CheckpointError(
-                f"{found.folder} does not fit: {error}", todo=f"Remove {self.folder} to train it from the start."
-            ) from error
+            todo = f"Remove {self.folder} to train it from the start."
+            raise CheckpointError(f"{found.folder} does not fit: {error}", todo=todo) from error
         self.reporter.say("resuming", f"{self.title} from step {found.step:,} of {self.total_steps:,}")
         return found.step, True
 
     def _save(self, step: int, metrics: JsonLines) -> None:
         metrics.sync()
-        checkpoint.save(
-            self.folder / "checkpoints",
-            step,
-            {"history": [asdict(measured) for measured in self._history]},
-            dict(self.model.named_parameters()),
-            self.optimizer.state(),
-        )
+        state = {"history": [asdict(measured) for measured in self._history]}
+        weights, moments = dict(self.model.named_parameters()), self.optimizer.state()
+        checkpoint.save(self.folder / "checkpoints", step, state, weights, moments)
 
 
 def _logged(report: StepReport) -> dict[str, Any]:

@@ -45,9 +45,6 @@ def scheme_of(sentences: Iterable[Sequence[str]]) -> TagScheme:
     Example:
         >>> scheme_of([["B-PER", "I-PER", "O"]])
         'BIO'
-
-    Raises:
-        DataError: If a tag marks no entity, or no scheme has all of their letters.
     """
     counts = Counter(_checked(tag)[0] for tags in sentences for tag in tags)
     letters = counts.keys() - {"O"}
@@ -76,9 +73,6 @@ def entities_of(tags: Sequence[str]) -> list[Entity]:
     Example:
         >>> entities_of(["B-PER", "I-PER", "O", "I-LOC"])
         [Entity(type='PER', start=0, end=2), Entity(type='LOC', start=3, end=4)]
-
-    Raises:
-        DataError: If a tag marks no entity.
     """
     found: list[Entity] = []
     before = "O"
@@ -112,9 +106,6 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
     Example:
         >>> entity_scores([["B-PER", "I-PER", "O"]], [["B-PER", "O", "O"]])["f1"]
         0.0
-
-    Raises:
-        DataError: If a tag marks no entity.
     """
     wanted, found, correct = Counter[str](), Counter[str](), Counter[str]()
     for right, guessed in zip(gold, predicted, strict=True):

@@ -168,11 +168,7 @@ def with_defaults(options: ReadOptions, read_as: ReadAs) -> ReadOptions:
 
 
 def read_as_from_json(data: Any, where: str) -> dict[str, Any]:
-    """Return what was stored in a JSON file.
-
-    Raises:
-        DataError: If it does not fit.
-    """
+    """Return what was stored in a JSON file."""
     if not isinstance(data, dict) or not set(data) <= KEPT:
         raise DataError(f"{where} does not describe how files are read", allowed=", ".join(sorted(KEPT)))
     try:
@@ -183,11 +179,7 @@ def read_as_from_json(data: Any, where: str) -> dict[str, Any]:
 
 
 def with_overrides(options: ReadOptions, columns: Mapping[str, str | None], read: Sequence[str]) -> ReadOptions:
-    """Return options with the user's columns by role ("text", "text2", "label"; None leaves them) and "field=value".
-
-    Raises:
-        RecipeError: If a field is unknown or its value is not allowed.
-    """
+    """Return options with the user's columns by role ("text", "text2", "label"; None leaves them) and "field=value"."""
     changes: list[tuple[str, Any]] = [(role, name) for role, name in columns.items() if name is not None]
     for written, (name, value) in zip(read, parse_overrides(read), strict=True):
         if name == "labels":

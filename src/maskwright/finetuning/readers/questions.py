@@ -28,9 +28,6 @@ def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleF
     Formats: SQuAD's JSON; or JSON, JSON Lines, CSV, TSV or Parquet with columns of question, context and answers (as
     `datasets` writes them, a list of texts, or one text). Options: `text` is the question, `text2` the context, `label`
     the answers. Offsets of answers are in characters; a wrong one is corrected, which is counted in the notes.
-
-    Raises:
-        DataError: If the file cannot be read, columns cannot be found, or most questions are bad.
     """
     skips = Skips(str(path))
     table = read_table(path, format_of(path, "question_answering", options), options, skips, _of_article)
@@ -155,9 +152,6 @@ def read_choices(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFil
     Formats: RACE's folders or JSON Lines, DREAM's or C3's JSON; or a table with a column for each option (SWAG) or one
     that lists them. The right one is a letter, a number, or the option itself. Options: `text` is the context, `text2`
     the question, `choices` the options.
-
-    Raises:
-        DataError: If the file cannot be read, columns cannot be found, or most questions are bad.
     """
     skips = Skips(str(path))
     if path.is_dir() and not any(path.rglob("*.txt")):

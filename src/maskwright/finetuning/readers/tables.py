@@ -120,9 +120,6 @@ class Table:
         """Return the first of the named columns that the table has.
 
         `what` (the content) and `option` (which names the column) are for the message.
-
-        Raises:
-            DataError: If it has none of them.
         """
         if (found := self.find(names)) is not None:
             return found
@@ -135,11 +132,7 @@ class Table:
         )
 
     def roles(self, kind: Kind, options: ReadOptions) -> dict[str, str | None]:
-        """Return the columns of a kind of task by role (`ROLES`): those named, or else of a usual name.
-
-        Raises:
-            DataError: If the file lacks one that is named or needed.
-        """
+        """Return the columns of a kind of task by role (`ROLES`): those named, or else of a usual name."""
         found: dict[str, str | None] = {}
         for role, (what, usual, is_needed) in ROLES[kind].items():
             names = getattr(options, role)
@@ -163,9 +156,6 @@ class Table:
             make: Takes a row and its key.
             columns: The columns that were found, by field of `ReadOptions`.
             notes: Gives further notes on the examples.
-
-        Raises:
-            DataError: If no row or less than half of the rows are good.
         """
         key = self._key(options, [name for names in columns.values() for name in as_names(names or ())])
         made: list[E] = []
@@ -213,9 +203,6 @@ def read_table(
 
     `flatten(place, key, record, skips)` may return the rows that a JSON record stands for (an article of SQuAD); None
     for a record that is a row itself.
-
-    Raises:
-        DataError: If the file cannot be read, or holds no rows.
     """
     if format == "parquet":
         table = _read_parquet(path)

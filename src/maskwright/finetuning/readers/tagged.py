@@ -31,9 +31,6 @@ def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile
 
     Formats: CoNLL columns; JSON, JSON Lines or Parquet with a list of words and a list of tags in each record; or,
     where tags are ignored, one text per line.
-
-    Raises:
-        DataError: If the file cannot be read, columns cannot be found, or most rows are bad.
     """
     skips = Skips(str(path))
     format = format_of(path, "tagging", options)
@@ -194,11 +191,7 @@ def _index(names: Sequence[str], width: int) -> int | None:
 
 
 def _check_tags(examples: Sequence[TaggedExample], name: str) -> list[str]:
-    """Return a note on the scheme of the tags.
-
-    Raises:
-        DataError: If some tags mark entities and others are not "O": each would be a class that marks no entity.
-    """
+    """Return a note on the scheme of the tags."""
     counts = Counter(tag for example in examples for tag in example.tags or ())
     if not counts:
         return []

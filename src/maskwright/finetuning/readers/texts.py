@@ -38,9 +38,6 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
 
     Bad rows: those with too many or too few columns, without any text, with broken characters, and, where labels are
     needed, without a label or with an invalid one.
-
-    Raises:
-        DataError: If the file cannot be read, columns cannot be found, or most rows are bad.
     """
     skips = Skips(str(path))
     table = read_table(path, format_of(path, kind, options), options, skips)
@@ -86,11 +83,7 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
 
 
 def text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, ...]:
-    """Return the column of the text, or the two of a pair; a guess goes into the notes.
-
-    Raises:
-        DataError: If a named column is absent, or none or several could be meant.
-    """
+    """Return the column of the text, or the two of a pair; a guess goes into the notes."""
     if options.text2 and not options.text:
         raise _to_be_named(table, f"the second text is named ({options.text2[0]!r}), the first is not", "text")
     if options.text:

@@ -39,8 +39,6 @@ from maskwright.finetuning.tasks.base import (
     Prediction,
     Scores,
     Task,
-    check_labels,
-    check_metrics,
     softmax,
     sorted_labels,
     unknown_label,
@@ -51,16 +49,17 @@ from maskwright.finetuning.tasks.base import (
 class TextTask(Task):
     """A task whose examples are texts or pairs of texts."""
 
+    METRICS: ClassVar[tuple[str, ...]]
     head: ClassVar[HeadKind] = "sequence"
     target_type: ClassVar[DTypeLike]
 
+    @property
+    def known_metrics(self) -> tuple[str, ...]:
+        return self.METRICS
+
     @abstractmethod
     def target(self, example: TextExample) -> Any:
-        """Return an example's target for training.
-
-        Raises:
-            DataError: If its label is not one of the task's.
-        """
+        """Return an example's target for training."""
 
     @abstractmethod
     def decode(self, scores: Scores, examples: Sequence[TextExample]) -> list[Prediction]:
@@ -109,15 +108,14 @@ class Classification(TextTask):
     """
 
     METRICS: ClassVar[tuple[str, ...]] = ("accuracy", "f1", "macro_f1", "matthews")
+    label_word: ClassVar[str] = "label"
     target_type: ClassVar[DTypeLike] = np.int64
     kind: Literal["classification"] = "classification"
     metrics: Names = ("accuracy",)
     positive: Annotated[str | None, BeforeValidator(as_name)] = None
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
-        check_labels(self.labels)
-        check_metrics(self.metrics, self.METRICS, self.kind)
+    def _check_positive(self) -> Self:
         if self.positive is not None and self.positive not in self.labels:
             raise unknown_label("the task's positive class", self.positive, self.labels)
         if "f1" in self.metrics and self.positive is None and len(self.labels) > 2:
@@ -136,10 +134,6 @@ class Classification(TextTask):
         if name not in self.labels:
             raise unmapped_label(example.key, name, self.labels)
         return self.labels.index(name)
-
-    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
-        assert batch.labels is not None
-        return F.cross_entropy(scores, batch.labels, reduction="sum")
 
     def decode(self, scores: Scores, examples: Sequence[TextExample]) -> list[Prediction]:
         """Predict each example's most probable class; details hold the probabilities of all."""
@@ -198,8 +192,7 @@ class Regression(TextTask):
     scale: Annotated[float, Field(gt=0)] = 1.0
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
-        check_metrics(self.metrics, self.METRICS, self.kind)
+    def _check_main_metric(self) -> Self:
         if self.metrics[0] == "mean_absolute_error":
             raise DataError(
                 f"the main metric of a regression is {self.metrics[0]!r}, where lower is better",
@@ -257,16 +250,11 @@ class MultiLabel(TextTask):
     """
 
     METRICS: ClassVar[tuple[str, ...]] = ("micro_f1", "macro_f1", "subset_accuracy")
+    label_word: ClassVar[str] = "label"
     target_type: ClassVar[DTypeLike] = np.float32
     kind: Literal["multi_label"] = "multi_label"
     metrics: Names = METRICS
     threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        check_labels(self.labels)
-        check_metrics(self.metrics, self.METRICS, self.kind)
-        return self
 
     @classmethod
     def found_in(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
