@@ -20,17 +20,11 @@ Files = tuple[str, ...]
 class Benchmark:
     """One benchmark.
 
-    Attributes:
-        name: As `--task` takes it.
-        title: As papers write it.
-        kind: The kind of task, as `Task.kind` names it.
-        language: "en" or "zh".
-        folders: Usual names of its folder inside a folder of several benchmarks.
-        files: Usual places of each split inside the benchmark's folder; the first that exists is used.
-        options: How its files are read. Labels are as the files write them.
-        metrics: Reported metrics, the main one first; empty where `task_fields` name a script.
-        labels: The classes in the order of the head's logits; empty: from the training file, or there are none.
-        task_fields: Further fields of the task.
+    `name` is what `--task` takes, `title` what papers write, `folders` usual names of its folder inside a folder of
+    several benchmarks. `files` are the usual places of each split inside it; the first that exists is used. Labels are
+    as the files write them. `metrics` begin with the main one, and are empty where `task_fields` (further fields of the
+    task) name a script; `labels` are the classes in the order of the logits, empty if the training file tells them or
+    there are none.
     """
 
     name: str
@@ -240,12 +234,7 @@ ALIASES: Mapping[str, str] = MappingProxyType(
 
 
 def benchmark(name: str) -> Benchmark | None:
-    """Return a benchmark by name, None if there is none; case and punctuation do not matter ("SST2", "squad_v1.1").
-
-    Example:
-        >>> benchmark("SST2").metrics
-        ('accuracy',)
-    """
+    """Return a benchmark by name, None if there is none; case and punctuation do not matter ("SST2", "squad_v1.1")."""
     plain = {plain_name(known): known for known in (*ALIASES, *BENCHMARKS)}
     known = plain.get(plain_name(name))
     return None if known is None else BENCHMARKS[ALIASES.get(known, known)]

@@ -33,14 +33,11 @@ fit the caches, and lengths in a batch are more alike."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """The result of an evaluation.
+    """The result of an evaluation; `task` is the kind of task.
 
-    Attributes:
-        task: The kind of task.
-        examples, skipped, cut: Numbers of examples, of skipped rows, of examples truncated to the model's length.
-        metrics: The task's metrics, the main one first.
-        by_class: Precision, recall, F1 and number of examples of each class or entity type; empty for other tasks.
-        confusion: For each true class how often each class was predicted; empty for tasks other than classification.
+    `cut` counts examples truncated to the model's length. `metrics` begin with the main one. `by_class` has precision,
+    recall, F1 and number of examples of each class or entity type, `confusion` for each true class how often each class
+    was predicted; both are empty for other tasks.
     """
 
     model: str
@@ -133,10 +130,7 @@ def model_to_score(
 
 @functools.cache
 def machine_to_score(device: str, precision: Precision) -> Machine:
-    """Choose device, precision and matmul backend as training does, once per process (see `prepare_machine`).
-
-    So `evaluate` gives the scores that `finetune` measured on the same examples.
-    """
+    """Choose device, precision and matmul backend as training does, once per process: scores equal `finetune`'s."""
     return prepare_machine(device, None, None, precision)
 
 

@@ -55,14 +55,9 @@ class TaskLoss:
 class FineTunedModel(nn.Module):
     """An encoder with a task head (a `training.step.TrainedModel`). Parameter names are "encoder.*" and "head.*".
 
-    Args:
-        encoder: With a pooler if the head needs it.
-        max_length: Maximum tokens of a sequence, including special tokens.
-        read_as: How the training file was read, for later files; empty if unknown.
-        notes: Messages for the user: loaded, newly initialized and ignored weights, guesses.
-
-    Attributes:
-        is_frozen: Whether weights, device and precision stay as they are (`serving`), so that they are packed once.
+    `max_length` includes special tokens. `read_as` says how the training file was read, empty if unknown. `notes` are
+    messages on loaded, newly initialized and ignored weights. `is_frozen`: weights, device and precision stay as they
+    are (`serving`), so that they are packed once.
     """
 
     def __init__(
@@ -204,13 +199,11 @@ def build(
         seed: Keys the new weights: each is a function of the seed and its name.
         max_length: Maximum tokens of a sequence; None for the longest in pretraining.
         hidden_dropout, attention_dropout: Rates in the encoder; None for those of pretraining.
-        head_dropout: Rate before the head's last layer, if the class has a setting for it (else a note says so); None
-            for the class's default.
+        head_dropout: Rate before the head's last layer; None for the class's default.
         from_scratch: Initialize all weights; keep only the model's shape and tokenizer.
 
     Raises:
-        ConversionError: If there is no such model, or its files do not fit together.
-        RecipeError: If the model has too few positions for `max_length`.
+        MaskwrightError: If there is no such model, or it has too few positions for `max_length`.
     """
     existing = open_existing(str(model))
     row = family_named(existing.family).tasks[task.head]
@@ -256,13 +249,11 @@ def build(
 def load(folder: str | Path) -> FineTunedModel:
     """Load a fine-tuned model, in evaluation mode, on the CPU. No code of the folder is executed.
 
-    Args:
-        folder: Written by `FineTunedModel.save`; or a folder or hub name of a transformers class for sequence or token
-            classification, question answering or multiple choice; its task follows from its class and labels.
+    `folder` was written by `FineTunedModel.save`, or is a folder or hub name of a transformers class for sequence or
+    token classification, question answering or multiple choice; its task follows from its class and labels.
 
     Raises:
-        ConversionError: If there is no fine-tuned model, or it does not fit together.
-        DataError: If its tokenizer, its task or how its training file was read cannot be read.
+        MaskwrightError: If there is no fine-tuned model, or its files do not fit together.
     """
     existing = open_existing(str(folder))
     entries = existing.task

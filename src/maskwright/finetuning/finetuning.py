@@ -44,12 +44,9 @@ _NOT_SET = ("kind", "labels", "metrics", "null_threshold")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FineTuning:
-    """The state of a fine-tuning.
+    """The state of a fine-tuning. `folder`, once it is finished, is also a Hugging Face model folder.
 
-    Attributes:
-        folder: Its directory; once finished also a Hugging Face model folder.
-        finished: Whether all seeds are trained. If not, `results` is None and the same call resumes.
-        stopped_by: The signal that interrupted it, or None.
+    If it is not finished, `results` is None, `stopped_by` is the signal that interrupted it, and the same call resumes.
     """
 
     folder: Path
@@ -227,11 +224,7 @@ class _FineTuningRun:
     stop: StopRequest
 
     def run(self, seeds: Sequence[int]) -> Results | None:
-        """Do all that is not done yet; None if a stop was requested.
-
-        Raises:
-            TrainingError: If a loss is not finite.
-        """
+        """Do all that is not done yet; None if a stop was requested."""
         plan, machine, before = self.plan, self.machine, self.record.get("machine", {})
         # As in the first session, since dropout masks depend on it.
         same_kind = str(before.get("device", "")).partition(":")[0] == machine.device.type
@@ -352,10 +345,8 @@ class _FineTuningRun:
 def measure_test(folder: Path, test: ExampleFile[Any], machine: Machine, reporter: Reporter) -> dict[str, Any]:
     """Predict the test examples with a finished run's model, or return the scores of an earlier call for the same ones.
 
-    Writes test_predictions.jsonl and test.json into the run's folder.
-
-    Returns:
-        "examples", their fingerprint; "metrics", None where they have no labels; "num_cut", truncated examples.
+    Writes test_predictions.jsonl and test.json into the run's folder. The scores hold "examples", their fingerprint;
+    "metrics", None where they have no labels; "num_cut", truncated examples.
     """
     record = folder / "test.json"
     if record.exists():

@@ -29,18 +29,10 @@ from maskwright.model.layer import DROPOUT_CALLS
 
 @final
 class Head(nn.Module):
-    """A task head.
+    """A task head: a linear layer H -> C, for some classes after a dense layer H -> H.
 
-    Args:
-        kind: What it scores.
-        row: The computation of the family's class.
-        config: Of the encoder.
-        num_outputs: C, width of the last layer.
-        rate: Dropout before the last layer, and before the dense layer if the class has it.
-
-    Attributes:
-        dense: Linear H -> H before the last layer, or None.
-        output: Linear H -> C.
+    `row` is the computation of the family's class; `rate` the dropout before the last layer, and before the dense layer
+    if the class has it.
     """
 
     def __init__(self, kind: HeadKind, row: TaskHead, config: EncoderConfig, num_outputs: int, rate: float) -> None:
@@ -57,11 +49,7 @@ class Head(nn.Module):
     def forward(self, output: EncoderOutput, batch: FeatureBatch) -> Tensor:
         """Return scores in fp32: "sequence" (B, C), "token" (M, C), "span" (T, 2), "choice" (B, 1).
 
-        Applies dropout in training mode, if the batch has a key.
-
-        Args:
-            output: The encoder's output for `batch.batch`.
-            batch: With positions for "token".
+        `output` is the encoder's for `batch.batch`. Applies dropout in training mode, if the batch has a key.
         """
         if self._row.source == "pooled":
             assert output.pooled is not None, "the encoder has no pooler"

@@ -162,13 +162,8 @@ def published(
 ) -> tuple[Hyperparameters, str]:
     """Return the published settings of a system on a benchmark, and their sources; BERT's where nothing was published.
 
-    Later ones override earlier ones: BERT's rows of the table, the system's rows; each from general to specific.
-
-    Args:
-        system: A system of the table.
-        head: What the task's head scores.
-        benchmark: None for the user's own data.
-        config: Some systems publish different settings for small or large models.
+    Later ones override earlier ones: BERT's rows of the table, the system's rows; each from general to specific. `head`
+    is what the task's head scores; `benchmark` is None for the user's own data.
     """
     merged: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -255,14 +250,10 @@ def fit_training(
     system: str,
     tokens: float | None = None,
 ) -> tuple[Hyperparameters, tuple[Choice, ...]]:
-    """Adjust published settings to small models and little data, with reasons.
+    """Adjust published settings to small models and little data, with reasons; `fixed` fields are kept.
 
-    Args:
-        settings: The published settings with the user's overrides.
-        fixed: Fields that the user set, which are kept.
-        width: The model's hidden size.
-        system: The system it was pretrained as ("macbert"), or "".
-        tokens: Pretraining tokens; None if unknown.
+    `width` is the model's hidden size, `system` what it was pretrained as ("macbert", or ""), `tokens` its pretraining
+    tokens, None if unknown.
     """
     per_epoch = settings.steps_of_epoch(num_units)
     wanted: list[tuple[str, Any, str]] = []

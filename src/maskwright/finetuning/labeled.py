@@ -45,14 +45,10 @@ _COLUMNS = ("text", "text2", "negative", "choices", "label", "label_columns", "o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labeled:
-    """A task and its examples.
+    """A task, with the training examples' labels, and its examples by "train", "dev" and, if there are any, "test".
 
-    Attributes:
-        benchmark: None for the user's own data.
-        task: The task, with the training examples' labels.
-        parts: Examples by "train", "dev" and, if there are any, "test".
-        read_as: How the training file was read, for later files.
-        notes: What the reader of results must know.
+    `benchmark` is None for the user's own data; `read_as` is how the training file was read, for later files; `notes`
+    are what the reader of results must know.
     """
 
     benchmark: Benchmark | None
@@ -87,12 +83,10 @@ class LabeledRequest:
         columns: Mapping[str, str | None],
         read: Sequence[str] = (),
     ) -> "LabeledRequest":
-        """Return the request that a call describes.
+        """Return the request that a call describes; RecipeError if the task or a field is unknown, or no files were
+        given.
 
         `files` are by part, `columns` by role ("text", "text2", "label"), `read` holds "field=value" for `ReadOptions`.
-
-        Raises:
-            RecipeError: If the task or a field is unknown, or no files were given.
         """
         kind, row = task_named(task)
         if kind == "embedding" and data is not None:
@@ -127,9 +121,8 @@ class LabeledRequest:
     ) -> ExampleFile[Any] | None:
         """Read a part and report on it (`report_file`); None where there is no such file.
 
-        Args:
-            needed: Whether rows without label are left out; None: except for test examples, which often have none.
-            trained: How the training file was read, for the other parts.
+        `needed`: whether rows without label are left out; None: except for test examples, which often have none.
+        `trained` is how the training file was read, for the other parts.
         """
         paths = self.paths(part)
         if not paths:
@@ -142,11 +135,7 @@ class LabeledRequest:
 
 
 def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: Reporter) -> Labeled:
-    """Read all parts, and make the task from the training examples' labels and the fields that the user set.
-
-    Raises:
-        DataError: If a file cannot be read, there is no training file, or the labels do not fit.
-    """
+    """Read all parts, and make the task from the training examples' labels and the fields that the user set."""
     row, paths = request.benchmark, request.paths("train")
     train = request.read("train", talk)
     if train is None or paths is None:
@@ -268,9 +257,6 @@ def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:
     """Split examples of a file into training and development ones, the same way for every seed.
 
     Equal texts, and questions about one text, stay together: no text is in both parts.
-
-    Raises:
-        DataError: If there are too few.
     """
     groups: dict[Hashable, int] = {}
     texts = [getattr(example, "context", "") or example.content for example in examples]

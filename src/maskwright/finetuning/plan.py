@@ -62,12 +62,7 @@ def swapped(examples: Sequence[Any]) -> list[TextExample]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A planned fine-tuning.
-
-    Attributes:
-        choices: Adjusted settings with reasons.
-        source: Sources of the settings that were published for `system`.
-    """
+    """A planned fine-tuning: `choices` are adjusted settings with reasons, `source` is that of the published ones."""
 
     existing: ExistingModel
     from_scratch: bool
@@ -111,10 +106,7 @@ def make_plan(
     task_overrides: Collection[str] = (),
     precision: Precision = "auto",
 ) -> Plan:
-    """Plan a fine-tuning.
-
-    `overrides` and `task_overrides` are the fields of `Hyperparameters` and of the task that the user set.
-    """
+    """Plan a fine-tuning; `overrides` and `task_overrides` are the settings and the task's fields that the user set."""
     base, source = published(system, labeled.task.head, labeled.benchmark, existing.config)
     fixed = {name for name, _ in overrides}
     train, dev = (labeled.parts[name].examples for name in ("train", "dev"))

@@ -16,13 +16,10 @@ _WIDTHS = {"(small)": (0, 512), "(large)": (1024, 1 << 30)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """One row.
+    """One row: fields of `Hyperparameters` and of the task, and their source (paper and table, or repository and file).
 
-    Attributes:
-        benchmarks, heads: For which benchmarks, and for tasks with which heads; empty for all.
-        widths: Smallest and largest hidden size of the models.
-        settings, task_fields: Fields of `Hyperparameters` and of the task.
-        source: Paper and table, or repository and file.
+    They are for some benchmarks, and for tasks with some heads (empty: all), on models with hidden sizes within
+    `widths`.
     """
 
     system: str
@@ -41,8 +38,8 @@ _TRAINING_EXAMPLES = {
 }  # fmt: skip
 
 # "[system] source", then its rows: for what (benchmarks, "head:NAME", models of a size, "all"), epochs, batch size,
-# peak learning rate, maximum length ("-" where the source does not say), further settings, "|" and the row's own source.
-# "steps=N" becomes epochs, so that it means the same for a part of the data: steps x batch / training examples.
+# peak learning rate, maximum length ("-" where the source does not say), further settings, "|" and the row's own
+# source. "steps=N" becomes epochs, so that it means the same for a part of the data: steps x batch / training examples.
 _TABLE = """
 [bert] Devlin et al. 2019, 4.1 and A.3; google-research/bert run_classifier.py
 # The paper takes the best of {5, 4, 3, 2}e-5 on the development set; this is the middle of its grid.

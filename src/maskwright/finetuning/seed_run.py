@@ -72,10 +72,8 @@ def should_stop(history: Sequence[Measured], patience: int) -> bool:
 class SeedResult:
     """The state of a run; if it is not finished, the same call resumes it.
 
-    Attributes:
-        history: Development metrics of each epoch.
-        best: Index into `history` of the weights that are kept; -1 before the first epoch ends.
-        cut: Number of truncated examples, by "train" and "dev".
+    `history` are the development metrics of each epoch, `best` the index of the weights that are kept, -1 before the
+    first epoch ends; `cut` is the number of truncated examples, by "train" and "dev".
     """
 
     seed: int
@@ -166,9 +164,7 @@ class SeedRun:
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> SeedResult:
         """Train until all epochs are done, early stopping applies, or `stop` becomes true.
 
-        Raises:
-            TrainingError: If the loss is not finite; the last checkpoint is valid.
-            DeviceError: If the disk is full; the last checkpoint is valid.
+        If the loss is not finite or the disk is full, the last checkpoint is valid.
         """
         first, is_saved = self._resume()
         step, total, patience = first, self.total_steps, self.settings.patience

@@ -24,12 +24,7 @@ def as_name(value: Any) -> Any:
 
 
 def name_list(value: Any) -> Any:
-    """Return names as a tuple, from a list or from a text with commas; anything else unchanged.
-
-    Example:
-        >>> name_list("neg, pos"), name_list("neg"), name_list([0, "a, b"])
-        (('neg', 'pos'), ('neg',), ('0', 'a, b'))
-    """
+    """Return names as a tuple, from a list or from a text with commas ("neg, pos"); anything else unchanged."""
     value = as_name(value)
     if isinstance(value, str):
         return tuple(stripped for part in value.split(",") if (stripped := part.strip()))

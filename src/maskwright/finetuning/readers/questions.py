@@ -90,11 +90,9 @@ def _of_paragraphs(paragraphs: Any, place: str, skips: Skips) -> Iterator[Row]:
 def _written_answers(value: Any, start: object) -> tuple[tuple[str, int | None], ...] | None:
     """Return texts and offsets of answers in any of the ways files write them; None where there are none.
 
-    A list of {"text", "answer_start"} (SQuAD), a list of texts, {"text": [...], "answer_start": [...]} (the same
-    in `datasets`), one of these as JSON in a CSV, or one text, with its offset in a column `answer_start`.
-
-    Raises:
-        ValueError: If it is none of them; with the reason.
+    A list of {"text", "answer_start"} (SQuAD), a list of texts, {"text": [...], "answer_start": [...]} (the same in
+    `datasets`), one of these as JSON in a CSV, or one text, with its offset in a column `answer_start`. Else
+    ValueError.
     """
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         with contextlib.suppress(ValueError):  # else an answer that begins with a bracket

@@ -87,15 +87,11 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """The rows of one file.
+    """The rows of one file `name`.
 
-    Attributes:
-        name: The file, for messages.
-        columns: Their names; "1", "2" and so on where the file has no header.
-        rows: Its rows; values are text, or what JSON and Parquet hold.
-        notes: What was guessed about the file.
-        read_as: The same as fields of `ReadOptions`.
-        is_fixed: Whether the format, not the file, names the columns (CoNLL; the nested JSON of SQuAD, RACE, DREAM).
+    `columns` are "1", "2" and so on where the file has no header; values are text, or what JSON and Parquet hold.
+    `notes` say what was guessed about the file, `read_as` the same as fields of `ReadOptions`. `is_fixed`: the format,
+    not the file, names the columns (CoNLL; the nested JSON of SQuAD, RACE, DREAM).
     """
 
     name: str
@@ -117,7 +113,7 @@ class Table:
         return found or next((folded[name.casefold()] for name in names if name.casefold() in folded), None)
 
     def need(self, names: Sequence[str], what: str, option: str) -> str:
-        """Return the first of the named columns that the table has.
+        """Return the first of the named columns that the table has; else DataError.
 
         `what` (the content) and `option` (which names the column) are for the message.
         """
@@ -152,10 +148,8 @@ class Table:
     ) -> ExampleFile[E]:
         """Return an example for each row, except those for which `make` returns None or raises ValueError (skipped).
 
-        Args:
-            make: Takes a row and its key.
-            columns: The columns that were found, by field of `ReadOptions`.
-            notes: Gives further notes on the examples.
+        `make` takes a row and its key; `columns` are those that were found, by field of `ReadOptions`; `notes` gives
+        further notes on the examples. DataError if no row or less than half of the rows are good.
         """
         key = self._key(options, [name for names in columns.values() for name in as_names(names or ())])
         made: list[E] = []
@@ -372,11 +366,7 @@ def is_number(field: object) -> bool:
 
 
 def as_text(value: object) -> str:
-    """Return a cell as text; None is an empty one.
-
-    Raises:
-        ValueError: If it is not text, or holds a lone surrogate; with the reason.
-    """
+    """Return a cell as text, None as an empty one; ValueError if it is not text, or holds a lone surrogate."""
     if value is None:
         return ""
     if isinstance(value, int | float) and not isinstance(value, bool):

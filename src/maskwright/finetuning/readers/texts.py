@@ -189,13 +189,10 @@ _FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false
 
 
 def class_name(value: object) -> str | None:
-    """Return a class as text; None where there is none.
+    """Return a class as text; None where there is none; ValueError if it is not one name.
 
     JSON and Parquet hold numbers and booleans: 1 and 1.0 are the class "1" (a missing label turns whole numbers into
     fractions in pandas), true is "true".
-
-    Raises:
-        ValueError: If the value is not one name; with the reason.
     """
     if isinstance(value, bool):
         return str(value).lower()

@@ -92,10 +92,8 @@ class Task(Spec, ABC):
         """Tokenize examples and lay them out as sequences.
 
         `max_length` includes special tokens; `segments`: the second text of a pair is segment 1; `training`: add
-        labels, which all examples have.
-
-        Raises:
-            DataError: If `max_length` leaves no space for text, or in training a label does not fit the task.
+        labels, which all examples have. DataError if `max_length` leaves no space for text, or a label does not fit the
+        task.
         """
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:

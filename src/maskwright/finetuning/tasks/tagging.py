@@ -55,13 +55,7 @@ Joined = Literal["space", "nothing"]
 
 @dataclass(frozen=True, slots=True)
 class WordPieces:
-    """Tokenized sentences, flat. W words, S sentences.
-
-    Attributes:
-        ids: Shape (T,), int32.
-        words: W token ranges; empty for words without a token.
-        sentences: S word ranges.
-    """
+    """Tokenized sentences, flat: W token ranges, empty for words without a token, and S word ranges."""
 
     ids: IntArray
     words: Ranges
@@ -90,9 +84,8 @@ def to_pieces(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, joined: 
 def to_windows(pieces: WordPieces, most: int) -> tuple[IntArray, Ranges, Ranges]:
     """Split sentences into windows of at most `most` >= 1 tokens; no word may have more.
 
-    Returns:
-        The sentence of each window, shape (U,), ascending; the token ranges of the windows; the ranges of the words
-        predicted in each. A sentence without any token has no window.
+    Return the sentence of each window, shape (U,), ascending; the token ranges of the windows; the ranges of the words
+    predicted in each. A sentence without any token has no window.
     """
     starts = np.append(pieces.words.starts, len(pieces.ids))
     rows = []
@@ -307,10 +300,7 @@ class Tagging(Task):
         return Report(by_type, of_tags.confusion)
 
     def check(self, examples: Sequence[TaggedExample]) -> None:
-        """Raise on tags that mark no entity (see `Task.check`).
-
-        Valid tags that do not occur in training pass; they are never predicted.
-        """
+        """Raise on tags that mark no entity. Valid tags that do not occur in training pass and are never predicted."""
         if self.scheme is None:
             return
         checked: set[str] = set()
