@@ -134,20 +134,12 @@ class FineTunedModel(nn.Module):
         task = self.task
         if not isinstance(task, Regression):
             return self
-        head = copy.deepcopy(self.head)
+        saved = copy.deepcopy(self, {id(shared): shared for shared in (self.encoder, self.tokenizer)})
         with torch.no_grad():
-            head.output.weight.mul_(task.scale)
-            head.output.bias.mul_(task.scale).add_(task.offset)
-        return FineTunedModel(
-            encoder=self.encoder,
-            head=head,
-            task=task.replace(scale=1.0, offset=0.0),
-            tokenizer=self.tokenizer,
-            family=self.family,
-            max_length=self.max_length,
-            read_as=self.read_as,
-            notes=self.notes,
-        )
+            saved.head.output.weight.mul_(task.scale)
+            saved.head.output.bias.mul_(task.scale).add_(task.offset)
+        saved.task = task.replace(scale=1.0, offset=0.0)
+        return saved
 
     def save(self, folder: Path) -> None:
         """Write the model (`as_saved`) as a folder of the family's class for the task; keep other files."""

@@ -61,23 +61,6 @@ def test_comments_are_not_words_and_hash_tags_are(tmp_path: Path) -> None:
     assert "2 comments skipped (lines that begin with #)" in file.notes
 
 
-@pytest.mark.parametrize(
-    ("tags", "note"),
-    [
-        ("B-PER I-PER O", "scheme BIO"),
-        ("I-PER I-PER B-PER", "scheme BIO"),
-        ("B-PER E-PER S-LOC", "scheme IOBES"),
-        ("B-PER L-PER U-LOC", "scheme BILOU"),
-        ("B-PER M-PER E-PER O", "scheme BMES"),
-        ("NN VBZ DT", "mark no entities"),
-    ],
-)
-def test_scheme_is_noted_and_tags_are_kept(tmp_path: Path, tags: str, note: str) -> None:
-    file = read(tmp_path, "".join(f"w{place}\t{tag}\n" for place, tag in enumerate(tags.split())))
-    assert file.examples[0].tags == tuple(tags.split())
-    assert note in file.notes[-1]
-
-
 def test_sentence_with_a_bad_line_is_skipped_whole(tmp_path: Path) -> None:
     good = "a\tO\nb\tO\n\n" * 4
     file = read(tmp_path, f"{good}Ada\tB-PER\nalone\n\n\tO\nx\tO\n\ny\tO\tO\n\n")

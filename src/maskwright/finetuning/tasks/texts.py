@@ -21,19 +21,8 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.features import FeatureBatch, Features, Ranges, cut_pairs, lay_out, ranges_of, text_tokens
-from maskwright.finetuning.metrics.scores import (
-    Report,
-    accuracy,
-    binary_f1,
-    class_report,
-    macro_f1,
-    matthews,
-    mean_absolute_error,
-    multi_label_scores,
-    pearson,
-    r_squared,
-    spearman,
-)
+from maskwright.finetuning.metrics import scores as measures
+from maskwright.finetuning.metrics.scores import Report, class_report
 from maskwright.finetuning.readers.options import Names, as_name
 from maskwright.finetuning.tasks.base import (
     Prediction,
@@ -62,8 +51,8 @@ class TextTask(Task):
         """Return an example's target for training."""
 
     @abstractmethod
-    def decode(self, scores: Scores, examples: Sequence[TextExample]) -> list[Prediction]:
-        """Decode scores (U, C) in float64 into one prediction per example."""
+    def decode(self, scores: Scores) -> list[tuple[Any, float | None, dict[str, Any]]]:
+        """Decode scores (U, C) in float64 into value, score and details of each example's prediction."""
 
     def features(
         self, examples: Sequence[TextExample], tokenizer: Tokenizer, *, max_length: int, segments: bool, training: bool
@@ -89,7 +78,11 @@ class TextTask(Task):
     def predictions(
         self, scores: Sequence[Scores], features: Features, examples: Sequence[TextExample], tokenizer: Tokenizer
     ) -> list[Prediction]:
-        return self.decode(np.concatenate(scores).astype(np.float64), examples)
+        decoded = self.decode(np.concatenate(scores).astype(np.float64))
+        return [
+            Prediction(key=example.key, value=value, score=score, details=details)
+            for example, (value, score, details) in zip(examples, decoded, strict=True)
+        ]
 
     def check(self, examples: Sequence[TextExample]) -> None:
         for example in examples:
@@ -135,18 +128,11 @@ class Classification(TextTask):
             raise unmapped_label(example.key, name, self.labels)
         return self.labels.index(name)
 
-    def decode(self, scores: Scores, examples: Sequence[TextExample]) -> list[Prediction]:
-        """Predict each example's most probable class; details hold the probabilities of all."""
-        probabilities = softmax(scores)
-        best = probabilities.argmax(axis=1).tolist()
+    def decode(self, scores: Scores) -> list[tuple[Any, float | None, dict[str, Any]]]:
+        """Predict the most probable class; details hold the probabilities of all."""
         return [
-            Prediction(
-                key=example.key,
-                value=self.labels[number],
-                score=row[number],
-                details={"probabilities": dict(zip(self.labels, row, strict=True))},
-            )
-            for example, number, row in zip(examples, best, probabilities.tolist(), strict=True)
+            (self.labels[np.argmax(row)], max(row), {"probabilities": dict(zip(self.labels, row, strict=True))})
+            for row in softmax(scores).tolist()
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
@@ -154,10 +140,10 @@ class Classification(TextTask):
         predicted = [prediction.value for prediction in predictions]
         positive = self.labels[1] if self.positive is None else self.positive
         known: dict[str, Callable[[], float]] = {
-            "accuracy": lambda: accuracy(labels, predicted),
-            "f1": lambda: binary_f1(labels, predicted, positive=positive),
-            "macro_f1": lambda: macro_f1(labels, predicted, labels=self.labels),
-            "matthews": lambda: matthews(labels, predicted),
+            "accuracy": lambda: measures.accuracy(labels, predicted),
+            "f1": lambda: measures.binary_f1(labels, predicted, positive=positive),
+            "macro_f1": lambda: measures.macro_f1(labels, predicted, labels=self.labels),
+            "matthews": lambda: measures.matthews(labels, predicted),
         }
         return {name: known[name]() for name in self.metrics}
 
@@ -209,19 +195,14 @@ class Regression(TextTask):
         assert batch.labels is not None
         return F.mse_loss(scores.squeeze(1), batch.labels, reduction="sum")
 
-    def decode(self, scores: Scores, examples: Sequence[TextExample]) -> list[Prediction]:
+    def decode(self, scores: Scores) -> list[tuple[Any, float | None, dict[str, Any]]]:
         """Predict a number per example."""
-        numbers = (scores[:, 0] * self.scale + self.offset).tolist()
-        return [
-            Prediction(key=example.key, value=number, score=None, details={})
-            for example, number in zip(examples, numbers, strict=True)
-        ]
+        return [(number, None, {}) for number in (scores[:, 0] * self.scale + self.offset).tolist()]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
         labels = [_number(example) for example in examples]
         predicted = [prediction.value for prediction in predictions]
-        known = dict(zip(self.METRICS, (r_squared, pearson, spearman, mean_absolute_error), strict=True))
-        return {name: known[name](labels, predicted) for name in self.metrics}
+        return {name: getattr(measures, name)(labels, predicted) for name in self.metrics}
 
     def check(self, examples: Sequence[TextExample]) -> None:
         """Raise on labels that are not numbers, or all equal: correlations are then undefined."""
@@ -276,26 +257,25 @@ class MultiLabel(TextTask):
         assert batch.labels is not None
         return F.binary_cross_entropy_with_logits(scores, batch.labels, reduction="sum") / len(self.labels)
 
-    def decode(self, scores: Scores, examples: Sequence[TextExample]) -> list[Prediction]:
+    def decode(self, scores: Scores) -> list[tuple[Any, float | None, dict[str, Any]]]:
         """Predict each example's classes; the score is the probability of exactly this set, classes independent."""
         probabilities = 1 / (1 + np.exp(-scores))
         holds = probabilities >= self.threshold
-        of_set = np.where(holds, probabilities, 1 - probabilities).prod(axis=1)
+        of_set = np.where(holds, probabilities, 1 - probabilities).prod(axis=1).tolist()
         return [
-            Prediction(
-                key=example.key,
-                value=[label for label, held in zip(self.labels, its_holds, strict=True) if held],
-                score=score,
-                details={"probabilities": dict(zip(self.labels, row, strict=True))},
+            (
+                [label for label, held in zip(self.labels, its_holds, strict=True) if held],
+                score,
+                {"probabilities": dict(zip(self.labels, row, strict=True))},
             )
-            for example, its_holds, score, row in zip(
-                examples, holds.tolist(), of_set.tolist(), probabilities.tolist(), strict=True
-            )
+            for its_holds, score, row in zip(holds.tolist(), of_set, probabilities.tolist(), strict=True)
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
         labels = [class_names(example) for example in examples]
-        scores = multi_label_scores(labels, [prediction.value for prediction in predictions], labels=self.labels)
+        scores = measures.multi_label_scores(
+            labels, [prediction.value for prediction in predictions], labels=self.labels
+        )
         return {name: scores[name] for name in self.metrics}
 
     def report(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> Report:
