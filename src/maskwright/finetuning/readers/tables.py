@@ -91,7 +91,7 @@ class Table:
 
     `columns` are "1", "2" and so on where the file has no header; values are text, or what JSON and Parquet hold.
     `notes` say what was guessed about the file, `read_as` the same as fields of `ReadOptions`. `is_fixed`: the format,
-    not the file, names the columns (CoNLL; the nested JSON of SQuAD, RACE, DREAM).
+    not the file, names the columns (the nested JSON of SQuAD, RACE, DREAM).
     """
 
     name: str
