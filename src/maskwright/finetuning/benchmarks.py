@@ -213,33 +213,28 @@ _ROWS = (
 
 BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType({row.name: row for row in _ROWS})
 """All benchmarks by name."""
-ALIASES: Mapping[str, str] = MappingProxyType(
-    {
-        "squad": "squad-1.1",
-        "squad-v1": "squad-1.1",
-        "squad-v1.1": "squad-1.1",
-        "squad-2": "squad-2.0",
-        "squad-v2": "squad-2.0",
-        "squad-v2.0": "squad-2.0",
-        "mnli-m": "mnli",
-        "mnli-matched": "mnli",
-        "mnli-mismatched": "mnli-mm",
-        "conll": "conll-2003",
-        "cmrc": "cmrc2018",
-        "weibo": "weibo-ner",
-        "chinese-sts-b": "sts-b-zh",
-    }
-)
+ALIASES: Mapping[str, str] = {
+    alias: name
+    for name, aliases in (
+        ("squad-1.1", "squad squad-v1 squad-v1.1"),
+        ("squad-2.0", "squad-2 squad-v2 squad-v2.0"),
+        ("mnli", "mnli-m mnli-matched"),
+        ("mnli-mm", "mnli-mismatched"),
+        ("conll-2003", "conll"),
+        ("cmrc2018", "cmrc"),
+        ("weibo-ner", "weibo"),
+        ("sts-b-zh", "chinese-sts-b"),
+    )
+    for alias in aliases.split()
+}
 """Other names of benchmarks."""
 
 
 def benchmark(name: str) -> Benchmark | None:
     """Return a benchmark by name, None if there is none; case and punctuation do not matter ("SST2", "squad_v1.1")."""
-    plain = {plain_name(known): known for known in (*ALIASES, *BENCHMARKS)}
-    known = plain.get(plain_name(name))
+
+    def plain(name: str) -> str:
+        return "".join(filter(str.isalnum, name.casefold()))
+
+    known = {plain(known): known for known in (*ALIASES, *BENCHMARKS)}.get(plain(name))
     return None if known is None else BENCHMARKS[ALIASES.get(known, known)]
-
-
-def plain_name(name: str) -> str:
-    """Return a name without case and punctuation."""
-    return "".join(character for character in name.casefold() if character.isalnum())

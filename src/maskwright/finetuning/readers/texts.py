@@ -45,9 +45,7 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
     texts = text_columns(table, options, notes)
     if kind == "embedding":
         texts += _negative_column(table, options, texts, notes)
-        labels = _similarity_column(table, options, texts, notes)
-    else:
-        labels = () if options.labels == "ignored" else _label_columns(table, kind, options, texts, notes)
+    labels = _label_columns(table, kind, options, texts, notes)
     if both := [column for column in texts if column in labels]:
         raise DataError(
             f"{table.name}: column {both[0]!r} is named as the text and as the label",
@@ -127,12 +125,19 @@ def _label_columns(
     table: Table, kind: TextKind, options: ReadOptions, texts: Sequence[str], notes: list[str]
 ) -> tuple[str, ...]:
     """Return the column of the label, or several of 0 and 1; none if the file has no labels and needs none."""
+    if options.labels == "ignored":
+        return ()
+    is_similarity = kind == "embedding"
     if named := options.label_columns or options.label:
         each: list[Sequence[str]] = [[name] for name in options.label_columns] or [options.label]
         if options.labels == "if_there" and all(table.find(names) is None for names in each):
             notes.append(f"no column {named[0]!r}: the file has no labels")
             return ()
-        return tuple(table.need(names, "the label", "--label") for names in each)
+        if is_similarity and len(texts) != 2:
+            raise _to_be_named(table, "--label names a similarity, which pairs of texts have", "text")
+        return tuple(table.need(names, "the similarity" if is_similarity else "the label", "--label") for names in each)
+    if is_similarity:
+        return _similarity_column(table, options, texts, notes)
     others = [column for column in table.columns if column not in texts and column.casefold() not in KEYS]
     label = table.find(LABELS, besides=texts) or (others[0] if len(others) == 1 else "")
     if label and not label.isdecimal():
@@ -164,14 +169,7 @@ def _negative_column(table: Table, options: ReadOptions, texts: Sequence[str], n
 
 
 def _similarity_column(table: Table, options: ReadOptions, texts: Sequence[str], notes: list[str]) -> tuple[str, ...]:
-    """Return the column of the similarity of pairs, if there is one: named, or of a usual name."""
-    if options.label:
-        if options.labels == "if_there" and table.find(options.label) is None:
-            notes.append(f"no column {options.label[0]!r}: the texts have no similarity")
-            return ()
-        if len(texts) != 2:
-            raise _to_be_named(table, "--label names a similarity, which pairs of texts have", "text")
-        return (table.need(options.label, "the similarity", "--label"),)
+    """Return the column of a usual name that holds the similarity of pairs, if there is one."""
     found = table.find(LABELS, besides=[*texts, *(name for name, _ in options.only)]) if len(texts) == 2 else None
     if found is None:
         return ()
