@@ -18,9 +18,8 @@ from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, 
 from maskwright.finetuning import seed_run
 from maskwright.finetuning.evaluating import evaluate
 from maskwright.finetuning.fine_tuned import build, load
-from maskwright.finetuning.finetuning import FineTuning, finetune
+from maskwright.finetuning.finetuning import FineTuning, finetune, make_plan
 from maskwright.finetuning.labeled import LabeledRequest, read_labeled
-from maskwright.finetuning.plan import make_plan
 from maskwright.finetuning.predicting import predict
 from maskwright.training import loop
 from maskwright.training.device import Machine

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.labeled import data_warnings, hold_out
-from maskwright.finetuning.plan import swapped
 from maskwright.finetuning.predicting import given_inputs
-from maskwright.finetuning.seed_run import Measured, best_of, should_stop
+from maskwright.finetuning.seed_run import Measured, best_of, should_stop, swapped
 
 
 def history(*values: float) -> list[Measured]:

@@ -7,7 +7,7 @@ OUT/runs/seed-N/          one folder per seed (`seed_run`)
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,22 @@ from maskwright.finetuning.baselines import baselines_of
 from maskwright.finetuning.evaluating import features_of, predict_features, write_predictions
 from maskwright.finetuning.examples import ExampleFile, has_labels
 from maskwright.finetuning.fine_tuned import build, load
-from maskwright.finetuning.hyperparameters import Hyperparameters, published_task_fields, system_of
-from maskwright.finetuning.labeled import LabeledRequest, read_labeled
-from maskwright.finetuning.plan import Plan, make_plan
+from maskwright.finetuning.hyperparameters import (
+    Hyperparameters,
+    fit_length,
+    fit_numbers,
+    fit_stride,
+    fit_training,
+    published,
+    published_task_fields,
+    system_of,
+    tokens_of,
+)
+from maskwright.finetuning.labeled import Labeled, LabeledRequest, read_labeled
 from maskwright.finetuning.results import Results, SeedRow, data_of, model_card
-from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, read_result
+from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, TrainingData, read_result, training_data
 from maskwright.finetuning.tasks import KINDS
+from maskwright.finetuning.tasks.base import Task
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.interrupt import StopRequest, stop_on_signals
@@ -209,6 +219,87 @@ def write_results(folder: Path, results: Results, card: str) -> None:
     write_json(folder / "results.json", results.to_json())
     write_text(folder / "results.md", results.markdown())
     write_text(folder / "README.md", card)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A planned fine-tuning: `choices` are adjusted settings with reasons, `source` is that of the published ones."""
+
+    existing: ExistingModel
+    from_scratch: bool
+    labeled: Labeled
+    settings: Hyperparameters
+    task: Task
+    data: TrainingData
+    choices: tuple[Choice, ...]
+    source: str
+    system: str
+    precision: Precision = "auto"
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What must be equal to resume a run.
+
+        Seeds may be added and test examples may change: nothing is selected by them.
+        """
+        return {
+            "model": self.existing.fingerprint,
+            "from_scratch": self.from_scratch,
+            "task": self.task.to_json(),
+            "data": {
+                name: f"{len(part.examples):,} examples ({part.fingerprint})"
+                for name, part in self.labeled.parts.items()
+                if name != "test"
+            },
+            "settings": self.settings.model_dump(mode="json"),
+            **({} if self.precision == "auto" else {"precision": self.precision}),
+        }
+
+
+def make_plan(
+    existing: ExistingModel,
+    labeled: Labeled,
+    overrides: Sequence[tuple[str, Any]],
+    *,
+    system: str,
+    as_published: bool,
+    from_scratch: bool,
+    task_overrides: Collection[str] = (),
+    precision: Precision = "auto",
+) -> Plan:
+    """Plan a fine-tuning; `overrides` and `task_overrides` are the settings and the task's fields that the user set."""
+    base, source = published(system, labeled.task.head, labeled.benchmark, existing.config)
+    fixed = {name for name, _ in overrides}
+    train, dev = (labeled.parts[name].examples for name in ("train", "dev"))
+    settings, choices = fit_length(override(base, overrides), existing.max_length, fixed)
+    task, more = fit_stride(labeled.task, base.max_length, settings.max_length, task_overrides)
+    choices += more
+    if labeled.benchmark is None:
+        task, more = fit_numbers(task, train, task_overrides)
+        choices += more
+    data = training_data(existing, task, settings, train, dev)
+    if not as_published:
+        settings, more = fit_training(
+            settings,
+            data.train.num_units,
+            fixed,
+            width=existing.config.hidden_size,
+            system=system,
+            tokens=0.0 if from_scratch else tokens_of(existing),
+        )
+        choices += more
+    return Plan(
+        existing=existing,
+        from_scratch=from_scratch,
+        labeled=labeled,
+        settings=settings,
+        task=task,
+        data=data,
+        choices=choices,
+        source=source,
+        system=system,
+        precision=precision,
+    )
 
 
 @dataclass

@@ -10,7 +10,7 @@ dev_predictions.jsonl     that model's predictions on the development examples
 import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,17 @@ from maskwright.core.amounts import counted
 from maskwright.core.checksums import read_record, write_record
 from maskwright.core.errors import CheckpointError
 from maskwright.finetuning.evaluating import score_units, write_predictions
-from maskwright.finetuning.features import FeatureCollator, ShuffledUnits
-from maskwright.finetuning.fine_tuned import FineTunedModel
+from maskwright.finetuning.examples import Example, TextExample
+from maskwright.finetuning.features import FeatureCollator, Features, ShuffledUnits
+from maskwright.finetuning.fine_tuned import FineTunedModel, reads_segments
 from maskwright.finetuning.hyperparameters import Hyperparameters
-from maskwright.finetuning.plan import TrainingData
+from maskwright.finetuning.tasks.base import Task
 from maskwright.model.config import EncoderConfig
 from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
 from maskwright.training.checkpoint import CheckpointTimer
 from maskwright.training.device import Machine
+from maskwright.training.existing import ExistingModel
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.loop import Phase, Position, Schedule, StepReport, train
 from maskwright.training.metrics import JsonLines, worth_logging
@@ -38,6 +40,42 @@ MODEL = "model"
 _METRICS_SHOWN = 4
 _STEPS_BEFORE_ESTIMATE = 5
 """Steps before the time left is shown; the first ones are slower."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingData:
+    """The features to train and to select models on, and the development examples."""
+
+    train: Features
+    dev: Features
+    dev_examples: Sequence[Example]
+
+
+def training_data(
+    existing: ExistingModel, task: Task, settings: Hyperparameters, train: Sequence[Any], dev: Sequence[Any]
+) -> TrainingData:
+    """Return the features of the examples as the settings ask for them."""
+    segments = reads_segments(existing.config, existing.tokenizer)
+
+    def features(examples: Sequence[Any], *, training: bool) -> Features:
+        return task.features(
+            examples, existing.tokenizer, max_length=settings.max_length, segments=segments, training=training
+        )
+
+    learned = features(train, training=True)
+    if settings.double_unordered and (others := swapped(train)):
+        # A pair that is cut is one example that is cut, in either order.
+        learned = replace(features([*train, *others], training=True), num_cut=learned.num_cut)
+    return TrainingData(train=learned, dev=features(dev, training=False), dev_examples=dev)
+
+
+def swapped(examples: Sequence[Any]) -> list[TextExample]:
+    """Return every pair among the examples with its texts in the other order."""
+    return [
+        replace(example, texts=example.texts[::-1])
+        for example in examples
+        if isinstance(example, TextExample) and len(example.texts) == 2
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,7 +185,8 @@ def test_loss_is_the_mean_of_both_cross_entropies_of_each_sequence(tokenizers: d
 
 words = st.sampled_from([
     "the", "The", "café", "cafe\u0301", "q\u0307\u0323", "naïve,", "don't", "(press)", "2019", "3.5%", "U.S.",
-    "北京大学", "一百", "天气很好", "😀", "❤\ufe0f", "👩\u200d👩\u200d👧", "𠀀𠀁", "हिन्दी", "Straßen", "İstanbul", "ﬁx", "x²",
+    "北京大学", "一百", "天气很好", "😀", "❤\ufe0f", "👩\u200d👩\u200d👧", "𠀀𠀁", "हिन्दी", "Straßen",
+    "İstanbul", "ﬁx", "x²",
 ])  # fmt: skip
 gaps = st.sampled_from([" "] * 6 + ["  ", "\n", "\u3000", " \t ", "\r\n"])
 

@@ -35,6 +35,10 @@ from maskwright.finetuning.tasks.base import (
 )
 
 
+Decoded = tuple[Any, float | None, dict[str, Any]]
+"""Value, score and details of a prediction."""
+
+
 class TextTask(Task):
     """A task whose examples are texts or pairs of texts."""
 
@@ -51,8 +55,8 @@ class TextTask(Task):
         """Return an example's target for training."""
 
     @abstractmethod
-    def decode(self, scores: Scores) -> list[tuple[Any, float | None, dict[str, Any]]]:
-        """Decode scores (U, C) in float64 into value, score and details of each example's prediction."""
+    def decode(self, scores: Scores) -> list[Decoded]:
+        """Decode scores (U, C) in float64, one row per example."""
 
     def features(
         self, examples: Sequence[TextExample], tokenizer: Tokenizer, *, max_length: int, segments: bool, training: bool
@@ -128,7 +132,7 @@ class Classification(TextTask):
             raise unmapped_label(example.key, name, self.labels)
         return self.labels.index(name)
 
-    def decode(self, scores: Scores) -> list[tuple[Any, float | None, dict[str, Any]]]:
+    def decode(self, scores: Scores) -> list[Decoded]:
         """Predict the most probable class; details hold the probabilities of all."""
         return [
             (self.labels[np.argmax(row)], max(row), {"probabilities": dict(zip(self.labels, row, strict=True))})
@@ -195,7 +199,7 @@ class Regression(TextTask):
         assert batch.labels is not None
         return F.mse_loss(scores.squeeze(1), batch.labels, reduction="sum")
 
-    def decode(self, scores: Scores) -> list[tuple[Any, float | None, dict[str, Any]]]:
+    def decode(self, scores: Scores) -> list[Decoded]:
         """Predict a number per example."""
         return [(number, None, {}) for number in (scores[:, 0] * self.scale + self.offset).tolist()]
 
@@ -257,7 +261,7 @@ class MultiLabel(TextTask):
         assert batch.labels is not None
         return F.binary_cross_entropy_with_logits(scores, batch.labels, reduction="sum") / len(self.labels)
 
-    def decode(self, scores: Scores) -> list[tuple[Any, float | None, dict[str, Any]]]:
+    def decode(self, scores: Scores) -> list[Decoded]:
         """Predict each example's classes; the score is the probability of exactly this set, classes independent."""
         probabilities = 1 / (1 + np.exp(-scores))
         holds = probabilities >= self.threshold
