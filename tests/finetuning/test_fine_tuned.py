@@ -19,9 +19,7 @@ from tiny_tuned import (
     their_scores,
     tokenizer_of,
 )
-from tiny_tuned import (
-    build as build_theirs,
-)
+from tiny_tuned import build as build_theirs
 
 from maskwright.core.errors import ConversionError, DataError, JsonError, RecipeError
 from maskwright.finetuning.examples import TextExample

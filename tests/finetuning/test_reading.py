@@ -61,8 +61,7 @@ def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases: Path, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("first", "texts"),
-    [("花呗\t额度\n", [("花呗", "额度"), ("a", "b")]), ("sentence1\tsentence2\n", [("a", "b")])],
+    ("first", "texts"), [("花呗\t额度\n", [("花呗", "额度"), ("a", "b")]), ("sentence1\tsentence2\n", [("a", "b")])]
 )
 def test_header_is_not_an_example_of_a_benchmark_without_header(
     tmp_path: Path, first: str, texts: list[tuple[str, str]]

@@ -230,11 +230,7 @@ def _rows(file: Texts) -> Rows:
 
 
 def _fitted(
-    rows: Rows,
-    train: Texts,
-    overrides: Sequence[tuple[str, Any]],
-    existing: ExistingModel,
-    as_published: bool,
+    rows: Rows, train: Texts, overrides: Sequence[tuple[str, Any]], existing: ExistingModel, as_published: bool
 ) -> tuple[EmbeddingSettings, tuple[Choice, ...]]:
     """Return the settings, fitted to small models and little data by the rules of the other tasks, with reasons."""
     settings = override(DEFAULTS[rows], overrides)

@@ -170,11 +170,7 @@ def predict_features(
 
 
 def score_units(
-    model: FineTunedModel,
-    features: Features,
-    progress: Progress = no_progress,
-    *,
-    autocast: torch.dtype | None = None,
+    model: FineTunedModel, features: Features, progress: Progress = no_progress, *, autocast: torch.dtype | None = None
 ) -> list[Scores]:
     """Return the fp32 scores of each unit, in order, without dropout.
 

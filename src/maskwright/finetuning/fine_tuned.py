@@ -308,13 +308,7 @@ def _filed(name: str, task: Task) -> str:
 
 
 def _weight_notes(
-    existing: ExistingModel,
-    head: HeadKind,
-    row: TaskHead,
-    *,
-    loaded: Set[str],
-    wanted: Set[str],
-    ignored: Set[str],
+    existing: ExistingModel, head: HeadKind, row: TaskHead, *, loaded: Set[str], wanted: Set[str], ignored: Set[str]
 ) -> list[str]:
     """Return messages about the weights that were loaded, newly initialized and ignored, given their names."""
     new, dropped = parts_of(wanted - loaded), sorted(parts_of(ignored))

@@ -4,13 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.finetuning.metrics.entities import (
-    Entity,
-    entities_of,
-    entity_scores,
-    is_entity_tag,
-    mark_entities,
-)
+from maskwright.finetuning.metrics.entities import Entity, entities_of, entity_scores, is_entity_tag, mark_entities
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,7 @@ from maskwright.finetuning.examples import Answer, QuestionExample
 from maskwright.finetuning.features import FeatureCollator, Features, separators_between
 from maskwright.finetuning.tasks import make_task, task_from_json
 from maskwright.finetuning.tasks.base import Prediction, Scores
-from maskwright.finetuning.tasks.question_answering import (
-    QuestionAnswering,
-    text_places,
-)
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering, text_places
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
 SURE = 50.0

@@ -31,23 +31,11 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.scripts import HAN_CLASS
 from maskwright.finetuning.examples import TaggedExample
 from maskwright.finetuning.features import Features, Ranges, lay_out, ranges_of, text_tokens
-from maskwright.finetuning.metrics.entities import (
-    TagScheme,
-    entities_of,
-    entity_scores,
-    mark_entities,
-    scheme_of,
-)
+from maskwright.finetuning.metrics.entities import TagScheme, entities_of, entity_scores, mark_entities, scheme_of
 from maskwright.finetuning.metrics.scores import Report, accuracy, class_report
 from maskwright.finetuning.readers.options import Names, as_name
 from maskwright.finetuning.readers.tagged import word_spans
-from maskwright.finetuning.tasks.base import (
-    Prediction,
-    Scores,
-    Task,
-    softmax,
-    unknown_label,
-)
+from maskwright.finetuning.tasks.base import Prediction, Scores, Task, softmax, unknown_label
 
 Joined = Literal["space", "nothing"]
 """Separator between the words of a sentence."""

@@ -34,7 +34,6 @@ from maskwright.finetuning.tasks.base import (
     unmapped_label,
 )
 
-
 Decoded = tuple[Any, float | None, dict[str, Any]]
 """Value, score and details of a prediction."""
 
