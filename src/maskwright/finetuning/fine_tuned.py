@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from maskwright.core.errors import ConversionError, RecipeError
 from maskwright.core.files import write_json
 from maskwright.core.tensors import LossTerm
-from maskwright.core.types import FamilyName, HeadKind, ProductPrecision
+from maskwright.core.types import FamilyName, HeadKind, MatmulPrecision
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.heads import Head
@@ -94,7 +94,7 @@ class FineTunedModel(nn.Module):
         scores: Tensor = self.head(self.encoder(batch.batch, self.head.output_positions(batch)), batch)
         return scores
 
-    def packed(self, precision: ProductPrecision) -> InferenceEncoder:
+    def packed(self, precision: MatmulPrecision) -> InferenceEncoder:
         """Return the encoder for inference."""
         packed = self._packed or InferenceEncoder(self.encoder, precision)
         if self.is_frozen:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from maskwright.model.encoder import Encoder
-from maskwright.model.layer import AttentionBlock
+from maskwright.model.sublayers import SelfAttention
 
 NEIGHBOR_SCORE = 6.0
 """Attention score of the intended neighbor above all others, in nats: it gets about half of a head's attention."""
@@ -40,11 +40,11 @@ def attend_to_neighbors(encoder: Encoder) -> None:
             passed = _passed_sinusoids(*weight.shape)
             weight.copy_(_passing_projection(weight, passed))
             back = weight.T / weight.square().sum(0 if weight.shape[0] >= weight.shape[1] else 1).mean()
-        block = encoder.attention_blocks[encoder.config.layer_plan("attention")[0]]
-        assert isinstance(block, AttentionBlock)
+        attention = encoder.attention_blocks[encoder.config.layer_plan("attention")[0]]
+        assert isinstance(attention, SelfAttention)
         # Words, positions and segments start with one standard deviation: the positions' share of LayerNorm's variance.
         share = 1 / (2 if encoder.segment_embeddings is None else 3)
-        _rotate_heads(block, encoder.config.num_heads, angles, passed, share, back)
+        _rotate_heads(attention, encoder.config.num_heads, angles, passed, share, back)
 
 
 def offsets(num_heads: int) -> tuple[int, ...]:
@@ -82,20 +82,20 @@ def _sinusoids(positions: int, width: int, angles: Tensor) -> Tensor:
 
 
 def _rotate_heads(
-    block: AttentionBlock, num_heads: int, angles: Tensor, passed: Tensor, share: float, back: Tensor | None
+    attention: SelfAttention, num_heads: int, angles: Tensor, passed: Tensor, share: float, back: Tensor | None
 ) -> None:
     """Add some sinusoids to each head's keys, and to its queries the same ones rotated by the head's offset.
 
     Args:
-        block: The first layer's attention.
+        attention: That of the first layer.
         num_heads: N.
         angles: From `_angles`.
         passed: Numbers of the sinusoids that reach the layer.
         share: Share of positions in the variance of the layer's input.
         back: Shape (E, H), maps hidden states to embeddings; None where they are the same.
     """
-    width = block.key.weight.shape[1] if back is None else len(back)
-    head_size = len(block.key.weight) // num_heads
+    width = attention.key.weight.shape[1] if back is None else len(back)
+    head_size = len(attention.key.weight) // num_heads
     count = min(head_size // 2, len(passed))
     if not count:
         return
@@ -116,8 +116,8 @@ def _rotate_heads(
         if back is not None:
             key, query = key @ back, query @ back
         own = slice(head * head_size, head * head_size + 2 * count)
-        block.key.weight[own] += scale * key
-        block.query.weight[own] += scale * query
+        attention.key.weight[own] += scale * key
+        attention.query.weight[own] += scale * query
 
 
 def _passed_sinusoids(hidden: int, width: int) -> Tensor:
