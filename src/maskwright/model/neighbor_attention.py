@@ -7,6 +7,8 @@ one, head 2 to the second before, and so on. All weights stay trainable.
 
 Sinusoids as positions: Vaswani et al. (2017, section 3.5). Initial weights that imitate the attention of trained
 models: Trockman and Kolter (2023), "Mimetic Initialization of Self-Attention Layers". The offsets are of this package.
+
+E embedding size, H hidden size.
 """
 
 import math
@@ -57,13 +59,13 @@ def offsets(num_heads: int) -> tuple[int, ...]:
     return tuple((head // 2 + 1) * (1 if head % 2 else -1) for head in range(num_heads))
 
 
-def _angles(width: int) -> Tensor:
-    """Rotation of each sinusoid from one position to the next, in radians, spread over (0, pi). Shape (width // 2,).
+def _angles(embedding_size: int) -> Tensor:
+    """Rotation of each sinusoid from one position to the next, in radians, spread over (0, pi). Shape (E // 2,).
 
     Angles that are spread cancel out between different positions, so that a head attends to one place. They are random,
     one in each interval, since evenly spaced ones would make distant positions similar.
     """
-    count = width // 2
+    count = embedding_size // 2
     return math.pi * (torch.arange(count) + _uniform(count, 0)) / max(1, count)
 
 
@@ -72,10 +74,10 @@ def _uniform(count: int, seed: int) -> Tensor:
     return torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def _sinusoids(positions: int, width: int, angles: Tensor) -> Tensor:
-    """Cosine and sine of each sinusoid side by side, with standard deviation 1. Shape (positions, width)."""
+def _sinusoids(positions: int, embedding_size: int, angles: Tensor) -> Tensor:
+    """Cosine and sine of each sinusoid side by side, with standard deviation 1. Shape (positions, E)."""
     phases = torch.arange(positions, dtype=torch.float64)[:, None] * angles
-    table = torch.zeros(positions, width, dtype=torch.float64)
+    table = torch.zeros(positions, embedding_size, dtype=torch.float64)
     table[:, 0 : 2 * len(angles) : 2] = phases.cos()
     table[:, 1 : 2 * len(angles) : 2] = phases.sin()
     return (table * math.sqrt(2)).float()
@@ -94,12 +96,12 @@ def _rotate_heads(
         share: Share of positions in the variance of the layer's input.
         back: Shape (E, H), maps hidden states to embeddings; None where they are the same.
     """
-    width = attention.key.weight.shape[1] if back is None else len(back)
+    embedding_size = attention.key.weight.shape[1] if back is None else len(back)
     head_size = len(attention.key.weight) // num_heads
     count = min(head_size // 2, len(passed))
     if not count:
         return
-    # At the neighbor, each sinusoid adds scale^2 x 2 x share to the product of query and key.
+    # At the neighbor, each sinusoid adds scale^2 x 2 x share to the dot product of query and key.
     scale = math.sqrt(NEIGHBOR_SCORE * math.sqrt(head_size) / (2 * share * count))
     for head, offset in enumerate(offsets(num_heads)):
         # One sinusoid of each interval, a different one in every head.
@@ -108,7 +110,7 @@ def _rotate_heads(
             ((torch.arange(count) + _uniform(count, 1 + head)) * interval).long().clamp_max(len(passed) - 1)
         ]
         rows, cosines, sines = 2 * torch.arange(count), 2 * chosen, 2 * chosen + 1
-        key, query = torch.zeros(2 * count, width), torch.zeros(2 * count, width)
+        key, query = torch.zeros(2 * count, embedding_size), torch.zeros(2 * count, embedding_size)
         key[rows, cosines] = key[rows + 1, sines] = 1.0
         rotation = (angles[chosen] * offset).float()
         query[rows, cosines] = query[rows + 1, sines] = rotation.cos()
@@ -120,10 +122,10 @@ def _rotate_heads(
         attention.query.weight[own] += scale * query
 
 
-def _passed_sinusoids(hidden: int, width: int) -> Tensor:
-    """Numbers of the sinusoids that pass a dense layer from `width` to `hidden`: as many as fit."""
-    count = min(hidden, width) // 2
-    return ((torch.arange(count) + 0.5) * (width // 2) / max(1, count)).long()
+def _passed_sinusoids(hidden_size: int, embedding_size: int) -> Tensor:
+    """Numbers of the sinusoids that pass a dense layer from E to H: as many as fit."""
+    count = min(hidden_size, embedding_size) // 2
+    return ((torch.arange(count) + 0.5) * (embedding_size // 2) / max(1, count)).long()
 
 
 def _passing_projection(weight: Tensor, passed: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Attention in C for training on a CPU with AVX512, in fp32: each head of each sequence by itself.
 
-Against matmuls over rows: no padding and no pair of tokens of two sequences is computed, nothing is copied into heads
-and back, and no scores are written to memory or saved.
+Unlike matmuls over rows, it computes no padding and no pairs of tokens of two sequences, copies nothing into heads and
+back, and neither writes nor saves scores.
 
 T tokens, B sequences, N heads, D head size, H = N D.
 """

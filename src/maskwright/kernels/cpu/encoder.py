@@ -25,9 +25,9 @@ Precision = Literal["fp32", "int8"]
 LANES = 16
 """fp32 numbers in a register: supported widths are multiples of this."""
 MAX_INPUTS_INT8 = 1 << 16
-"""8-bit products are summed in 32 bits: 65,536 x 255 x 128 is less than 2^31."""
+"""8-bit integers are multiplied and summed in 32 bits: 65,536 x 255 x 128 is less than 2^31."""
 _PANELS = {"fp32": 64, "int8": 48}
-"""Outputs side by side, as in `fp32.c` and `int8.c`."""
+"""Outputs in a panel, as in `fp32.c` and `int8.c`."""
 _GROUP = 4
 """Inputs in one instruction of `int8.c`."""
 _ZERO, _HIGHEST, _SMALLEST = 128, 127, 1e-30
@@ -129,8 +129,7 @@ class InferenceLayers:
         code.attention_workspace.argtypes, code.attention_workspace.restype = (_number, _number), _number
         self._code, self._quantizes, self._num_heads = code, precision == "int8", num_heads
         self._inner, self._width = feed_forward[0].first[0].weight.shape
-        # What the C code points to.
-        self._kept: list[object] = []
+        self._kept: list[object] = []  # What the C code has pointers to.
         sublayers = [
             (_Sublayer * len(group))(*(self._sublayer(each, precision) for each in group))
             for group in (attention, feed_forward)
@@ -167,14 +166,14 @@ class InferenceLayers:
         if not tokens or not num_outputs:
             return hidden.new_zeros(num_outputs, width)
         result = hidden if outputs is None else _empty(num_outputs, width)
-        team, most, widest = torch.get_num_threads(), max(tokens, num_outputs), max(width, self._inner)
+        threads, most, widest = torch.get_num_threads(), max(tokens, num_outputs), max(width, self._inner)
         longest = int(cu_seqlens.diff().max())
         sizes = (
             most * 3 * width,
             most * width,
             most * width,
             most * widest,
-            team * self._code.attention_workspace(width // self._num_heads, longest),
+            threads * self._code.attention_workspace(width // self._num_heads, longest),
             most * widest // 4 if self._quantizes else 0,
             most * _QUANTIZATION if self._quantizes else 0,
         )
@@ -193,7 +192,7 @@ class InferenceLayers:
             ctypes.byref(self._encoder),
             ctypes.byref(batch),
             ctypes.byref(_Workspace(*(each.data_ptr() for each in workspace))),
-            team,
+            threads,
         )
         return result
 
