@@ -5,11 +5,11 @@ import warnings
 import pytest
 import torch
 
-from maskwright.core.types import ProductPrecision
+from maskwright.core.types import MatmulPrecision
 from maskwright.inference.precision import PrecisionChanged, choose_precision
 
 
-def skip_without(precision: ProductPrecision) -> None:
+def skip_without(precision: MatmulPrecision) -> None:
     """Skip a test whose precision has no instructions on this CPU."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrecisionChanged)

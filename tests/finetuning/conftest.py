@@ -19,14 +19,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def prepared(device: str, matmul: str | None, cache: Path | None, precision: Precision) -> Machine:
         # Any processor can compute in bf16; `prepare_machine` refuses those that have to emulate it.
         autocast = torch.bfloat16 if precision == "bf16" else None
-        return Machine(
-            choose_device(device),
-            "a machine",
-            1,
-            "default",
-            1e9,
-            autocast,
-        )
+        return Machine(choose_device(device), "a machine", 1, "default", 1e9, autocast)
 
     def again(begun: Mapping[str, Any], device: str, cache: Path | None, precision: Precision) -> tuple[Machine, str]:
         return prepared(device, None, cache, precision), ""

@@ -19,9 +19,7 @@ from tiny_tuned import (
     their_scores,
     tokenizer_of,
 )
-from tiny_tuned import (
-    build as build_theirs,
-)
+from tiny_tuned import build as build_theirs
 
 from maskwright.core.errors import ConversionError, DataError, JsonError, RecipeError
 from maskwright.finetuning.examples import TextExample
@@ -148,15 +146,6 @@ GUESSES = [
     ("sequence", {"labels": ("LABEL_0",)}, Regression()),
     ("sequence", {"labels": ("score",), "problem_type": "regression"}, Regression()),
     ("token", {"labels": TAGS}, Tagging(labels=TAGS, scheme="BIO", metrics=("f1", "precision", "recall", "accuracy"))),
-    (
-        "token",
-        {"labels": ("I-LOC", "O", "S-LOC", "B-LOC", "E-LOC")},
-        Tagging(
-            labels=("I-LOC", "O", "S-LOC", "B-LOC", "E-LOC"),
-            scheme="IOBES",
-            metrics=("f1", "precision", "recall", "accuracy"),
-        ),
-    ),
     ("token", {"labels": ("NOUN", "VERB")}, Tagging(labels=("NOUN", "VERB"), outside="NOUN")),
     ("span", {}, QuestionAnswering()),
     ("choice", {}, MultipleChoice()),

@@ -18,9 +18,8 @@ from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, 
 from maskwright.finetuning import seed_run
 from maskwright.finetuning.evaluating import evaluate
 from maskwright.finetuning.fine_tuned import build, load
-from maskwright.finetuning.finetuning import FineTuning, finetune
+from maskwright.finetuning.finetuning import FineTuning, finetune, make_plan
 from maskwright.finetuning.labeled import LabeledRequest, read_labeled
-from maskwright.finetuning.plan import Plan, make_plan
 from maskwright.finetuning.predicting import predict
 from maskwright.training import loop
 from maskwright.training.device import Machine
@@ -267,29 +266,18 @@ def test_non_finite_losses_are_errors(tune: Callable[..., FineTuning]) -> None:
         tune(set=["learning_rate=1e30", "clip_norm=0"])
 
 
-def planned(model: Path, file: Path, task: str, own: Sequence[tuple[str, Any]] = (), **more: Any) -> Plan:
-    request = LabeledRequest.of(task=task, files={"train": file, "dev": file}, columns={})
-    fields = dict.fromkeys(more.get("task_overrides", ()), 2)
-    asked = {"as_published": False, "from_scratch": False, **more}
-    labeled = read_labeled(request, fields, Silent())
-    return make_plan(open_existing(str(model)), labeled, own, system="bert", **asked)
-
-
-@pytest.mark.parametrize(("batch_size", "epochs"), [(1, 7.0), (4, 20.0), (48, 20.0)])
-def test_epochs_are_fitted_to_the_batch_size(bert_folder: Path, tmp_path: Path, batch_size: int, epochs: float) -> None:
-    """300 steps at least: 48, 12 and 1 steps an epoch; no more than 20 epochs."""
-    made = planned(bert_folder, toy_tasks.texts(tmp_path), "classification", [("batch_size", batch_size)])
-    assert made.settings.epochs == made.request["settings"]["epochs"] == epochs
-    assert made.settings.bias_correction
-
-
 def test_from_scratch_the_rate_is_that_of_short_pretraining(bert_folder: Path, tmp_path: Path) -> None:
     file = toy_tasks.texts(tmp_path)
-    rates = [
-        planned(bert_folder, file, "classification", from_scratch=scratch).settings.learning_rate
-        for scratch in (True, False)
+    request = LabeledRequest.of(task="classification", files={"train": file, "dev": file}, columns={})
+    labeled = read_labeled(request, {}, Silent())
+    plans = [
+        make_plan(
+            open_existing(str(bert_folder)), labeled, [], system="bert", as_published=False, from_scratch=from_scratch
+        )
+        for from_scratch in (True, False)
     ]
-    assert rates == [4e-3, 1.2e-3]  # 1e-3 x 128 / 32; 5e-5 x 768 / 32
+    assert [plan.settings.learning_rate for plan in plans] == [4e-3, 1.2e-3]  # 1e-3 x 128 / 32; 5e-5 x 768 / 32
+    assert plans[0].request["settings"]["epochs"] == plans[0].settings.epochs == 20.0
 
 
 def test_a_model_is_trained_from_scratch(tune: Callable[..., FineTuning], bert_folder: Path, tmp_path: Path) -> None:
@@ -543,16 +531,3 @@ def test_examples_that_cannot_be_measured_are_refused_before_training(
     with pytest.raises(DataError, match=message):
         tune(task, **{"train": file, "dev": toy_tasks.again(file), part: other, **columns})
     assert not (tmp_path / "out").exists()
-
-
-def test_the_stride_of_windows_is_fitted_with_the_length(tune: Callable[..., FineTuning], tmp_path: Path) -> None:
-    file = toy_tasks.questions(tmp_path)
-    asked: dict[str, Any] = {"task": "question-answering", "train": file, "dev": toy_tasks.again(file)}
-    short = ("steps=1", "max_length=40")
-    tune(out=tmp_path / "fitted", set=short, reporter=(heard := Heard()), **asked)
-    # The model has 40 positions, of 384 that were published with windows 128 apart.
-    assert load(tmp_path / "fitted").task.doc_stride == 13
-    assert "fitted task.doc_stride 128 13 keeps the published ratio to max_length, 128 of 384 tokens" in heard.text()
-    tune(out=tmp_path / "set", set=(*short, "task.doc_stride=7"), reporter=(heard := Heard()), **asked)
-    assert load(tmp_path / "set").task.doc_stride == 7
-    assert "doc_stride" not in heard.text()

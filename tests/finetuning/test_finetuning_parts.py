@@ -9,14 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
-from maskwright.finetuning.checks import data_warnings
-from maskwright.finetuning.evaluating import summary
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
-from maskwright.finetuning.labeled import hold_out
-from maskwright.finetuning.plan import swapped
+from maskwright.finetuning.labeled import data_warnings, hold_out
 from maskwright.finetuning.predicting import given_inputs
-from maskwright.finetuning.seed_run import Measured, best_of, should_stop
-from maskwright.finetuning.tasks.base import Prediction
+from maskwright.finetuning.seed_run import Measured, best_of, should_stop, swapped
 
 
 def history(*values: float) -> list[Measured]:
@@ -87,25 +83,6 @@ def test_arguments_are_texts_or_files(tmp_path: Path) -> None:
         assert given_inputs([text], [Path("-")]) == ([text], [Path("-")])
     with pytest.raises(DataError, match="is a file, other arguments are not"):
         given_inputs(["a text", str(file)], [])
-
-
-@pytest.mark.parametrize(
-    ("value", "score", "details", "expected"),
-    [
-        ("good", 0.912, {}, ("91.2%", "good")),
-        (3.14159, None, {}, ("", "3.142")),
-        (["a", "b"], 0.5, {}, ("50.0%", "a b")),
-        (
-            ["B-LOC"],
-            None,
-            {"entities": [{"text": "Rom", "label": "LOC", "start": 3, "end": 6, "score": 0.912}]},
-            ("", "Rom (LOC 3-6, 91.2%)"),
-        ),
-        (1, 0.75, {"option": "in Paris", "probabilities": [0.25, 0.75]}, ("75.0%", "in Paris")),
-    ],
-)
-def test_a_prediction_is_told_in_a_line(value, score, details, expected) -> None:
-    assert summary(Prediction(key="1", value=value, score=score, details=details)) == expected
 
 
 def text(*texts: str, label: str | None = "a") -> TextExample:

@@ -97,31 +97,6 @@ def test_scores_and_gradients_are_those_of_transformers(tmp_path, family, kind):
 
 
 @EVERY_HEAD
-def test_folders_are_the_same_both_ways_and_transformers_misses_nothing(tmp_path, family, kind):
-    theirs = tuned(family, kind, **({"problem_type": "multi_label_classification"} if kind == "sequence" else {}))
-    theirs.save_pretrained(tmp_path / "theirs")
-    loaded = load_model(tmp_path / "theirs")
-    _save(tmp_path / "ours", loaded)
-    mine, yours = tensors_of(tmp_path / "ours"), tensors_of(tmp_path / "theirs")
-    assert mine.keys() == yours.keys()
-    assert all(torch.equal(tensor, yours[name]) for name, tensor in mine.items())
-    described, original = (json.loads((tmp_path / who / "config.json").read_text()) for who in ("ours", "theirs"))
-    assert described["architectures"] == [class_of(family, kind).__name__]
-    # What the class assumes for itself is said aloud in ours.
-    for name in ("id2label", "label2id", "problem_type"):
-        assert described.get(name) == original.get(name), name
-    again = load_model(tmp_path / "ours")
-    assert (again.task, again.config, again.state.keys()) == (loaded.task, loaded.config, loaded.state.keys())
-    model, report = class_of(family, kind).from_pretrained(tmp_path / "ours", output_loading_info=True)
-    assert not any(report.values()), report
-    made = ragged(family, kind)
-    with torch.no_grad():
-        expected = their_scores(theirs, kind, made)
-        torch.testing.assert_close(their_scores(model.eval(), kind, made), expected, atol=1e-6, rtol=0)
-        torch.testing.assert_close(Ours(again)(made.batch), expected, atol=1e-5, rtol=0)
-
-
-@EVERY_HEAD
 def test_rates_of_dropout_are_those_of_the_class(family, kind):
     hidden = "dropout" if family == "distilbert" else "hidden_dropout_prob"
     own = HEAD_RATE.get(family, "classifier_dropout")

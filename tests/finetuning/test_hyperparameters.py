@@ -16,8 +16,8 @@ from maskwright.finetuning.hyperparameters import (
     published,
     published_task_fields,
     system_named,
+    system_of,
 )
-from maskwright.finetuning.plan import system_of
 from maskwright.finetuning.published_settings import PUBLISHED, SYSTEMS
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Classification, Regression
@@ -49,34 +49,24 @@ def test_every_system_of_the_catalogue_has_settings() -> None:
     [
         # Devlin et al. 2019, 4.1-4.4.
         ("bert", "sequence", "mnli", {"epochs": 3.0, "batch_size": 32, "bias_correction": False, "max_length": 128}),
-        ("bert", "span", "squad-1.1", {"epochs": 3.0, "batch_size": 32, "learning_rate": 5e-5}),
         ("bert", "span", "squad-2.0", {"epochs": 2.0, "batch_size": 48, "learning_rate": 5e-5}),
         ("bert", "choice", "swag", {"epochs": 3.0, "batch_size": 16, "learning_rate": 2e-5}),
         # fairseq examples/roberta/config/finetuning.
-        ("roberta", "sequence", "rte", {"learning_rate": 2e-5, "batch_size": 16, "epochs": 10.0, "clip_norm": 0.0}),
         ("roberta", "sequence", "qqp", {"learning_rate": 1e-5, "batch_size": 32, "warmup_share": 0.25}),
         ("roberta", "sequence", "cola", {"warmup_share": 0.06, "betas": (0.9, 0.98), "decayed": "all"}),
-        ("roberta", "span", "squad-2.0", {"learning_rate": 1.5e-5, "batch_size": 48, "weight_decay": 0.01}),
         ("roberta", "choice", "race", {"learning_rate": 1e-5, "batch_size": 16, "weight_decay": 0.1, "epochs": 4.0}),
         # Lan et al. 2020, table 14; 5336 steps of 16 are ten passes over 8551.
         ("albert", "sequence", "cola", {"learning_rate": 1e-5, "epochs": 9.98, "hidden_dropout": 0.0}),
-        ("albert", "sequence", "rte", {"learning_rate": 3e-5, "warmup_share": 0.25, "hidden_dropout": 0.1}),
-        ("albert", "span", "squad-1.1", {"max_length": 384, "batch_size": 48, "epochs": 2.0}),
         ("albert", "choice", "race", {"learning_rate": 2e-5, "batch_size": 32, "epochs": 4.37}),
         # google-research/electra configure_finetuning.py.
-        ("electra", "sequence", "sst-2", {"learning_rate": 1e-4, "layer_decay": 0.8, "epochs": 3.0}),
         ("electra", "sequence", "sts-b", {"epochs": 10.0, "double_unordered": True}),
-        ("electra", "span", "squad-1.1", {"epochs": 2.0, "max_length": 512}),
         ("electra", "token", "", {"max_length": 256}),
         # Joshi et al. 2020.
-        ("spanbert", "sequence", "cola", {"epochs": 4.0}),
         ("spanbert", "span", "squad-2.0", {"epochs": 4.0, "learning_rate": 2e-5, "batch_size": 32, "max_length": 512}),
         # Cui et al. 2021, table IV.
         ("macbert", "span", "cmrc2018", {"epochs": 2.0, "learning_rate": 3e-5, "max_length": 512}),
-        ("bert-wwm", "sequence", "chnsenticorp", {"epochs": 3.0, "learning_rate": 2e-5, "max_length": 256}),
         # PaddlePaddle/ERNIE, scripts.
         ("ernie", "sequence", "chnsenticorp", {"batch_size": 24, "epochs": 10.0, "warmup_share": 0.0}),
-        ("ernie", "sequence", "lcqmc", {"weight_decay": 0.0, "max_length": 128}),
         ("distilbert", "sequence", "sst-2", {"head_dropout": 0.2, "epochs": 3.0}),
     ],
 )  # fmt: skip

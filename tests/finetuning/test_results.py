@@ -1,7 +1,5 @@
 """Tables of results: the numbers are those of the standard library, every seed has its row, files hold them all."""
 
-import json
-
 import pytest
 
 from maskwright.finetuning.results import Results, SeedRow
@@ -47,20 +45,3 @@ def test_the_table_has_every_seed_and_both_parts() -> None:
     assert rows[0] == ["seed 0", "0.5000", "0.2500", "0.4000", "0.0000", "2"]
     assert [row[0] for row in rows] == ["seed 0", "seed 1", "mean", "standard deviation", "best (seed 1)"]
     assert all(len(row) == len(columns) for row in rows)
-
-
-def test_the_page_says_what_was_chosen_where() -> None:
-    page = results([0.5, 0.9], [0.4, 0.8]).markdown()
-    assert "test: predicted once, after selection." in page
-    assert "Mind the gap." in page
-    assert "| train | 1,000 | 2 | 1 | t.csv |" in page
-    assert r"d\|v.csv" in page
-    assert "test:" not in results([0.5]).markdown()
-
-
-def test_json_holds_all() -> None:
-    data = json.loads(json.dumps(results([0.5, 0.9], [0.4, 0.8]).to_json()))
-    assert data["main_metric"] == "accuracy"
-    assert data["best_seed"] == 1
-    assert [row["test"]["accuracy"] for row in data["seeds"]] == [0.4, 0.8]
-    assert data["dev"]["accuracy"] == {"mean": 0.7, "sd": pytest.approx(0.2828427), "best": 0.9}

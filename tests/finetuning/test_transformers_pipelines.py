@@ -8,14 +8,11 @@ import itertools
 import warnings
 
 import pytest
-import torch
 import transformers
 from tiny_tuned import FAMILIES, LABELS, predict_examples, pretrained
 
-from maskwright.finetuning.examples import ChoiceExample, QuestionExample, TaggedExample, TextExample
+from maskwright.finetuning.examples import TaggedExample, TextExample
 from maskwright.finetuning.fine_tuned import build
-from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
-from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 
@@ -108,51 +105,3 @@ def test_token_classification(folder, tmp_path):
             entities = pipe(text, aggregation_strategy="first")
             ends = [start + len(word) for start, word in zip(starts, example.words, strict=True)]
             assert all(one["start"] in starts and one["end"] in ends for one in entities)
-
-
-def test_multiple_choice(folder, tmp_path):
-    model = _saved(folder, MultipleChoice(), tmp_path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        theirs = transformers.AutoModelForMultipleChoice.from_pretrained(tmp_path).eval()
-        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    examples = [
-        ChoiceExample(key="1", context="The cat sat on the mat.", question="Who sat?", options=LABELS, label=None),
-        ChoiceExample(key="2", context="", question="The dogs ran to", options=("the tree", "北京"), label=None),
-    ]
-    firsts = [("The cat sat on the mat.", "Who sat? {}"), ("The dogs ran to", "{}")]
-    for example, answer, (first, second) in zip(examples, predict_examples(model, examples), firsts, strict=True):
-        seconds = [second.format(option) for option in example.options]
-        given = tokenizer([first] * len(seconds), seconds, padding=True, return_tensors="pt")
-        with torch.no_grad():
-            scores = theirs(**{name: values[None] for name, values in given.items()}).logits[0].softmax(0)
-        assert int(scores.argmax()) == answer.value
-        assert float(scores.max()) == pytest.approx(answer.score, abs=1e-5)
-
-
-def test_question_answering(folder, tmp_path):
-    task = QuestionAnswering(max_answer_length=6)
-    model = _saved(folder, task, tmp_path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path).eval()
-        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    contexts = ("Anna lives in Paris.", "Wir lieben München.")
-    examples = [
-        QuestionExample(key=str(number), question="Who?", context=context, answers=())
-        for number, context in enumerate(contexts)
-    ]
-    for example, answer in zip(examples, predict_examples(model, examples), strict=True):
-        given = tokenizer(example.question, example.context, return_tensors="pt", return_offsets_mapping=True)
-        offsets, sequences = given.pop("offset_mapping")[0].tolist(), given.sequence_ids(0)
-        with torch.no_grad():
-            output = theirs(**given)
-        starts, ends = output.start_logits[0].tolist(), output.end_logits[0].tolist()
-        covered = [example.context[first:end].strip() for first, end in offsets]
-        # No answer is white space.
-        inside = [place for place, sequence in enumerate(sequences) if sequence == 1 and covered[place]]
-        best = max(
-            ((first, last) for first in inside for last in inside if first <= last < first + 6),
-            key=lambda span: starts[span[0]] + ends[span[1]],
-        )
-        assert answer.value == example.context[offsets[best[0]][0] : offsets[best[1]][1]].strip()

@@ -35,13 +35,7 @@ _SHAPE: dict[str, Any] = {
     "intermediate_size": 64,
     "max_position_embeddings": 40,
 }
-_DISTILBERT: dict[str, Any] = {
-    "dim": 32,
-    "n_layers": 2,
-    "n_heads": 4,
-    "hidden_dim": 64,
-    "max_position_embeddings": 40,
-}
+_DISTILBERT: dict[str, Any] = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "max_position_embeddings": 40}
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("Bert", _SHAPE),
     "roberta": (

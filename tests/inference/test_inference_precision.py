@@ -64,7 +64,7 @@ def test_a_misspelt_precision_names_the_nearest(bert_folder: Path) -> None:
 @pytest.mark.parametrize(("asked", "error", "cosine"), [("bf16", 0.02, 0.9998), ("int8", 0.05, 0.998)])
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_rounded_models_stay_near_the_exact_one(
-    family: str, asked: precision.ProductPrecision, error: float, cosine: float, request: pytest.FixtureRequest
+    family: str, asked: precision.MatmulPrecision, error: float, cosine: float, request: pytest.FixtureRequest
 ) -> None:
     skip_without(asked)
     folder = request.getfixturevalue(f"{family}_folder")

@@ -1,4 +1,4 @@
-"""Attention over rows against the reference and against finite differences."""
+"""Attention over rows and in C against the formula and against finite differences."""
 
 import itertools
 import math
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from maskwright.kernels import ops, reference
+from maskwright.kernels import ops
 from maskwright.kernels import row_attention as rows
 from maskwright.kernels.cpu import attention as cpu_attention
 from maskwright.kernels.cpu.library import library
@@ -16,6 +16,7 @@ from maskwright.kernels.cuda import attention as cuda_attention
 from maskwright.kernels.dropout import DropoutKey, DropoutMask
 from maskwright.kernels.sequences import Sequences
 from maskwright.kernels.setting import use_kernels
+from tests.kernels.padded_attention import padded_attention
 
 HEADS, WIDTH, LONGEST = 3, 12, 6
 PACKED, FULL = (2, 6, 3, 1), (6, 6)
@@ -50,7 +51,7 @@ def by_formula(inputs: list[Tensor], lengths: tuple[int, ...]) -> Tensor:
 
 
 @lengths
-@pytest.mark.parametrize("function", [rows.attention, reference.attention], ids=["rows", "reference"])
+@pytest.mark.parametrize("function", [rows.attention, padded_attention], ids=["rows", "padded"])
 @pytest.mark.parametrize(("longest", "fused"), [(LONGEST, False), (300, False), (300, True)])
 def test_results_and_gradients_are_those_of_the_formula(
     function, lengths: tuple[int, ...], longest: int, fused: bool, monkeypatch: pytest.MonkeyPatch
@@ -68,13 +69,10 @@ def test_results_and_gradients_are_those_of_the_formula(
 
 @lengths
 @masks
-@pytest.mark.parametrize("function", [rows.attention, reference.attention], ids=["rows", "reference"])
-def test_gradients_are_those_of_finite_differences(
-    function, lengths: tuple[int, ...], mask: DropoutMask | None
-) -> None:
+def test_gradients_are_those_of_finite_differences(lengths: tuple[int, ...], mask: DropoutMask | None) -> None:
     inputs = tuple(inputs_of(lengths, torch.float64))
     assert torch.autograd.gradcheck(
-        lambda *tensors: function(*tensors, sequences_of(lengths), HEADS, mask), inputs, fast_mode=True
+        lambda *tensors: rows.attention(*tensors, sequences_of(lengths), HEADS, mask), inputs, fast_mode=True
     )
 
 
@@ -109,14 +107,13 @@ def test_c_attention_computes_heads_in_whole_registers_in_fp32() -> None:
         assert not cpu_attention.is_supported(torch.zeros(3, 64), 2)
 
 
-@pytest.mark.parametrize("function", [rows.attention, reference.attention], ids=["rows", "reference"])
-def test_probabilities_are_dropped_at_the_rate_and_scaled(function) -> None:
+def test_probabilities_are_dropped_at_the_rate_and_scaled() -> None:
     # With equal scores and the identity as values, the results are the probabilities times their factors.
     size, longest, assumed = 32, 32, 0.4
     zeros, identity = torch.zeros(longest, size), torch.eye(longest)
     mask = DropoutKey(5, torch.device("cpu")).mask(1, assumed)
     assert mask is not None
-    factors = function(zeros, zeros, identity, sequences_of((longest,), longest), 1, mask) * longest
+    factors = rows.attention(zeros, zeros, identity, sequences_of((longest,), longest), 1, mask) * longest
     assert factors.unique().tolist() == pytest.approx([0.0, mask.scale])
     share = float((factors == 0).double().mean())
     assert abs(share - assumed) < 4 * math.sqrt(assumed * (1 - assumed) / factors.numel())
@@ -156,12 +153,11 @@ def test_autocast_computes_in_half_precision_and_keeps_gradients_in_fp32(mask: D
         assert torch.equal(one, other.float())
 
 
-@pytest.mark.parametrize("function", [rows.attention, reference.attention], ids=["rows", "reference"])
-def test_large_scores_and_no_tokens_are_computed(function) -> None:
+def test_large_scores_and_no_tokens_are_computed() -> None:
     scaled = [each.detach() * 1e4 for each in inputs_of(PACKED)]
-    assert function(*scaled, sequences_of(PACKED), HEADS, MASK).isfinite().all()
+    assert rows.attention(*scaled, sequences_of(PACKED), HEADS, MASK).isfinite().all()
     empty = [each[:0] for each in scaled]
-    assert function(*empty, sequences_of(()), HEADS, None).shape == (0, WIDTH)
+    assert rows.attention(*empty, sequences_of(()), HEADS, None).shape == (0, WIDTH)
 
 
 def test_nan_stays_in_its_sequence() -> None:

@@ -17,8 +17,8 @@ GOLDEN_BITS = [-25471, 17361, -13548, -29500, 10748, 277, -12402, 11199, -9554]
 GOLDEN_SUM = 674_372_932
 
 
-def mask_of(call: int, rate: float = 0.1, number: int = NUMBER, num_calls: int = 0) -> DropoutMask:
-    mask = DropoutKey(number, CPU, num_calls).mask(call, rate)
+def mask_of(site: int, rate: float = 0.1, number: int = NUMBER, num_sites: int = 0) -> DropoutMask:
+    mask = DropoutKey(number, CPU, num_sites).mask(site, rate)
     assert mask is not None
     return mask
 
@@ -41,17 +41,17 @@ def test_dropout_drops_the_exact_rate_and_keeps_the_expectation() -> None:
     assert abs(dropped.double().mean().item() - 1) < 1e-3
 
 
-def test_same_key_and_call_give_the_same_mask_and_others_independent_ones() -> None:
+def test_same_key_and_site_give_the_same_mask_and_others_independent_ones() -> None:
     shape = (1 << 20,)
-    masks = [standardized(mask_of(call).bits(shape)) for call in range(6)]
-    masks += [standardized(mask_of(0, number=NUMBER + 1 + k).bits(shape)) for k in range(3)]
-    assert torch.equal(masks[0], standardized(mask_of(0).bits(shape)))
+    masks = [standardized(mask_of(site).random_bits(shape)) for site in range(6)]
+    masks += [standardized(mask_of(0, number=NUMBER + 1 + k).random_bits(shape)) for k in range(3)]
+    assert torch.equal(masks[0], standardized(mask_of(0).random_bits(shape)))
     for first, second in itertools.combinations(masks, 2):
         assert z_score(first * second) < 4.5
 
 
 def test_random_bits_are_uniform_in_every_lane() -> None:
-    words = mask_of(3).bits((1 << 21, 4)).long() + 2**15
+    words = mask_of(3).random_bits((1 << 21, 4)).long() + 2**15
     expected = (1 << 21) / 2**16
     for lane in range(4):
         counts = torch.bincount(words[:, lane], minlength=2**16).double()
@@ -59,10 +59,10 @@ def test_random_bits_are_uniform_in_every_lane() -> None:
         assert abs(chi_square - (2**16 - 1)) / math.sqrt(2 * (2**16 - 1)) < 4.5
 
 
-@pytest.mark.parametrize("call", [0, 7])
-def test_random_bits_show_no_structure_of_their_table(call: int) -> None:
+@pytest.mark.parametrize("site", [0, 7])
+def test_random_bits_show_no_structure_of_their_table(site: int) -> None:
     rows, columns = 2048, 512
-    table = standardized(mask_of(call).bits((rows, columns, 4)))
+    table = standardized(mask_of(site).random_bits((rows, columns, 4)))
     flat = table.flatten()
     for lag in (1, 2, 3, 4, 5, 8, 64, 128, 2048, 4096, 65536):
         assert z_score(flat[:-lag] * flat[lag:]) < 4.5, lag
@@ -76,35 +76,35 @@ def test_random_bits_show_no_structure_of_their_table(call: int) -> None:
 
 
 def test_random_bits_are_those_of_every_earlier_run() -> None:
-    bits = mask_of(5).bits((3, 1000)).flatten()
+    bits = mask_of(5).random_bits((3, 1000)).flatten()
     assert bits[[0, 1, 2, 3, 4, 1999, 2047, 2048, 2999]].tolist() == GOLDEN_BITS
     assert int((bits.long() * torch.arange(1, 3001)).sum()) == GOLDEN_SUM
 
 
-@given(number=st.integers(0, 2**63 - 1), call=st.integers(0, 9), count=st.integers(1, 9000), more=st.integers(0, 9000))
-def test_bits_depend_neither_on_how_many_follow_nor_on_how_many_calls_are_prepared(
-    number: int, call: int, count: int, more: int
+@given(number=st.integers(0, 2**63 - 1), site=st.integers(0, 9), count=st.integers(1, 9000), more=st.integers(0, 9000))
+def test_bits_depend_neither_on_how_many_follow_nor_on_how_many_sites_are_prepared(
+    number: int, site: int, count: int, more: int
 ) -> None:
-    few, many = mask_of(call, number=number), mask_of(call, number=number, num_calls=10)
-    assert torch.equal(few.bits((count,)), many.bits((count + more,))[:count])
+    few, many = mask_of(site, number=number), mask_of(site, number=number, num_sites=10)
+    assert torch.equal(few.random_bits((count,)), many.random_bits((count + more,))[:count])
     key = DropoutKey(torch.tensor(number), CPU)  # As in CUDA graphs.
-    tensor_mask = key.mask(call, 0.1)
+    tensor_mask = key.mask(site, 0.1)
     assert tensor_mask is not None
-    assert torch.equal(tensor_mask.bits((count,)), few.bits((count,)))
+    assert torch.equal(tensor_mask.random_bits((count,)), few.random_bits((count,)))
 
 
 @settings(deadline=None, max_examples=25)
 @given(
     rate=st.floats(0.01, 0.99),
-    call=st.integers(0, 10_000),
+    site=st.integers(0, 10_000),
     number=st.integers(0, 2**63 - 1),
     rows=st.integers(0, 9),
     columns=st.integers(1, 9),
 )
 def test_dropout_multiplies_by_its_factors_forward_and_backward(
-    rate: float, call: int, number: int, rows: int, columns: int
+    rate: float, site: int, number: int, rows: int, columns: int
 ) -> None:
-    mask = mask_of(call, rate, number)
+    mask = mask_of(site, rate, number)
     values, residual = (torch.randn(rows, columns, requires_grad=True) for _ in range(2))
     factors, gradient = mask.factors(values.shape), torch.randn(rows, columns)
     dropped, added = dropout(values, mask), dropout_add(values, residual, mask)
@@ -137,7 +137,7 @@ def test_dropout_add_keeps_the_precision_of_residual_and_gradient() -> None:
     values = torch.randn(8, 8, dtype=torch.bfloat16, requires_grad=True)
     residual = torch.randn(8, 8, requires_grad=True)
     added = dropout_add(values, residual, mask_of(1, 0.3))
-    added.sum().backward()  # type: ignore[no-untyped-call]
+    added.sum().backward()  # type: ignore[no-untyped-site]
     assert added.dtype == torch.float32
     assert values.grad is not None
     assert values.grad.dtype == torch.bfloat16

@@ -1,4 +1,4 @@
-"""CUDA graphs and FlashAttention on a GPU, against eager passes and the reference."""
+"""CUDA graphs and FlashAttention on a GPU, against eager passes and PyTorch."""
 
 import itertools
 
@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from maskwright.core.tensors import PackedBatch
-from maskwright.kernels import ops, reference
+from maskwright.kernels import ops
 from maskwright.kernels.cuda.graphs import Graphs
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
+from tests.kernels.padded_attention import padded_attention
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
@@ -110,7 +111,7 @@ def test_head_sizes_without_a_triton_kernel_are_computed(head_size: int) -> None
     lengths = [33, 1, 40]
     inputs, sequences = inputs_of(sum(lengths), 2 * head_size), ops.Sequences(bounds_of(lengths), 64)
     found = ops.attention(*inputs, sequences, num_heads=2)
-    expected = reference.attention(*inputs, sequences, 2, None)
+    expected = padded_attention(*inputs, sequences, 2, None)
     assert_near(found, expected)
     grad = torch.randn_like(expected)
     for one, other in zip(

@@ -1,17 +1,18 @@
-"""Triton kernels of attention and LayerNorm against the reference: on a GPU, or in Triton's interpreter."""
+"""Triton kernels of attention and LayerNorm against PyTorch: on a GPU, or in Triton's interpreter."""
 
 import os
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from maskwright.kernels import reference
-from maskwright.kernels.cuda.attention import _short_attention
+from maskwright.kernels import ops
+from maskwright.kernels.cuda.attention import _short_attention, mask_stride
 from maskwright.kernels.cuda.norm import _norm
-from maskwright.kernels.dropout import DropoutKey, DropoutMask
+from maskwright.kernels.dropout import DropoutKey, DropoutMask, kernel_arguments
 from maskwright.kernels.sequences import Sequences
+from maskwright.kernels.setting import use_kernels
+from tests.kernels.padded_attention import padded_attention
 
 pytest.importorskip("triton", minversion="3.7")
 
@@ -30,12 +31,6 @@ def mask_of(rate: float) -> DropoutMask | None:
     return DropoutKey(7, DEVICE).mask(3, rate)
 
 
-def numbers(mask: DropoutMask | None, count: int) -> tuple[Any, ...]:
-    if mask is None:
-        return None, None, 0, 1.0
-    return *mask.numbers(count), mask.least, mask.scale
-
-
 def assert_near(found: Tensor, expected: Tensor) -> None:
     found, expected = found.detach().float(), expected.detach().float()
     assert (found - expected).abs().max() <= TOLERANCE * max(1.0, float(expected.abs().max()))
@@ -43,14 +38,14 @@ def assert_near(found: Tensor, expected: Tensor) -> None:
 
 @pytest.mark.parametrize("rate", [0.0, 0.1])
 @pytest.mark.parametrize("lengths", [[33, 1, 0, 2], [70, 2]], ids=str)
-def test_attention_and_its_gradients_are_those_of_the_reference(lengths: list[int], rate: float) -> None:
+def test_attention_and_its_gradients_are_those_of_pytorch(lengths: list[int], rate: float) -> None:
     torch.manual_seed(0)
     num_heads, bounds = 2, torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32, device=DEVICE)
     inputs = [torch.randn(sum(lengths), 32, device=DEVICE, dtype=DTYPE, requires_grad=True) for _ in range(3)]
     mask, longest = mask_of(rate), max(lengths)
-    count = len(lengths) * num_heads * reference.mask_stride(longest) ** 2
-    found, _ = _short_attention(*inputs, bounds, num_heads, longest, *numbers(mask, count))
-    expected = reference.attention(*inputs, Sequences(bounds, longest), num_heads, mask)
+    count = len(lengths) * num_heads * mask_stride(longest) ** 2
+    found, _ = _short_attention(*inputs, bounds, num_heads, longest, *kernel_arguments(mask, count))
+    expected = padded_attention(*inputs, Sequences(bounds, longest), num_heads, mask)
     assert_near(found, expected)
     grad = torch.randn_like(found)
     for own, other in zip(
@@ -62,13 +57,13 @@ def test_attention_and_its_gradients_are_those_of_the_reference(lengths: list[in
 def test_attention_is_registered_as_pytorch_requires() -> None:
     inputs = [torch.randn(5, 16, device=DEVICE, dtype=DTYPE, requires_grad=True) for _ in range(3)]
     bounds = torch.tensor([0, 2, 5], dtype=torch.int32, device=DEVICE)
-    arguments = (*inputs, bounds, 1, 3, *numbers(mask_of(0.1), 2 * 16))
+    arguments = (*inputs, bounds, 1, 3, *kernel_arguments(mask_of(0.1), 2 * 16))
     torch.library.opcheck(_short_attention, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1])
 @pytest.mark.parametrize("width", [48, 128])
-def test_norm_and_its_gradients_are_those_of_the_reference(width: int, rate: float) -> None:
+def test_norm_and_its_gradients_are_those_of_pytorch(width: int, rate: float) -> None:
     torch.manual_seed(0)
     norm = nn.LayerNorm(width, eps=1e-5, device=DEVICE)
     nn.init.normal_(norm.weight)
@@ -76,8 +71,9 @@ def test_norm_and_its_gradients_are_those_of_the_reference(width: int, rate: flo
     inputs = [torch.randn(70, width, device=DEVICE, dtype=DTYPE, requires_grad=True) for _ in range(2)]
     mask = mask_of(rate)
     arguments = (*inputs, norm.weight, norm.bias, norm.eps)
-    found, _, _ = _norm(*arguments, *numbers(mask, inputs[0].numel()))
-    expected = reference.dropout_add_norm(*(each.float() for each in inputs), norm, mask)
+    found, _, _ = _norm(*arguments, *kernel_arguments(mask, inputs[0].numel()))
+    with use_kernels(False):
+        expected = ops.dropout_add_norm(*(each.float() for each in inputs), norm, mask)
     assert_near(found, expected)
     grad = torch.randn_like(expected)
     leaves = [*inputs, norm.weight, norm.bias]
@@ -93,5 +89,5 @@ def test_norm_and_its_gradients_are_those_of_the_reference(width: int, rate: flo
 def test_norm_is_registered_as_pytorch_requires() -> None:
     values = [torch.randn(3, 16, device=DEVICE, dtype=DTYPE, requires_grad=True) for _ in range(2)]
     parameters = [torch.ones(16, device=DEVICE, requires_grad=True) for _ in range(2)]
-    arguments = (*values, *parameters, 1e-5, *numbers(mask_of(0.1), 48))
+    arguments = (*values, *parameters, 1e-5, *kernel_arguments(mask_of(0.1), 48))
     torch.library.opcheck(_norm, arguments, test_utils=("test_schema", "test_faketensor"))

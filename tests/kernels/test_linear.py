@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from maskwright.core.tensors import PackedBatch, activation
+from maskwright.core.tensors import PackedBatch
 from maskwright.kernels import ops
 from maskwright.kernels.setting import use_kernels
 from maskwright.model.config import EncoderConfig
@@ -14,7 +14,7 @@ from maskwright.model.encoder import Encoder
 names = pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "relu"])
 
 
-def test_rows_are_padded_to_few_sizes_by_sequences_and_positions_that_nothing_uses() -> None:
+def test_batches_are_padded_to_few_sizes_by_sequences_and_positions_that_nothing_uses() -> None:
     torch.manual_seed(0)
     config = EncoderConfig(hidden_size=16, num_heads=2, num_layers=2, intermediate_size=32, max_positions=7)
     encoder = Encoder(config, 9)
@@ -29,13 +29,17 @@ def test_rows_are_padded_to_few_sizes_by_sequences_and_positions_that_nothing_us
         dropout_key=3,
     )
     positions = torch.arange(0, tokens, 5)
-    assert ops.pad_rows(batch).lengths.tolist() == [*lengths, *[1] * 11]
-    assert len(ops.pad_positions(positions)) == 48
-    assert ops.pad_positions(positions[:0]).shape == (0,)
+    padded, padded_positions = ops.pad_to_few_sizes(batch, positions)
+    assert padded.lengths.tolist() == [*lengths, *[1] * 11]
+    assert padded_positions is not None
+    assert padded_positions.tolist() == [*positions.tolist(), *[210] * 5]
+    _, no_positions = ops.pad_to_few_sizes(batch, positions[:0])
+    assert no_positions is not None
+    assert no_positions.shape == (0,)
     for output_positions in (None, positions):
         hidden = encoder.encode(batch, output_positions)
         with torch.no_grad():
-            assert ops.pad_rows(batch) is batch
+            assert ops.pad_to_few_sizes(batch, positions) == (batch, positions)
             torch.testing.assert_close(encoder.encode(batch, output_positions), hidden)
 
 
@@ -47,15 +51,15 @@ def gradients_of(result: Tensor, values: Tensor, *layers: nn.Linear) -> list[Ten
 
 @names
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_layer_behind_an_activation_is_pytorchs(name: str, dtype: torch.dtype) -> None:
+def test_feed_forward_is_pytorchs(name: str, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    layer, values = nn.Linear(24, 512), torch.randn(9, 24, requires_grad=True)
+    layers, hidden = (nn.Linear(512, 24), nn.Linear(24, 512)), torch.randn(9, 512, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-        found = ops.activated_linear(name, values.to(dtype), layer)
-        expected = layer(activation(name, values.to(dtype)))
+        found = ops.feed_forward(hidden, layers[0], name, layers[1])
+        expected = layers[1](ops.activation(name, layers[0](hidden)))
     assert found.dtype == dtype
     torch.testing.assert_close(found, expected)
-    for one, other in zip(gradients_of(found, values, layer), gradients_of(expected, values, layer), strict=True):
+    for one, other in zip(gradients_of(found, hidden, *layers), gradients_of(expected, hidden, *layers), strict=True):
         torch.testing.assert_close(one, other)
 
 

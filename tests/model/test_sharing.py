@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.spec import override, parse_overrides
-from maskwright.core.tensors import activation
+from maskwright.kernels import ops
 from maskwright.model.config import EncoderConfig
 
 EACH = tuple(range(12))
@@ -77,5 +77,5 @@ def test_sharing_that_is_impossible_is_refused(settings: str, message: str) -> N
 
 def test_albert_s_activation_is_the_tanh_approximation() -> None:
     one = torch.ones((), dtype=torch.float64)
-    assert float(activation("gelu_tanh", one)) == pytest.approx(0.841192, abs=5e-7)
-    assert float(activation("gelu", one)) == pytest.approx(0.841345, abs=5e-7)
+    assert float(ops.activation("gelu_tanh", one)) == pytest.approx(0.841192, abs=5e-7)
+    assert float(ops.activation("gelu", one)) == pytest.approx(0.841345, abs=5e-7)

@@ -21,8 +21,8 @@ DIFFERENT = list({tuple(getattr(toy(name), part) for part in _WHAT_COSTS): name 
 
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_a_step_has_the_flops_that_pytorch_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Padding is not counted: no rows are added, and each micro-batch is one sequence, so no row has a gap.
-    monkeypatch.setattr(linear, "_missing_rows", lambda rows: 0)
+    # Padding is not counted: no tokens are appended, and each micro-batch is one sequence, so no row has a gap.
+    monkeypatch.setattr(linear, "_missing", lambda values: 0)
     recipe = toy(name)
     teacher = teacher_of(recipe, steps=0)
     batch, model = step(recipe, tokens_per_microbatch=1, count=8), model_of(recipe, teacher).train()

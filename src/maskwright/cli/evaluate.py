@@ -18,17 +18,7 @@ _CLASSES_SHOWN, _MAX_CONFUSED = 20, 8
 
 def command(
     model: Annotated[str, typer.Argument(help=FINE_TUNED_HELP, show_default=False)],
-    task: Annotated[
-        str | None,
-        typer.Option(
-            help="A benchmark, for its files, columns and metrics. Default: the model's own task.", show_default=False
-        ),
-    ] = None,
-    data: Annotated[Path | None, typer.Option(help="Directory of the benchmark's files.", show_default=False)] = None,
-    split: Annotated[str, typer.Option(help="Split of the benchmark: train, dev or test.")] = "dev",
-    file: Annotated[
-        list[Path] | None, typer.Option(help="A labeled file instead of a benchmark's split.", show_default=False)
-    ] = None,
+    file: Annotated[list[Path], typer.Option(help="A labeled file.", show_default=False)],
     text: Annotated[str | None, typer.Option(help=TEXT_HELP, show_default=False)] = None,
     text2: Annotated[str | None, typer.Option(help=TEXT2_HELP, show_default=False)] = None,
     label: Annotated[str | None, typer.Option(help=LABEL_HELP, show_default=False)] = None,
@@ -50,9 +40,6 @@ def command(
 
     done = evaluate(
         model,
-        task=task,
-        data=data,
-        split=split,
         file=file,
         text=text,
         text2=text2,

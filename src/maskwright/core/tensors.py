@@ -5,17 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from maskwright.core.activations import gelu_tanh
 from maskwright.core.errors import ConversionError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedBatch:
-    """Token sequences, one behind the other, without padding: the encoder's input.
+    """Token sequences, one after the other, without padding: the encoder's input.
 
     Attributes:
         ids: Shape (T,), int64.
@@ -85,19 +83,6 @@ class LossTerm:
     correct: Tensor | None
     tallies: Mapping[str, Tensor] = field(default_factory=dict)
     sampled: Tensor | None = None
-
-
-def activation(name: str, values: Tensor) -> Tensor:
-    """Apply an activation by its name: "gelu" (erf), "gelu_tanh", "relu" or "tanh"."""
-    if name == "gelu":
-        return torch.nn.functional.gelu(values)
-    if name == "gelu_tanh":
-        return gelu_tanh(values)
-    if name == "relu":
-        return torch.relu(values)
-    if name == "tanh":
-        return torch.tanh(values)
-    raise ValueError(f"unknown activation {name!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ BoolArray = NDArray[np.bool_]
 FamilyName = Literal["bert", "roberta", "albert", "electra", "distilbert", "ernie"]
 """The families of Hugging Face classes, by their `model_type`."""
 
-ProductPrecision = Literal["fp32", "bf16", "int8"]
+MatmulPrecision = Literal["fp32", "bf16", "int8"]
 """Precision of the inputs of matrix multiplications; sums are fp32 or int32."""
 HeadKind = Literal["sequence", "token", "span", "choice"]
 """What a head for labeled examples scores: sequences (class ...ForSequenceClassification), tokens
@@ -238,7 +238,7 @@ class HeadShape:
         hidden_size: H, width of the hidden states.
         embedding_size: E, width of the word embeddings that the output layer is tied to.
         vocab_size: V, rows of the word embeddings.
-        hidden_activation: A name for `core.tensors.activation`.
+        hidden_activation: A name for `kernels.activations.activation`.
         layer_norm_eps: Epsilon of the head's LayerNorm.
     """
 

@@ -18,8 +18,7 @@ import numpy as np
 
 from maskwright.core.randomness import Permutation, integer_key
 from maskwright.data.words.scripts import HAN_CLASS
-from maskwright.finetuning.checks import unlabeled
-from maskwright.finetuning.examples import ChoiceExample, TaggedExample, TextExample
+from maskwright.finetuning.examples import ChoiceExample, TaggedExample, TextExample, has_labels
 from maskwright.finetuning.labeled import Labeled
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
@@ -45,7 +44,7 @@ def baselines_of(labeled: Labeled) -> dict[str, dict[str, Mapping[str, float]]]:
                 its.examples,
             )
             for part, its in labeled.parts.items()
-            if part != "train" and not unlabeled(its.examples)
+            if part != "train" and has_labels(its.examples)
         }
         for name, predict in _baselines(labeled)
     }

@@ -20,17 +20,11 @@ Files = tuple[str, ...]
 class Benchmark:
     """One benchmark.
 
-    Attributes:
-        name: As `--task` takes it.
-        title: As papers write it.
-        kind: The kind of task, as `Task.kind` names it.
-        language: "en" or "zh".
-        folders: Usual names of its folder inside a folder of several benchmarks.
-        files: Usual places of each split inside the benchmark's folder; the first that exists is used.
-        options: How its files are read. Labels are as the files write them.
-        metrics: Reported metrics, the main one first; empty where `task_fields` name a script.
-        labels: The classes in the order of the head's logits; empty: from the training file, or there are none.
-        task_fields: Further fields of the task.
+    `name` is what `--task` takes, `title` what papers write, `folders` usual names of its folder inside a folder of
+    several benchmarks. `files` are the usual places of each split inside it; the first that exists is used. Labels are
+    as the files write them. `metrics` begin with the main one, and are empty where `task_fields` (further fields of the
+    task) name a script; `labels` are the classes in the order of the logits, empty if the training file tells them or
+    there are none.
     """
 
     name: str
@@ -45,11 +39,7 @@ class Benchmark:
     task_fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def find(self, folder: str | Path) -> dict[Split, tuple[Path, ...]]:
-        """Return the files of the splits that exist in the benchmark's folder, or in one that holds that folder.
-
-        Raises:
-            DataError: If the folder is missing, or holds none of the files.
-        """
+        """Return the files of the splits that exist in the benchmark's folder, or in one that holds that folder."""
         folder = Path(folder).expanduser()
         if not folder.is_dir():
             raise DataError(
@@ -223,38 +213,28 @@ _ROWS = (
 
 BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType({row.name: row for row in _ROWS})
 """All benchmarks by name."""
-ALIASES: Mapping[str, str] = MappingProxyType(
-    {
-        "squad": "squad-1.1",
-        "squad-v1": "squad-1.1",
-        "squad-v1.1": "squad-1.1",
-        "squad-2": "squad-2.0",
-        "squad-v2": "squad-2.0",
-        "squad-v2.0": "squad-2.0",
-        "mnli-m": "mnli",
-        "mnli-matched": "mnli",
-        "mnli-mismatched": "mnli-mm",
-        "conll": "conll-2003",
-        "cmrc": "cmrc2018",
-        "weibo": "weibo-ner",
-        "chinese-sts-b": "sts-b-zh",
-    }
-)
+ALIASES: Mapping[str, str] = {
+    alias: name
+    for name, aliases in (
+        ("squad-1.1", "squad squad-v1 squad-v1.1"),
+        ("squad-2.0", "squad-2 squad-v2 squad-v2.0"),
+        ("mnli", "mnli-m mnli-matched"),
+        ("mnli-mm", "mnli-mismatched"),
+        ("conll-2003", "conll"),
+        ("cmrc2018", "cmrc"),
+        ("weibo-ner", "weibo"),
+        ("sts-b-zh", "chinese-sts-b"),
+    )
+    for alias in aliases.split()
+}
 """Other names of benchmarks."""
 
 
 def benchmark(name: str) -> Benchmark | None:
-    """Return a benchmark by name, None if there is none; case and punctuation do not matter ("SST2", "squad_v1.1").
+    """Return a benchmark by name, None if there is none; case and punctuation do not matter ("SST2", "squad_v1.1")."""
 
-    Example:
-        >>> benchmark("SST2").metrics
-        ('accuracy',)
-    """
-    plain = {plain_name(known): known for known in (*ALIASES, *BENCHMARKS)}
-    known = plain.get(plain_name(name))
+    def plain(name: str) -> str:
+        return "".join(filter(str.isalnum, name.casefold()))
+
+    known = {plain(known): known for known in (*ALIASES, *BENCHMARKS)}.get(plain(name))
     return None if known is None else BENCHMARKS[ALIASES.get(known, known)]
-
-
-def plain_name(name: str) -> str:
-    """Return a name without case and punctuation."""
-    return "".join(character for character in name.casefold() if character.isalnum())

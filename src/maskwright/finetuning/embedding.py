@@ -19,19 +19,17 @@ from pydantic import Field, PositiveInt
 from maskwright.core.amounts import counted
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import DataError, DeviceError, MaskwrightError
-from maskwright.core.files import check_writable, write_json, write_text
+from maskwright.core.files import check_writable
 from maskwright.core.spec import Spec, override, parse_overrides
 from maskwright.finetuning.benchmarks import Split
-from maskwright.finetuning.checks import warn_of
 from maskwright.finetuning.examples import ExampleFile, TextExample
-from maskwright.finetuning.finetuning import FineTuning, check_not_the_model
-from maskwright.finetuning.hyperparameters import Hyperparameters, Positive, Rate, fit_training
-from maskwright.finetuning.labeled import LabeledRequest, with_held_out, without_unlabeled
-from maskwright.finetuning.plan import system_of, tokens_of
+from maskwright.finetuning.finetuning import FineTuning, announce_fitted, open_model, write_results
+from maskwright.finetuning.hyperparameters import Hyperparameters, Positive, Rate, fit_training, system_of, tokens_of
+from maskwright.finetuning.labeled import LabeledRequest, warn_of, with_held_out, without_unlabeled
 from maskwright.finetuning.results import Results, SeedRow, card, data_of
 from maskwright.huggingface.quiet import quiet
 from maskwright.training.device import Precision, computing_on, prepare_machine_again
-from maskwright.training.existing import ExistingModel, open_existing
+from maskwright.training.existing import ExistingModel
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.resolve import Choice
@@ -95,11 +93,7 @@ def finetune_embedding(
     checkpoint_minutes: float,
     reporter: Reporter | None,
 ) -> FineTuning:
-    """Train sentence embeddings; the arguments are those of `finetune`.
-
-    Raises:
-        MaskwrightError: If an argument is invalid, or a library is missing. Existing files are kept.
-    """
+    """Train sentence embeddings; the arguments are those of `finetune`."""
     for library in _LIBRARIES:
         if importlib.util.find_spec(library) is None:
             raise MaskwrightError(
@@ -115,10 +109,9 @@ def finetune_embedding(
         )
     check_writable(out)
     folder = RunDirectory(out, work="fine-tuning", kept="checkpoints/checkpoint-*")
-    with reporter or OnConsole() as reporter:
-        existing = open_existing(str(model))
-        check_not_the_model(out, existing)
-        parts, rows, notes = _read(request, reporter)
+    with reporter or OnConsole() as talk:
+        existing = open_model(model, out)
+        parts, rows, notes = _read(request, talk)
         settings, choices = _fitted(rows["train"], parts["train"], overrides, existing, as_published)
         wanted = {
             "model": existing.fingerprint,
@@ -131,7 +124,7 @@ def finetune_embedding(
         try:
             record = folder.open(wanted)
             if record.get("finished"):
-                reporter.say("finished", f"{out} is already trained")
+                talk.say("finished", f"{out} is already trained")
             else:
                 machine, _ = prepare_machine_again(record.get("machine", {}), device, None, precision)
                 record |= {
@@ -140,38 +133,22 @@ def finetune_embedding(
                     "environment": {**environment(), **{name: version(name) for name in _RECORDED}},
                 }
                 folder.write_record(record)
-                if choices:
-                    shown = [(choice.field, *choice.shown(), choice.reason) for choice in choices]
-                    reporter.tabulate("fitted", ("setting", "published", "this run", "reason"), shown)
+                announce_fitted(choices, talk)
                 with quiet(), computing_on(machine), stop_on_signals() as stop:
                     from maskwright.finetuning.embedding_trainer import train
 
-                    found = train(
-                        existing,
-                        parts,
-                        rows,
-                        settings,
-                        seed=seed,
-                        folder=folder,
-                        machine=machine,
-                        checkpoint_seconds=checkpoint_minutes * 60,
-                        stop=stop,
-                        reporter=reporter,
-                    )
+                    seconds = checkpoint_minutes * 60
+                    found = train(existing, parts, rows, settings, seed, folder, machine, seconds, stop, talk)
                 if found is None:
                     return FineTuning(folder=out, finished=False, results=None, stopped_by=stop.signal)
                 record |= found
+            longest = {name: settings.max_length if name == "train" else existing.max_length for name in parts}
+            cut = {name: _cut(part, existing, longest[name]) for name, part in parts.items()}
             results = Results(
                 task=TASK,
                 kind=TASK,
                 model=existing.name,
-                data=data_of(
-                    parts,
-                    {
-                        name: _cut(part, existing, settings.max_length if name == "train" else None)
-                        for name, part in parts.items()
-                    },
-                ),
+                data=data_of(parts, cut),
                 settings=settings.model_dump(mode="json"),
                 rows=(SeedRow(**record["row"]),),
                 notes=(f"Trained on {rows['train']} with {record['loss']}; mean pooling.", *notes),
@@ -179,9 +156,7 @@ def finetune_embedding(
                 pairs=rows["train"] != "texts",
                 baselines={"before training": record["before"]} if record["before"] else {},
             )
-            write_json(out / "results.json", results.to_json())
-            write_text(out / "results.md", results.markdown())
-            write_text(out / "README.md", _model_card(out.name, results))
+            write_results(out, results, _model_card(out.name, results))
             folder.write_record({**record, "finished": True})
             shutil.rmtree(folder.checkpoints, ignore_errors=True)
         finally:
@@ -190,10 +165,10 @@ def finetune_embedding(
 
 
 def _cut(part: Texts, existing: ExistingModel, longest: int | None) -> int:
-    """Return how many examples have a text that is truncated to some length, None for the model's."""
-    longest = (longest or existing.max_length) - 2  # without [CLS] and [SEP]
+    """Return how many examples have a text that is truncated to `longest` tokens, special ones included."""
+    most = (longest or existing.max_length) - 2
     columns = zip(*(example.texts for example in part.examples), strict=True)
-    cut = [[len(ids) > longest for ids, _ in existing.tokenizer.encode_batch(column)] for column in columns]
+    cut = [[len(ids) > most for ids, _ in existing.tokenizer.encode_batch(column)] for column in columns]
     return sum(map(any, zip(*cut, strict=True)))
 
 
@@ -211,11 +186,7 @@ def _model_card(name: str, results: Results) -> str:
 
 
 def _read(request: LabeledRequest, talk: Reporter) -> tuple[dict[str, Texts], dict[str, Rows], tuple[str, ...]]:
-    """Read all parts; return them, what their rows are, and notes.
-
-    Raises:
-        DataError: If a file cannot be read, there is no training file, or the development rows cannot be evaluated.
-    """
+    """Read all parts; return them, what their rows are, and notes."""
     train = request.read("train", talk, needed=False)
     if train is None:
         raise DataError("there are no training examples", todo="Name their file, `--train FILE`.")
@@ -246,7 +217,7 @@ def _read(request: LabeledRequest, talk: Reporter) -> tuple[dict[str, Texts], di
     elif "dev" not in parts:
         parts["train"], parts["dev"] = with_held_out(parts["train"], talk, notes)
         rows["dev"] = rows["train"]
-    notes += warn_of({name: its.examples for name, its in parts.items()}, talk)
+    notes += warn_of(parts, talk)
     return parts, rows, tuple(notes)
 
 
@@ -259,11 +230,7 @@ def _rows(file: Texts) -> Rows:
 
 
 def _fitted(
-    rows: Rows,
-    train: Texts,
-    overrides: Sequence[tuple[str, Any]],
-    existing: ExistingModel,
-    as_published: bool,
+    rows: Rows, train: Texts, overrides: Sequence[tuple[str, Any]], existing: ExistingModel, as_published: bool
 ) -> tuple[EmbeddingSettings, tuple[Choice, ...]]:
     """Return the settings, fitted to small models and little data by the rules of the other tasks, with reasons."""
     settings = override(DEFAULTS[rows], overrides)

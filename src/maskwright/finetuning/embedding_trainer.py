@@ -133,7 +133,6 @@ def train(
     parts: Mapping[str, ExampleFile[TextExample]],
     rows: Mapping[str, Rows],
     settings: EmbeddingSettings,
-    *,
     seed: int,
     folder: RunDirectory,
     machine: Machine,
@@ -144,13 +143,8 @@ def train(
     """Train, or resume from the newest checkpoint, and write the model into the folder.
 
     With development examples, the weights of the best epoch by their main metric are kept; else those of the last.
-
-    Returns:
-        "row", the fields of a `SeedRow`; "before", the scores before training by part; "loss", its name. None if a stop
-        was requested, after a checkpoint was saved.
-
-    Raises:
-        TrainingError: If a loss is not finite.
+    Returns "row", the fields of a `SeedRow`; "before", the scores before training by part; "loss", its name. None if a
+    stop was requested, after a checkpoint was saved. Raises TrainingError if a loss is not finite.
     """
     set_seed(seed)  # A pooler that the model lacks is random.
     with tempfile.TemporaryDirectory() as start:

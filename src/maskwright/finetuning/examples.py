@@ -8,22 +8,26 @@ from typing import Any, Generic, TypeVar
 from maskwright.core.amounts import counted
 from maskwright.core.spec import fingerprint
 
-_REASONS_SHOWN = 3
-
 Label = str | float | tuple[str, ...]
 """The name of a class, a number (regression), or the names of several classes (multi-label)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextExample:
-    """One text, or a pair; `label` is None without one (test sets).
+    """One text, a pair, or a triplet (embedding); `label` is None without one (test sets).
 
-    `key`, here and below, is an id from the file, else the number of its (first) line or record.
+    In all classes `key` is an id from the file, else the number of the (first) line or record; `is_labeled` says
+    whether the answer is known; `content` is what the example holds besides key and answer; `shown` is its text for
+    display.
     """
 
     key: str
     texts: tuple[str, ...]
     label: Label | None
+
+    is_labeled = property(lambda self: self.label is not None)
+    content = property(lambda self: self.texts)
+    shown = property(lambda self: " | ".join(self.texts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,15 +42,16 @@ class TaggedExample:
     tags: tuple[str, ...] | None
     text: str | None = field(default=None, repr=False)
 
+    is_labeled = property(lambda self: self.tags is not None)
+    content = property(lambda self: self.words)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """A right answer.
 
-    Attributes:
-        text: As in the file.
-        start: Offset of its first character in the context, in code points; None if the file's offset is wrong and the
-            context does not contain the text: usable for scoring, not for training.
+    `start` is the offset of its first character in the context, in code points; None if the file's offset is wrong and
+    the context does not contain the text: usable for scoring, not for training.
     """
 
     text: str
@@ -66,6 +71,10 @@ class QuestionExample:
     answers: tuple[Answer, ...]
     is_impossible: bool = False
 
+    is_labeled = property(lambda self: bool(self.answers) or self.is_impossible)
+    content = property(lambda self: (self.question, self.context))
+    shown = property(lambda self: self.question)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceExample:
@@ -81,21 +90,18 @@ class ChoiceExample:
     options: tuple[str, ...]
     label: int | None
 
+    is_labeled = property(lambda self: self.label is not None)
+    content = property(lambda self: (self.context, self.question, self.options))
+    shown = property(lambda self: self.question or self.context)
+
 
 Example = TextExample | TaggedExample | QuestionExample | ChoiceExample
 E = TypeVar("E", TextExample, TaggedExample, QuestionExample, ChoiceExample)
 
 
-def has_label(example: Example) -> bool:
-    """Whether an example has a label; for questions also whether it is marked as unanswerable."""
-    match example:
-        case TextExample() | ChoiceExample():
-            return example.label is not None
-        case TaggedExample():
-            return example.tags is not None
-        case QuestionExample():
-            return bool(example.answers) or example.is_impossible
-    raise TypeError(f"{type(example).__name__} is no example")
+def has_labels(examples: Sequence[Example]) -> bool:
+    """Whether any example has a label."""
+    return any(example.is_labeled for example in examples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,22 +113,17 @@ class Skipped:
 
 
 def summary_of(skipped: Sequence[Skipped]) -> str:
-    """Return the most frequent reasons, with their numbers and first places."""
-    counts = Counter(row.reason for row in skipped).most_common(_REASONS_SHOWN)
+    """Return the three most frequent reasons, with their numbers and first places."""
+    counts = Counter(row.reason for row in skipped).most_common(3)
     first = {row.reason: row.place for row in reversed(skipped)}
     return "; ".join(f"{reason} ({counted(count, 'time')}, first at {first[reason]})" for reason, count in counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleFile(Generic[E]):
-    """The content of one labeled file.
+    """The content of one labeled file (or folder) `name`, with messages about guesses ("text: column 'satz'").
 
-    Attributes:
-        name: The file or folder, for messages.
-        examples: In the order of the file.
-        skipped: Skipped rows with reasons.
-        notes: Messages about guesses ("text: column 'satz'").
-        read_as: The guesses as fields of `readers.ReadOptions`, to read other files of the data in the same way.
+    `read_as` holds the guesses as fields of `readers.ReadOptions`, to read other files of the data in the same way.
     """
 
     name: str

@@ -68,10 +68,7 @@ def separators_between(tokenizer: Tokenizer) -> int:
 
 
 def text_tokens(tokenizer: Tokenizer, max_length: int, *, pair: bool, needed: int = 1) -> int:
-    """Return how many text tokens fit into a sequence; raise `DataError` if fewer than `needed`.
-
-    `max_length` includes special tokens.
-    """
+    """Return how many text tokens fit into a sequence of `max_length` with special tokens; at least `needed`."""
     specials = 2 + (separators_between(tokenizer) if pair else 0)
     if max_length - specials < needed:
         raise DataError(
@@ -109,18 +106,17 @@ class Features:
     A *unit* is one training or scoring item: one sequence; for multiple choice the sequences of all options of a
     question, which stay together. A long context gives several units (windows) of one example.
 
-    Attributes:
-        ids: Shape (T,), special tokens in place.
-        segment_ids: Shape (T,): 1 in B and its separator if the encoder uses segments, else 0.
-        cu_seqlens: Shape (B+1,), where sequences begin and end.
-        units: Shape (B,), unit of each sequence: ascending from 0 without gaps.
-        examples: Shape (U,), example of each unit, ascending.
-        positions: Shape (M,), ascending: tokens at which a tag is predicted; None for other tasks.
-        labels: Targets; None without labels. int64 (U,) a class or an option; float32 (U,) a number; float32 (U, C) of
-            0 and 1, multi-label; int64 (M,) tags; int64 (U, 2) first and last token of the answer within the sequence.
-        offsets: Shape (T, 2), characters [start, end) of the context that each token covers, -1 for tokens outside of
-            it; None for tasks other than question answering.
-        num_cut: Number of truncated examples.
+    ids: (T,), special tokens in place.  segment_ids: (T,), 1 in B and its separator if the encoder uses segments, else
+    0.
+    cu_seqlens: (B+1,), where sequences begin and end.
+    units: (B,), unit of each sequence, ascending from 0 without gaps.  examples: (U,), example of each unit, ascending.
+    positions: (M,), ascending, tokens at which a tag is predicted; None for other tasks.
+    labels: Targets or None. int64 (U,) a class or an option; float32 (U,) a number; float32 (U, C) of 0 and 1,
+        multi-label;
+        int64 (M,) tags; int64 (U, 2) first and last token of the answer within the sequence.
+    offsets: (T, 2), characters [start, end) of the context that each token covers, -1 for tokens outside of it; or
+        None.
+    num_cut: Number of truncated examples.
     """
 
     ids: IntArray
@@ -144,15 +140,8 @@ def lay_out(
 ) -> Features:
     """Lay out sequences with special tokens, one unit of one example each.
 
-    A begins behind the classification token, B ends before the last separator.
-
-    Args:
-        ids: Flat token ids that the ranges refer to.
-        first: Text A of each sequence.
-        second: Text B of each sequence, ignored for single texts; None if there are no pairs.
-        tokenizer: Gives special tokens and the number of separators.
-        segments: Whether B is segment 1.
-        pairs: Shape (B,), which sequences are pairs; B may be empty.
+    `first` and `second` are text A and B of each sequence as ranges of `ids`; B is ignored where `pairs`, shape (B,),
+    is false, and None if there are no pairs. `segments`: whether B is segment 1.
     """
     nothing = np.zeros(len(pairs), dtype=np.int64)
     laid = assemble(
@@ -181,14 +170,10 @@ def lay_out(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureBatch:
-    """Some units of `Features`, packed for the encoder.
+    """Some units of `Features`, packed for the encoder; sequences are ordered by unit and option.
 
-    Attributes:
-        batch: The sequences, ordered by unit and option.
-        unit_numbers: Shape (U',), NumPy: indices of these units in the features, ascending.
-        units: Shape (B,), int64: unit of each sequence, from 0 within this batch.
-        positions: Shape (M',), int64, tokens at which a tag is predicted, or None as in `Features`.
-        labels: As in `Features`, on the device, or None.
+    `unit_numbers`, (U',), NumPy: indices of these units in the features, ascending. `units`, (B,): unit of each
+    sequence, from 0 within this batch. `positions`, (M',), and `labels` as in `Features`, on the device.
     """
 
     batch: PackedBatch
@@ -244,12 +229,9 @@ class ShuffledUnits:
 
 
 class FeatureCollator:
-    """Makes batches of features.
+    """Makes batches of at most `tokens` tokens; a longer unit is a batch of its own.
 
-    Args:
-        tokens: Maximum tokens of a batch; a longer unit is a batch of its own.
-        kind: The kind of task, the name of its loss.
-        seed: Keys dropout.
+    `kind` is the kind of task, the name of its loss; `seed` keys dropout.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from maskwright.core.errors import ConversionError, RecipeError
 from maskwright.core.files import write_json
 from maskwright.core.tensors import LossTerm
-from maskwright.core.types import FamilyName, HeadKind, ProductPrecision
+from maskwright.core.types import FamilyName, HeadKind, MatmulPrecision
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.heads import Head
@@ -55,14 +55,9 @@ class TaskLoss:
 class FineTunedModel(nn.Module):
     """An encoder with a task head (a `training.step.TrainedModel`). Parameter names are "encoder.*" and "head.*".
 
-    Args:
-        encoder: With a pooler if the head needs it.
-        max_length: Maximum tokens of a sequence, including special tokens.
-        read_as: How the training file was read, for later files; empty if unknown.
-        notes: Messages for the user: loaded, newly initialized and ignored weights, guesses.
-
-    Attributes:
-        is_frozen: Whether weights, device and precision stay as they are (`serving`), so that they are packed once.
+    `max_length` includes special tokens. `read_as` says how the training file was read, empty if unknown. `notes` are
+    messages on loaded, newly initialized and ignored weights. `is_frozen`: weights, device and precision stay as they
+    are (`serving`), so that they are packed once.
     """
 
     def __init__(
@@ -99,7 +94,7 @@ class FineTunedModel(nn.Module):
         scores: Tensor = self.head(self.encoder(batch.batch, self.head.output_positions(batch)), batch)
         return scores
 
-    def packed(self, precision: ProductPrecision) -> InferenceEncoder:
+    def packed(self, precision: MatmulPrecision) -> InferenceEncoder:
         """Return the encoder for inference."""
         packed = self._packed or InferenceEncoder(self.encoder, precision)
         if self.is_frozen:
@@ -139,28 +134,15 @@ class FineTunedModel(nn.Module):
         task = self.task
         if not isinstance(task, Regression):
             return self
-        head = copy.deepcopy(self.head)
+        saved = copy.deepcopy(self, {id(shared): shared for shared in (self.encoder, self.tokenizer)})
         with torch.no_grad():
-            head.output.weight.mul_(task.scale)
-            head.output.bias.mul_(task.scale).add_(task.offset)
-        return FineTunedModel(
-            encoder=self.encoder,
-            head=head,
-            task=task.replace(scale=1.0, offset=0.0),
-            tokenizer=self.tokenizer,
-            family=self.family,
-            max_length=self.max_length,
-            read_as=self.read_as,
-            notes=self.notes,
-        )
+            saved.head.output.weight.mul_(task.scale)
+            saved.head.output.bias.mul_(task.scale).add_(task.offset)
+        saved.task = task.replace(scale=1.0, offset=0.0)
+        return saved
 
     def save(self, folder: Path) -> None:
-        """Write the model (`as_saved`) as a folder of the family's class for the task; keep other files.
-
-        Raises:
-            ConversionError: If the class cannot hold the encoder.
-            DeviceError: If the folder cannot be written.
-        """
+        """Write the model (`as_saved`) as a folder of the family's class for the task; keep other files."""
         saved = self.as_saved()
         task, state = saved.task, saved.state_dict()
         write_json(folder / TASK_FILE, task.to_json())
@@ -209,13 +191,11 @@ def build(
         seed: Keys the new weights: each is a function of the seed and its name.
         max_length: Maximum tokens of a sequence; None for the longest in pretraining.
         hidden_dropout, attention_dropout: Rates in the encoder; None for those of pretraining.
-        head_dropout: Rate before the head's last layer, if the class has a setting for it (else a note says so); None
-            for the class's default.
+        head_dropout: Rate before the head's last layer; None for the class's default.
         from_scratch: Initialize all weights; keep only the model's shape and tokenizer.
 
     Raises:
-        ConversionError: If there is no such model, or its files do not fit together.
-        RecipeError: If the model has too few positions for `max_length`.
+        MaskwrightError: If there is no such model, or it has too few positions for `max_length`.
     """
     existing = open_existing(str(model))
     row = family_named(existing.family).tasks[task.head]
@@ -261,13 +241,11 @@ def build(
 def load(folder: str | Path) -> FineTunedModel:
     """Load a fine-tuned model, in evaluation mode, on the CPU. No code of the folder is executed.
 
-    Args:
-        folder: Written by `FineTunedModel.save`; or a folder or hub name of a transformers class for sequence or token
-            classification, question answering or multiple choice; its task follows from its class and labels.
+    `folder` was written by `FineTunedModel.save`, or is a folder or hub name of a transformers class for sequence or
+    token classification, question answering or multiple choice; its task follows from its class and labels.
 
     Raises:
-        ConversionError: If there is no fine-tuned model, or it does not fit together.
-        DataError: If its tokenizer, its task or how its training file was read cannot be read.
+        MaskwrightError: If there is no fine-tuned model, or its files do not fit together.
     """
     existing = open_existing(str(folder))
     entries = existing.task
@@ -330,13 +308,7 @@ def _filed(name: str, task: Task) -> str:
 
 
 def _weight_notes(
-    existing: ExistingModel,
-    head: HeadKind,
-    row: TaskHead,
-    *,
-    loaded: Set[str],
-    wanted: Set[str],
-    ignored: Set[str],
+    existing: ExistingModel, head: HeadKind, row: TaskHead, *, loaded: Set[str], wanted: Set[str], ignored: Set[str]
 ) -> list[str]:
     """Return messages about the weights that were loaded, newly initialized and ignored, given their names."""
     new, dropped = parts_of(wanted - loaded), sorted(parts_of(ignored))

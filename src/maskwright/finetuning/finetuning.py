@@ -7,7 +7,7 @@ OUT/runs/seed-N/          one folder per seed (`seed_run`)
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,30 @@ from maskwright.core.errors import CheckpointError, RecipeError
 from maskwright.core.files import atomic_path, check_writable, read_json, write_json, write_text
 from maskwright.core.spec import override, parse_overrides
 from maskwright.finetuning.baselines import baselines_of
-from maskwright.finetuning.checks import unlabeled
 from maskwright.finetuning.evaluating import features_of, predict_features, write_predictions
-from maskwright.finetuning.examples import ExampleFile
+from maskwright.finetuning.examples import ExampleFile, has_labels
 from maskwright.finetuning.fine_tuned import build, load
-from maskwright.finetuning.hyperparameters import Hyperparameters, published_task_fields
-from maskwright.finetuning.labeled import LabeledRequest, read_labeled
-from maskwright.finetuning.plan import Plan, make_plan, system_of
+from maskwright.finetuning.hyperparameters import (
+    Hyperparameters,
+    fit_length,
+    fit_numbers,
+    fit_stride,
+    fit_training,
+    published,
+    published_task_fields,
+    system_of,
+    tokens_of,
+)
+from maskwright.finetuning.labeled import Labeled, LabeledRequest, read_labeled
 from maskwright.finetuning.results import Results, SeedRow, data_of, model_card
-from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, read_result
+from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, TrainingData, read_result, training_data
 from maskwright.finetuning.tasks import KINDS
+from maskwright.finetuning.tasks.base import Task
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.interrupt import StopRequest, stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter
+from maskwright.training.resolve import Choice
 from maskwright.training.run_directory import RunDirectory, environment
 
 RUNS = "runs"
@@ -44,12 +54,9 @@ _NOT_SET = ("kind", "labels", "metrics", "null_threshold")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FineTuning:
-    """The state of a fine-tuning.
+    """The state of a fine-tuning. `folder`, once it is finished, is also a Hugging Face model folder.
 
-    Attributes:
-        folder: Its directory; once finished also a Hugging Face model folder.
-        finished: Whether all seeds are trained. If not, `results` is None and the same call resumes.
-        stopped_by: The signal that interrupted it, or None.
+    If it is not finished, `results` is None, `stopped_by` is the signal that interrupted it, and the same call resumes.
     """
 
     folder: Path
@@ -160,15 +167,13 @@ def finetune(
     choose_device(device)
     check_writable(Path(out).expanduser())
     folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/seed-*")
-    with reporter or OnConsole() as reporter:
-        existing = open_existing(str(model))
-        check_not_the_model(folder.path, existing)
+    with reporter or OnConsole() as talk:
+        existing = open_model(model, folder.path)
         chosen_system = system_of(existing, system)
         fields = published_task_fields(chosen_system, KINDS[request.kind].head, request.benchmark, existing.config)
-        labeled = read_labeled(request, {**fields, **of_task}, reporter)
         plan = make_plan(
             existing,
-            labeled,
+            read_labeled(request, {**fields, **of_task}, talk),
             overrides,
             system=chosen_system,
             as_published=as_published,
@@ -180,9 +185,9 @@ def finetune(
             record = folder.open(plan.request)
             machine, message = prepare_machine_again(record.get("machine", {}), device, None, precision)
             if message:
-                reporter.say("kernels", message)
+                talk.say("kernels", message)
             with computing_on(machine), stop_on_signals() as stop:
-                work = _FineTuningRun(folder, plan, record, machine, checkpoint_minutes * 60, reporter, stop)
+                work = _FineTuningRun(folder, plan, record, machine, checkpoint_minutes * 60, talk, stop)
                 results = work.run(range(seed, seed + seeds))
         finally:
             folder.close()
@@ -194,18 +199,112 @@ def finetune(
     )
 
 
-def check_not_the_model(out: Path, existing: ExistingModel) -> None:
-    """Raise CheckpointError if the output folder is that of the model."""
+def open_model(model: str | Path, out: Path) -> ExistingModel:
+    """Open the model to fine-tune; raise CheckpointError if its folder is the output folder."""
+    existing = open_existing(str(model))
     if out.resolve() == existing.folder.resolve():
         raise CheckpointError(f"{out} is the model to fine-tune; it would be overwritten", todo="Choose another --out.")
+    return existing
+
+
+def announce_fitted(choices: Sequence[Choice], reporter: Reporter) -> None:
+    """Report the settings that were fitted, with the published values and the reasons."""
+    if choices:
+        rows = [(choice.field, *choice.shown(), choice.reason) for choice in choices]
+        reporter.tabulate("fitted", ("setting", "published", "this run", "reason"), rows)
+
+
+def write_results(folder: Path, results: Results, card: str) -> None:
+    """Write results.json, results.md and the model card into the output folder."""
+    write_json(folder / "results.json", results.to_json())
+    write_text(folder / "results.md", results.markdown())
+    write_text(folder / "README.md", card)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A planned fine-tuning: `choices` are adjusted settings with reasons, `source` is that of the published ones."""
+
+    existing: ExistingModel
+    from_scratch: bool
+    labeled: Labeled
+    settings: Hyperparameters
+    task: Task
+    data: TrainingData
+    choices: tuple[Choice, ...]
+    source: str
+    system: str
+    precision: Precision = "auto"
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What must be equal to resume a run.
+
+        Seeds may be added and test examples may change: nothing is selected by them.
+        """
+        return {
+            "model": self.existing.fingerprint,
+            "from_scratch": self.from_scratch,
+            "task": self.task.to_json(),
+            "data": {
+                name: f"{len(part.examples):,} examples ({part.fingerprint})"
+                for name, part in self.labeled.parts.items()
+                if name != "test"
+            },
+            "settings": self.settings.model_dump(mode="json"),
+            **({} if self.precision == "auto" else {"precision": self.precision}),
+        }
+
+
+def make_plan(
+    existing: ExistingModel,
+    labeled: Labeled,
+    overrides: Sequence[tuple[str, Any]],
+    *,
+    system: str,
+    as_published: bool,
+    from_scratch: bool,
+    task_overrides: Collection[str] = (),
+    precision: Precision = "auto",
+) -> Plan:
+    """Plan a fine-tuning; `overrides` and `task_overrides` are the settings and the task's fields that the user set."""
+    base, source = published(system, labeled.task.head, labeled.benchmark, existing.config)
+    fixed = {name for name, _ in overrides}
+    train, dev = (labeled.parts[name].examples for name in ("train", "dev"))
+    settings, choices = fit_length(override(base, overrides), existing.max_length, fixed)
+    task, more = fit_stride(labeled.task, base.max_length, settings.max_length, task_overrides)
+    choices += more
+    if labeled.benchmark is None:
+        task, more = fit_numbers(task, train, task_overrides)
+        choices += more
+    data = training_data(existing, task, settings, train, dev)
+    if not as_published:
+        settings, more = fit_training(
+            settings,
+            data.train.num_units,
+            fixed,
+            width=existing.config.hidden_size,
+            system=system,
+            tokens=0.0 if from_scratch else tokens_of(existing),
+        )
+        choices += more
+    return Plan(
+        existing=existing,
+        from_scratch=from_scratch,
+        labeled=labeled,
+        settings=settings,
+        task=task,
+        data=data,
+        choices=choices,
+        source=source,
+        system=system,
+        precision=precision,
+    )
 
 
 @dataclass
 class _FineTuningRun:
-    """All runs of one request: every seed, then the test set.
-
-    `record` is the content of run.json; `stop` becomes true when the user asks to stop.
-    """
+    """All runs of one request: every seed, then the test set. `record` is the content of run.json."""
 
     folder: RunDirectory
     plan: Plan
@@ -215,14 +314,14 @@ class _FineTuningRun:
     reporter: Reporter
     stop: StopRequest
 
-    def __post_init__(self) -> None:
-        self._reported: set[str] = set()
+    def run(self, seeds: Sequence[int]) -> Results | None:
+        """Do all that is not done yet; None if a stop was requested."""
         plan, machine, before = self.plan, self.machine, self.record.get("machine", {})
         # As in the first session, since dropout masks depend on it.
         same_kind = str(before.get("device", "")).partition(":")[0] == machine.device.type
         kept: int = before.get("tokens_per_microbatch", 0) if same_kind else 0
-        self.tokens_per_microbatch = kept or machine.tokens_per_microbatch(plan.existing.config.hidden_size)
-        self.record = {
+        tokens_per_microbatch = kept or machine.tokens_per_microbatch(plan.existing.config.hidden_size)
+        record = {
             **{name: value for name, value in self.record.items() if name not in _WRITTEN_AT_END},
             "system": plan.system,
             "settings_from": plan.source,
@@ -230,41 +329,36 @@ class _FineTuningRun:
             "machine": {
                 **machine.to_json(),
                 "kernels": before.get("kernels", machine.kernels),
-                "tokens_per_microbatch": self.tokens_per_microbatch,
+                "tokens_per_microbatch": tokens_per_microbatch,
             },
             "environment": environment(),
         }
-
-    def run(self, seeds: Sequence[int]) -> Results | None:
-        """Do all that is not done yet; None if a stop was requested.
-
-        Raises:
-            TrainingError: If a loss is not finite.
-        """
         self._announce()
-        self.folder.write_record(self.record)
-        if not all(self._train(seed).finished for seed in seeds):
+        self.folder.write_record(record)
+        said: set[str] = set()
+        if not all(self._train(seed, tokens_per_microbatch, said) for seed in seeds):
             return None
         # Also seeds of earlier calls.
         found = [read_result(folder) for folder in (self.folder.path / RUNS).glob("seed-*")]
         trained = sorted((run for run in found if run is not None), key=lambda run: run.seed)
-        labeled = self.plan.labeled
         tested: list[dict[str, Any]] = []
-        for run in trained if "test" in labeled.parts else ():
+        for run in trained if "test" in plan.labeled.parts else ():
             if self.stop:
                 return None
-            tested.append(measure_test(run.folder, labeled.parts["test"], self.machine, self.reporter))
+            tested.append(measure_test(run.folder, plan.labeled.parts["test"], machine, self.reporter))
         results = self._results(trained, tested)
-        best_run = next(run for run in trained if run.seed == results.best.seed)
-        _publish(self.folder.path, best_run.folder / MODEL, results)
-        self.folder.write_record({**self.record, "finished": True, "best_seed": best_run.seed})
+        best = next(run for run in trained if run.seed == results.best.seed)
+        for file in sorted((best.folder / MODEL).iterdir()):
+            with atomic_path(self.folder.path / file.name) as temporary:
+                shutil.copyfile(file, temporary)
+        card = model_card(self.folder.path.name, load(self.folder.path), results)
+        write_results(self.folder.path, results, card)
+        self.folder.write_record({**record, "finished": True, "best_seed": best.seed})
         return results
 
     def _announce(self) -> None:
         plan, settings = self.plan, self.plan.settings
-        if plan.choices:
-            rows = [(choice.field, *choice.shown(), choice.reason) for choice in plan.choices]
-            self.reporter.tabulate("fitted", ("setting", "published", "this run", "reason"), rows)
+        announce_fitted(plan.choices, self.reporter)
         length = f"{settings.epochs:g} epoch{'s' * (settings.epochs != 1)}"
         self.reporter.say(
             "plan",
@@ -275,28 +369,28 @@ class _FineTuningRun:
             f"all settings in {self.folder.path / 'run.json'} ({plan.source})",
         )
 
-    def _train(self, seed: int) -> SeedResult:
+    def _train(self, seed: int, tokens_per_microbatch: int, said: set[str]) -> bool:
+        """Train a seed unless it is done; False if a stop was requested. `said` are notes on the model, each once."""
         folder = self.folder.path / RUNS / f"seed-{seed}"
         if (before := read_result(folder)) is not None:
             self.reporter.say("finished", f"seed {seed} already trained ({before.chosen.main:.4g})")
-            return before
+            return True
         if self.stop:
-            return SeedResult(seed=seed, folder=folder, finished=False, cut={})
+            return False
         settings = self.plan.settings
+        dropouts = ("hidden_dropout", "attention_dropout", "head_dropout")
         model = build(
             self.plan.existing.name,
             self.plan.task,
             seed=seed,
             max_length=settings.max_length,
-            hidden_dropout=settings.hidden_dropout,
-            attention_dropout=settings.attention_dropout,
-            head_dropout=settings.head_dropout,
             from_scratch=self.plan.from_scratch,
+            **{name: getattr(settings, name) for name in dropouts},
         )
         model.read_as = self.plan.labeled.read_as
         for note in model.notes:
-            if note not in self._reported:
-                self._reported.add(note)
+            if note not in said:
+                said.add(note)
                 self.reporter.say("model", note)
         folder.mkdir(parents=True, exist_ok=True)
         run = SeedRun(
@@ -306,10 +400,10 @@ class _FineTuningRun:
             settings=settings,
             seed=seed,
             machine=self.machine,
-            tokens_per_microbatch=self.tokens_per_microbatch,
+            tokens_per_microbatch=tokens_per_microbatch,
             reporter=self.reporter,
         )
-        return run.run(self.stop, self.checkpoint_seconds)
+        return run.run(self.stop, self.checkpoint_seconds).finished
 
     def _results(self, trained: Sequence[SeedResult], tested: Sequence[dict[str, Any]]) -> Results:
         plan, labeled = self.plan, self.plan.labeled
@@ -319,7 +413,7 @@ class _FineTuningRun:
         ]
         if truncated:
             self.reporter.say("cut", f"{', '.join(truncated)} examples truncated to {plan.settings.max_length} tokens")
-        task_settings = {name: value for name, value in plan.task.to_json().items() if name not in _NOT_SET}
+        tests = [test["metrics"] for test in tested] or [None] * len(trained)
         return Results(
             task=labeled.name,
             kind=labeled.task.kind,
@@ -327,17 +421,11 @@ class _FineTuningRun:
             from_scratch=plan.from_scratch,
             data=data_of(labeled.parts, cut),
             settings=plan.settings.model_dump(mode="json"),
-            task_settings=task_settings,
+            task_settings={name: value for name, value in plan.task.to_json().items() if name not in _NOT_SET},
             pairs=any(len(getattr(example, "texts", ())) == 2 for example in labeled.parts["train"].examples),
             rows=tuple(
-                SeedRow(
-                    seed=run.seed,
-                    steps=run.steps,
-                    best_epoch=run.chosen.epoch,
-                    dev=run.chosen.metrics,
-                    test=tested[number]["metrics"] if tested else None,
-                )
-                for number, run in enumerate(trained)
+                SeedRow(seed=run.seed, steps=run.steps, best_epoch=run.chosen.epoch, dev=run.chosen.metrics, test=test)
+                for run, test in zip(trained, tests, strict=True)
             ),
             notes=labeled.notes,
             precision=self.machine.precision,
@@ -348,10 +436,8 @@ class _FineTuningRun:
 def measure_test(folder: Path, test: ExampleFile[Any], machine: Machine, reporter: Reporter) -> dict[str, Any]:
     """Predict the test examples with a finished run's model, or return the scores of an earlier call for the same ones.
 
-    Writes test_predictions.jsonl and test.json into the run's folder.
-
-    Returns:
-        "examples", their fingerprint; "metrics", None where they have no labels; "num_cut", truncated examples.
+    Writes test_predictions.jsonl and test.json into the run's folder. The scores hold "examples", their fingerprint;
+    "metrics", None where they have no labels; "num_cut", truncated examples.
     """
     record = folder / "test.json"
     if record.exists():
@@ -365,17 +451,7 @@ def measure_test(folder: Path, test: ExampleFile[Any], machine: Machine, reporte
     features = features_of(model, test.examples)
     predictions = predict_features(model, features, test.examples, reporter.stage, autocast=machine.autocast)
     write_predictions(folder / PREDICTIONS, predictions)
-    metrics = None if unlabeled(test.examples) else model.task.measure(predictions, test.examples)
+    metrics = model.task.measure(predictions, test.examples) if has_labels(test.examples) else None
     scores = {"examples": test.fingerprint, "metrics": metrics, "num_cut": features.num_cut}
     write_json(record, scores)
     return scores
-
-
-def _publish(folder: Path, model: Path, results: Results) -> None:
-    """Write the results, and copy the best seed's model into the output folder."""
-    for file in sorted(model.iterdir()):
-        with atomic_path(folder / file.name) as temporary:
-            shutil.copyfile(file, temporary)
-    write_json(folder / "results.json", results.to_json())
-    write_text(folder / "results.md", results.markdown())
-    write_text(folder / "README.md", model_card(folder.name, load(folder), results))

@@ -18,29 +18,21 @@ from typing import final
 
 from torch import Tensor, nn
 
-from maskwright.core.tensors import EncoderOutput, activation
+from maskwright.core.tensors import EncoderOutput
 from maskwright.core.types import HeadKind
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.huggingface.families.base import TaskHead
 from maskwright.kernels import ops
 from maskwright.model.config import EncoderConfig
-from maskwright.model.layer import DROPOUT_CALLS
+from maskwright.model.dropout import num_sites
 
 
 @final
 class Head(nn.Module):
-    """A task head.
+    """A task head: a linear layer H -> C, for some classes after a dense layer H -> H.
 
-    Args:
-        kind: What it scores.
-        row: The computation of the family's class.
-        config: Of the encoder.
-        num_outputs: C, width of the last layer.
-        rate: Dropout before the last layer, and before the dense layer if the class has it.
-
-    Attributes:
-        dense: Linear H -> H before the last layer, or None.
-        output: Linear H -> C.
+    `row` is the computation of the family's class; `rate` the dropout before the last layer, and before the dense layer
+    if the class has it.
     """
 
     def __init__(self, kind: HeadKind, row: TaskHead, config: EncoderConfig, num_outputs: int, rate: float) -> None:
@@ -51,17 +43,12 @@ class Head(nn.Module):
         self.rate = rate
         self._kind = kind
         self._row = row
-        # Numbers of dropout calls under the batch's key: the encoder's come first, one after the embeddings.
-        self._first_call = 1 + DROPOUT_CALLS * config.num_layers
+        self._first_site = num_sites(config)  # The dropout sites of the encoder come first.
 
     def forward(self, output: EncoderOutput, batch: FeatureBatch) -> Tensor:
         """Return scores in fp32: "sequence" (B, C), "token" (M, C), "span" (T, 2), "choice" (B, 1).
 
-        Applies dropout in training mode, if the batch has a key.
-
-        Args:
-            output: The encoder's output for `batch.batch`.
-            batch: With positions for "token".
+        `output` is the encoder's for `batch.batch`. Applies dropout in training mode, if the batch has a key.
         """
         if self._row.source == "pooled":
             assert output.pooled is not None, "the encoder has no pooler"
@@ -75,9 +62,9 @@ class Head(nn.Module):
         key = ops.DropoutKey(dropout_key if self.training else None, hidden.device)
         if self.dense is not None:
             if self._row.drops_source:
-                hidden = ops.dropout(hidden, key.mask(self._first_call, self.rate))
-            hidden = activation(self._row.activation, self.dense(hidden))
-        scores: Tensor = self.output(ops.dropout(hidden, key.mask(self._first_call + 1, self.rate)))
+                hidden = ops.dropout(hidden, key.mask(self._first_site, self.rate))
+            hidden = ops.activation(self._row.activation, self.dense(hidden))
+        scores: Tensor = self.output(ops.dropout(hidden, key.mask(self._first_site + 1, self.rate)))
         return scores.float()
 
     def output_positions(self, batch: FeatureBatch) -> Tensor | None:

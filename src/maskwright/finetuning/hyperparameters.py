@@ -2,23 +2,25 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from pydantic import Field, PositiveInt
 
 from maskwright.core.amounts import short_count
 from maskwright.core.errors import RecipeError, unknown_name
+from maskwright.core.files import read_json
 from maskwright.core.spec import Spec
 from maskwright.core.types import HeadKind
 from maskwright.finetuning.benchmarks import Benchmark
-from maskwright.finetuning.published_settings import PUBLISHED, RATES_AT_WIDTH_768, SYSTEMS, Published
+from maskwright.finetuning.published_settings import ALL_WIDTHS, PUBLISHED, RATES_AT_WIDTH_768, SYSTEMS, Published
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Regression
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.optimization import AdamW
 from maskwright.training.budget import Shape
+from maskwright.training.existing import ExistingModel
 from maskwright.training.resolve import Choice
 
 PUBLISHED_WIDTH = 768
@@ -127,18 +129,41 @@ def system_named(name: str) -> str:
     raise RecipeError(problem, allowed=allowed, todo=todo)
 
 
+def system_of(existing: ExistingModel, wanted: str | None) -> str:
+    """Return the system whose published settings apply: the user's choice, or the model's recipe or family."""
+    if wanted:
+        return system_named(wanted)
+    recorded = (_entry(existing, "recipe.json", "name"), _entry(existing, "run.json", "system"))
+    recipe = next((name for name in recorded if isinstance(name, str) and name), "")
+    return SYSTEMS.get(recipe.partition("/")[0], existing.family)
+
+
+def tokens_of(existing: ExistingModel) -> float | None:
+    """Return the number of pretraining tokens if the model's folder is a run, else None."""
+    tokens = _entry(existing, "run.json", "result", "tokens")
+    # A run that started from another model has seen more tokens than it counted.
+    begun_with = _entry(existing, "run.json", "begun_with")
+    return float(tokens) if isinstance(tokens, int | float) and tokens and not begun_with else None
+
+
+def _entry(existing: ExistingModel, file: str, *keys: str) -> Any:
+    """Return an entry of a JSON file in a model's folder, or None."""
+    try:
+        found = read_json(existing.folder / file)
+        for key in keys:
+            found = found[key]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found
+
+
 def published(
     system: str, head: HeadKind, benchmark: Benchmark | None, config: EncoderConfig
 ) -> tuple[Hyperparameters, str]:
     """Return the published settings of a system on a benchmark, and their sources; BERT's where nothing was published.
 
-    Later ones override earlier ones: BERT's rows of the table, the system's rows; each from general to specific.
-
-    Args:
-        system: A system of the table.
-        head: What the task's head scores.
-        benchmark: None for the user's own data.
-        config: Some systems publish different settings for small or large models.
+    Later ones override earlier ones: BERT's rows of the table, the system's rows; each from general to specific. `head`
+    is what the task's head scores; `benchmark` is None for the user's own data.
     """
     merged: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -160,7 +185,7 @@ def published_task_fields(
 def _rows(system: str, head: HeadKind, benchmark: Benchmark | None, config: EncoderConfig) -> list[Published]:
     """Return the matching rows of a system, from general to specific."""
     fitting = [row for row in PUBLISHED if row.system == system and _fits(row, head, benchmark, config)]
-    return sorted(fitting, key=lambda row: (bool(row.benchmarks), bool(row.heads), row.widths != Published.ALL_WIDTHS))
+    return sorted(fitting, key=lambda row: (bool(row.benchmarks), bool(row.heads), row.widths != ALL_WIDTHS))
 
 
 def _fits(row: Published, head: HeadKind, benchmark: Benchmark | None, config: EncoderConfig) -> bool:
@@ -188,23 +213,18 @@ def fit_stride(
 
     `published_length` is the `max_length` published together with `doc_stride`; `fixed`: see `fit_length`.
     """
-    if not isinstance(task, QuestionAnswering) or length >= published_length or "doc_stride" in fixed:
+    if not isinstance(task, QuestionAnswering) or length >= published_length:
         return task, ()
     stride = max(1, round(task.doc_stride * length / published_length))
-    if stride == task.doc_stride:
-        return task, ()
     why = f"keeps the published ratio to max_length, {task.doc_stride} of {published_length} tokens"
-    choice = Choice("task.doc_stride", task.doc_stride, stride, why)
-    return task.replace(doc_stride=stride), (choice,)
+    return _apply(task, [("doc_stride", stride, why)], fixed, "task.")
 
 
 def fit_numbers(task: Task, examples: Sequence[Any], fixed: Collection[str]) -> tuple[Task, tuple[Choice, ...]]:
     """Standardize the targets of a regression.
 
     Outputs start near 0 and change little per step, so that prices in thousands would not be reached, which
-    correlations do not show.
-
-    If `fixed`, the task fields that the user set, holds `offset` or `scale`, both are kept.
+    correlations do not show. If the user set `offset` or `scale` (`fixed`), both are kept.
     """
     if not isinstance(task, Regression) or {"offset", "scale"} & set(fixed):
         return task, ()
@@ -214,10 +234,11 @@ def fit_numbers(task: Task, examples: Sequence[Any], fixed: Collection[str]) -> 
         return task, ()
     # Rounded to a hundredth of the scale.
     offset = round(float(numbers.mean()), 2 - math.floor(math.log10(scale)))
-    return task.replace(offset=offset, scale=scale), (
-        Choice("task.offset", task.offset, offset, "mean of the training values: targets are standardized"),
-        Choice("task.scale", task.scale, scale, "standard deviation of the training values"),
-    )
+    wanted = [
+        ("offset", offset, "mean of the training values: targets are standardized"),
+        ("scale", scale, "standard deviation of the training values"),
+    ]
+    return _apply(task, wanted, (), "task.")
 
 
 def fit_training(
@@ -229,14 +250,10 @@ def fit_training(
     system: str,
     tokens: float | None = None,
 ) -> tuple[Hyperparameters, tuple[Choice, ...]]:
-    """Adjust published settings to small models and little data, with reasons.
+    """Adjust published settings to small models and little data, with reasons; `fixed` fields are kept.
 
-    Args:
-        settings: The published settings with the user's overrides.
-        fixed: Fields that the user set, which are kept.
-        width: The model's hidden size.
-        system: The system it was pretrained as ("macbert"), or "".
-        tokens: Pretraining tokens; None if unknown.
+    `width` is the model's hidden size, `system` what it was pretrained as ("macbert", or ""), `tokens` its pretraining
+    tokens, None if unknown.
     """
     per_epoch = settings.steps_of_epoch(num_units)
     wanted: list[tuple[str, Any, str]] = []
@@ -258,15 +275,16 @@ def fit_training(
     return changed, choices
 
 
+_S = TypeVar("_S", bound=Spec)
+
+
 def _apply(
-    settings: Hyperparameters, wanted: Sequence[tuple[str, Any, str]], fixed: Collection[str]
-) -> tuple[Hyperparameters, tuple[Choice, ...]]:
-    choices = tuple(
-        Choice(name, getattr(settings, name), value, reason)
-        for name, value, reason in wanted
-        if name not in fixed and value != getattr(settings, name)
-    )
-    return settings.replace(**{choice.field: choice.chosen for choice in choices}), choices
+    values: _S, wanted: Sequence[tuple[str, Any, str]], fixed: Collection[str], prefix: str = ""
+) -> tuple[_S, tuple[Choice, ...]]:
+    """Set the wanted fields (name, value, reason) that are not fixed."""
+    changed = [row for row in wanted if row[0] not in fixed and row[1] != getattr(values, row[0])]
+    choices = tuple(Choice(f"{prefix}{name}", getattr(values, name), value, why) for name, value, why in changed)
+    return values.replace(**{name: value for name, value, _ in changed}), choices
 
 
 def _two_digits(value: float) -> float:

@@ -1,6 +1,7 @@
-"""The examples of a fine-tuning: training, development and test files of one task; how files are read later."""
+"""The labeled files of a fine-tuning: read, checked, split into parts; how files are read later."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,7 @@ from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.files import read_json, write_json
 from maskwright.core.randomness import Permutation, integer_key
 from maskwright.finetuning.benchmarks import BENCHMARKS, Benchmark, Split
-from maskwright.finetuning.checks import check_measurable, input_of, report_file, unlabeled, warn_of
-from maskwright.finetuning.examples import E, Example, ExampleFile, Skipped, has_label
+from maskwright.finetuning.examples import E, Example, ExampleFile, Skipped, TextExample, has_labels, summary_of
 from maskwright.finetuning.readers import Paths, read_examples
 from maskwright.finetuning.readers.files import format_of
 from maskwright.finetuning.readers.options import (
@@ -32,19 +32,23 @@ from maskwright.training.reporting import Reporter
 _HELD_OUT_SHARE = 0.1
 _FEWEST_HELD_OUT = 5
 """Examples held out of a small file, unless they are more than a third of it."""
-_HOLD_OUT_SEED = 0
+_FEW = 50
+"""Size below which a dev or test file is reported as small: each example counts more than 2 %."""
+_LABELS_SHOWN = 12
+_DISTINCT_SHARE, _DISTINCT_FROM = 0.9, 20
+"""Share of different labels, in so many examples, from which the label column is doubted."""
+READING_FILE = "reading.json"
+_OF_A_FORMAT = ("header", "quoting", "delimiter", "word_ending")
+"""What files of the same format have in common: quotes of a TSV file do not apply to a CSV file."""
+_COLUMNS = ("text", "text2", "negative", "choices", "label", "label_columns", "only")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labeled:
-    """A task and its examples.
+    """A task, with the training examples' labels, and its examples by "train", "dev" and, if there are any, "test".
 
-    Attributes:
-        benchmark: None for the user's own data.
-        task: The task, with the training examples' labels.
-        parts: Examples by "train", "dev" and, if there are any, "test".
-        read_as: How the training file was read, for later files.
-        notes: What the reader of results must know.
+    `benchmark` is None for the user's own data; `read_as` is how the training file was read, for later files; `notes`
+    are what the reader of results must know.
     """
 
     benchmark: Benchmark | None
@@ -61,13 +65,7 @@ class Labeled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabeledRequest:
-    """Which files of which task.
-
-    Attributes:
-        benchmark: None for the user's own data.
-        data: The folder of the benchmark's files.
-        files: Files by part, instead of the benchmark's.
-    """
+    """Which files of which task: of a benchmark's folder `data`, or `files` by part instead."""
 
     kind: Kind
     benchmark: Benchmark | None
@@ -85,20 +83,17 @@ class LabeledRequest:
         columns: Mapping[str, str | None],
         read: Sequence[str] = (),
     ) -> "LabeledRequest":
-        """Return the request that a command line or a call describes.
+        """Return the request that a call describes; RecipeError if the task or a field is unknown, or no files were
+        given.
 
         `files` are by part, `columns` by role ("text", "text2", "label"), `read` holds "field=value" for `ReadOptions`.
-
-        Raises:
-            RecipeError: If the task or a field is unknown, or no files were given.
         """
         kind, row = task_named(task)
         if kind == "embedding" and data is not None:
             row = BENCHMARKS["sts-b"]  # the benchmark of scored pairs
         given = {part: paths for part, paths in files.items() if paths}
         if data is None and not given:
-            own = "--train FILE" if "train" in files else "--file FILE"
-            todo = f"Name your files, e.g. `{own}`"
+            todo = "Name your files, e.g. `--train FILE`"
             if row:
                 todo = f"Name the folder of its files ({', '.join(row.usual_files())}), `--data DIR`"
             raise RecipeError(f"no data was given for the task {task!r}", todo=f"{todo}.")
@@ -117,29 +112,17 @@ class LabeledRequest:
 
     def paths(self, part: Split) -> Paths | None:
         """Return the files of a part: those that were named, else the benchmark's own; None where there are none."""
-        paths = self.files.get(part)
-        if paths is None and self.data is not None and self.benchmark is not None:
+        if part not in self.files and self.data is not None and self.benchmark is not None:
             return self.benchmark.find(self.data).get(part)
-        return paths
+        return self.files.get(part)
 
     def read(
-        self,
-        part: Split,
-        talk: Reporter,
-        *,
-        needed: bool | None = None,
-        called: str = "",
-        trained: ReadAs | None = None,
+        self, part: Split, talk: Reporter, *, needed: bool | None = None, trained: ReadAs | None = None
     ) -> ExampleFile[Any] | None:
-        """Read a part, and report how many examples it has, what was left out, and what was guessed.
+        """Read a part and report on it (`report_file`); None where there is no such file.
 
-        Args:
-            needed: Whether rows without label are left out; None: except for test examples, which often have none.
-            called: Name of the part in the report; "" for its own.
-            trained: How the training file was read, for the other parts and later files.
-
-        Returns:
-            None where there is no such file.
+        `needed`: whether rows without label are left out; None: except for test examples, which often have none.
+        `trained` is how the training file was read, for the other parts.
         """
         paths = self.paths(part)
         if not paths:
@@ -147,19 +130,15 @@ class LabeledRequest:
         wanted = part != "test" if needed is None else needed
         options = self.options.replace(labels="needed" if wanted else "if_there")
         file = read_for_model(paths, self.kind, options, trained or {})
-        report_file(called or part, file, talk)
+        report_file(part, file, talk)
         return file
 
 
 def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: Reporter) -> Labeled:
-    """Read all parts, and make the task from the training examples' labels and the fields that the user set.
-
-    Raises:
-        DataError: If a file cannot be read, there is no training file, or the labels do not fit.
-    """
-    row = request.benchmark
+    """Read all parts, and make the task from the training examples' labels and the fields that the user set."""
+    row, paths = request.benchmark, request.paths("train")
     train = request.read("train", talk)
-    if train is None:
+    if train is None or paths is None:
         where = f" in {request.data} for {row.title}" if row and request.data else ""
         raise DataError(
             f"there are no training examples{where}",
@@ -167,8 +146,6 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: 
             todo="Name their file, `--train FILE`.",
         )
     # A new guess might read the other files differently.
-    paths = request.paths("train")
-    assert paths
     format = _format_of(paths, request.kind, request.options.replace(format=None))
     read_as = {**to_keep(request.options, train.read_as), "format": format}
     dev, test = (request.read(part, talk, trained=read_as) for part in ("dev", "test"))
@@ -176,27 +153,91 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: 
     notes: list[str] = []
     if dev is None:
         train, dev = with_held_out(train, talk, notes)
-    check_measurable(dev.examples, task, dev.name)
+    check_measurable(dev, task)
     parts = {"train": train, "dev": dev}
     if test is not None:
-        if unlabeled(test.examples):
-            notes.append("The test examples have no labels: test_predictions.jsonl of each run has their predictions.")
-        else:
+        if has_labels(test.examples):
             test = without_unlabeled(test, talk, notes)
-            check_measurable(test.examples, task, test.name)
+            check_measurable(test, task)
+        else:
+            notes.append("The test examples have no labels: test_predictions.jsonl of each run has their predictions.")
         parts["test"] = test
-    notes += warn_of({name: its.examples for name, its in parts.items()}, talk)
+    notes += warn_of(parts, talk)
     return Labeled(benchmark=row, task=task, parts=parts, read_as=read_as, notes=tuple(notes))
+
+
+def report_file(part: str, file: ExampleFile[Any], reporter: Reporter) -> None:
+    """Report what was read: number of examples, classes, guesses, skipped rows with the most frequent reasons."""
+    labels = [example.label for example in file.examples if isinstance(example, TextExample)]
+    sets = [(label,) if isinstance(label, str) else label for label in labels if isinstance(label, str | tuple)]
+    counts = Counter(label for each in sets for label in each).most_common()
+    shown = ", ".join(f"{label} {count:,}" for label, count in counts[:_LABELS_SHOWN])
+    more = f" and {len(counts) - _LABELS_SHOWN} more" if len(counts) > _LABELS_SHOWN else ""
+    classes = f" ({shown}{more})" if counts else ""
+    reporter.say(part, f"{counted(len(file.examples), 'example')} from {file.name}{classes}")
+    for note in file.notes:
+        reporter.say("", note)
+    if file.skipped:
+        reporter.say("skipped", f"{counted(len(file.skipped), 'row')}: {summary_of(file.skipped)}")
+
+
+def check_measurable(file: ExampleFile[Any], task: Task) -> None:
+    """Raise `DataError` naming the first example that cannot be evaluated. Called before training."""
+    lacking = [example.key for example in file.examples if not example.is_labeled]
+    if lacking:
+        raise DataError(
+            f"{file.name}: {len(lacking)} of {len(file.examples)} examples have no label, the first is {lacking[0]}",
+            todo="Development examples need labels: name another file, or omit --dev to hold out a share of "
+            "the training examples.",
+        )
+    try:
+        task.check(file.examples)
+    except DataError as error:
+        raise DataError(f"{file.name}, {error.problem}", allowed=error.allowed, todo=error.todo) from error
+
+
+def warn_of(parts: Mapping[str, ExampleFile[Any]], reporter: Reporter) -> list[str]:
+    """Report the warnings about the examples, and return them as notes."""
+    notes = []
+    for part, warning in data_warnings({name: file.examples for name, file in parts.items()}):
+        reporter.say(part, warning)
+        notes.append(f"{part}: {warning}" + "." * (not warning.endswith("?")))
+    return notes
+
+
+def data_warnings(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str, str]]:
+    """Yield (part, warning): texts that also occur in an earlier part (data leakage), small parts, distinct labels.
+
+    `parts` begin with the training examples. Texts are equal if all characters are (`content` of the examples).
+    """
+    contents: dict[str, set[Hashable]] = {}
+    for part, examples in parts.items():
+        its, warnings = [example.content for example in examples], []
+        for earlier, known in contents.items():
+            if seen := sum(content in known for content in its):
+                share = f"{seen:,} of {len(its):,}" if seen < len(its) else f"all {len(its):,}"
+                warnings.append(f"{share} inputs also in {earlier}")
+        contents[part] = set(its)
+        if part != "train" and len(its) < _FEW and has_labels(examples):
+            warnings.append(f"{counted(len(its), 'example')}, each {100 / len(its):.0f} % of the score")
+        classes = [each.label for each in examples if isinstance(each, TextExample) and isinstance(each.label, str)]
+        if part == "train" and len(set(classes)) >= max(_DISTINCT_SHARE * len(its), _DISTINCT_FROM):
+            warnings.append(
+                f"{len(set(classes)):,} different labels in {len(its):,} examples: is --label the right column?"
+            )
+        if warnings:
+            yield part, "; ".join(warnings)
 
 
 def without_unlabeled(file: ExampleFile[Any], talk: Reporter, notes: list[str]) -> ExampleFile[Any]:
     """Leave out the examples without label of a file in which others have one; a note says so."""
-    lacking = tuple(Skipped(example.key, "no label") for example in file.examples if not has_label(example))
+    lacking = tuple(Skipped(example.key, "no label") for example in file.examples if not example.is_labeled)
     if len(lacking) in (0, len(file.examples)):
         return file
     notes.append(f"{len(lacking):,} of the {len(file.examples):,} examples of {file.name} have no label, left out.")
     talk.say("skipped", notes[-1])
-    return replace(file, examples=tuple(filter(has_label, file.examples)), skipped=(*file.skipped, *lacking))
+    labeled = tuple(example for example in file.examples if example.is_labeled)
+    return replace(file, examples=labeled, skipped=(*file.skipped, *lacking))
 
 
 def with_held_out(
@@ -209,20 +250,17 @@ def with_held_out(
         f"for it ({len(held) / len(train.examples):.0%}, the same ones for every seed)."
     )
     talk.say("dev", notes[-1])
-    dev = ExampleFile(name=f"held out of {train.name}", examples=tuple(held))
-    return replace(train, examples=tuple(kept)), dev
+    return replace(train, examples=tuple(kept)), ExampleFile(name=f"held out of {train.name}", examples=tuple(held))
 
 
 def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:
     """Split examples of a file into training and development ones, the same way for every seed.
 
     Equal texts, and questions about one text, stay together: no text is in both parts.
-
-    Raises:
-        DataError: If there are too few.
     """
     groups: dict[Hashable, int] = {}
-    group_of = np.array([groups.setdefault(_shared_text(example), len(groups)) for example in examples])
+    texts = [getattr(example, "context", "") or example.content for example in examples]
+    group_of = np.array([groups.setdefault(text, len(groups)) for text in texts])
     if len(groups) < 2:
         raise DataError(
             f"{name} has {counted(len(examples), 'example')} of {counted(len(groups), 'text')}: none can be held out "
@@ -230,51 +268,28 @@ def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:
             todo="Give more examples, or a development file with `--dev FILE`.",
         )
     sizes = np.bincount(group_of)
-    wanted = max(round(_HELD_OUT_SHARE * len(examples)), min(_FEWEST_HELD_OUT, len(examples) // 3))
-    shuffled = Permutation(len(groups), integer_key(_HOLD_OUT_SEED, "held-out examples"))(
-        np.arange(len(groups))
-    ).tolist()
+    wanted = left = max(round(_HELD_OUT_SHARE * len(examples)), min(_FEWEST_HELD_OUT, len(examples) // 3))
+    shuffled = Permutation(len(groups), integer_key(0, "held-out examples"))(np.arange(len(groups))).tolist()
     held = np.zeros(len(groups), dtype=bool)
-    left = wanted
     for group in shuffled:
         if sizes[group] <= left:
             held[group] = True
             left -= int(sizes[group])
     if left == wanted:  # Every text has more examples than are wanted.
         held[min(shuffled, key=lambda group: sizes[group])] = True
-    is_held = held[group_of].tolist()
-    return (
-        [example for example, out in zip(examples, is_held, strict=True) if not out],
-        [example for example, out in zip(examples, is_held, strict=True) if out],
+    kept, out = (
+        [examples[number] for number in np.flatnonzero(held[group_of] == part).tolist()] for part in (False, True)
     )
-
-
-def _shared_text(example: Example) -> Hashable:
-    """Return what examples that stay together have in common."""
-    return getattr(example, "context", "") or input_of(example)
-
-
-READING_FILE = "reading.json"
-_OF_A_FORMAT = ("header", "quoting", "delimiter", "word_ending")
-"""What files of the same format have in common: quotes of a TSV file do not apply to a CSV file."""
-_COLUMNS = ("text", "text2", "negative", "choices", "label", "label_columns", "only")
+    return kept, out
 
 
 def save_read_as(folder: Path, read_as: ReadAs) -> None:
-    """Save how the training file was read beside a model.
-
-    Raises:
-        DeviceError: If it cannot be written.
-    """
+    """Save how the training file was read beside a model."""
     write_json(folder / READING_FILE, dict(read_as))
 
 
 def load_read_as(folder: str | Path) -> ReadAs:
-    """Return how the training file of a model was read; nothing where the folder does not say.
-
-    Raises:
-        DataError: If it cannot be read.
-    """
+    """Return how the training file of a model was read; nothing where the folder does not say."""
     path = Path(folder).expanduser() / READING_FILE
     return read_as_from_json(read_json(path), str(path)) if path.is_file() else {}
 
@@ -284,9 +299,6 @@ def read_for_model(paths: Paths, kind: Kind, options: ReadOptions, trained: Read
 
     Columns are those of the training file, except where a file has one text per line; header and quoting those of files
     of its format.
-
-    Raises:
-        DataError: If it cannot be read, or lacks a column.
     """
     format = _format_of(paths, kind, options)
     fields = {

@@ -4,18 +4,13 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
 from maskwright.core.errors import DataError
 from maskwright.data.progress import no_progress
-from maskwright.finetuning.checks import report_file
-from maskwright.finetuning.evaluating import (
-    features_of,
-    machine_to_score,
-    predict_features,
-    refuse_other_texts,
-)
+from maskwright.finetuning.evaluating import features_of, model_to_score, predict_features, refuse_other_texts
 from maskwright.finetuning.examples import (
     ChoiceExample,
     Example,
@@ -24,16 +19,15 @@ from maskwright.finetuning.examples import (
     TaggedExample,
     TextExample,
 )
-from maskwright.finetuning.fine_tuned import FineTunedModel, load
-from maskwright.finetuning.labeled import read_for_model
+from maskwright.finetuning.fine_tuned import FineTunedModel
+from maskwright.finetuning.labeled import read_for_model, report_file
 from maskwright.finetuning.readers import Paths, as_one
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
+from maskwright.finetuning.readers.tables import as_text
 from maskwright.finetuning.readers.tagged import cut_into_words
-from maskwright.finetuning.readers.texts import as_text
-from maskwright.finetuning.tasks.base import Prediction, Task
-from maskwright.finetuning.tasks.tagging import Tagging
-from maskwright.training.device import Precision, computing_on
-from maskwright.training.reporting import OnConsole, Reporter
+from maskwright.finetuning.tasks.base import Prediction
+from maskwright.training.device import Precision
+from maskwright.training.reporting import Reporter
 
 Input = str | tuple[str, str] | Mapping[str, Any]
 """A text, a pair of texts, or {"question", "context"}, or {"context", "question", "options"}."""
@@ -81,45 +75,32 @@ def predict(
         >>> maskwright.predict("runs/reviews", ["Ganz wunderbar! 🙂"])[0].value
         'good'
     """
-    machine = machine_to_score(device, precision)
-    loaded = model if isinstance(model, FineTunedModel) else load(model)
-    kind, trained = cast(Kind, loaded.task.kind), loaded.read_as
-    given: Sequence[Input] = [inputs] if _is_one(inputs, kind) else list(cast(Sequence[Input], inputs))
-    with reporter or OnConsole() as reporter:
-        for note in () if loaded is model else loaded.notes:
-            reporter.say("model", note)
+    options = with_overrides(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
+    with model_to_score(model, device, precision, reporter) as (loaded, machine, talk):
+        kind, trained = cast(Kind, loaded.task.kind), loaded.read_as
+        given = [inputs] if _is_one(inputs, kind) else list(cast(Sequence[Input], inputs))
         found = [_example(one, str(n), f"input {n}", kind, trained) for n, one in enumerate(given, start=1)]
         files: list[ExampleFile[Any]] = [ExampleFile(name="input", examples=tuple(found))]
-        options = with_overrides(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
         with tempfile.TemporaryDirectory() as folder:
-            paths = [Path(path) for path in ([file] if isinstance(file, str | Path) else file or ())]
-            if Path("-") in paths:
-                standard_input = Path(folder, "standard input")
-                standard_input.write_bytes(sys.stdin.buffer.read())
-                paths = [standard_input if path == Path("-") else path for path in paths]
-            for path in paths:
+            for path in map(Path, [file] if isinstance(file, str | Path) else file or ()):
+                if path == Path("-"):
+                    path = Path(folder, "standard input")
+                    path.write_bytes(sys.stdin.buffer.read())
                 files.append(read_for_model(path, kind, options, trained))
-                report_file("file", files[-1], reporter)
+                report_file("file", files[-1], talk)
                 refuse_other_texts(files[-1].examples, trained, files[-1].name)
         examples = as_one(files).examples
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
-        progress = reporter.stage if len(examples) > _LONG else no_progress
-        with computing_on(machine):
-            features = features_of(loaded.to(machine.device), examples)
-            predictions = predict_features(loaded, features, examples, progress, autocast=machine.autocast)
-    return [
-        replace(each, input_text=_input_text(example, loaded.task))
-        for each, example in zip(predictions, examples, strict=True)
-    ]
+        progress = talk.stage if len(examples) > _LONG else no_progress
+        features = features_of(loaded, examples)
+        predictions = predict_features(loaded, features, examples, progress, autocast=machine.autocast)
+        shown = getattr(loaded.task, "text_of", attrgetter("shown"))
+    return [replace(each, input_text=shown(example)) for each, example in zip(predictions, examples, strict=True)]
 
 
 def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str], list[Path]]:
-    """Split command-line arguments into texts and files: files if each exists or is called like one.
-
-    Raises:
-        DataError: If only some are existing files.
-    """
+    """Split command-line arguments into texts and files: files if each exists or is called like one."""
     paths = [path.expanduser() for path in files]
     there = [word for word in words if _is_file(word)]
     if there and len(there) < len(words):
@@ -150,58 +131,39 @@ def _is_one(inputs: Input | Sequence[Input], kind: Kind) -> TypeGuard[Input]:
     return isinstance(inputs, str | Mapping)
 
 
-def _example(one: Input, key: str, place: str, kind: Kind, trained: ReadAs) -> Any:
-    """Return an input as an example; `place` names it in errors, `trained` is how the training file was read.
+_TAKEN = {
+    "tagging": "a text",
+    "question_answering": '{"question": ..., "context": ...}, or a file of such questions',
+    "multiple_choice": '{"context": ..., "question": ..., "options": [..., ...]}, or a file of such questions',
+}
 
-    Raises:
-        DataError: If the task or the model takes another kind of input, or a text has a lone surrogate.
-    """
+
+def _example(one: Input, key: str, place: str, kind: Kind, trained: ReadAs) -> Any:
+    """Return an input as an example; `place` names it in errors, `trained` is how the training file was read."""
     example: Example
     match kind, one:
         case "tagging", str():
-            words = cut_into_words(one)
-            if not words:
-                raise DataError(f"{place} holds no word")
-            example, parts = TaggedExample(key=key, words=words, tags=None, text=one), [one]
+            example = TaggedExample(key=key, words=cut_into_words(one), tags=None, text=one)
+            parts: list[Any] = [one]
         case (("classification" | "regression" | "multi_label"), (str() | (str(), str()))):
-            parts = [one] if isinstance(one, str) else [str(text) for text in one]
+            parts = [one] if isinstance(one, str) else list(one)
             example = TextExample(key=key, texts=tuple(parts), label=None)
         case "question_answering", {"question": str() as question, "context": str() as context}:
-            example, parts = (
-                QuestionExample(key=key, question=question, context=context, answers=()),
-                [question, context],
-            )
-        case "multiple_choice", {"options": [str(), str(), *_] as options}:
-            assert isinstance(one, Mapping)
-            context, question = str(one.get("context", "")), str(one.get("question", ""))
+            example = QuestionExample(key=key, question=question, context=context, answers=())
+            parts = [question, context]
+        case "multiple_choice", {"options": [str(), str(), *_] as options, **rest}:
+            context, question = str(rest.get("context", "")), str(rest.get("question", ""))
             example = ChoiceExample(key=key, context=context, question=question, options=tuple(options), label=None)
             parts = [context, question, *options]
         case _:
-            raise DataError(
-                f"{place} is not what a model for {kind} takes",
-                allowed={
-                    "tagging": "a text",
-                    "question_answering": '{"question": ..., "context": ...}, or a file of such questions',
-                    "multiple_choice": '{"context": ..., "question": ..., "options": [..., ...]}, or a file of such '
-                    "questions",
-                }.get(kind, "a text, or a pair of texts"),
-            )
-    for part in parts:
-        try:
+            allowed = _TAKEN.get(kind, "a text, or a pair of texts")
+            raise DataError(f"{place} is not what a model for {kind} takes", allowed=allowed)
+    try:
+        for part in parts:
             as_text(part)
-        except ValueError as error:
-            raise DataError(f"{place}: {error}", todo="Give whole characters, as UTF-8.") from None
+    except ValueError as error:
+        raise DataError(f"{place}: {error}", todo="Give whole characters, as UTF-8.") from None
+    if isinstance(example, TaggedExample) and not example.words:
+        raise DataError(f"{place} holds no word")
     refuse_other_texts([example], trained, place)
     return example
-
-
-def _input_text(example: Example, task: Task) -> str:
-    match example:
-        case TaggedExample():
-            assert isinstance(task, Tagging)
-            return task.text_of(example)
-        case QuestionExample():
-            return example.question
-        case ChoiceExample():
-            return example.question or example.context
-    return " | ".join(example.texts)

@@ -1,41 +1,32 @@
-"""The published fine-tuning settings of systems: one table, each row with its source.
+"""The published fine-tuning settings of systems: one table, each group of rows with its source.
 
-A row holds only what its source says; the rest is BERT's, of the benchmark or of all tasks. Steps are converted to
-epochs, so that they mean the same for a part of the data: steps x batch / training examples.
+A row holds only what its source says; the rest is BERT's, of the benchmark or of all tasks.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
-from maskwright.core.types import HeadKind
-
-SMALL, LARGE = (0, 512), (1024, 1 << 30)
-"""Widths of the models that are called so."""
+ALL_WIDTHS = (0, 1 << 30)
+_WIDTHS = {"(small)": (0, 512), "(large)": (1024, 1 << 30)}
+"""Hidden sizes of the models that are called so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """One row.
+    """One row: fields of `Hyperparameters` and of the task, and their source (paper and table, or repository and file).
 
-    Attributes:
-        system: Whose settings they are.
-        benchmarks: For which benchmarks; empty for all.
-        heads: For tasks with which heads; empty for all.
-        widths: Smallest and largest hidden size of the models.
-        settings: Fields of `Hyperparameters`.
-        task_fields: Fields of the task.
-        source: Paper and table, or repository and file.
+    They are for some benchmarks, and for tasks with some heads (empty: all), on models with hidden sizes within
+    `widths`.
     """
-
-    ALL_WIDTHS: ClassVar[tuple[int, int]] = (0, 1 << 30)
 
     system: str
     benchmarks: tuple[str, ...] = ()
-    heads: tuple[HeadKind, ...] = ()
-    widths: tuple[int, int] = (0, 1 << 30)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    heads: tuple[str, ...] = ()
+    widths: tuple[int, int] = ALL_WIDTHS
+    settings: Mapping[str, Any]
     task_fields: Mapping[str, Any] = field(default_factory=dict)
     source: str
 
@@ -46,182 +37,159 @@ _TRAINING_EXAMPLES = {
     "rte": 2_490, "wnli": 635, "squad-1.1": 87_599, "squad-2.0": 130_319, "race": 87_866,
 }  # fmt: skip
 
+# "[system] source", then its rows: for what (benchmarks, "head:NAME", models of a size, "all"), epochs, batch size,
+# peak learning rate, maximum length ("-" where the source does not say), further settings, "|" and the row's own
+# source. "steps=N" becomes epochs, so that it means the same for a part of the data: steps x batch / training examples.
+_TABLE = """
+[bert] Devlin et al. 2019, 4.1 and A.3; google-research/bert run_classifier.py
+# The paper takes the best of {5, 4, 3, 2}e-5 on the development set; this is the middle of its grid.
+all                 3    32  3e-5    128  warmup_share=0.1
+# The paper does not say a length.
+head:span           3    32  5e-5    384    | Devlin et al. 2019, 4.2; google-research/bert run_squad.py
+head:choice         3    16  2e-5    -      | Devlin et al. 2019, 4.4 (SWAG)
 
-def _epochs(benchmark: str, steps: int, batch: int) -> float:
-    """Convert steps to epochs over a benchmark's published training file."""
-    return round(steps * batch / _TRAINING_EXAMPLES[benchmark], 2)
+# On benchmarks that BERT's paper has not, the settings of others, which apply to all systems without their own.
+squad-2.0           2    48  5e-5    384    | Devlin et al. 2019, 4.3; google-research/bert run_squad.py
+race                4    16  1e-5    512    | Liu et al. 2019, table 10: RoBERTa's, the nearest with a source
+dream+c3            8    24  2e-5    512    | nlpdata/dream and nlpdata/c3 README: their authors' fine-tuning of BERT
+cmrc2018+drcd       2    32  3e-5    512    | Cui et al. 2021, table IV; batch: CLUE's run_mrc_cmrc2018.sh
+[bert] Cui et al. 2021, table IV; batch: BERT's
+chnsenticorp        3    32  2e-5    256
+lcqmc               3    32  2e-5    128
+xnli                2    32  3e-5    128
+ocnli               3    32  2e-5    128    | Cui et al. 2021, table IV and CLUEbenchmark/OCNLI README; batch: BERT's
+afqmc               3    16  2e-5    128    | CLUEbenchmark/CLUE run_classifier_afqmc.sh, for BERT
+weibo-ner           3    16  5e-5    256    | no source: ERNIE 1.0's for MSRA-NER (its scripts)
+[bert] CLUEbenchmark/CLUE run_classifier_tnews.sh; Cui et al. 2021, table IV, but for the batch
+tnews               3    16  2e-5    128
+
+[roberta] facebookresearch/fairseq examples/roberta/config/finetuning; Liu et al. 2019, table 10
+# pooler_dropout stays at its default of 0 in all of these files.
+all                 10   16  1e-5    512  warmup_share=0.06 schedule=linear weight_decay=0.1 decayed=all\
+ betas=[0.9,0.98] bias_correction=true clip_norm=0.0 head_dropout=0.0
+[roberta] facebookresearch/fairseq examples/roberta/config/finetuning
+cola                -    16  1e-5    -    warmup=320/5336 | /cola.yaml
+mnli                -    32  1e-5    -    warmup=7432/123873 | /mnli.yaml
+mrpc                -    16  1e-5    -    warmup=137/2296 | /mrpc.yaml
+qnli                -    32  1e-5    -    warmup=1986/33112 | /qnli.yaml
+# A quarter of the steps, not 6 %: so the file has it.
+qqp                 -    32  1e-5    -    warmup=28318/113272 | /qqp.yaml
+rte                 -    16  2e-5    -    warmup=122/2036 | /rte.yaml
+sst-2               -    32  1e-5    -    warmup=1256/20935 | /sst_2.yaml
+sts-b               -    16  2e-5    -    warmup=214/3598 | /sts_b.yaml
+[roberta] Liu et al. 2019, table 10 (SQuAD, RACE)
+head:span           2    48  1.5e-5  512  weight_decay=0.01
+head:choice         4    16  1e-5    512  weight_decay=0.1
+
+[albert] Lan et al. 2020, table 14
+all                 -    -   -       512  hidden_dropout=0.0 attention_dropout=0.0 head_dropout=0.1
+cola                -    16  1e-5    512  hidden_dropout=0.0 attention_dropout=0.0 steps=5336  warmup=320/5336
+sts-b               -    16  2e-5    512  hidden_dropout=0.0 attention_dropout=0.0 steps=3598  warmup=214/3598
+sst-2               -    32  1e-5    512  hidden_dropout=0.0 attention_dropout=0.0 steps=20935 warmup=1256/20935
+mnli                -    128 3e-5    512  hidden_dropout=0.0 attention_dropout=0.0 steps=10000 warmup=1000/10000
+qnli                -    32  1e-5    512  hidden_dropout=0.0 attention_dropout=0.0 steps=33112 warmup=1986/33112
+qqp                 -    128 5e-5    512  hidden_dropout=0.1 attention_dropout=0.1 steps=14000 warmup=1000/14000
+rte                 -    32  3e-5    512  hidden_dropout=0.1 attention_dropout=0.1 steps=800   warmup=200/800
+mrpc                -    32  2e-5    512  hidden_dropout=0.0 attention_dropout=0.0 steps=800   warmup=200/800
+wnli                -    16  2e-5    512  hidden_dropout=0.1 attention_dropout=0.1 steps=2000  warmup=250/2000
+squad-1.1           -    48  5e-5    384  hidden_dropout=0.0 attention_dropout=0.0 steps=3649  warmup=365/3649
+squad-2.0           -    48  3e-5    512  hidden_dropout=0.0 attention_dropout=0.0 steps=8144  warmup=814/8144
+# The models' second version must have 1e-5 and no dropout here, or it diverges (albert: README.md:46).
+race                -    32  2e-5    512  hidden_dropout=0.1 attention_dropout=0.1 steps=12000 warmup=1000/12000
+
+[electra] google-research/electra configure_finetuning.py:41-162
+all                 -    -   1e-4    -    layer_decay=0.8 schedule=linear_product
+# Its code knows GLUE, chunking and SQuAD; other tasks keep their own epochs, batch and length.
+cola+sst-2+mrpc+sts-b+qqp+mnli+mnli-mm+qnli+rte+wnli  3  32  -  128
+rte+sts-b           10   -   -       -
+mrpc+sts-b          -    -   -       -    double_unordered=true
+head:span           2    32  -       512
+head:token          -    -   -       256
+(small)             -    -   3e-4    -    weight_decay=0.0 | Clark et al. 2020, appendix B
+(large)             -    -   5e-5    -    layer_decay=0.9 | google-research/electra configure_finetuning.py
+# Targets of 0 to 5 are trained as 0 to 1.
+sts-b               -    -   -       -    task.scale=5.0 | google-research/electra configure_finetuning.py: STS-B
+
+[spanbert] Joshi et al. 2020, appendix B; facebookresearch/SpanBERT README
+all                 -    -   2e-5    -    warmup_share=0.1
+# GLUE and TACRED.
+head:sequence       10   32  -       -
+cola                4    -   -       -
+head:span           4    32  2e-5    512
+
+# For all of the paper's Chinese models; the rates in the README of BERT-wwm are the same where it has them.
+[macbert] Cui et al. 2021, table IV
+cmrc2018+drcd       2    -   3e-5    512
+chnsenticorp        3    -   2e-5    256
+tnews+lcqmc+ocnli   3    -   2e-5    128
+xnli                2    -   3e-5    128
+[bert-wwm] Cui et al. 2021, table IV; ymcui/Chinese-BERT-wwm README
+cmrc2018+drcd       2    -   3e-5    512
+chnsenticorp        3    -   2e-5    256
+tnews+lcqmc+ocnli   3    -   2e-5    128
+xnli                2    -   3e-5    128
+
+[ernie] PaddlePaddle/ERNIE (2f2fe7a) ERNIE/script
+# No warmup; Paddle's epsilon.
+all                 -    -   5e-5    -    warmup_share=0.0 eps=1e-8
+# MSRA-NER, the one tagging task of the scripts.
+head:token          3    16  5e-5    256  weight_decay=0.01
+# 8192 tokens a batch: at least 16 pairs of 512.
+xnli                3    16  1e-4    512  weight_decay=0.01
+lcqmc               3    32  2e-5    128  weight_decay=0.0
+chnsenticorp        10   24  5e-5    256  weight_decay=0.01
+[ernie] ymcui/Chinese-BERT-wwm README (best rates for ERNIE)
+cmrc2018+drcd       -    -   8e-5    -
+
+# Its published config.json; no other settings of its fine-tuning are published.
+[distilbert] huggingface/transformers-research-projects distillation (seq_classif_dropout, qa_dropout)
+head:sequence       -    -   -       -    head_dropout=0.2
+head:choice         -    -   -       -    head_dropout=0.2
+head:span           -    -   -       -    head_dropout=0.1
+"""
 
 
-def _rows(source: str, system: str, *rows: tuple[str, Mapping[str, Any]]) -> tuple[Published, ...]:
-    """Return rows of one source: (where, settings); where is "", "heads: span choice", or names of benchmarks."""
-    made = []
-    for where, settings in rows:
-        kind, colon, names = where.partition(": ")
-        place: dict[str, Any] = {kind: tuple(names.split())} if colon else {"benchmarks": tuple(where.split())}
-        made.append(Published(system=system, settings=settings, source=source, **place))
-    return tuple(made)
-
-
-_BERT = "Devlin et al. 2019, {}; google-research/bert {}"
-_FAIRSEQ = "facebookresearch/fairseq examples/roberta/config/finetuning"
-_CUI = "Cui et al. 2021, table IV"
-_ELECTRA = "google-research/electra configure_finetuning.py"
-
-# fmt: off
-PUBLISHED: tuple[Published, ...] = (
-    # The paper takes the best of {5, 4, 3, 2}e-5 on the development set; this is the middle of its grid.
-    *_rows(
-        _BERT.format("4.1 and A.3", "run_classifier.py"), "bert",
-        ("", {"epochs": 3.0, "batch_size": 32, "learning_rate": 3e-5, "max_length": 128, "warmup_share": 0.1}),
-    ),
-    # The paper does not say a length.
-    *_rows(
-        _BERT.format("4.2", "run_squad.py"), "bert",
-        ("heads: span", {"epochs": 3.0, "batch_size": 32, "learning_rate": 5e-5, "max_length": 384}),
-    ),
-    *_rows(
-        "Devlin et al. 2019, 4.4 (SWAG)", "bert",
-        ("heads: choice", {"epochs": 3.0, "batch_size": 16, "learning_rate": 2e-5}),
-    ),
-    # On benchmarks that BERT's paper has not, the settings of others, which apply to all systems without their own.
-    *(
-        row
-        for name, epochs, rate, batch, length, source in (
-            ("squad-2.0", 2.0, 5e-5, 48, 384, _BERT.format("4.3", "run_squad.py")),
-            ("race", 4.0, 1e-5, 16, 512, "Liu et al. 2019, table 10: RoBERTa's, the nearest with a source"),
-            ("dream c3", 8.0, 2e-5, 24, 512, "nlpdata/dream and nlpdata/c3 README: their authors' fine-tuning of BERT"),
-            ("cmrc2018 drcd", 2.0, 3e-5, 32, 512, f"{_CUI}; batch: CLUE's run_mrc_cmrc2018.sh"),
-            ("chnsenticorp", 3.0, 2e-5, 32, 256, f"{_CUI}; batch: BERT's"),
-            ("afqmc", 3.0, 2e-5, 16, 128, "CLUEbenchmark/CLUE run_classifier_afqmc.sh, for BERT"),
-            ("lcqmc", 3.0, 2e-5, 32, 128, f"{_CUI}; batch: BERT's"),
-            ("ocnli", 3.0, 2e-5, 32, 128, f"{_CUI} and CLUEbenchmark/OCNLI README; batch: BERT's"),
-            ("xnli", 2.0, 3e-5, 32, 128, f"{_CUI}; batch: BERT's"),
-            ("tnews", 3.0, 2e-5, 16, 128, f"CLUEbenchmark/CLUE run_classifier_tnews.sh; {_CUI}, but for the batch"),
-            ("weibo-ner", 3.0, 5e-5, 16, 256, "no source: ERNIE 1.0's for MSRA-NER (its scripts)"),
-        )
-        for row in _rows(
-            source, "bert",
-            (name, {"epochs": epochs, "learning_rate": rate, "batch_size": batch, "max_length": length}),
-        )
-    ),
-    *_rows(
-        f"{_FAIRSEQ}; Liu et al. 2019, table 10", "roberta",
-        ("", {
-            "epochs": 10.0, "batch_size": 16, "learning_rate": 1e-5, "warmup_share": 0.06, "schedule": "linear",
-            "weight_decay": 0.1, "decayed": "all", "betas": (0.9, 0.98), "bias_correction": True, "clip_norm": 0.0,
-            "head_dropout": 0.0,  # pooler_dropout stays at its default of 0 in all of these files
-            "max_length": 512,
-        }),
-    ),
-    *(
-        row
-        for file, name, rate, batch, steps, warmup in (
-            ("cola",  "cola",  1e-5, 16, 5336, 320),
-            ("mnli",  "mnli",  1e-5, 32, 123873, 7432),
-            ("mrpc",  "mrpc",  1e-5, 16, 2296, 137),
-            ("qnli",  "qnli",  1e-5, 32, 33112, 1986),
-            ("qqp",   "qqp",   1e-5, 32, 113272, 28318),  # a quarter of the steps, not 6 %: so the file has it
-            ("rte",   "rte",   2e-5, 16, 2036, 122),
-            ("sst_2", "sst-2", 1e-5, 32, 20935, 1256),
-            ("sts_b", "sts-b", 2e-5, 16, 3598, 214),
-        )
-        for row in _rows(
-            f"{_FAIRSEQ}/{file}.yaml", "roberta",
-            (name, {"learning_rate": rate, "batch_size": batch, "warmup_share": round(warmup / steps, 3)}),
-        )
-    ),
-    *_rows(
-        "Liu et al. 2019, table 10 (SQuAD, RACE)", "roberta",
-        ("heads: span", {"epochs": 2.0, "batch_size": 48, "learning_rate": 1.5e-5, "weight_decay": 0.01,
-                         "max_length": 512}),
-        ("heads: choice", {"epochs": 4.0, "batch_size": 16, "learning_rate": 1e-5, "weight_decay": 0.1,
-                           "max_length": 512}),
-    ),
-    *_rows(
-        "Lan et al. 2020, table 14", "albert",
-        ("", {"max_length": 512, "hidden_dropout": 0.0, "attention_dropout": 0.0, "head_dropout": 0.1}),
-        *(
-            (name, {
-                "learning_rate": rate, "batch_size": batch, "hidden_dropout": dropout, "attention_dropout": dropout,
-                "head_dropout": 0.1, "epochs": _epochs(name, steps, batch), "warmup_share": round(warmup / steps, 3),
-                "max_length": length,
-            })
-            for name, rate, batch, dropout, steps, warmup, length in (
-                ("cola",      1e-5, 16,  0.0, 5336,  320,  512),
-                ("sts-b",     2e-5, 16,  0.0, 3598,  214,  512),
-                ("sst-2",     1e-5, 32,  0.0, 20935, 1256, 512),
-                ("mnli",      3e-5, 128, 0.0, 10000, 1000, 512),
-                ("qnli",      1e-5, 32,  0.0, 33112, 1986, 512),
-                ("qqp",       5e-5, 128, 0.1, 14000, 1000, 512),
-                ("rte",       3e-5, 32,  0.1, 800,   200,  512),
-                ("mrpc",      2e-5, 32,  0.0, 800,   200,  512),
-                ("wnli",      2e-5, 16,  0.1, 2000,  250,  512),
-                ("squad-1.1", 5e-5, 48,  0.0, 3649,  365,  384),
-                ("squad-2.0", 3e-5, 48,  0.0, 8144,  814,  512),
-                # The models' second version must have 1e-5 and no dropout here, or it diverges (albert: README.md:46).
-                ("race",      2e-5, 32,  0.1, 12000, 1000, 512),
+def _parsed(table: str) -> Iterator[Published]:
+    system = source = ""
+    for line in filter(None, table.replace("\\\n", "").split("\n")):
+        if line.startswith("["):
+            system, _, source = line[1:].partition("] ")
+        elif not line.startswith("#"):
+            line, _, own_source = line.partition(" | ")
+            where, *numbers, more = [*line.split(maxsplit=5), ""][:6]
+            named = zip(("epochs", "batch_size", "learning_rate", "max_length"), map(_value, numbers), strict=True)
+            settings = {name: value for name, value in named if value != "-"}
+            for written in more.split():
+                name, _, value = written.partition("=")
+                settings[name] = _value(value)
+            if "warmup" in settings:
+                warmup, total = map(int, settings.pop("warmup").split("/"))
+                settings["warmup_share"] = round(warmup / total, 3)
+            if "steps" in settings:
+                examples = settings.pop("steps") * settings["batch_size"]
+                settings["epochs"] = round(examples / _TRAINING_EXAMPLES[where], 2)
+            is_head, name = where.startswith("head:"), where.removeprefix("head:")
+            of_all = where == "all" or where in _WIDTHS or is_head
+            yield Published(
+                system=system,
+                benchmarks=() if of_all else tuple(where.split("+")),
+                heads=(name,) if is_head else (),
+                widths=_WIDTHS.get(where, ALL_WIDTHS),
+                settings={field: value for field, value in settings.items() if not field.startswith("task.")},
+                task_fields={field[5:]: value for field, value in settings.items() if field.startswith("task.")},
+                source=source + own_source if own_source.startswith("/") else own_source or source,
             )
-        ),
-    ),
-    *_rows(
-        f"{_ELECTRA}:41-162", "electra",
-        ("", {"learning_rate": 1e-4, "layer_decay": 0.8, "schedule": "linear_product"}),
-        # Its code knows GLUE, chunking and SQuAD; other tasks keep their own epochs, batch and length.
-        ("cola sst-2 mrpc sts-b qqp mnli mnli-mm qnli rte wnli", {"epochs": 3.0, "batch_size": 32, "max_length": 128}),
-        ("rte sts-b", {"epochs": 10.0}),
-        ("mrpc sts-b", {"double_unordered": True}),
-        ("heads: span", {"epochs": 2.0, "batch_size": 32, "max_length": 512}),
-        ("heads: token", {"max_length": 256}),
-    ),
-    Published(
-        system="electra", widths=SMALL, settings={"learning_rate": 3e-4, "weight_decay": 0.0},
-        source="Clark et al. 2020, appendix B",
-    ),
-    Published(system="electra", widths=LARGE, settings={"learning_rate": 5e-5, "layer_decay": 0.9}, source=_ELECTRA),
-    # Targets of 0 to 5 are trained as 0 to 1.
-    Published(system="electra", benchmarks=("sts-b",), task_fields={"scale": 5.0}, source=f"{_ELECTRA}: STS-B"),
-    *_rows(
-        "Joshi et al. 2020, appendix B; facebookresearch/SpanBERT README", "spanbert",
-        ("", {"learning_rate": 2e-5, "warmup_share": 0.1}),
-        ("heads: sequence", {"epochs": 10.0, "batch_size": 32}),  # GLUE and TACRED
-        ("cola", {"epochs": 4.0}),
-        ("heads: span", {"epochs": 4.0, "batch_size": 32, "learning_rate": 2e-5, "max_length": 512}),
-    ),
-    # For all of the paper's Chinese models; the rates in the README of BERT-wwm are the same where it has them.
-    *(
-        row
-        for system, more in (("macbert", ""), ("bert-wwm", "; ymcui/Chinese-BERT-wwm README"))
-        for row in _rows(
-            f"{_CUI}{more}", system,
-            ("cmrc2018 drcd", {"max_length": 512, "epochs": 2.0, "learning_rate": 3e-5}),
-            ("chnsenticorp", {"max_length": 256, "epochs": 3.0, "learning_rate": 2e-5}),
-            ("tnews lcqmc ocnli", {"max_length": 128, "epochs": 3.0, "learning_rate": 2e-5}),
-            ("xnli", {"max_length": 128, "epochs": 2.0, "learning_rate": 3e-5}),
-        )
-    ),
-    *_rows(
-        "PaddlePaddle/ERNIE (2f2fe7a) ERNIE/script", "ernie",
-        ("", {"warmup_share": 0.0, "learning_rate": 5e-5, "eps": 1e-8}),  # no warmup; Paddle's epsilon
-        *(
-            (where, {"batch_size": batch, "learning_rate": rate, "epochs": epochs, "weight_decay": decay,
-                     "max_length": length})
-            for where, batch, rate, epochs, decay, length in (
-                ("heads: token", 16, 5e-5, 3.0,  0.01, 256),  # MSRA-NER, the one tagging task of the scripts
-                ("xnli",         16, 1e-4, 3.0,  0.01, 512),  # 8192 tokens a batch: at least 16 pairs of 512
-                ("lcqmc",        32, 2e-5, 3.0,  0.0,  128),
-                ("chnsenticorp", 24, 5e-5, 10.0, 0.01, 256),
-            )
-        ),
-    ),
-    *_rows("ymcui/Chinese-BERT-wwm README (best rates for ERNIE)", "ernie", ("cmrc2018 drcd", {"learning_rate": 8e-5})),
-    # Its published config.json; no other settings of its fine-tuning are published.
-    *_rows(
-        "huggingface/transformers-research-projects distillation (seq_classif_dropout, qa_dropout)", "distilbert",
-        ("heads: sequence choice", {"head_dropout": 0.2}),
-        ("heads: span", {"head_dropout": 0.1}),
-    ),
-)
-# fmt: on
+
+
+def _value(written: str) -> Any:
+    try:
+        value = json.loads(written)
+    except ValueError:
+        return written
+    return tuple(value) if isinstance(value, list) else value
+
+
+PUBLISHED = tuple(_parsed(_TABLE))
 """All rows."""
 
 RATES_AT_WIDTH_768: Mapping[str, float] = MappingProxyType({"bert": 5e-5, "electra": 1e-4})

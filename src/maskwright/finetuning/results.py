@@ -30,9 +30,8 @@ class SeedRow:
 class Spread:
     """A metric over the seeds.
 
-    Attributes:
-        sd: The sample standard deviation (n - 1); None for a single seed.
-        best: The value of the kept seed, the best one by the main metric on the development examples.
+    `sd` is the sample standard deviation (n - 1), None for a single seed; `best` the value of the kept seed, the best
+    one by the main metric on the development examples.
     """
 
     mean: float
@@ -44,14 +43,9 @@ class Spread:
 class Results:
     """All results of a fine-tuning. Reproducible: without times and output paths.
 
-    Attributes:
-        task: The benchmark's name, or the kind of task.
-        model: The pretrained model, as the user named it.
-        data: By "train", "dev" and "test", if any: file name, numbers of examples, skipped rows, truncated examples.
-        task_settings: The task's fields (`doc_stride`, `scale`), except those that each seed tunes.
-        pairs: Whether inputs are pairs of texts.
-        notes: Caveats: held-out development examples, test examples without labels.
-        baselines: Metrics of trivial models by name and by "dev" and "test" (`baselines.baselines_of`).
+    `task` is the benchmark's name, or the kind of task; `data` by part holds file name, numbers of examples, skipped
+    rows, truncated examples; `task_settings` are the task's fields, except those that each seed tunes; `pairs`: inputs
+    are pairs of texts; `notes` are caveats; `baselines` are metrics of trivial models by name and part.
     """
 
     task: str
@@ -200,11 +194,7 @@ _LABELS_SHOWN = 30
 def card(
     name: str, results: Results, *, library: str, tag: str, about: Sequence[str], legend: str, use: Sequence[str]
 ) -> str:
-    """Return the text of a model card, README.md.
-
-    `library` and `tag` are names of the model hub; `about` and `use` are the lines about the model, and of a Python
-    example.
-    """
+    """Return the text of a model card, README.md; `library` and `tag` are names of the model hub."""
     benchmark = BENCHMARKS.get(results.task)
     lines = [
         *("---", *([] if benchmark is None else [f"language: {benchmark.language}"]), f"library_name: {library}"),

@@ -10,7 +10,7 @@ dev_predictions.jsonl     that model's predictions on the development examples
 import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,17 @@ from maskwright.core.amounts import counted
 from maskwright.core.checksums import read_record, write_record
 from maskwright.core.errors import CheckpointError
 from maskwright.finetuning.evaluating import score_units, write_predictions
-from maskwright.finetuning.features import FeatureCollator, ShuffledUnits
-from maskwright.finetuning.fine_tuned import FineTunedModel
+from maskwright.finetuning.examples import Example, TextExample
+from maskwright.finetuning.features import FeatureCollator, Features, ShuffledUnits
+from maskwright.finetuning.fine_tuned import FineTunedModel, reads_segments
 from maskwright.finetuning.hyperparameters import Hyperparameters
-from maskwright.finetuning.plan import TrainingData
+from maskwright.finetuning.tasks.base import Task
 from maskwright.model.config import EncoderConfig
 from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
 from maskwright.training.checkpoint import CheckpointTimer
 from maskwright.training.device import Machine
+from maskwright.training.existing import ExistingModel
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.loop import Phase, Position, Schedule, StepReport, train
 from maskwright.training.metrics import JsonLines, worth_logging
@@ -38,6 +40,42 @@ MODEL = "model"
 _METRICS_SHOWN = 4
 _STEPS_BEFORE_ESTIMATE = 5
 """Steps before the time left is shown; the first ones are slower."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingData:
+    """The features to train and to select models on, and the development examples."""
+
+    train: Features
+    dev: Features
+    dev_examples: Sequence[Example]
+
+
+def training_data(
+    existing: ExistingModel, task: Task, settings: Hyperparameters, train: Sequence[Any], dev: Sequence[Any]
+) -> TrainingData:
+    """Return the features of the examples as the settings ask for them."""
+    segments = reads_segments(existing.config, existing.tokenizer)
+
+    def features(examples: Sequence[Any], *, training: bool) -> Features:
+        return task.features(
+            examples, existing.tokenizer, max_length=settings.max_length, segments=segments, training=training
+        )
+
+    learned = features(train, training=True)
+    if settings.double_unordered and (others := swapped(train)):
+        # A pair that is cut is one example that is cut, in either order.
+        learned = replace(features([*train, *others], training=True), num_cut=learned.num_cut)
+    return TrainingData(train=learned, dev=features(dev, training=False), dev_examples=dev)
+
+
+def swapped(examples: Sequence[Any]) -> list[TextExample]:
+    """Return every pair among the examples with its texts in the other order."""
+    return [
+        replace(example, texts=example.texts[::-1])
+        for example in examples
+        if isinstance(example, TextExample) and len(example.texts) == 2
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +108,10 @@ def should_stop(history: Sequence[Measured], patience: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedResult:
-    """The state of a run.
+    """The state of a run; if it is not finished, the same call resumes it.
 
-    Attributes:
-        finished: Whether it is done. If not, the same call resumes it.
-        history: Development metrics of each epoch.
-        best: Index into `history` of the weights that are kept; -1 before the first epoch ends.
-        cut: Number of truncated examples, by "train" and "dev".
+    `history` are the development metrics of each epoch, `best` the index of the weights that are kept, -1 before the
+    first epoch ends; `cut` is the number of truncated examples, by "train" and "dev".
     """
 
     seed: int
@@ -110,9 +145,8 @@ def read_result(folder: Path) -> SeedResult | None:
         history = tuple(Measured(**measured) for measured in data["history"])
         return SeedResult(**{**data, "folder": folder, "history": history})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(
-            f"{record} cannot be read: {error}", todo=f"Remove {folder} to train it again."
-        ) from error
+        todo = f"Remove {folder} to train it again."
+        raise CheckpointError(f"{record} cannot be read: {error}", todo=todo) from error
 
 
 def rate_share(name: str, config: EncoderConfig, decay: float) -> float:
@@ -159,9 +193,8 @@ class SeedRun:
     def __post_init__(self) -> None:
         self.title = f"seed {self.seed}"
         config, decay = self.model.encoder.config, self.settings.layer_decay
-        self.optimizer = Optimizer(
-            self.model.named_parameters(), self.settings.optimizer, lambda name: rate_share(name, config, decay)
-        )
+        parameters = self.model.named_parameters()
+        self.optimizer = Optimizer(parameters, self.settings.optimizer, lambda name: rate_share(name, config, decay))
         self.steps_per_epoch = self.settings.steps_of_epoch(self.data.train.num_units)
         self.total_steps = self.settings.total_steps(self.data.train.num_units)
         self._history: list[Measured] = []
@@ -169,43 +202,31 @@ class SeedRun:
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> SeedResult:
         """Train until all epochs are done, early stopping applies, or `stop` becomes true.
 
-        Raises:
-            TrainingError: If the loss is not finite; the last checkpoint is valid.
-            DeviceError: If the disk is full; the last checkpoint is valid.
+        If the loss is not finite or the disk is full, the last checkpoint is valid.
         """
         first, is_saved = self._resume()
-        step = first
+        step, total, patience = first, self.total_steps, self.settings.patience
         metrics = JsonLines(self.folder / "metrics.jsonl", step)
         timer = CheckpointTimer(lambda: self._save(step, metrics), first if is_saved else -1, checkpoint_seconds)
         self.model.train()
         loss: float | None = None
         try:
             for report in self._reports(step):
-                spent, result = report.position.spent, report.result
-                loss = result.loss if loss is None else 0.95 * loss + 0.05 * result.loss
-                speed = spent.tokens / max(spent.seconds, 1e-9)
-                left = spent.seconds / (spent.steps - first) * (self.total_steps - spent.steps)
-                step = spent.steps
-                time_left = f"  {int(left // 60)}:{int(left % 60):02d} left"
-                self.reporter.training(
-                    report.progress,
-                    f"{self.title}  step {step:,} of {self.total_steps:,}  loss {loss:.3f}  {speed:,.0f} tokens/s"
-                    f"{time_left * (step - first >= _STEPS_BEFORE_ESTIMATE)}",
-                )
-                if worth_logging(step) or step == self.total_steps:
+                loss = report.result.loss if loss is None else 0.95 * loss + 0.05 * report.result.loss
+                step = report.position.spent.steps
+                self._show_progress(report, loss, first)
+                if worth_logging(step) or step == total:
                     metrics.write(_logged(report))
-                if step % self.steps_per_epoch == 0 or step == self.total_steps:
+                if step % self.steps_per_epoch == 0 or step == total:
                     self._measure(step, metrics)
-                if self._stops_early() or stop:
+                if should_stop(self._history, patience) or stop:
                     break
                 if timer.is_due():
                     timer.save_step(step)
-            stopped_early = step < self.total_steps and self._stops_early()
+            stopped_early = step < total and should_stop(self._history, patience)
             if stopped_early:
-                self.reporter.say(
-                    "stopped", f"{self.title} early: no improvement in {counted(self.settings.patience, 'epoch')}"
-                )
-            finished = step == self.total_steps or stopped_early
+                self.reporter.say("stopped", f"{self.title} early: no improvement in {counted(patience, 'epoch')}")
+            finished = step == total or stopped_early
             if not finished:
                 timer.save_step(step)
         finally:
@@ -223,35 +244,37 @@ class SeedRun:
             end.write()
         return end
 
-    def _stops_early(self) -> bool:
-        return should_stop(self._history, self.settings.patience)
-
     def _reports(self, step: int) -> Iterator[StepReport]:
-        settings, features = self.settings, self.data.train
-        units = ShuffledUnits(features.num_units, self.seed)
-        collator = FeatureCollator(
-            features,
-            tokens=self.tokens_per_microbatch,
-            device=self.machine.device,
-            kind=self.model.task.kind,
-            seed=self.seed,
+        settings, features, device = self.settings, self.data.train, self.machine.device
+        units, kind = ShuffledUnits(features.num_units, self.seed), self.model.task.kind
+        tokens = self.tokens_per_microbatch
+        schedule = Schedule(
+            shape=settings.schedule,
+            peak=settings.learning_rate,
+            warmup_share=settings.warmup_share,
+            batch_sequences=settings.batch_size,
+            clip_norm=settings.clip_norm,
         )
         return train(
             self.model,
             self.optimizer,
-            [Phase(1.0, units, collator)],
+            [Phase(1.0, units, FeatureCollator(features, tokens=tokens, device=device, kind=kind, seed=self.seed))],
             Position(Spent(steps=step), 0, units.at(step, settings.batch_size)),
             budget=Budget("steps", self.total_steps),
-            schedule=Schedule(
-                shape=settings.schedule,
-                peak=settings.learning_rate,
-                warmup_share=settings.warmup_share,
-                batch_sequences=settings.batch_size,
-                clip_norm=settings.clip_norm,
-            ),
+            schedule=schedule,
             flops_of=lambda _: 0.0,
             autocast=self.machine.autocast,
         )
+
+    def _show_progress(self, report: StepReport, loss: float, first: int) -> None:
+        """Show the smoothed loss, the speed and, after a few steps of this session, the time left."""
+        spent = report.position.spent
+        done = spent.steps - first
+        left = int(spent.seconds / done * (self.total_steps - spent.steps))
+        text = f"{self.title}  step {spent.steps:,} of {self.total_steps:,}  loss {loss:.3f}  "
+        text += f"{spent.tokens / max(spent.seconds, 1e-9):,.0f} tokens/s"
+        text += f"  {left // 60}:{left % 60:02d} left" * (done >= _STEPS_BEFORE_ESTIMATE)
+        self.reporter.training(report.progress, text)
 
     def _measure(self, step: int, metrics: JsonLines) -> None:
         """Evaluate on the development examples; save the model if it is the best so far."""
@@ -296,21 +319,16 @@ class SeedRun:
             self.model.load_state_dict(found.weights)
             self.optimizer.load_state(found.moments, found.step)
         except (KeyError, TypeError, RuntimeError) as error:
-            raise CheckpointError(
-                f"{found.folder} does not fit: {error}", todo=f"Remove {self.folder} to train it from the start."
-            ) from error
+            todo = f"Remove {self.folder} to train it from the start."
+            raise CheckpointError(f"{found.folder} does not fit: {error}", todo=todo) from error
         self.reporter.say("resuming", f"{self.title} from step {found.step:,} of {self.total_steps:,}")
         return found.step, True
 
     def _save(self, step: int, metrics: JsonLines) -> None:
         metrics.sync()
-        checkpoint.save(
-            self.folder / "checkpoints",
-            step,
-            {"history": [asdict(measured) for measured in self._history]},
-            dict(self.model.named_parameters()),
-            self.optimizer.state(),
-        )
+        state = {"history": [asdict(measured) for measured in self._history]}
+        weights, moments = dict(self.model.named_parameters()), self.optimizer.state()
+        checkpoint.save(self.folder / "checkpoints", step, state, weights, moments)
 
 
 def _logged(report: StepReport) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from maskwright.core.devices import choose_device
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError
 from maskwright.core.surrogates import surrogate_problem
 from maskwright.core.tensors import check_finite
-from maskwright.core.types import IntArray, ProductPrecision
+from maskwright.core.types import IntArray, MatmulPrecision
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.huggingface.huggingface import LoadedModel, load_model
@@ -80,7 +80,7 @@ class Model:
     mlm_head: MaskedLanguageModelingHead | None = None
     rtd_head: ReplacedTokenDetectionHead | None = None
     generator: "Model | None" = None
-    precision: ProductPrecision = "fp32"
+    precision: MatmulPrecision = "fp32"
 
     def fill_mask(
         self, texts: str | Sequence[str], *, top_k: int = 5, batch_tokens: int = BATCH_TOKENS

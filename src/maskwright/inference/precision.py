@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import torch
 
 from maskwright.core.errors import MaskwrightError, unknown_name
-from maskwright.core.types import ProductPrecision
+from maskwright.core.types import MatmulPrecision
 from maskwright.kernels import ops
 from maskwright.model.inference import PrecisionChanged
 from maskwright.training.device import multiplies_bf16
@@ -15,7 +15,7 @@ Precision = Literal["auto", "fp32", "bf16", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
-def choose_precision(name: str, device: torch.device) -> ProductPrecision:
+def choose_precision(name: str, device: torch.device) -> MatmulPrecision:
     """Return the precision to use: fp32, with a warning, where the device does not support the requested one.
 
     Args:
@@ -42,6 +42,6 @@ def choose_precision(name: str, device: torch.device) -> ProductPrecision:
     raise MaskwrightError(problem, allowed=allowed, todo=todo)
 
 
-def _fp32(why: str) -> ProductPrecision:
+def _fp32(why: str) -> MatmulPrecision:
     warnings.warn(f"computing in fp32: {why}", PrecisionChanged, stacklevel=4)
     return "fp32"

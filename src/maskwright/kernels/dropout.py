@@ -1,6 +1,6 @@
 """Dropout whose masks are a function of a key, not of a generator's state (Srivastava et al. 2014).
 
-The mask of a value is a hash of (the micro-batch's key, the number of the call within the forward pass, the value's
+The mask of a value is a hash of (the micro-batch's key, the number of the dropout site in the model, the value's
 position). So a resumed run and a recomputed forward pass drop the same values, on any number of ranks that cuts steps
 into the same micro-batches. Devices agree except in attention, where positions depend on the implementation. The hash
 consists of plain integer tensor operations, a fraction of the cost of PyTorch's sequential Bernoulli generator.
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-_STEPS = 1 << 16
+_RANDOM_VALUES = 1 << 16
 _TABLE_COLUMNS = 512
 # The constants of SplitMix64 and of its finalizer, as the signed integers that tensors hold.
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
@@ -29,39 +29,39 @@ class DropoutKey:
     Args:
         key: In [0, 2**63), or a scalar int64 tensor on the device (in CUDA graphs); None disables dropout.
         device: Device of the values.
-        num_calls: Dropout calls of the pass. The random numbers of calls of one size are made together, since a call
-            takes some twenty small operations.
+        num_sites: Sites whose random numbers are generated together where their tables are of one size, since a table
+            takes some twenty small operations. Others are generated one by one.
     """
 
-    def __init__(self, key: int | Tensor | None, device: torch.device, num_calls: int = 0) -> None:
+    def __init__(self, key: int | Tensor | None, device: torch.device, num_sites: int = 0) -> None:
         self.number = key if isinstance(key, int) else None
         self._key = torch.full((), key, dtype=torch.int64, device=device) if isinstance(key, int) else key
-        self._num_calls = num_calls
+        self._num_sites = num_sites
         self._tables: dict[int, Tensor] = {}
 
-    def mask(self, call: int, rate: float) -> "DropoutMask | None":
-        """Return the mask of a call; None where nothing is dropped.
+    def mask(self, site: int, rate: float) -> "DropoutMask | None":
+        """Return the mask of a site; None where nothing is dropped.
 
         Args:
-            call: Number of the call within the forward pass: different calls have independent masks.
+            site: Number of the site: different sites have independent masks.
             rate: Share dropped, in [0, 1), rounded to a multiple of 2**-16 below 1.
         """
-        threshold = min(round(rate * _STEPS), _STEPS - 1)
-        return None if self._key is None or not threshold else DropoutMask(self, call, threshold)
+        threshold = min(round(rate * _RANDOM_VALUES), _RANDOM_VALUES - 1)
+        return None if self._key is None or not threshold else DropoutMask(self, site, threshold)
 
-    def table(self, call: int, num_rows: int) -> Tensor:
-        """Return the column numbers, then the row numbers of a call's table. Shape (512 + num_rows,), int64."""
+    def table(self, site: int, num_rows: int) -> Tensor:
+        """Return the column numbers, then the row numbers of a site's table. Shape (512 + num_rows,), int64."""
         assert self._key is not None
-        if call >= self._num_calls:
-            return _numbers(self._key, range(call, call + 1), num_rows)[0]
+        if site >= self._num_sites:
+            return _tables(self._key, range(site, site + 1), num_rows)[0]
         if num_rows not in self._tables:
-            self._tables[num_rows] = _numbers(self._key, range(self._num_calls), num_rows)
-        return self._tables[num_rows][call]
+            self._tables[num_rows] = _tables(self._key, range(self._num_sites), num_rows)
+        return self._tables[num_rows][site]
 
 
 @dataclass(frozen=True, slots=True)
 class DropoutMask:
-    """The mask of one call: a table of 64-bit random numbers, one for four values.
+    """The mask of one site: a table of 64-bit random numbers, one for four values.
 
     Each row and each column of the table has a well-mixed odd number (SplitMix64 over a counter: Steele, Lea and Flood
     2014); an entry is the product of its row's and its column's, mixed once more so that its high and low bits meet.
@@ -69,59 +69,67 @@ class DropoutMask:
 
     Attributes:
         key: The key of the forward pass.
-        call: Number of the call.
+        site: Number of the site.
         threshold: Share dropped, in units of 2**-16.
     """
 
     key: DropoutKey
-    call: int
+    site: int
     threshold: int
 
     @property
     def rate(self) -> float:
         """The share dropped."""
-        return self.threshold / _STEPS
+        return self.threshold / _RANDOM_VALUES
 
     @property
     def scale(self) -> float:
         """Factor of the values that are kept: 1 / (1 - rate)."""
-        return _STEPS / (_STEPS - self.threshold)
+        return _RANDOM_VALUES / (_RANDOM_VALUES - self.threshold)
 
     @property
-    def least(self) -> int:
-        """The smallest bits that are kept, of [-2**15, 2**15)."""
-        return self.threshold - _STEPS // 2
+    def keep_threshold(self) -> int:
+        """The smallest random bits that are kept, of [-2**15, 2**15)."""
+        return self.threshold - _RANDOM_VALUES // 2
 
     @property
     def seed(self) -> int:
         """Seed for kernels that generate their own masks; only for keys that are known on the host."""
         assert self.key.number is not None, "a CUDA graph would replay one mask"
-        return (self.key.number + (self.call + 1) * _GOLDEN) % (1 << 63)
+        return (self.key.number + (self.site + 1) * _GOLDEN) % (1 << 63)
 
-    def numbers(self, num_values: int) -> tuple[Tensor, Tensor]:
+    def random_table(self, num_values: int) -> tuple[Tensor, Tensor]:
         """Return the numbers of the table's rows (num_values / 2048, rounded up) and columns (512,), int64."""
-        table = self.key.table(self.call, -(-num_values // (4 * _TABLE_COLUMNS)))
+        table = self.key.table(self.site, -(-num_values // (4 * _TABLE_COLUMNS)))
         return table[_TABLE_COLUMNS:], table[:_TABLE_COLUMNS]
 
-    def bits(self, shape: tuple[int, ...]) -> Tensor:
+    def random_bits(self, shape: tuple[int, ...]) -> Tensor:
         """Return 16 uniform random bits per position, as integers in [-2**15, 2**15)."""
-        rows, columns = self.numbers(math.prod(shape))
-        random_numbers = rows[:, None] * columns
-        random_numbers ^= random_numbers >> 32
-        random_numbers *= _MIX_1
-        return random_numbers.view(torch.int16).view(-1)[: math.prod(shape)].view(shape)
+        rows, columns = self.random_table(math.prod(shape))
+        numbers = rows[:, None] * columns
+        numbers ^= numbers >> 32
+        numbers *= _MIX_1
+        return numbers.view(torch.int16).view(-1)[: math.prod(shape)].view(shape)
 
-    def kept(self, bits: Tensor, dtype: torch.dtype) -> Tensor:
+    def kept(self, random_bits: Tensor, dtype: torch.dtype) -> Tensor:
         """Return 1 where a value is kept, else 0, as floating point: multiplying by bool is several times slower."""
-        return torch.ge(bits, self.least, out=torch.empty(bits.shape, dtype=dtype, device=bits.device))
+        result = torch.empty(random_bits.shape, dtype=dtype, device=random_bits.device)
+        return torch.ge(random_bits, self.keep_threshold, out=result)
 
     def factors(self, shape: tuple[int, ...]) -> Tensor:
         """Return the factors of the values: 0 or 1 / (1 - rate), fp32."""
-        return self.kept(self.bits(shape), torch.float32).mul_(self.scale)
+        return self.kept(self.random_bits(shape), torch.float32).mul_(self.scale)
+
+
+def kernel_arguments(mask: DropoutMask | None, num_values: int) -> tuple[Tensor | None, Tensor | None, int, float]:
+    """Return a mask's random table, `keep_threshold` and `scale` for kernels; without a mask None, None, 0 and 1."""
+    if mask is None:
+        return None, None, 0, 1.0
+    return *mask.random_table(num_values), mask.keep_threshold, mask.scale
 
 
 def dropout(values: Tensor, mask: DropoutMask | None) -> Tensor:
-    """Zero some values and scale the others so that the expectation stays; each result is rounded once."""
+    """Zero some values and scale the others so that the expectation stays; each result is rounded once. Any shape."""
     if mask is None:
         return values
     wide = values.float() if values.itemsize < torch.float32.itemsize else values
@@ -140,23 +148,24 @@ class _DropoutAdd(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, residual: Tensor, mask: DropoutMask) -> Tensor:
-        bits = mask.bits(values.shape)
-        ctx.save_for_backward(bits)
+        random_bits = mask.random_bits(values.shape)
+        ctx.save_for_backward(random_bits)
         ctx.mask, ctx.dtype = mask, values.dtype
-        return torch.addcmul(residual, mask.kept(bits, residual.dtype), values.to(residual.dtype), value=mask.scale)
+        kept = mask.kept(random_bits, residual.dtype)
+        return torch.addcmul(residual, kept, values.to(residual.dtype), value=mask.scale)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        (bits,), (grad,) = ctx.saved_tensors, grads
-        factors = ctx.mask.kept(bits, grad.dtype).mul_(ctx.mask.scale)
+        (random_bits,), (grad,) = ctx.saved_tensors, grads
+        factors = ctx.mask.kept(random_bits, grad.dtype).mul_(ctx.mask.scale)
         return factors.mul_(grad).to(ctx.dtype), grad, None
 
 
-def _numbers(key: Tensor, calls: range, num_rows: int) -> Tensor:
+def _tables(key: Tensor, sites: range, num_rows: int) -> Tensor:
     # The columns' numbers, then the rows', so that a value's bits do not depend on how many values follow.
     device = key.device
-    steps = torch.arange(calls.start + 1, calls.stop + 1, device=device).mul_(_GOLDEN).bitwise_and_(_POSITIVE)
+    steps = torch.arange(sites.start + 1, sites.stop + 1, device=device).mul_(_GOLDEN).bitwise_and_(_POSITIVE)
     streams = _mix_(steps + key)
     counter = torch.arange(_TABLE_COLUMNS + num_rows, device=device).mul_(_GOLDEN)
     return _mix_(counter + streams[:, None]).bitwise_or_(1)

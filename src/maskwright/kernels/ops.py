@@ -1,45 +1,46 @@
-"""The functions that have more than one implementation; nothing else in the package knows which one computes.
+"""The interface of this package: what models, heads and objectives compute with.
 
-docs/architecture.md has a table of them. The setting `kernels` (`setting.py`) selects the reference or the fastest.
+Other packages import this module and the switch in `setting` only (`lint-imports` checks it); which implementation
+computes is decided here and in the functions that are imported here (docs/architecture.md, "What computes a layer?").
 
-T tokens, B sequences, N heads, H hidden size, E embedding size, M targets, V vocabulary.
+T tokens, B sequences, N heads, H hidden size.
 """
 
 from torch import Tensor, nn
 
-from maskwright.kernels import reference, row_attention
+from maskwright.kernels import row_attention
+from maskwright.kernels.activations import activation
 from maskwright.kernels.cpu import attention as cpu_attention
-from maskwright.kernels.cpu.encoder import Block, InferenceLayers, Precision, inference_layers, inference_problem
-from maskwright.kernels.cpu.linear import activated_linear, linear_qkv, pad_positions, pad_rows
-from maskwright.kernels.cross_entropy import Scores, summed_cross_entropy
+from maskwright.kernels.cpu.encoder import InferenceLayers, Precision, Sublayer, inference_layers, inference_problem
+from maskwright.kernels.cpu.linear import feed_forward, linear_qkv, pad_to_few_sizes
 from maskwright.kernels.cuda import attention as cuda_attention
 from maskwright.kernels.cuda import norm as cuda_norm
 from maskwright.kernels.cuda.graphs import capture
-from maskwright.kernels.dropout import DropoutKey, DropoutMask, dropout
-from maskwright.kernels.reference import embeddings
+from maskwright.kernels.dropout import DropoutKey, DropoutMask, dropout, dropout_add
 from maskwright.kernels.sequences import Sequences
 from maskwright.kernels.setting import kernels_enabled
+from maskwright.kernels.vocabulary_losses import LogitParts, summed_cross_entropy, summed_divergence
 
 __all__ = [
-    "Block",
     "DropoutKey",
     "DropoutMask",
     "InferenceLayers",
+    "LogitParts",
     "Precision",
-    "Scores",
     "Sequences",
-    "activated_linear",
+    "Sublayer",
+    "activation",
     "attention",
     "capture",
     "dropout",
     "dropout_add_norm",
-    "embeddings",
+    "feed_forward",
     "inference_layers",
     "inference_problem",
     "linear_qkv",
-    "pad_positions",
-    "pad_rows",
+    "pad_to_few_sizes",
     "summed_cross_entropy",
+    "summed_divergence",
 ]
 
 
@@ -55,7 +56,7 @@ def attention(
     """Return `dropout(softmax(Q K^T / sqrt(H / N))) V` of each head and sequence (Vaswani et al. 2017, section 3.2).
 
     Matmuls are in the precision of autocast, else of the inputs; the softmax is in fp32 at least. Which probabilities
-    are dropped depends on the key, the call and the implementation.
+    are dropped depends on the key, the site and the implementation.
 
     Args:
         query, key, value: Shape (T, H).
@@ -90,4 +91,5 @@ def dropout_add_norm(values: Tensor, residual: Tensor, norm: nn.LayerNorm, dropo
     """
     if kernels_enabled() and cuda_norm.is_supported(values, norm):
         return cuda_norm.dropout_add_norm(values, residual, norm, dropout)
-    return reference.dropout_add_norm(values, residual, norm, dropout)
+    normed: Tensor = norm(dropout_add(values, residual, dropout))
+    return normed

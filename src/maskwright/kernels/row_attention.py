@@ -1,4 +1,4 @@
-"""Attention over rows of equal length: batched matmuls and a softmax, or PyTorch's fused attention.
+"""Attention in PyTorch, over rows of equal length: batched matmuls and a softmax, or PyTorch's fused attention.
 
 T tokens, R row length, N heads, D head size, H = N D hidden size.
 """
@@ -31,15 +31,6 @@ def attention(
         return _merge_heads(context.flatten(0, 1), rows, num_heads)
     inputs = (as_autocast(tensor) for tensor in (query, key, value))
     return cast(Tensor, _RowsAttention.apply(*inputs, sequences, num_heads, mask))  # type: ignore[no-untyped-call]
-
-
-def dropout_numbers(
-    rows: Rows, num_heads: int, mask: DropoutMask | None
-) -> tuple[Tensor | None, Tensor | None, int, float]:
-    """Return the numbers of the rows' mask, the smallest bits that are kept, and the factor of what is kept."""
-    if mask is None:
-        return None, None, 0, 1.0
-    return *mask.numbers(rows.num_rows * num_heads * rows.length**2), mask.least, mask.scale
 
 
 def as_autocast(tensor: Tensor) -> Tensor:
@@ -75,7 +66,7 @@ class _RowsAttention(torch.autograd.Function):
         probabilities = torch.softmax(scores, -1, out=scores)
         if mask is not None:
             integers = _as_integers(probabilities)
-            signs = torch.lt(mask.bits(probabilities.shape), mask.least, out=torch.empty_like(integers))
+            signs = torch.lt(mask.random_bits(probabilities.shape), mask.keep_threshold, out=torch.empty_like(integers))
             integers |= signs.bitwise_left_shift_(8 * probabilities.itemsize - 1)
         ctx.save_for_backward(query, key, value, probabilities)
         context = _matmul(_kept(probabilities) if mask is not None else probabilities, v, ctx.scale)
@@ -116,8 +107,8 @@ def _merge_heads(tensor: Tensor, rows: Rows, num_heads: int) -> Tensor:
 
 def _matmul(left: Tensor, right: Tensor, factor: float = 1.0) -> Tensor:
     # Batched left @ right * factor.
-    product = left.new_empty(len(left), left.shape[1], right.shape[2])
-    return torch.baddbmm(product, left, right, beta=0, alpha=factor, out=product)
+    result = left.new_empty(len(left), left.shape[1], right.shape[2])
+    return torch.baddbmm(result, left, right, beta=0, alpha=factor, out=result)
 
 
 def _as_integers(values: Tensor) -> Tensor:

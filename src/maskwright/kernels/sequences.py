@@ -1,4 +1,7 @@
-"""Which tokens attend to each other, and what attention prepares once for all layers of a forward pass."""
+"""Which tokens attend to each other, and what attention prepares once for all layers of a forward pass.
+
+A *row* has R slots for tokens and holds one or several sequences (`packing`); slots without a token are padding.
+"""
 
 import functools
 import math
@@ -13,7 +16,7 @@ from maskwright.kernels.packing import pack
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Sequences packed into rows of R slots.
+    """Where the tokens of a batch are in rows.
 
     Attributes:
         num_rows: Number of rows.
@@ -61,9 +64,8 @@ class Sequences:
         if rows.slots is None:
             return None
         # Padding is a sequence of its own, so that no softmax is over an empty set.
-        owners = rows.slots.new_full((rows.num_rows * rows.length,), -1)
-        lengths = self.cu_seqlens.diff()
-        owners[rows.slots] = torch.arange(len(self), device=owners.device).repeat_interleave(lengths)
-        owners = owners.view(rows.num_rows, rows.length)
-        differs = owners[:, None, :, None] != owners[:, None, None, :]
-        return torch.zeros(differs.shape, device=owners.device).masked_fill_(differs, -math.inf)
+        sequence = rows.slots.new_full((rows.num_rows * rows.length,), -1)
+        sequence[rows.slots] = torch.arange(len(self), device=sequence.device).repeat_interleave(self.cu_seqlens.diff())
+        sequence = sequence.view(rows.num_rows, rows.length)
+        differs = sequence[:, None, :, None] != sequence[:, None, None, :]
+        return torch.zeros(differs.shape, device=sequence.device).masked_fill_(differs, -math.inf)

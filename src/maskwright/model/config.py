@@ -1,4 +1,7 @@
-"""The encoder's shape as one frozen value. Names are Hugging Face's; sharing is data."""
+"""The encoder's shape, dropout and initial weights as one frozen value.
+
+Most names are those of Hugging Face's config.json; `huggingface/families` has a table of those that differ.
+"""
 
 from typing import Annotated, Literal
 
@@ -19,25 +22,26 @@ class EncoderConfig(Spec):
     Attributes:
         hidden_size: H, width of the hidden states.
         num_layers: L, layers applied (not distinct ones: see the layer plans).
-        num_heads: Attention heads; must divide `hidden_size`.
-        intermediate_size: F, width inside the feed-forward part; 4 H in all published models.
+        num_heads: N, attention heads; must divide `hidden_size`.
+        intermediate_size: F, width inside the feed-forward sublayer; 4 H in all published models.
         embedding_size: E, width of the embeddings; None means H.
         embedding_projection: Whether a dense E -> H follows the embeddings: "if_needed", where E differs from H, or
             "always" (Hugging Face's ALBERT).
         max_positions: Length of the longest sequence; `position_offset` adds rows to the table.
         position_offset: Rows skipped at the front of the position table: 0, or 2 for RoBERTa.
-        type_vocab_size: Segment kinds: 2, 1 (RoBERTa's constant row) or 0 (DistilBERT: no such table).
+        type_vocab_size: Rows of the segment table: 2, 1 (RoBERTa: added to every token) or 0 (DistilBERT: no table).
         hidden_activation: "gelu" (erf), "gelu_tanh" (Google's BERT and ALBERT) or "relu" (ERNIE).
         layer_norm_eps: 1e-12 (BERT) or 1e-5 (RoBERTa, ERNIE).
         hidden_dropout: Share of hidden values dropped after embeddings, attention and feed-forward.
         attention_dropout: Share of attention probabilities dropped.
-        sharing: Which blocks serve several layers: "none", "attention", "ffn" or "all" (Lan et al. 2019, section 3.1).
-        num_groups: Runs of layers, as equal as can be; only layers of one run share (Hugging Face: num_hidden_groups).
-        blocks_per_group: Distinct blocks of a run, used in turn (Hugging Face: inner_group_num, where a layer is one
-            round of them: `num_layers` is their number of layers times this).
-        attention_plan: Which distinct attention block each layer uses, (0, 1, 0), where `sharing` is "none"; None: as
-            `sharing` says.
-        ffn_plan: The same for feed-forward blocks.
+        sharing: Which sublayers all layers share: "none", "attention", "ffn" or "all" (Lan et al. 2019, section 3.1).
+        num_groups: Groups of consecutive layers, as equal as can be; only layers of one group share (Hugging Face:
+            num_hidden_groups).
+        blocks_per_group: Distinct blocks of a group, used in turn (Hugging Face: inner_group_num, where one "layer"
+            applies all of them: `num_layers` is that number of layers times this).
+        attention_plan: The number of the attention sublayer that each layer uses, e.g. (0, 1, 0), where `sharing` is
+            "none"; None: as `sharing` says.
+        ffn_plan: The same for feed-forward sublayers.
         pooler: Whether a dense + tanh over the first token is part of the encoder.
         initializer: "truncated_normal" (cut at two standard deviations: Google) or "normal" (fairseq).
         initializer_range: Standard deviation of the initial weights.
@@ -112,11 +116,7 @@ class EncoderConfig(Spec):
         return self.embedding_projection == "always" or self.embedding_width != self.hidden_size
 
     def head_shape(self, vocab_size: int) -> HeadShape:
-        """Return what a head must know of an encoder of this shape.
-
-        Args:
-            vocab_size: Rows of the word embeddings.
-        """
+        """Return the dimensions that heads depend on; `vocab_size` is the number of word embeddings."""
         return HeadShape(
             hidden_size=self.hidden_size,
             embedding_size=self.embedding_width,
@@ -130,20 +130,21 @@ class EncoderConfig(Spec):
         """Width of an attention head."""
         return self.hidden_size // self.num_heads
 
-    def layer_plan(self, part: Literal["attention", "ffn"]) -> tuple[int, ...]:
-        """Which distinct block each layer uses: the plan that is given, or the one that `sharing` makes.
+    def layer_plan(self, sublayer: Literal["attention", "ffn"]) -> tuple[int, ...]:
+        """Return the number of the sublayer that each layer uses: as in the plan if there is one, else by `sharing`.
 
         Example:
             >>> EncoderConfig(num_layers=6, sharing="ffn", num_groups=2).layer_plan("ffn")
             (0, 0, 0, 1, 1, 1)
         """
-        plan = self.attention_plan if part == "attention" else self.ffn_plan
+        plan = self.attention_plan if sublayer == "attention" else self.ffn_plan
         if plan is not None:
             return plan
-        if self.sharing not in ("all", part):
+        if self.sharing not in ("all", sublayer):
             return tuple(range(self.num_layers))
-        # Group of layer i: floor(i / L x groups) (albert: modeling.py, transformer_model). Their layer is a round here.
-        blocks, rounds = self.blocks_per_group, self.num_layers // self.blocks_per_group
-        return tuple(
-            layer // blocks * self.num_groups // rounds * blocks + layer % blocks for layer in range(self.num_layers)
-        )
+        # ALBERT's group of layer i is floor(i / L x num_groups), and each of its layers applies all blocks of the group
+        # (albert: modeling.py, transformer_model); here these are `blocks` layers.
+        blocks = self.blocks_per_group
+        albert_layers = self.num_layers // blocks
+        groups = [layer * self.num_groups // albert_layers for layer in range(albert_layers)]
+        return tuple(group * blocks + block for group in groups for block in range(blocks))

@@ -1,4 +1,7 @@
-"""The encoder: embeddings, then layers in the order of the plan, over packed sequences (Devlin et al. 2019)."""
+"""The encoder: embeddings, then layers of self-attention and feed-forward, over packed sequences (Devlin et al. 2019).
+
+T tokens, B sequences, W output positions, E embedding size, H hidden size, V vocabulary.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -6,14 +9,15 @@ from torch import Tensor, nn
 from maskwright.core.tensors import EncoderOutput, PackedBatch
 from maskwright.kernels import ops
 from maskwright.model.config import EncoderConfig
-from maskwright.model.layer import DROPOUT_CALLS, AttentionBlock, FeedForwardBlock
+from maskwright.model.dropout import EncoderDropout
+from maskwright.model.sublayers import FeedForward, SelfAttention
 
 
 class Encoder(nn.Module):
     """A post-norm Transformer encoder.
 
     Dense layers, LayerNorms and dropout see all tokens (T, H); only attention separates sequences. The module lists
-    hold distinct blocks; `config.layer_plan` says which layer uses which.
+    hold distinct sublayers; `config.layer_plan` says which layer uses which.
 
     Args:
         config: The shape.
@@ -23,16 +27,17 @@ class Encoder(nn.Module):
     def __init__(self, config: EncoderConfig, vocab_size: int) -> None:
         super().__init__()
         self.config = config
-        width, hidden = config.embedding_width, config.hidden_size
-        self.word_embeddings = nn.Embedding(vocab_size, width)
-        self.position_embeddings = nn.Embedding(config.position_offset + config.max_positions, width)
-        self.segment_embeddings = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
-        self.embedding_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
-        self.embedding_projection = nn.Linear(width, hidden) if config.projects_embeddings else None
+        embedding_size, hidden_size = config.embedding_width, config.hidden_size
+        segments, projects = config.type_vocab_size, config.projects_embeddings
+        self.word_embeddings = nn.Embedding(vocab_size, embedding_size)
+        self.position_embeddings = nn.Embedding(config.position_offset + config.max_positions, embedding_size)
+        self.segment_embeddings = nn.Embedding(segments, embedding_size) if segments else None
+        self.embedding_norm = nn.LayerNorm(embedding_size, eps=config.layer_norm_eps)
+        self.embedding_projection = nn.Linear(embedding_size, hidden_size) if projects else None
         self.plan = tuple(zip(config.layer_plan("attention"), config.layer_plan("ffn"), strict=True))
-        self.attention_blocks = nn.ModuleList(AttentionBlock(config) for _ in set(config.layer_plan("attention")))
-        self.ffn_blocks = nn.ModuleList(FeedForwardBlock(config) for _ in set(config.layer_plan("ffn")))
-        self.pooler = nn.Linear(hidden, hidden) if config.pooler else None
+        self.attention_blocks = nn.ModuleList(SelfAttention(config) for _ in set(config.layer_plan("attention")))
+        self.ffn_blocks = nn.ModuleList(FeedForward(config) for _ in set(config.layer_plan("ffn")))
+        self.pooler = nn.Linear(hidden_size, hidden_size) if config.pooler else None
 
     @property
     def head_size(self) -> int:
@@ -44,7 +49,7 @@ class Encoder(nn.Module):
 
         With output positions, the last layer attends from and to all tokens, but computes what follows the attention
         at those positions only. Their hidden states and all gradients stay the same, except for the hidden dropout
-        behind that attention: its masks are keyed by the place among the output positions, since generating those of
+        after that attention: its masks are keyed by the place among the output positions, since generating those of
         all tokens would cost most of what is saved.
 
         Args:
@@ -59,33 +64,29 @@ class Encoder(nn.Module):
 
     def encode(self, batch: PackedBatch, output_positions: Tensor | None) -> Tensor:
         """Return the last hidden states of the output positions, shape (W, H), or of all tokens, (T, H)."""
-        config, count = self.config, batch.num_tokens if output_positions is None else len(output_positions)
-        batch = ops.pad_rows(batch)
-        output_positions = None if output_positions is None else ops.pad_positions(output_positions)
-        key = batch.dropout_key if self.training else None
-        dropout = ops.DropoutKey(key, batch.ids.device, num_calls=1 + DROPOUT_CALLS * config.num_layers)
+        count = batch.num_tokens if output_positions is None else len(output_positions)
+        # Few tokens are appended, in training on a CPU only; their hidden states are cut off at the end.
+        batch, output_positions = ops.pad_to_few_sizes(batch, output_positions)
+        dropout = EncoderDropout(self.config, batch.dropout_key if self.training else None, batch.ids.device)
         sequences = ops.Sequences(batch.cu_seqlens, batch.max_seqlen)
-        hidden = self.embed(batch, dropout.mask(0, config.hidden_dropout))
+        hidden = self.embed(batch, dropout.embeddings())
         for layer, (attention, ffn) in enumerate(self.plan):
-            call = 1 + DROPOUT_CALLS * layer
-            chosen = output_positions if layer == config.num_layers - 1 else None
-            hidden = self.attention_blocks[attention](hidden, sequences, dropout, call, chosen)
-            hidden = self.ffn_blocks[ffn](hidden, dropout, call + 2)
+            positions = output_positions if layer == len(self.plan) - 1 else None
+            hidden = self.attention_blocks[attention](hidden, sequences, dropout.layer(layer), positions)
+            hidden = self.ffn_blocks[ffn](hidden, dropout.layer(layer))
         return hidden[:count]
 
     def embed(self, batch: PackedBatch, dropout: ops.DropoutMask | None) -> Tensor:
-        """Return the input of the first layer, shape (T, H): what a token brings, projected to H if need be."""
-        offset = self.config.position_offset
-        hidden = ops.embeddings(
-            batch.ids,
-            batch.position_ids + offset if offset else batch.position_ids,
-            batch.segment_ids,
-            self.word_embeddings,
-            self.position_embeddings,
-            self.segment_embeddings,
-            self.embedding_norm,
-            dropout,
-        )
+        """Return the input of the first layer, shape (T, H): word + position + segment embeddings, projected if E != H.
+
+        A segment table of one row is added to every token, whatever its segment (RoBERTa).
+        """
+        offset, segments = self.config.position_offset, self.segment_embeddings
+        positions = batch.position_ids + offset if offset else batch.position_ids
+        hidden = self.word_embeddings(batch.ids) + self.position_embeddings(positions)
+        if segments is not None:
+            hidden = hidden + (segments(batch.segment_ids) if segments.num_embeddings > 1 else segments.weight[0])
+        hidden = ops.dropout(self.embedding_norm(hidden), dropout)
         return hidden if self.embedding_projection is None else self.embedding_projection(hidden)
 
     def finish(self, hidden: Tensor, batch: PackedBatch, output_positions: Tensor | None) -> EncoderOutput:

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.core.tensors import PackedBatch
-from maskwright.core.types import ProductPrecision
+from maskwright.core.types import MatmulPrecision
 from maskwright.kernels import ops
 from maskwright.model.encoder import Encoder
-from maskwright.model.layer import AttentionBlock, FeedForwardBlock
+from maskwright.model.sublayers import FeedForward, SelfAttention
 
 
 class PrecisionChanged(UserWarning):
@@ -27,8 +27,8 @@ class InferenceEncoder:
         precision: Of the matmuls; int8 becomes fp32, with a warning, for shapes that the C code does not support.
     """
 
-    def __init__(self, encoder: Encoder, precision: ProductPrecision) -> None:
-        self._encoder = _with_half_weights(encoder) if precision == "bf16" else encoder
+    def __init__(self, encoder: Encoder, precision: MatmulPrecision) -> None:
+        self._encoder = _with_bf16_weights(encoder) if precision == "bf16" else encoder
         self._autocast = precision == "bf16"
         self.layers = None if precision == "bf16" else _layers(encoder, precision)
         if precision == "int8" and self.layers is None:
@@ -54,8 +54,8 @@ class InferenceEncoder:
                 return self._encoder.encode(batch, output_positions).float()
 
 
-def _with_half_weights(encoder: Encoder) -> Encoder:
-    """Return a copy with the blocks' matrices in bf16, so that autocast does not convert them at every call."""
+def _with_bf16_weights(encoder: Encoder) -> Encoder:
+    """Return a copy with the layers' matrices in bf16, so that autocast does not convert them at every call."""
     copied = copy.deepcopy(encoder, {id(parameter): parameter for parameter in encoder.parameters()})
     for module in (*copied.attention_blocks.modules(), *copied.ffn_blocks.modules()):
         if isinstance(module, nn.Linear):
@@ -63,12 +63,12 @@ def _with_half_weights(encoder: Encoder) -> Encoder:
     return copied
 
 
-def _layers(encoder: Encoder, precision: ops.Precision) -> "ops.InferenceLayers | None":
-    attention = [cast(AttentionBlock, block) for block in encoder.attention_blocks]
-    feed_forward = [cast(FeedForwardBlock, block) for block in encoder.ffn_blocks]
+def _layers(encoder: Encoder, precision: ops.Precision) -> ops.InferenceLayers | None:
+    attention = [cast(SelfAttention, each) for each in encoder.attention_blocks]
+    feed_forward = [cast(FeedForward, each) for each in encoder.ffn_blocks]
     return ops.inference_layers(
-        [ops.Block((block.query, block.key, block.value), block.output, block.norm) for block in attention],
-        [ops.Block((block.dense_in,), block.dense_out, block.norm) for block in feed_forward],
+        [ops.Sublayer((each.query, each.key, each.value), each.output, each.norm) for each in attention],
+        [ops.Sublayer((each.dense_in,), each.dense_out, each.norm) for each in feed_forward],
         encoder.plan,
         num_heads=encoder.config.num_heads,
         activation=encoder.config.hidden_activation,

@@ -19,7 +19,7 @@ def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
     | --- | --- |
     | matrices | `config.initializer` with standard deviation `config.initializer_range` |
     | LayerNorm weights | 1 |
-    | all biases | 0 |
+    | biases | 0 (training may set the MLM head's to token frequencies, see `set_unigram_bias`) |
     | rows that RoBERTa's padding uses | 0 |
 
     "truncated_normal" is TensorFlow's: values beyond two standard deviations are sampled again, so that the result
@@ -31,7 +31,7 @@ def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
         config: The distribution and its standard deviation.
         seed: The run's seed.
     """
-    norms = {id(part.weight) for part in module.modules() if isinstance(part, nn.LayerNorm)}
+    norms = {id(each.weight) for each in module.modules() if isinstance(each, nn.LayerNorm)}
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             if id(parameter) in norms:
@@ -39,20 +39,21 @@ def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
             elif parameter.dim() < 2:
                 parameter.zero_()
             else:
+                # The word, in this spelling, is part of the key.
                 parameter.copy_(_matrix(parameter.shape, config, integer_key(seed, f"initialisation {name}")))
                 _clear_padding(name, parameter, config)
-    for part in module.modules():
-        if isinstance(part, Encoder) and part.config.initial_attention == "neighbors":
-            attend_to_neighbors(part)
+    for each in module.modules():
+        if isinstance(each, Encoder) and each.config.initial_attention == "neighbors":
+            attend_to_neighbors(each)
 
 
 def _matrix(shape: torch.Size, config: EncoderConfig, key: int) -> Tensor:
     generator = torch.Generator().manual_seed(key)
     values = torch.empty(shape, dtype=torch.float32, device="cpu")
-    width = config.initializer_range
+    deviation = config.initializer_range
     if config.initializer == "normal":
-        return values.normal_(0, width, generator=generator)
-    return nn.init.trunc_normal_(values, 0, width, -2 * width, 2 * width, generator=generator)
+        return values.normal_(0, deviation, generator=generator)
+    return nn.init.trunc_normal_(values, 0, deviation, -2 * deviation, 2 * deviation, generator=generator)
 
 
 def _clear_padding(name: str, parameter: Tensor, config: EncoderConfig) -> None:

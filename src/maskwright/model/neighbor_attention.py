@@ -7,6 +7,8 @@ one, head 2 to the second before, and so on. All weights stay trainable.
 
 Sinusoids as positions: Vaswani et al. (2017, section 3.5). Initial weights that imitate the attention of trained
 models: Trockman and Kolter (2023), "Mimetic Initialization of Self-Attention Layers". The offsets are of this package.
+
+E embedding size, H hidden size.
 """
 
 import math
@@ -15,7 +17,7 @@ import torch
 from torch import Tensor
 
 from maskwright.model.encoder import Encoder
-from maskwright.model.layer import AttentionBlock
+from maskwright.model.sublayers import SelfAttention
 
 NEIGHBOR_SCORE = 6.0
 """Attention score of the intended neighbor above all others, in nats: it gets about half of a head's attention."""
@@ -40,11 +42,11 @@ def attend_to_neighbors(encoder: Encoder) -> None:
             passed = _passed_sinusoids(*weight.shape)
             weight.copy_(_passing_projection(weight, passed))
             back = weight.T / weight.square().sum(0 if weight.shape[0] >= weight.shape[1] else 1).mean()
-        block = encoder.attention_blocks[encoder.config.layer_plan("attention")[0]]
-        assert isinstance(block, AttentionBlock)
+        attention = encoder.attention_blocks[encoder.config.layer_plan("attention")[0]]
+        assert isinstance(attention, SelfAttention)
         # Words, positions and segments start with one standard deviation: the positions' share of LayerNorm's variance.
         share = 1 / (2 if encoder.segment_embeddings is None else 3)
-        _rotate_heads(block, encoder.config.num_heads, angles, passed, share, back)
+        _rotate_heads(attention, encoder.config.num_heads, angles, passed, share, back)
 
 
 def offsets(num_heads: int) -> tuple[int, ...]:
@@ -57,13 +59,13 @@ def offsets(num_heads: int) -> tuple[int, ...]:
     return tuple((head // 2 + 1) * (1 if head % 2 else -1) for head in range(num_heads))
 
 
-def _angles(width: int) -> Tensor:
-    """Rotation of each sinusoid from one position to the next, in radians, spread over (0, pi). Shape (width // 2,).
+def _angles(embedding_size: int) -> Tensor:
+    """Rotation of each sinusoid from one position to the next, in radians, spread over (0, pi). Shape (E // 2,).
 
     Angles that are spread cancel out between different positions, so that a head attends to one place. They are random,
     one in each interval, since evenly spaced ones would make distant positions similar.
     """
-    count = width // 2
+    count = embedding_size // 2
     return math.pi * (torch.arange(count) + _uniform(count, 0)) / max(1, count)
 
 
@@ -72,34 +74,34 @@ def _uniform(count: int, seed: int) -> Tensor:
     return torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def _sinusoids(positions: int, width: int, angles: Tensor) -> Tensor:
-    """Cosine and sine of each sinusoid side by side, with standard deviation 1. Shape (positions, width)."""
+def _sinusoids(positions: int, embedding_size: int, angles: Tensor) -> Tensor:
+    """Cosine and sine of each sinusoid side by side, with standard deviation 1. Shape (positions, E)."""
     phases = torch.arange(positions, dtype=torch.float64)[:, None] * angles
-    table = torch.zeros(positions, width, dtype=torch.float64)
+    table = torch.zeros(positions, embedding_size, dtype=torch.float64)
     table[:, 0 : 2 * len(angles) : 2] = phases.cos()
     table[:, 1 : 2 * len(angles) : 2] = phases.sin()
     return (table * math.sqrt(2)).float()
 
 
 def _rotate_heads(
-    block: AttentionBlock, num_heads: int, angles: Tensor, passed: Tensor, share: float, back: Tensor | None
+    attention: SelfAttention, num_heads: int, angles: Tensor, passed: Tensor, share: float, back: Tensor | None
 ) -> None:
     """Add some sinusoids to each head's keys, and to its queries the same ones rotated by the head's offset.
 
     Args:
-        block: The first layer's attention.
+        attention: That of the first layer.
         num_heads: N.
         angles: From `_angles`.
         passed: Numbers of the sinusoids that reach the layer.
         share: Share of positions in the variance of the layer's input.
         back: Shape (E, H), maps hidden states to embeddings; None where they are the same.
     """
-    width = block.key.weight.shape[1] if back is None else len(back)
-    head_size = len(block.key.weight) // num_heads
+    embedding_size = attention.key.weight.shape[1] if back is None else len(back)
+    head_size = len(attention.key.weight) // num_heads
     count = min(head_size // 2, len(passed))
     if not count:
         return
-    # At the neighbor, each sinusoid adds scale^2 x 2 x share to the product of query and key.
+    # At the neighbor, each sinusoid adds scale^2 x 2 x share to the dot product of query and key.
     scale = math.sqrt(NEIGHBOR_SCORE * math.sqrt(head_size) / (2 * share * count))
     for head, offset in enumerate(offsets(num_heads)):
         # One sinusoid of each interval, a different one in every head.
@@ -108,7 +110,7 @@ def _rotate_heads(
             ((torch.arange(count) + _uniform(count, 1 + head)) * interval).long().clamp_max(len(passed) - 1)
         ]
         rows, cosines, sines = 2 * torch.arange(count), 2 * chosen, 2 * chosen + 1
-        key, query = torch.zeros(2 * count, width), torch.zeros(2 * count, width)
+        key, query = torch.zeros(2 * count, embedding_size), torch.zeros(2 * count, embedding_size)
         key[rows, cosines] = key[rows + 1, sines] = 1.0
         rotation = (angles[chosen] * offset).float()
         query[rows, cosines] = query[rows + 1, sines] = rotation.cos()
@@ -116,14 +118,14 @@ def _rotate_heads(
         if back is not None:
             key, query = key @ back, query @ back
         own = slice(head * head_size, head * head_size + 2 * count)
-        block.key.weight[own] += scale * key
-        block.query.weight[own] += scale * query
+        attention.key.weight[own] += scale * key
+        attention.query.weight[own] += scale * query
 
 
-def _passed_sinusoids(hidden: int, width: int) -> Tensor:
-    """Numbers of the sinusoids that pass a dense layer from `width` to `hidden`: as many as fit."""
-    count = min(hidden, width) // 2
-    return ((torch.arange(count) + 0.5) * (width // 2) / max(1, count)).long()
+def _passed_sinusoids(hidden_size: int, embedding_size: int) -> Tensor:
+    """Numbers of the sinusoids that pass a dense layer from E to H: as many as fit."""
+    count = min(hidden_size, embedding_size) // 2
+    return ((torch.arange(count) + 0.5) * (embedding_size // 2) / max(1, count)).long()
 
 
 def _passing_projection(weight: Tensor, passed: Tensor) -> Tensor:

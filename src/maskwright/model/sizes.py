@@ -15,7 +15,7 @@ from maskwright.model.config import EncoderConfig
 
 
 def count_parameters(config: EncoderConfig, vocab_size: int) -> dict[str, int]:
-    """Count the encoder's parameters by part; shared blocks count once.
+    """Count the encoder's parameters by part; shared sublayers count once.
 
     Args:
         config: The shape.
@@ -24,16 +24,16 @@ def count_parameters(config: EncoderConfig, vocab_size: int) -> dict[str, int]:
     Returns:
         Parts in the order of the forward pass; a part that the shape lacks counts 0.
     """
-    width, hidden, inner = config.embedding_width, config.hidden_size, config.intermediate_size
+    embedding, hidden, inner = config.embedding_width, config.hidden_size, config.intermediate_size
     norm = 2 * hidden
     attention = 4 * _dense(hidden, hidden) + norm
     ffn = _dense(hidden, inner) + _dense(inner, hidden) + norm
     return {
-        "word embeddings": vocab_size * width,
-        "position embeddings": (config.position_offset + config.max_positions) * width,
-        "segment embeddings": config.type_vocab_size * width,
-        "embedding norm": 2 * width,
-        "embedding projection": _dense(width, hidden) if config.projects_embeddings else 0,
+        "word embeddings": vocab_size * embedding,
+        "position embeddings": (config.position_offset + config.max_positions) * embedding,
+        "segment embeddings": config.type_vocab_size * embedding,
+        "embedding norm": 2 * embedding,
+        "embedding projection": _dense(embedding, hidden) if config.projects_embeddings else 0,
         "attention": len(set(config.layer_plan("attention"))) * attention,
         "ffn": len(set(config.layer_plan("ffn"))) * ffn,
         "pooler": _dense(hidden, hidden) if config.pooler else 0,
@@ -52,8 +52,8 @@ def total_parameters(config: EncoderConfig, vocab_size: int) -> int:
 
 def mlm_head_parameters(config: EncoderConfig, vocab_size: int) -> int:
     """Count the parameters of a masked-token head whose output matrix is the word embeddings."""
-    width = config.embedding_width
-    return _dense(config.hidden_size, width) + 2 * width + vocab_size
+    embedding = config.embedding_width
+    return _dense(config.hidden_size, embedding) + 2 * embedding + vocab_size
 
 
 def flops_per_token(config: EncoderConfig, *, length: float, sequences_per_token: float | None = None) -> float:
@@ -64,9 +64,9 @@ def flops_per_token(config: EncoderConfig, *, length: float, sequences_per_token
         length: n, mean number of tokens attended, in tokens.
         sequences_per_token: s, sequences per real token; None means 1 / `length`.
     """
-    width, hidden = config.embedding_width, config.hidden_size
+    embedding, hidden = config.embedding_width, config.hidden_size
     layer = 8 * hidden * hidden + 4 * length * hidden + 4 * hidden * config.intermediate_size
-    body = config.num_layers * layer + (2 * width * hidden if config.projects_embeddings else 0)
+    body = config.num_layers * layer + (2 * embedding * hidden if config.projects_embeddings else 0)
     per_sequence = 2 * hidden * hidden if config.pooler else 0
     sequences = 1 / length if sequences_per_token is None else sequences_per_token
     return 3 * (body + sequences * per_sequence)

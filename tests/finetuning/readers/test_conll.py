@@ -44,10 +44,7 @@ def test_columns_are_chosen_by_number(tmp_path: Path) -> None:
     file = read(tmp_path, text)
     assert sentences(file) == ["EU/I-ORG rejects/O", "Peter/I-PER"]
     assert [example.key for example in file.examples] == ["3", "6"]
-    assert file.notes == (
-        "words: column 1, tags: the last of 4 columns",
-        "tags of scheme IO (I-ORG, O, I-PER)",
-    )
+    assert file.notes == ("words: column 1, tags: the last of 4 columns", "tags of scheme IO (I-ORG, O, I-PER)")
     assert sentences(read(tmp_path, text, ReadOptions(text="1", label="2"))) == ["EU/NNP rejects/VBZ", "Peter/NNP"]
     assert sentences(read(tmp_path, text, ReadOptions(text="4", label="-4"))) == ["I-ORG/EU O/rejects", "I-PER/Peter"]
     with pytest.raises(DataError, match="has no column '5' for the tags"):
@@ -59,23 +56,6 @@ def test_comments_are_not_words_and_hash_tags_are(tmp_path: Path) -> None:
     file = read(tmp_path, text)
     assert sentences(file) == ["#moon/O shines/O", "#/O Ada/B-PER"]
     assert "2 comments skipped (lines that begin with #)" in file.notes
-
-
-@pytest.mark.parametrize(
-    ("tags", "note"),
-    [
-        ("B-PER I-PER O", "scheme BIO"),
-        ("I-PER I-PER B-PER", "scheme BIO"),
-        ("B-PER E-PER S-LOC", "scheme IOBES"),
-        ("B-PER L-PER U-LOC", "scheme BILOU"),
-        ("B-PER M-PER E-PER O", "scheme BMES"),
-        ("NN VBZ DT", "mark no entities"),
-    ],
-)
-def test_scheme_is_noted_and_tags_are_kept(tmp_path: Path, tags: str, note: str) -> None:
-    file = read(tmp_path, "".join(f"w{place}\t{tag}\n" for place, tag in enumerate(tags.split())))
-    assert file.examples[0].tags == tuple(tags.split())
-    assert note in file.notes[-1]
 
 
 def test_sentence_with_a_bad_line_is_skipped_whole(tmp_path: Path) -> None:

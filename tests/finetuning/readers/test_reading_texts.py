@@ -31,17 +31,9 @@ def reasons(file: ExampleFile[TextExample]) -> list[tuple[str, str]]:
 def test_csv_of_a_beginner_is_read(tmp_path: Path) -> None:
     text = "Satz;Gefühl\n" + 'Das ist schön 😀;gut\n这本书很好。;gut\n"Na; ja, ""toll""";schlecht\n' * 3
     file = read(tmp_path, "meinung.csv", text)
-    assert rows(file)[:3] == [
-        ("Das ist schön 😀", "gut"),
-        ("这本书很好。", "gut"),
-        ('Na; ja, "toll"', "schlecht"),
-    ]
+    assert rows(file)[:3] == [("Das ist schön 😀", "gut"), ("这本书很好。", "gut"), ('Na; ja, "toll"', "schlecht")]
     assert not file.skipped
-    assert file.notes == (
-        "double quotes enclose texts, as in CSV",
-        "text: column 'Satz'",
-        "label: column 'Gefühl'",
-    )
+    assert file.notes == ("double quotes enclose texts, as in CSV", "text: column 'Satz'", "label: column 'Gefühl'")
 
 
 def test_wrong_column_names_the_nearest(tmp_path: Path) -> None:
@@ -147,12 +139,7 @@ def test_unclosed_quote_does_not_swallow_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "read_as"),
-    [
-        ('"He said ""no"""', 'He said "no"'),
-        ('"two\nlines"', "two\nlines"),
-        ('say "x"', 'say "x"'),
-    ],
+    ("field", "read_as"), [('"He said ""no"""', 'He said "no"'), ('"two\nlines"', "two\nlines"), ('say "x"', 'say "x"')]
 )
 def test_quotes_of_a_tsv_enclose_only_fields_that_need_them(tmp_path: Path, field: str, read_as: str) -> None:
     file = read(tmp_path, "a.tsv", f"text\tlabel\nplain\t1\n{field}\t0\nmore\t0\n")

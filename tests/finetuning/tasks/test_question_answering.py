@@ -17,11 +17,7 @@ from maskwright.finetuning.examples import Answer, QuestionExample
 from maskwright.finetuning.features import FeatureCollator, Features, separators_between
 from maskwright.finetuning.tasks import make_task, task_from_json
 from maskwright.finetuning.tasks.base import Prediction, Scores
-from maskwright.finetuning.tasks.question_answering import (
-    QuestionAnswering,
-    text_places,
-    widest_context,
-)
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering, text_places
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
 SURE = 50.0
@@ -184,25 +180,11 @@ def test_loss_is_the_mean_of_both_cross_entropies_of_each_sequence(tokenizers: d
 
 # ---------------------------------------------------------------- decoding
 
-words = st.sampled_from(
-    [
-        *("the", "The", "café", "cafe\u0301", "q\u0307\u0323", "naïve,", "don't", "(press)", "2019", "3.5%", "U.S."),
-        *(
-            "北京大学",
-            "天气很好",
-            "一百",
-            "😀",
-            "❤\ufe0f",
-            "👩‍👩‍👧",
-            "𠀀𠀁",
-            "हिन्दी",
-            "Straßen",
-            "İstanbul",
-            "ﬁx",
-            "x²",
-        ),
-    ]
-)
+words = st.sampled_from([
+    "the", "The", "café", "cafe\u0301", "q\u0307\u0323", "naïve,", "don't", "(press)", "2019", "3.5%", "U.S.",
+    "北京大学", "一百", "天气很好", "😀", "❤\ufe0f", "👩\u200d👩\u200d👧", "𠀀𠀁", "हिन्दी", "Straßen",
+    "İstanbul", "ﬁx", "x²",
+])  # fmt: skip
 gaps = st.sampled_from([" "] * 6 + ["  ", "\n", "\u3000", " \t ", "\r\n"])
 
 
@@ -259,21 +241,6 @@ def plain_widest_context(found: Features, tokenizer: Tokenizer, stride: int) -> 
                         best, best_window = score, other
                 flags[int(places.starts[window]) + place] = best_window == window
     return flags
-
-
-@given(
-    lengths=st.lists(st.integers(0, 60), min_size=1, max_size=4),
-    stride=st.integers(1, 40),
-    max_length=st.integers(24, 60),
-)
-@settings(max_examples=40, deadline=None)
-def test_widest_context_is_that_of_the_published_rule(
-    lengths: list[int], stride: int, max_length: int, tokenizers: dict[str, Tokenizer]
-) -> None:
-    tokenizer = tokenizers["wordpiece"]
-    examples = [question("the " * length) for length in lengths]
-    found = features_of(QuestionAnswering(doc_stride=stride), examples, tokenizer, max_length, training=False)
-    assert widest_context(found, tokenizer, stride).tolist() == plain_widest_context(found, tokenizer, stride)
 
 
 def plain_answers(

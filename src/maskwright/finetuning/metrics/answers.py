@@ -49,12 +49,9 @@ def _scores_of_best(
 
 
 class QuestionScore(NamedTuple):
-    """Score of the answer to one question, by SQuAD 2.0's rules.
+    """Score in [0, 1] of the answer to one question, by SQuAD 2.0's rules.
 
-    Attributes:
-        answerable: Whether the question has a right answer other than "".
-        answered: Whether the prediction is not "".
-        exact, f1: In [0, 1].
+    `answerable`: it has a right answer other than "". `answered`: the prediction is not "".
     """
 
     answerable: bool
@@ -66,9 +63,8 @@ class QuestionScore(NamedTuple):
 def squad_v2(rights: Rights, guesses: Sequence[str]) -> dict[str, float]:
     """Score answers as for SQuAD 2.0, where "" is the right answer to a question that the text does not answer.
 
-    Returns:
-        In percent, "f1" and "exact_match"; and "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1" of questions with
-        and without answers, if there are any.
+    In percent, "f1" and "exact_match"; and "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1" of questions with and
+    without answers, if there are any.
     """
     scores = score_questions(rights, guesses)
     results = {
@@ -97,12 +93,10 @@ def score_questions(rights: Rights, guesses: Sequence[str]) -> list[QuestionScor
 
 
 class BestThreshold(NamedTuple):
-    """The threshold that gives the best score.
+    """The best score in percent, and the threshold that gives it.
 
-    Attributes:
-        score: The best score, in percent.
-        threshold: Questions with a greater `no_answer` are answered by "".
-        answers: Number of questions that keep their predictions, including unanswerable and unanswered ones.
+    Questions with a greater `no_answer` are answered by ""; `answers` is the number of those that keep their
+    predictions, including unanswerable and unanswered ones.
     """
 
     score: float

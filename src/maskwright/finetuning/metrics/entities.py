@@ -40,15 +40,7 @@ def is_entity_tag(tag: str) -> bool:
 
 
 def scheme_of(sentences: Iterable[Sequence[str]]) -> TagScheme:
-    """Return the scheme that has all tags of some sentences.
-
-    Example:
-        >>> scheme_of([["B-PER", "I-PER", "O"]])
-        'BIO'
-
-    Raises:
-        DataError: If a tag marks no entity, or no scheme has all of their letters.
-    """
+    """Return the scheme that has all tags of some sentences: "BIO" for [["B-PER", "I-PER", "O"]]."""
     counts = Counter(_checked(tag)[0] for tags in sentences for tag in tags)
     letters = counts.keys() - {"O"}
     for scheme, known in _LETTERS.items():
@@ -72,13 +64,6 @@ def entities_of(tags: Sequence[str]) -> list[Entity]:
     """Return the entities that the tags of one sentence mark, in any scheme, by conlleval's rules.
 
     I or E (M, L) of the same type after B or I (M) continues an entity; any other tag but "O" starts one.
-
-    Example:
-        >>> entities_of(["B-PER", "I-PER", "O", "I-LOC"])
-        [Entity(type='PER', start=0, end=2), Entity(type='LOC', start=3, end=4)]
-
-    Raises:
-        DataError: If a tag marks no entity.
     """
     found: list[Entity] = []
     before = "O"
@@ -103,18 +88,10 @@ def _checked(tag: str) -> str:
 
 
 def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Return precision, recall and F1 of entities, each in [0, 1].
+    """Return precision, recall and F1 of entities, each in [0, 1]; 0 where nothing was predicted or is to be found.
 
-    Returns:
-        "f1", "precision", "recall" of all entities (micro average), then of each type ("f1_PER", ...) in alphabetical
-        order. 0 where nothing was predicted or nothing is to be found.
-
-    Example:
-        >>> entity_scores([["B-PER", "I-PER", "O"]], [["B-PER", "O", "O"]])["f1"]
-        0.0
-
-    Raises:
-        DataError: If a tag marks no entity.
+    "f1", "precision", "recall" of all entities (micro average), then of each type ("f1_PER", ...) in alphabetical
+    order.
     """
     wanted, found, correct = Counter[str](), Counter[str](), Counter[str]()
     for right, guessed in zip(gold, predicted, strict=True):

@@ -13,12 +13,7 @@ from maskwright.core.errors import DataError
 
 
 def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Return the share of examples with the right class, in [0, 1].
-
-    Example:
-        >>> accuracy(["yes", "no", "no", "no"], ["yes", "no", "yes", "no"])
-        0.75
-    """
+    """Return the share of examples with the right class, in [0, 1]."""
     return sum(right == guess for right, guess in zip(gold, predicted, strict=True)) / len(gold)
 
 
@@ -35,10 +30,7 @@ def macro_f1(gold: Sequence[str], predicted: Sequence[str], *, labels: Sequence[
 
 
 def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Return the Matthews correlation coefficient, in [-1, 1] (Matthews 1975; several classes: Gorodkin 2004).
-
-    0 where all predictions are of one class.
-    """
+    """Return the Matthews correlation in [-1, 1] (Matthews 1975; Gorodkin 2004); 0 if one class is always predicted."""
     from sklearn.metrics import matthews_corrcoef
 
     return float(matthews_corrcoef(list(gold), list(predicted)))
@@ -49,14 +41,8 @@ def multi_label_scores(
 ) -> dict[str, float]:
     """Score sets of two or more classes, each score in [0, 1].
 
-    Returns:
-        "micro_f1" of all (example, class) decisions; "macro_f1", the mean over classes; "subset_accuracy", the share of
-        examples with all classes right.
-
-    Example:
-        >>> scores = multi_label_scores([["a", "b"], ["a"]], [["a"], ["a"]], labels=["a", "b"])
-        >>> {name: round(score, 4) for name, score in scores.items()}
-        {'micro_f1': 0.8, 'macro_f1': 0.5, 'subset_accuracy': 0.5}
+    "micro_f1" of all (example, class) decisions; "macro_f1", the mean over classes; "subset_accuracy", the share of
+    examples with all classes right.
     """
     from sklearn.metrics import f1_score
     from sklearn.preprocessing import MultiLabelBinarizer
@@ -117,10 +103,8 @@ def _finite(gold: Sequence[float], predicted: Sequence[float]) -> tuple[NDArray[
 class Report(NamedTuple):
     """How well each class is predicted.
 
-    Attributes:
-        by_class: By class, "precision", "recall" and "f1" in [0, 1], 0 where undefined, and "examples", how many are
-            of this class.
-        confusion: By true class, how often each class was predicted.
+    `by_class` has "precision", "recall" and "f1" in [0, 1], 0 where undefined, and "examples", how many are of this
+    class; `confusion` by true class how often each class was predicted.
     """
 
     by_class: dict[str, dict[str, float]]
@@ -128,12 +112,7 @@ class Report(NamedTuple):
 
 
 def class_report(gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]) -> Report:
-    """Return the scores of each class and the confusion matrix.
-
-    Example:
-        >>> class_report(["a", "b"], ["a", "a"], ["a", "b"])
-        Report(by_class={'a': {'precision': 0.5, 'recall': 1.0, ...}, ...}, confusion={'a': {'a': 1, 'b': 0}, ...})
-    """
+    """Return the scores of each class and the confusion matrix."""
     from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
     names = ("precision", "recall", "f1", "examples")

@@ -29,10 +29,7 @@ def read_examples(paths: Paths, kind: Kind, options: ReadOptions = ReadOptions()
     """Read the examples of a labeled file, or of several as one (C3 has two files for each split).
 
     Later files are read as the first one was. RACE is a folder. What the options leave open is guessed, and the notes
-    list it.
-
-    Raises:
-        DataError: If a file cannot be read, with the file, the line, what was found and what to do.
+    list it. DataErrors name the file, the line, what was found and what to do.
     """
     files: list[ExampleFile[Any]] = []
     for path in [paths] if isinstance(paths, str | Path) else paths:

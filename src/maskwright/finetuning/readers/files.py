@@ -30,11 +30,7 @@ def check_exists(path: Path) -> None:
 
 
 def load_bytes(path: Path) -> bytes:
-    """Return the content of a file, unpacked.
-
-    Raises:
-        DataError: If it is missing, a folder, empty or damaged, or may not be read.
-    """
+    """Return the content of a file, unpacked."""
     check_exists(path)
     if path.is_dir():
         raise DataError(f"{path} is a folder, not a file", todo="Name the file.")
@@ -55,9 +51,6 @@ def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, tu
 
     UTF-8 and, with a byte order mark, UTF-16 are certain. Anything else is guessed. Damaged bytes within UTF-8 become
     lone surrogates, so that their rows can be skipped.
-
-    Raises:
-        DataError: If the encoding is unknown or does not fit, or none is recognized.
     """
     if encoding is not None:
         return _decode_as(data, name, encoding), ()
@@ -124,11 +117,7 @@ _SUFFIXES: dict[str, Format] = {
 
 
 def format_of(path: Path, kind: Kind, options: ReadOptions) -> Format:
-    """Return the format of a file (or of RACE's folder), guessed by suffix and content.
-
-    Raises:
-        DataError: If there is no such file, or the kind of task is not read from that format.
-    """
+    """Return the format of a file (or of RACE's folder), guessed by suffix and content."""
     check_exists(path)
     format = options.format or _guess(path, kind, options)
     known = _FORMATS.get(kind, (*_TABLES, "text"))
@@ -171,11 +160,7 @@ class Skips:
         self.bad.append(Skipped(place, reason))
 
     def finished(self, kept: int) -> tuple[Skipped, ...]:
-        """Return all rows left out, given the number of rows kept.
-
-        Raises:
-            DataError: If nothing was kept, or more rows are bad than good: then the file is something else.
-        """
+        """Return all rows left out, given the number of rows kept."""
         if len(self.bad) > kept:
             raise DataError(
                 f"{self.name}: {len(self.bad)} of {len(self.bad) + kept} rows cannot be read; {summary_of(self.bad)}",

@@ -24,12 +24,7 @@ def as_name(value: Any) -> Any:
 
 
 def name_list(value: Any) -> Any:
-    """Return names as a tuple, from a list or from a text with commas; anything else unchanged.
-
-    Example:
-        >>> name_list("neg, pos"), name_list("neg"), name_list([0, "a, b"])
-        (('neg', 'pos'), ('neg',), ('0', 'a, b'))
-    """
+    """Return names as a tuple, from a list or from a text with commas ("neg, pos"); anything else unchanged."""
     value = as_name(value)
     if isinstance(value, str):
         return tuple(stripped for part in value.split(",") if (stripped := part.strip()))
@@ -168,11 +163,7 @@ def with_defaults(options: ReadOptions, read_as: ReadAs) -> ReadOptions:
 
 
 def read_as_from_json(data: Any, where: str) -> dict[str, Any]:
-    """Return what was stored in a JSON file.
-
-    Raises:
-        DataError: If it does not fit.
-    """
+    """Return what was stored in a JSON file."""
     if not isinstance(data, dict) or not set(data) <= KEPT:
         raise DataError(f"{where} does not describe how files are read", allowed=", ".join(sorted(KEPT)))
     try:
@@ -183,11 +174,7 @@ def read_as_from_json(data: Any, where: str) -> dict[str, Any]:
 
 
 def with_overrides(options: ReadOptions, columns: Mapping[str, str | None], read: Sequence[str]) -> ReadOptions:
-    """Return options with the user's columns by role ("text", "text2", "label"; None leaves them) and "field=value".
-
-    Raises:
-        RecipeError: If a field is unknown or its value is not allowed.
-    """
+    """Return options with the user's columns by role ("text", "text2", "label"; None leaves them) and "field=value"."""
     changes: list[tuple[str, Any]] = [(role, name) for role, name in columns.items() if name is not None]
     for written, (name, value) in zip(read, parse_overrides(read), strict=True):
         if name == "labels":

@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,7 @@ from maskwright.core.files import parse_json
 from maskwright.finetuning.examples import Answer, ChoiceExample, ExampleFile, QuestionExample
 from maskwright.finetuning.readers.files import Skips, format_of
 from maskwright.finetuning.readers.options import ReadOptions
-from maskwright.finetuning.readers.tables import (
-    ANSWERS,
-    CHOICE_CONTEXTS,
-    CHOICE_LISTS,
-    CHOICE_QUESTIONS,
-    CONTEXTS,
-    QUESTIONS,
-    RIGHT_CHOICES,
-    Row,
-    Table,
-    read_table,
-)
-from maskwright.finetuning.readers.texts import as_text
+from maskwright.finetuning.readers.tables import CHOICE_LISTS, Row, Table, as_text, read_table
 
 _MOVED = "are not at their offset, or have none; the nearest occurrence is read"
 _ABSENT = "do not occur in their context: they are used for scoring, not for training"
@@ -39,23 +28,15 @@ def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleF
     Formats: SQuAD's JSON; or JSON, JSON Lines, CSV, TSV or Parquet with columns of question, context and answers (as
     `datasets` writes them, a list of texts, or one text). Options: `text` is the question, `text2` the context, `label`
     the answers. Offsets of answers are in characters; a wrong one is corrected, which is counted in the notes.
-
-    Raises:
-        DataError: If the file cannot be read, columns cannot be found, or most questions are bad.
     """
     skips = Skips(str(path))
     table = read_table(path, format_of(path, "question_answering", options), options, skips, _of_article)
-    question = table.need(options.text or QUESTIONS, "the question", "--text")
-    context = table.need(options.text2 or CONTEXTS, "the context", "--text2")
-    answers = table.label(options, ANSWERS, "the answers")
-    key = table.key(options, taken=(question, context, answers))
-    named = {"text": question, "text2": context, "label": answers}
-    read_as = {} if table.nested else {**table.read_as, **{role: column for role, column in named.items() if column}}
+    columns = table.roles("question_answering", options)
+    question, context, answers = (columns[role] or "" for role in ("text", "text2", "label"))
     placed: Counter[str] = Counter()
 
-    def example(row: Row) -> QuestionExample:
+    def example(row: Row, key: str) -> QuestionExample:
         cells = row.cells
-        name = as_text(cells[key]).strip() if key else row.key
         asked, text = as_text(cells[question]), as_text(cells[context])
         if not text.strip():
             raise ValueError("no context")
@@ -70,16 +51,10 @@ def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleF
         if options.labels == "needed" and not is_impossible and not written:
             raise ValueError("no answer, and not marked as impossible")
         found = () if is_impossible else tuple(_place(text, *one, placed) for one in written or ())
-        return QuestionExample(key=name, question=asked, context=text, answers=found, is_impossible=is_impossible)
+        return QuestionExample(key=key, question=asked, context=text, answers=found, is_impossible=is_impossible)
 
-    examples = table.examples(example, skips)
-    notes = [*table.notes, *(f"{count} answers {how}" for how, count in placed.items())]
-    return ExampleFile(
-        name=str(path),
-        examples=tuple(examples),
-        skipped=skips.finished(len(examples)),
-        notes=tuple(notes),
-        read_as=read_as,
+    return table.file(
+        example, columns, options, skips, lambda _: [f"{count} answers {how}" for how, count in placed.items()]
     )
 
 
@@ -115,11 +90,9 @@ def _of_paragraphs(paragraphs: Any, place: str, skips: Skips) -> Iterator[Row]:
 def _written_answers(value: Any, start: object) -> tuple[tuple[str, int | None], ...] | None:
     """Return texts and offsets of answers in any of the ways files write them; None where there are none.
 
-    A list of {"text", "answer_start"} (SQuAD), a list of texts, {"text": [...], "answer_start": [...]} (the same
-    in `datasets`), one of these as JSON in a CSV, or one text, with its offset in a column `answer_start`.
-
-    Raises:
-        ValueError: If it is none of them; with the reason.
+    A list of {"text", "answer_start"} (SQuAD), a list of texts, {"text": [...], "answer_start": [...]} (the same in
+    `datasets`), one of these as JSON in a CSV, or one text, with its offset in a column `answer_start`. Else
+    ValueError.
     """
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         with contextlib.suppress(ValueError):  # else an answer that begins with a bracket
@@ -177,62 +150,43 @@ def read_choices(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFil
     Formats: RACE's folders or JSON Lines, DREAM's or C3's JSON; or a table with a column for each option (SWAG) or one
     that lists them. The right one is a letter, a number, or the option itself. Options: `text` is the context, `text2`
     the question, `choices` the options.
-
-    Raises:
-        DataError: If the file cannot be read, columns cannot be found, or most questions are bad.
     """
     skips = Skips(str(path))
     if path.is_dir() and not any(path.rglob("*.txt")):
         raise DataError(f"the folder {path} holds no .txt files", allowed="RACE's folders, e.g. RACE/train")
     table = read_table(path, format_of(path, "multiple_choice", options), options, skips, _of_race_or_dream)
-    notes = list(table.notes)
-    context = table.find(CHOICE_CONTEXTS)
-    question = table.find(CHOICE_QUESTIONS)
-    if options.text:
-        context = table.need(options.text, "the context", "--text")
-    if options.text2:
-        question = table.need(options.text2, "the question", "--text2")
-    columns = _choice_columns(table, options)
-    right = table.label(options, RIGHT_CHOICES, "the right option")
-    key = table.key(options, taken=(context, question, right, *columns))
-    named = {"text": context, "text2": question, "choices": columns, "label": right}
-    read_as = {} if table.nested else {**table.read_as, **{role: column for role, column in named.items() if column}}
-
-    def offered(row: Row) -> Any:
-        return row.cells[columns[0]] if len(columns) == 1 else [row.cells[name] for name in columns]
-
-    first: int | None = options.first_option
+    columns = table.roles("multiple_choice", options)
+    context, question, right = (columns[role] for role in ("text", "text2", "label"))
+    choices = _choice_columns(table, options)
+    first = options.first_option
     if right is not None and first is None:
         numbers = [text for row in table.rows if (text := _written(row.cells[right])).isdecimal()]
         if numbers:
-            number = int("0" not in numbers)
-            first = read_as["first_option"] = number
-            notes.append(
-                f"column {right!r} numbers the options from {number} (else `--read first_option={1 - number}`)"
-            )
+            first = 0 if "0" in numbers else 1
+            note = f"column {right!r} numbers the options from {first} (else `--read first_option={1 - first}`)"
+            read_as = {**table.read_as, "first_option": first}
+            table = replace(table, read_as=read_as, notes=(*table.notes, note))
 
-    def example(row: Row) -> ChoiceExample:
-        choices = offered(row)
-        if not isinstance(choices, list) or len(choices) < 2:
+    def example(row: Row, key: str) -> ChoiceExample:
+        offered = row.cells[choices[0]] if len(choices) == 1 else [row.cells[name] for name in choices]
+        if not isinstance(offered, list) or len(offered) < 2:
             raise ValueError("fewer than two options")
-        label = _right(row.cells[right], choices, first or 0) if right else None
+        label = _right(row.cells[right], offered, first or 0) if right else None
         if label is None and options.labels == "needed":
             raise ValueError("no answer")
-        if label is not None and not 0 <= label < len(choices):
-            raise ValueError(f"the answer is option {label + 1} of {len(choices)}")
-        if not all(as_text(choice).strip() for choice in choices):
+        if label is not None and not 0 <= label < len(offered):
+            raise ValueError(f"the answer is option {label + 1} of {len(offered)}")
+        if not all(as_text(choice).strip() for choice in offered):
             raise ValueError("an option is empty")
         return ChoiceExample(
-            key=as_text(row.cells[key]).strip() if key else row.key,
+            key=key,
             context=as_text(row.cells[context]) if context else "",
             question=as_text(row.cells[question]) if question else "",
-            options=tuple(map(as_text, choices)),
+            options=tuple(map(as_text, offered)),
             label=label,
         )
 
-    examples = table.examples(example, skips)
-    skipped = skips.finished(len(examples))
-    return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes), read_as=read_as)
+    return table.file(example, {**columns, "choices": choices}, options, skips)
 
 
 def _of_race_or_dream(place: str, key: str, record: Any, skips: Skips) -> Iterator[Row] | None:

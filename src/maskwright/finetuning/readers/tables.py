@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError, json_problem, nearest
 from maskwright.core.files import parse_json
-from maskwright.core.surrogates import SURROGATE
+from maskwright.core.surrogates import SURROGATE, surrogate_problem
 from maskwright.data.sources.tables import long_fields, reading_parquet
-from maskwright.finetuning.examples import E
+from maskwright.finetuning.examples import E, ExampleFile
 from maskwright.finetuning.readers.files import Skips, lines_of, load_bytes, load_text
-from maskwright.finetuning.readers.options import Format, ReadOptions
+from maskwright.finetuning.readers.options import Format, Kind, ReadOptions, as_names
 
 # Usual names of columns in public data sets and spreadsheets (English, German, Chinese), in lower case. The first that
 # a table has is used.
@@ -44,15 +44,36 @@ LABELS = (
     "kategorie", "bewertung", "stimmung", "标签", "类别", "情感", "分数",
 )  # fmt: skip
 KEYS = ("index", "idx", "id", "guid", "key")
-WORDS = ("tokens", "words", "token", "word")
-TAGS = ("ner_tags", "tags", "labels", "ner", "pos_tags", "chunk_tags", "label", "tag")
-QUESTIONS = ("question", "query", "问题")
-CONTEXTS = ("context", "passage", "article", "paragraph", "document", "text", "文章", "段落")
-ANSWERS = ("answers", "answer", "答案")
-CHOICE_CONTEXTS = ("sent1", "context", "article", "passage", "paragraph", "document")
-CHOICE_QUESTIONS = ("sent2", "question", "query", "startphrase")
+
+
+class Role(NamedTuple):
+    """A column that a kind of task reads: what it holds, for messages; its usual names; whether every file has it."""
+
+    what: str
+    usual: tuple[str, ...]
+    is_needed: bool = True
+
+
+ROLES: Mapping[str, Mapping[str, Role]] = {
+    "tagging": {
+        "text": Role("the words", ("tokens", "words", "token", "word", *TEXTS)),
+        "label": Role("the tags", ("ner_tags", "tags", "labels", "ner", "pos_tags", "chunk_tags", "label", "tag")),
+    },
+    "question_answering": {
+        "text": Role("the question", ("question", "query", "问题")),
+        "text2": Role(
+            "the context", ("context", "passage", "article", "paragraph", "document", "text", "文章", "段落")
+        ),
+        "label": Role("the answers", ("answers", "answer", "答案")),
+    },
+    "multiple_choice": {
+        "text": Role("the context", ("sent1", "context", "article", "passage", "paragraph", "document"), False),
+        "text2": Role("the question", ("sent2", "question", "query", "startphrase"), False),
+        "label": Role("the right option", ("label", "answer", "answers", "answerkey", "correct", "gold")),
+    },
+}
+"""Columns by kind of task and by the field of `ReadOptions` that names them; those of texts are guessed in `texts`."""
 CHOICE_LISTS = ("options", "choices", "choice", "endings")
-RIGHT_CHOICES = ("label", "answer", "answers", "answerkey", "correct", "gold")
 Cells = dict[str, object]
 
 
@@ -66,15 +87,11 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """The rows of one file.
+    """The rows of one file `name`.
 
-    Attributes:
-        name: The file, for messages.
-        columns: Their names; "1", "2" and so on where the file has no header.
-        rows: Its rows; values are text, or what JSON and Parquet hold.
-        notes: What was guessed about the file.
-        read_as: The same as fields of `ReadOptions`.
-        nested: Whether the rows come from nested JSON (SQuAD, RACE, DREAM), whose columns have fixed names.
+    `columns` are "1", "2" and so on where the file has no header; values are text, or what JSON and Parquet hold.
+    `notes` say what was guessed about the file, `read_as` the same as fields of `ReadOptions`. `is_fixed`: the format,
+    not the file, names the columns (the nested JSON of SQuAD, RACE, DREAM).
     """
 
     name: str
@@ -82,7 +99,7 @@ class Table:
     rows: Sequence[Row]
     notes: tuple[str, ...] = ()
     read_as: Mapping[str, Any] = field(default_factory=dict)
-    nested: bool = False
+    is_fixed: bool = False
 
     def values_of(self, column: str) -> list[object]:
         """Return a column's values."""
@@ -96,12 +113,9 @@ class Table:
         return found or next((folded[name.casefold()] for name in names if name.casefold() in folded), None)
 
     def need(self, names: Sequence[str], what: str, option: str) -> str:
-        """Return the first of the named columns that the table has.
+        """Return the first of the named columns that the table has; else DataError.
 
         `what` (the content) and `option` (which names the column) are for the message.
-
-        Raises:
-            DataError: If it has none of them.
         """
         if (found := self.find(names)) is not None:
             return found
@@ -113,13 +127,50 @@ class Table:
             todo=f"Did you mean {guess!r}?" if guess else f"Name it, `{option} COLUMN`.",
         )
 
-    def label(self, options: ReadOptions, usual: Sequence[str], what: str) -> str | None:
-        """Return the column of labels by its name or a usual one; None where labels are not read or not needed."""
-        if options.labels == "needed":
-            return self.need(options.label or usual, what, "--label")
-        return None if options.labels == "ignored" else self.find(options.label or usual)
+    def roles(self, kind: Kind, options: ReadOptions) -> dict[str, str | None]:
+        """Return the columns of a kind of task by role (`ROLES`): those named, or else of a usual name."""
+        found: dict[str, str | None] = {}
+        for role, (what, usual, is_needed) in ROLES[kind].items():
+            names = getattr(options, role)
+            if role == "label" and options.labels != "needed":
+                found[role] = None if options.labels == "ignored" else self.find(names or usual)
+            else:
+                found[role] = self.need(names or usual, what, f"--{role}") if names or is_needed else self.find(usual)
+        return found
 
-    def key(self, options: ReadOptions, taken: Collection[str | None] = ()) -> str | None:
+    def file(
+        self,
+        make: Callable[[Row, str], E | None],
+        columns: Mapping[str, Any],
+        options: ReadOptions,
+        skips: Skips,
+        notes: Callable[[Sequence[E]], Iterable[str]] = lambda _: (),
+    ) -> ExampleFile[E]:
+        """Return an example for each row, except those for which `make` returns None or raises ValueError (skipped).
+
+        `make` takes a row and its key; `columns` are those that were found, by field of `ReadOptions`; `notes` gives
+        further notes on the examples. DataError if no row or less than half of the rows are good.
+        """
+        key = self._key(options, [name for names in columns.values() for name in as_names(names or ())])
+        made: list[E] = []
+        for row in self.rows:
+            try:
+                example = make(row, as_text(row.cells[key]).strip() if key else row.key)
+            except ValueError as error:
+                skips.add(row.place, str(error))
+            else:
+                made += [] if example is None else [example]
+        skipped = skips.finished(len(made))
+        shown = {} if self.is_fixed else {role: names for role, names in columns.items() if names}
+        return ExampleFile(
+            name=self.name,
+            examples=tuple(made),
+            skipped=skipped,
+            notes=(*self.notes, *notes(made)),
+            read_as={**self.read_as, **shown},
+        )
+
+    def _key(self, options: ReadOptions, taken: Collection[str]) -> str | None:
         """Return the column of ids: the named one, or a usual one whose values are all different."""
         if options.key:
             return self.need(options.key, "the id", "--read key=")
@@ -130,18 +181,6 @@ class Table:
                 if len(values) == len(self.rows):
                     return column
         return None
-
-    def examples(self, make: Callable[[Row], E | None], skips: Skips) -> list[E]:
-        """Return an example for each row, except those for which `make` returns None or raises ValueError (skipped)."""
-        made = []
-        for row in self.rows:
-            try:
-                example = make(row)
-            except ValueError as error:
-                skips.add(row.place, str(error))
-            else:
-                made += [] if example is None else [example]
-        return made
 
     def shown(self) -> str:
         """Return the columns' names for messages."""
@@ -158,9 +197,6 @@ def read_table(
 
     `flatten(place, key, record, skips)` may return the rows that a JSON record stands for (an article of SQuAD); None
     for a record that is a row itself.
-
-    Raises:
-        DataError: If the file cannot be read, or holds no rows.
     """
     if format == "parquet":
         table = _read_parquet(path)
@@ -204,7 +240,7 @@ def _read_json(path: Path, options: ReadOptions, skips: Skips, flatten: Flatten)
                 skips.add(place, f"not a JSON object but {type(record).__name__}")
     columns = tuple(dict.fromkeys(name for row in rows for name in row.cells))
     rows = [row._replace(cells={name: row.cells.get(name) for name in columns}) for row in rows]
-    return Table(name=str(path), columns=columns, rows=rows, notes=notes, nested=is_nested)
+    return Table(name=str(path), columns=columns, rows=rows, notes=notes, is_fixed=is_nested)
 
 
 def _records(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, str, Any]]:
@@ -327,3 +363,16 @@ def is_number(field: object) -> bool:
     except ValueError:
         return False
     return True
+
+
+def as_text(value: object) -> str:
+    """Return a cell as text, None as an empty one; ValueError if it is not text, or holds a lone surrogate."""
+    if value is None:
+        return ""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        raise ValueError(f"a {type(value).__name__} is where a text should be")
+    if problem := surrogate_problem(value):
+        raise ValueError(problem)
+    return value

@@ -15,8 +15,8 @@ from maskwright.finetuning.examples import ExampleFile, TaggedExample
 from maskwright.finetuning.metrics.entities import is_entity_tag, mark_entities, scheme_of
 from maskwright.finetuning.readers.files import Skips, format_of, lines_of, load_text
 from maskwright.finetuning.readers.options import ReadOptions
-from maskwright.finetuning.readers.tables import TAGS, TEXTS, WORDS, Cells, Row, Table, read_table
-from maskwright.finetuning.readers.texts import as_text, class_name
+from maskwright.finetuning.readers.tables import Row, Table, as_text, read_table
+from maskwright.finetuning.readers.texts import class_name
 
 # A Han character (with its extensions), a run of letters and digits of any other script, or a single other mark.
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -31,37 +31,30 @@ def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile
 
     Formats: CoNLL columns; JSON, JSON Lines or Parquet with a list of words and a list of tags in each record; or,
     where tags are ignored, one text per line.
-
-    Raises:
-        DataError: If the file cannot be read, columns cannot be found, or most rows are bad.
     """
     skips = Skips(str(path))
     format = format_of(path, "tagging", options)
     is_conll = format == "conll"
     table = _read_conll(path, options, skips) if is_conll else read_table(path, format, options, skips)
-    words_column = "words" if is_conll else table.need(options.text or (*WORDS, *TEXTS), "the words", "--text")
-    tags_column = "tags" if is_conll else table.label(options, TAGS, "the tags")
-    key = None if is_conll else table.key(options, taken=(words_column, tags_column))
+    more: list[str] = []
+    columns = _conll_columns(table, options, more) if is_conll else table.roles("tagging", options)
 
-    def example(row: Row) -> TaggedExample:
-        words, text = _words(row.cells[words_column])
+    def example(row: Row, key: str) -> TaggedExample:
+        words, text = _words(row.cells[columns["text"] or ""])
         if options.word_ending == "segmentation_digit":
             words = _without_digits(words)
-        tags = _tags(row.cells[tags_column], len(words), is_text=text is not None) if tags_column else None
+        label = columns["label"]
+        tags = _tags(row.cells[label], len(words), is_text=text is not None) if label else None
         if tags is None and options.labels == "needed":
             raise ValueError("no tags")
-        name = as_text(row.cells[key]).strip() if key else row.key
-        return TaggedExample(key=name, words=words, tags=tags, text=text)
+        return TaggedExample(key=key, words=words, tags=tags, text=text)
 
-    examples = table.examples(example, skips)
-    skipped = skips.finished(len(examples))
-    notes = list(table.notes)
-    if split := sum(example.text is not None for example in examples):
-        notes.append(f"{counted(split, 'text')} split into words: Han characters one by one, else at spaces and marks")
-    notes += _check_tags(examples, str(path))
-    read_as = {"text": words_column} | ({"label": tags_column} if tags_column else {})
-    read_as = dict(table.read_as) if is_conll else read_as
-    return ExampleFile(name=str(path), examples=tuple(examples), skipped=skipped, notes=tuple(notes), read_as=read_as)
+    def notes(examples: Sequence[TaggedExample]) -> list[str]:
+        split = sum(example.text is not None for example in examples)
+        how = f"{counted(split, 'text')} split into words: Han characters one by one, else at spaces and marks"
+        return [*more, *([how] if split else []), *_check_tags(examples, str(path))]
+
+    return table.file(example, columns, options, skips, notes)
 
 
 def cut_into_words(text: str) -> tuple[str, ...]:
@@ -115,10 +108,9 @@ def _tags(value: object, words: int, *, is_text: bool) -> tuple[str, ...] | None
 
 
 def _read_conll(path: Path, options: ReadOptions, skips: Skips) -> Table:
-    """Read CoNLL columns as rows of words and tags.
+    """Read CoNLL columns as a table with a sentence in each row: "1", "2" and so on are lists.
 
-    Columns are separated by tabs if the file has any, else by runs of spaces. The word is the first column and the
-    tag the last, unless the options name others by number ("1", "4", "-1"). `-DOCSTART-` lines and comments are
+    Columns are separated by tabs if the file has any, else by runs of spaces. `-DOCSTART-` lines and comments are
     skipped; a comment begins with "#", stands before a sentence, and has not the columns of the other lines. All of a
     sentence with a bad line is skipped: one missing word would be wrong too.
     """
@@ -128,9 +120,7 @@ def _read_conll(path: Path, options: ReadOptions, skips: Skips) -> Table:
     lines = [(number, _split(line, tabs)) for number, line in enumerate(lines_of(text), 1)]
     counts = Counter(len(fields) for _, fields in lines if fields)
     width = counts.most_common(1)[0][0] if counts else 0
-    word, tag = _column(path, options.text or ("1",), width, "words"), _tag_column(path, options, width, notes)
-    if tag is not None and not options.label and width > 2:
-        notes.append(f"words: column {word + 1}, tags: the last of {width} columns")
+    columns = tuple(str(number) for number in range(1, width + 1))
     comments = 0
     rows: list[Row] = []
     sentence: list[tuple[int, list[str]]] = []
@@ -145,18 +135,13 @@ def _read_conll(path: Path, options: ReadOptions, skips: Skips) -> Table:
             if bad := [(number, len(fields)) for number, fields in sentence if len(fields) != width]:
                 skips.add(f"{path}, line {bad[0][0]}", f"{counted(bad[0][1], 'column')} where most lines have {width}")
             else:
-                cells: Cells = {
-                    "words": [fields[word] for _, fields in sentence],
-                    "tags": None if tag is None else [fields[tag] for _, fields in sentence],
-                }
-                rows.append(Row(f"{path}, line {sentence[0][0]}", str(sentence[0][0]), cells))
+                lists: list[object] = list(map(list, zip(*(fields for _, fields in sentence), strict=True)))
+                first = sentence[0][0]
+                rows.append(Row(f"{path}, line {first}", str(first), dict(zip(columns, lists, strict=True))))
             sentence = []
     if comments:
         notes.append(f"{counted(comments, 'comment')} skipped (lines that begin with #)")
-    read_as = (
-        {"text": str(word % width + 1)} | ({} if tag is None else {"label": str(tag % width + 1)}) if width else {}
-    )
-    return Table(name=str(path), columns=("words", "tags"), rows=rows, notes=tuple(notes), read_as=read_as)
+    return Table(name=str(path), columns=columns, rows=rows, notes=tuple(notes))
 
 
 def _split(line: str, tabs: bool) -> list[str]:
@@ -165,43 +150,35 @@ def _split(line: str, tabs: bool) -> list[str]:
     return line.rstrip(_SPACES).split("\t") if tabs else re.split(" +", line.strip(_SPACES))
 
 
-def _tag_column(path: Path, options: ReadOptions, width: int, notes: list[str]) -> int | None:
-    """Return the index of the tags' column; None where tags are not read."""
-    if options.labels == "ignored" or (width == 1 and options.labels == "if_there"):
-        return None
-    if options.labels == "if_there" and options.label and _index(options.label, width) is None:
+def _conll_columns(table: Table, options: ReadOptions, notes: list[str]) -> dict[str, str | None]:
+    """Return the column of the words, else the first, and of the tags, else the last; "-1" is the last one.
+
+    There is none of tags where they are not read, or not there and not needed.
+    """
+    width = len(table.columns)
+
+    def numbered(names: Sequence[str]) -> list[str]:
+        return [str(width + 1 + int(name)) if re.fullmatch(r"-\d+", name) else name for name in names]
+
+    words = table.need(numbered(options.text or ("1",)), "the words", "--text")
+    named, labels = numbered(options.label or ("-1",)), options.labels
+    if labels == "if_there" and options.label and table.find(named) is None:
         notes.append(f"there is no column {options.label[0]}: the file has no tags")
-        return None
+    if labels == "ignored" or (labels == "if_there" and (width == 1 or table.find(named) is None)):
+        return {"text": words, "label": None}
     if width < 2:
         raise DataError(
-            f"{path}: most lines have one column, so there are no tags",
+            f"{table.name}: most lines have one column, so there are no tags",
             allowed="a word and its tag on each line, with a tab or spaces between",
             todo="Check that this is the right file; for prediction tags are not needed.",
         )
-    return _column(path, options.label or ("-1",), width, "tags")
-
-
-def _column(path: Path, names: Sequence[str], width: int, what: str) -> int:
-    index = _index(names, width)
-    if index is None:
-        raise DataError(
-            f"{path} has no column {names[0]!r} for the {what}", allowed=f"1 to {width}, or -1 for the last column"
-        )
-    return index
-
-
-def _index(names: Sequence[str], width: int) -> int | None:
-    """Return the index of the first of some columns numbered from 1 or, negative, from the end."""
-    numbers = [int(name) for name in names if re.fullmatch(r"-?\d+", name) and 1 <= abs(int(name)) <= width]
-    return None if not numbers else numbers[0] - (numbers[0] > 0)
+    if not options.label and width > 2:
+        notes.append(f"words: column {words}, tags: the last of {width} columns")
+    return {"text": words, "label": table.need(named, "the tags", "--label")}
 
 
 def _check_tags(examples: Sequence[TaggedExample], name: str) -> list[str]:
-    """Return a note on the scheme of the tags.
-
-    Raises:
-        DataError: If some tags mark entities and others are not "O": each would be a class that marks no entity.
-    """
+    """Return a note on the scheme of the tags."""
     counts = Counter(tag for example in examples for tag in example.tags or ())
     if not counts:
         return []

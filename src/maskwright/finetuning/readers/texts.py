@@ -8,14 +8,25 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError
-from maskwright.core.surrogates import surrogate_problem
 from maskwright.finetuning.examples import ExampleFile, Label, Skipped, TextExample
 from maskwright.finetuning.readers.files import Skips, format_of
 from maskwright.finetuning.readers.options import ReadOptions, TextKind
-from maskwright.finetuning.readers.tables import KEYS, LABELS, PAIRS, TEXTS, Cells, Row, Table, is_number, read_table
+from maskwright.finetuning.readers.tables import (
+    KEYS,
+    LABELS,
+    PAIRS,
+    TEXTS,
+    Cells,
+    Row,
+    Table,
+    as_text,
+    is_number,
+    read_table,
+)
 
 _UNMISTAKABLE = ("text", "sentence")
 
@@ -27,68 +38,50 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
 
     Bad rows: those with too many or too few columns, without any text, with broken characters, and, where labels are
     needed, without a label or with an invalid one.
-
-    Raises:
-        DataError: If the file cannot be read, columns cannot be found, or most rows are bad.
     """
     skips = Skips(str(path))
     table = read_table(path, format_of(path, kind, options), options, skips)
-    notes = list(table.notes)
+    notes: list[str] = []
     texts = text_columns(table, options, notes)
     if kind == "embedding":
         texts += _negative_column(table, options, texts, notes)
-        labels = _similarity_column(table, options, texts, notes)
-    else:
-        labels = () if options.labels == "ignored" else _label_columns(table, kind, options, texts, notes)
+    labels = _label_columns(table, kind, options, texts, notes)
     if both := [column for column in texts if column in labels]:
         raise DataError(
             f"{table.name}: column {both[0]!r} is named as the text and as the label",
             allowed=table.shown(),
             todo="Name two different ones.",
         )
-    key = table.key(options, taken=(*texts, *labels))
-    read_as = {**table.read_as, **dict(zip(("text", "text2", "negative"), texts, strict=False))}
-    if labels and not options.label_columns:
-        read_as["label"] = labels[0]
+    columns: dict[str, Any] = dict(zip(("text", "text2", "negative"), texts, strict=False))
+    columns |= {"label_columns": labels} if options.label_columns else {"label": next(iter(labels), None)}
     wanted = [(name, value) for name, value in options.only if name in table.columns]
     other_values: list[str] = []
 
-    def example(row: Row) -> TextExample | None:
-        cells = row.cells
-        if any(str(cells[name]).strip() != value for name, value in wanted):
-            other_values.append(row.key)
+    def example(row: Row, key: str) -> TextExample | None:
+        if any(str(row.cells[name]).strip() != value for name, value in wanted):
+            other_values.append(key)
             return None
-        key_text = as_text(cells[key]).strip() if key else row.key
-        pair = tuple(as_text(cells[column]) for column in texts)
+        pair = tuple(as_text(row.cells[column]) for column in texts)
         if not (all if kind == "embedding" else any)(text.strip() for text in pair):
             raise ValueError("no text")
-        label = _label(cells, kind, labels, options)
+        label = _label(row.cells, kind, labels, options)
         if label is None and options.labels == "needed":
             raise ValueError("no label")
         if isinstance(label, str) and label in options.dropped_labels:
             skips.by_rule.append(Skipped(row.place, f"labeled {label!r}, which is left out by rule"))
             return None
-        return TextExample(key=key_text, texts=pair, label=label)
+        return TextExample(key=key, texts=pair, label=label)
 
-    examples = table.examples(example, skips)
-    if other_values:
-        columns = ", ".join(name for name, _ in options.only)
-        notes.append(f"{counted(len(other_values), 'row')} with other values of {columns} left out")
-    return ExampleFile(
-        name=str(path),
-        skipped=skips.finished(len(examples)),
-        examples=tuple(examples),
-        notes=tuple(notes),
-        read_as=read_as,
-    )
+    def all_notes(examples: Sequence[TextExample]) -> list[str]:
+        names = ", ".join(name for name, _ in options.only)
+        left_out = f"{counted(len(other_values), 'row')} with other values of {names} left out"
+        return [*notes, *([left_out] if other_values else [])]
+
+    return table.file(example, columns, options, skips, all_notes)
 
 
 def text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, ...]:
-    """Return the column of the text, or the two of a pair; a guess goes into the notes.
-
-    Raises:
-        DataError: If a named column is absent, or none or several could be meant.
-    """
+    """Return the column of the text, or the two of a pair; a guess goes into the notes."""
     if options.text2 and not options.text:
         raise _to_be_named(table, f"the second text is named ({options.text2[0]!r}), the first is not", "text")
     if options.text:
@@ -132,12 +125,19 @@ def _label_columns(
     table: Table, kind: TextKind, options: ReadOptions, texts: Sequence[str], notes: list[str]
 ) -> tuple[str, ...]:
     """Return the column of the label, or several of 0 and 1; none if the file has no labels and needs none."""
+    if options.labels == "ignored":
+        return ()
+    is_similarity = kind == "embedding"
     if named := options.label_columns or options.label:
         each: list[Sequence[str]] = [[name] for name in options.label_columns] or [options.label]
         if options.labels == "if_there" and all(table.find(names) is None for names in each):
             notes.append(f"no column {named[0]!r}: the file has no labels")
             return ()
-        return tuple(table.need(names, "the label", "--label") for names in each)
+        if is_similarity and len(texts) != 2:
+            raise _to_be_named(table, "--label names a similarity, which pairs of texts have", "text")
+        return tuple(table.need(names, "the similarity" if is_similarity else "the label", "--label") for names in each)
+    if is_similarity:
+        return _similarity_column(table, options, texts, notes)
     others = [column for column in table.columns if column not in texts and column.casefold() not in KEYS]
     label = table.find(LABELS, besides=texts) or (others[0] if len(others) == 1 else "")
     if label and not label.isdecimal():
@@ -169,14 +169,7 @@ def _negative_column(table: Table, options: ReadOptions, texts: Sequence[str], n
 
 
 def _similarity_column(table: Table, options: ReadOptions, texts: Sequence[str], notes: list[str]) -> tuple[str, ...]:
-    """Return the column of the similarity of pairs, if there is one: named, or of a usual name."""
-    if options.label:
-        if options.labels == "if_there" and table.find(options.label) is None:
-            notes.append(f"no column {options.label[0]!r}: the texts have no similarity")
-            return ()
-        if len(texts) != 2:
-            raise _to_be_named(table, "--label names a similarity, which pairs of texts have", "text")
-        return (table.need(options.label, "the similarity", "--label"),)
+    """Return the column of a usual name that holds the similarity of pairs, if there is one."""
     found = table.find(LABELS, besides=[*texts, *(name for name, _ in options.only)]) if len(texts) == 2 else None
     if found is None:
         return ()
@@ -193,31 +186,11 @@ def _similarity_column(table: Table, options: ReadOptions, texts: Sequence[str],
 _FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 
 
-def as_text(value: object) -> str:
-    """Return a cell as text; None is an empty one.
-
-    Raises:
-        ValueError: If it is not text, or holds a lone surrogate; with the reason.
-    """
-    if value is None:
-        return ""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, str):
-        raise ValueError(f"a {type(value).__name__} is where a text should be")
-    if problem := surrogate_problem(value):
-        raise ValueError(problem)
-    return value
-
-
 def class_name(value: object) -> str | None:
-    """Return a class as text; None where there is none.
+    """Return a class as text; None where there is none; ValueError if it is not one name.
 
     JSON and Parquet hold numbers and booleans: 1 and 1.0 are the class "1" (a missing label turns whole numbers into
     fractions in pandas), true is "true".
-
-    Raises:
-        ValueError: If the value is not one name; with the reason.
     """
     if isinstance(value, bool):
         return str(value).lower()

@@ -33,11 +33,7 @@ KINDS: Mapping[str, type[Task]] = {
 
 
 def task_from_json(data: Mapping[str, Any]) -> Task:
-    """Make a task from the data of `Task.to_json`.
-
-    Raises:
-        MaskwrightError: If the kind or a field is unknown, or a value is not allowed.
-    """
+    """Make a task from the data of `Task.to_json`."""
     kind = data.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         problem, allowed, todo = unknown_name("kind of task", str(kind), KINDS)
@@ -46,11 +42,7 @@ def task_from_json(data: Mapping[str, Any]) -> Task:
 
 
 def task_named(name: str) -> tuple[Kind, Benchmark | None]:
-    """Return the kind of task, and the benchmark, if it is one, that is called so.
-
-    Raises:
-        RecipeError: If there is neither; the nearest name of both is suggested.
-    """
+    """Return the kind of task, and the benchmark, if it is one, that is called so."""
     for kind in get_args(Kind):
         if name.replace("-", "_").lower() == kind:
             return kind, None
@@ -67,9 +59,6 @@ def make_task(kind: Kind, row: Benchmark | None, examples: Sequence[Any], overri
     """Make the task of a benchmark or of a kind, with the labels of the training examples unless they are given.
 
     `overrides` are the fields that the user set; `row` is None for the user's own data.
-
-    Raises:
-        MaskwrightError: If a field is unknown or the labels make no task.
     """
     if "null_threshold" in overrides:
         raise DataError(
@@ -120,12 +109,7 @@ def means_the_same(there: TaskEntries, task: Task) -> bool:
 
 
 def read_task(path: Path, entries: TaskEntries) -> Task:
-    """Read a task file; `entries` are those of config.json beside it.
-
-    Raises:
-        ConversionError: If the two contradict each other.
-        MaskwrightError: If it is not readable, or does not describe a task.
-    """
+    """Read a task file; `entries` are those of config.json beside it."""
     data = read_json(path)
     if not isinstance(data, dict):
         raise ConversionError(f"{path} holds a {type(data).__name__}", allowed="a JSON object")
@@ -140,11 +124,7 @@ def read_task(path: Path, entries: TaskEntries) -> Task:
 
 
 def guessed_task(entries: TaskEntries, folder: Path) -> Task:
-    """Return the task that a transformers class and its labels imply; `folder` is for messages.
-
-    Raises:
-        ConversionError: If there is no such task here.
-    """
+    """Return the task that a transformers class and its labels imply; `folder` is for messages."""
     if entries.kind == "token":
         each = [TaggedExample(key=tag, words=("",), tags=(tag,)) for tag in entries.labels]
         return make_task("tagging", None, each, {"labels": entries.labels})

@@ -1,5 +1,6 @@
 """The interface of a task, and helpers that several tasks share."""
 
+import contextlib
 import json
 import math
 from abc import ABC, abstractmethod
@@ -11,7 +12,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import model_validator
 from torch import Tensor
+from torch.nn import functional as F
 
 from maskwright.core.errors import DataError, nearest, unknown_name
 from maskwright.core.spec import Spec
@@ -26,15 +29,13 @@ Scores = NDArray  # type: ignore[type-arg]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """A model's prediction for one example.
+    """A model's prediction for the example with this key; JSON-compatible.
 
     Attributes:
-        key: The example's key.
-        value: JSON-compatible: a class, a number, a list of classes, a list of tags, an answer text, an option's index.
+        value: A class, a number, a list of classes, a list of tags, an answer text, an option's index.
         score: Its probability in [0, 1]; None for regression and for tags, which have one each.
-        details: JSON-compatible: probabilities of all classes, entities with character offsets, other answers.
-        input_text: The input for display (text, both texts, or question). Set by `maskwright.predict` only, else "".
-            Not written to prediction files.
+        details: Probabilities of all classes, entities with character offsets, other answers.
+        input_text: The input for display. Set by `maskwright.predict` only; not written to prediction files.
     """
 
     key: str
@@ -52,12 +53,27 @@ class Task(Spec, ABC):
         labels: Names of the classes in the order of the head's outputs; empty for tasks without classes.
         head: What its head scores.
         outputs: Width of the head's last layer for tasks without classes.
+        label_word: What a label is called; "" for tasks without classes.
     """
 
     kind: str
     labels: Names = ()
     head: ClassVar[HeadKind]
     outputs: ClassVar[int] = 1
+    label_word: ClassVar[str] = ""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.label_word:
+            check_labels(self.labels, self.label_word)
+        if "metrics" in type(self).model_fields:
+            check_metrics(getattr(self, "metrics"), self.known_metrics, self.kind)  # noqa: B009
+        return self
+
+    @property
+    def known_metrics(self) -> tuple[str, ...]:
+        """The metrics that `metrics` may hold, if the task has that field."""
+        return ("accuracy",)
 
     @classmethod
     def found_in(cls, examples: Sequence[Any]) -> dict[str, Any]:
@@ -76,21 +92,18 @@ class Task(Spec, ABC):
         """Tokenize examples and lay them out as sequences.
 
         `max_length` includes special tokens; `segments`: the second text of a pair is segment 1; `training`: add
-        labels, which all examples have.
-
-        Raises:
-            DataError: If `max_length` leaves no space for text, or in training a label does not fit the task.
+        labels, which all examples have. DataError if `max_length` leaves no space for text, or a label does not fit the
+        task.
         """
 
-    @abstractmethod
     def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
-        """Return the loss in nats (squared error for regression), summed over `batch.labels`.
+        """Return the loss in nats (squared error for regression), summed over `batch.labels`; here cross entropy.
 
-        Args:
-            scores: The head's outputs in fp32. "sequence": (U', C); "token": (M', C) at `batch.positions`; "span":
-                (T, 2); "choice": (B, 1), one row per option.
-            batch: With labels.
+        `scores` are the head's outputs in fp32: "sequence" (U', C); "token" (M', C) at `batch.positions`; "span"
+        (T, 2); "choice" (B, 1), one row per option.
         """
+        assert batch.labels is not None
+        return F.cross_entropy(scores, batch.labels, reduction="sum")
 
     def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
         """Split the head's scores into one CPU array per unit, in the order of `batch.unit_numbers`.
@@ -122,11 +135,7 @@ class Task(Spec, ABC):
         return self
 
     def check(self, examples: Sequence[Any]) -> None:
-        """Raise on labeled examples that `measure` could not score. Called before training.
-
-        Raises:
-            DataError: Names the first example with a label that the task does not have.
-        """
+        """Raise `DataError` that names the first labeled example that `measure` could not score."""
 
     def report(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> Report:
         """Return scores by class or entity type, and the confusion matrix; empty for tasks without."""
@@ -138,18 +147,13 @@ class Task(Spec, ABC):
 
 
 def sorted_labels(found: Iterable[str]) -> tuple[str, ...]:
-    """Return the distinct labels, sorted by value if all are numbers, else alphabetically."""
-    labels = set(found)
-    if all(_is_number(label) for label in labels):
-        return tuple(sorted(labels, key=lambda label: (float(label), label)))
-    return tuple(sorted(labels))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+    """Return the distinct labels, sorted by value if all are finite numbers, else alphabetically."""
+    labels = sorted(set(found))
+    with contextlib.suppress(ValueError):
+        values = {label: float(label) for label in labels}
+        if all(map(math.isfinite, values.values())):
+            labels.sort(key=values.__getitem__)
+    return tuple(labels)
 
 
 def check_labels(labels: Sequence[str], what: str = "label") -> None:

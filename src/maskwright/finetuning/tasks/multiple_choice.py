@@ -15,11 +15,11 @@ DEVIATION: the originals replace every "_", also within a word and each of "____
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal, Self, final
+from typing import ClassVar, Literal, final
 
 import numpy as np
 import torch
-from pydantic import PositiveInt, model_validator
+from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -30,13 +30,7 @@ from maskwright.finetuning.examples import ChoiceExample
 from maskwright.finetuning.features import FeatureBatch, Features, Ranges, lay_out, ranges_of, text_tokens
 from maskwright.finetuning.metrics.scores import accuracy
 from maskwright.finetuning.readers.options import Names
-from maskwright.finetuning.tasks.base import (
-    Prediction,
-    Scores,
-    Task,
-    check_metrics,
-    softmax,
-)
+from maskwright.finetuning.tasks.base import Prediction, Scores, Task, softmax
 
 _BLANK = re.compile(r"(?<![^\W_])_+(?![^\W_])")
 
@@ -45,21 +39,14 @@ _BLANK = re.compile(r"(?<![^\W_])_+(?![^\W_])")
 class MultipleChoice(Task):
     """The right one of several options. The number of options may differ between questions.
 
-    Attributes:
-        metrics: "accuracy".
-        max_option_length: Maximum tokens of question and option together; the first ones are truncated. 128 in ALBERT
-            (race_utils.py) and RoBERTa (README.race.md).
+    `max_option_length` is the maximum number of tokens of question and option together; the first ones are truncated.
+    128 in ALBERT (race_utils.py) and RoBERTa (README.race.md).
     """
 
     head: ClassVar[HeadKind] = "choice"
     kind: Literal["multiple_choice"] = "multiple_choice"
     metrics: Names = ("accuracy",)
     max_option_length: PositiveInt = 128
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        check_metrics(self.metrics, ("accuracy",), self.kind)
-        return self
 
     def features(
         self,
@@ -123,14 +110,8 @@ class MultipleChoice(Task):
         for example, its_scores in zip(examples, scores, strict=True):
             probabilities = softmax(its_scores[:, 0]).tolist()
             best = int(np.argmax(probabilities))
-            found.append(
-                Prediction(
-                    key=example.key,
-                    value=best,
-                    score=probabilities[best],
-                    details={"option": example.options[best], "probabilities": probabilities},
-                )
-            )
+            details = {"option": example.options[best], "probabilities": probabilities}
+            found.append(Prediction(key=example.key, value=best, score=probabilities[best], details=details))
         return found
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]) -> dict[str, float]:

@@ -52,14 +52,11 @@ NO_ANSWER = -1
 
 @dataclass(frozen=True, slots=True)
 class AnswerTexts:
-    """Tokenized distinct contexts, flat.
+    """Tokenized distinct contexts, flat, without special tokens.
 
-    Attributes:
-        ids: Shape (T,), int32, without special tokens.
-        offsets: Shape (T, 2), int32: characters [start, end) of its text that each token covers, without preceding
-            whitespace, with combining marks that the tokenizer dropped; `NO_ANSWER` for whitespace only.
-        tokens: Token range of each text.
-        texts: Shape (examples,), index of each example's text.
+    `offsets`, (T, 2): characters [start, end) of its text that each token covers, without preceding whitespace, with
+    combining marks that the tokenizer dropped; `NO_ANSWER` for whitespace only. `tokens`: token range of each text.
+    `texts`, (examples,): index of each example's text.
     """
 
     ids: IntArray
@@ -115,15 +112,9 @@ def _where(codes: NDArray[np.uint32], holds: Callable[[str], bool]) -> BoolArray
 
 
 def cut_windows(texts: Ranges, most: IntArray, doc_stride: int) -> tuple[IntArray, Ranges]:
-    """Split each example's context into one or more windows.
+    """Split each example's context into windows of at most `most`, (examples,), >= 1 tokens, `doc_stride` apart.
 
-    Args:
-        texts: Token range of each example's context; may be empty.
-        most: Shape (examples,), maximum tokens of a window, at least 1.
-        doc_stride: Distance between starts of windows; at most the length of a window.
-
-    Returns:
-        The example of each window, shape (W,), ascending, and the token ranges of the windows.
+    Return the example of each window, shape (W,), ascending, and the token ranges of the windows.
     """
     steps = np.minimum(most, doc_stride)
     counts = 1 + -(-np.maximum(texts.lengths - most, 0) // steps)
@@ -181,19 +172,12 @@ def best_answers(
 ) -> list[list[Found]]:
     """Return the best distinct answers to each question, best first (run_squad.py, `write_predictions`).
 
-    Combines the best starts and ends of each window; an answer's score is the sum of both.
+    Combines the best `n_best` starts and ends of each window; an answer's score is the sum of both. `scores`, (T, 2),
+    are in float64; `texts` are the contexts of the examples; `begins`, (T,), tells at which tokens an answer may start.
 
     DEVIATION: run_squad.py takes the best starts and ends of all tokens and then drops those outside of the context, so
     that it may find none. Here only tokens of the context compete; if none of the best starts and ends form a valid
     span, all are tried.
-
-    Args:
-        scores: Shape (T, 2), float64: start and end score of each token.
-        features: With offsets.
-        texts: Context of each example.
-        begins: Shape (T,), tokens at which an answer may start (see `widest_context`).
-        n_best: Starts and ends tried per window, and maximum number of answers.
-        max_length: Maximum tokens of an answer.
     """
     assert features.offsets is not None
     ends = features.offsets[:, 0] != NO_ANSWER
@@ -279,10 +263,7 @@ class QuestionAnswering(Task):
 
     @classmethod
     def found_in(cls, examples: Sequence[QuestionExample]) -> dict[str, Any]:
-        """Return the metric that suits the training examples.
-
-        "squad_v2" if some are unanswerable, "cmrc" if most answers are Chinese, else "squad".
-        """
+        """Return the metric: "squad_v2" if some are unanswerable, "cmrc" if most answers are Chinese, else "squad"."""
         answers = [answer.text for example in examples for answer in example.answers]
         if any(example.is_impossible for example in examples):
             return {"metric": "squad_v2"}
@@ -307,9 +288,6 @@ class QuestionAnswering(Task):
         Windows without the whole answer have the classification token as target, in SQuAD 1.1 too
         (run_squad.py:366-385). Of several right answers the first with a known position is the target. Questions
         without one, or whose answer gives no token, are left out of training. `num_cut` counts truncated questions.
-
-        Raises:
-            DataError: If no example can be trained on, or one is unanswerable and the metric does not allow it.
         """
         available = text_tokens(tokenizer, max_length, pair=True, needed=2)
         texts = encode_answer_texts([example.context for example in examples], tokenizer)

@@ -22,8 +22,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self, final
 import numpy as np
 import tokenizers
 from pydantic import BeforeValidator, model_validator
-from torch import Tensor
-from torch.nn import functional as F
 
 from maskwright.core.errors import DataError
 from maskwright.core.types import HeadKind, IntArray
@@ -32,26 +30,12 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.scripts import HAN_CLASS
 from maskwright.finetuning.examples import TaggedExample
-from maskwright.finetuning.features import FeatureBatch, Features, Ranges, lay_out, ranges_of, text_tokens
-from maskwright.finetuning.metrics.entities import (
-    TagScheme,
-    entities_of,
-    entity_scores,
-    mark_entities,
-    scheme_of,
-)
+from maskwright.finetuning.features import Features, Ranges, lay_out, ranges_of, text_tokens
+from maskwright.finetuning.metrics.entities import TagScheme, entities_of, entity_scores, mark_entities, scheme_of
 from maskwright.finetuning.metrics.scores import Report, accuracy, class_report
 from maskwright.finetuning.readers.options import Names, as_name
 from maskwright.finetuning.readers.tagged import word_spans
-from maskwright.finetuning.tasks.base import (
-    Prediction,
-    Scores,
-    Task,
-    check_labels,
-    check_metrics,
-    softmax,
-    unknown_label,
-)
+from maskwright.finetuning.tasks.base import Prediction, Scores, Task, softmax, unknown_label
 
 Joined = Literal["space", "nothing"]
 """Separator between the words of a sentence."""
@@ -59,13 +43,7 @@ Joined = Literal["space", "nothing"]
 
 @dataclass(frozen=True, slots=True)
 class WordPieces:
-    """Tokenized sentences, flat. W words, S sentences.
-
-    Attributes:
-        ids: Shape (T,), int32.
-        words: W token ranges; empty for words without a token.
-        sentences: S word ranges.
-    """
+    """Tokenized sentences, flat: W token ranges, empty for words without a token, and S word ranges."""
 
     ids: IntArray
     words: Ranges
@@ -94,9 +72,8 @@ def to_pieces(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, joined: 
 def to_windows(pieces: WordPieces, most: int) -> tuple[IntArray, Ranges, Ranges]:
     """Split sentences into windows of at most `most` >= 1 tokens; no word may have more.
 
-    Returns:
-        The sentence of each window, shape (U,), ascending; the token ranges of the windows; the ranges of the words
-        predicted in each. A sentence without any token has no window.
+    Return the sentence of each window, shape (U,), ascending; the token ranges of the windows; the ranges of the words
+    predicted in each. A sentence without any token has no window.
     """
     starts = np.append(pieces.words.starts, len(pieces.ids))
     rows = []
@@ -142,27 +119,26 @@ class Tagging(Task):
     """
 
     head: ClassVar[HeadKind] = "token"
+    label_word: ClassVar[str] = "tag"
     kind: Literal["tagging"] = "tagging"
     scheme: TagScheme | None = None
     metrics: Names = ("accuracy",)
     joined: Joined = "space"
     outside: Annotated[str, BeforeValidator(as_name)] = OUTSIDE
 
+    @property
+    def known_metrics(self) -> tuple[str, ...]:
+        return TAG_METRICS if self.scheme is None else ENTITY_METRICS
+
     @model_validator(mode="after")
-    def _fits(self) -> Self:
-        check_labels(self.labels, "tag")
-        check_metrics(self.metrics, TAG_METRICS if self.scheme is None else ENTITY_METRICS, self.kind)
+    def _check_outside(self) -> Self:
         if self.outside not in self.labels:
             raise unknown_label("the task's tag outside of entities", self.outside, self.labels, "tag")
         return self
 
     @classmethod
     def found_in(cls, examples: Sequence[TaggedExample]) -> dict[str, Any]:
-        """Return the tags, scheme and word separator of the training examples.
-
-        Raises:
-            DataError: If they are tags of entities in no known scheme.
-        """
+        """Return the tags, scheme and word separator of the training examples."""
         tagged = [example.tags or () for example in examples]
         counts = Counter(itertools.chain.from_iterable(tagged))
         scheme = scheme_of(tagged) if mark_entities(counts) else None
@@ -219,10 +195,6 @@ class Tagging(Task):
                     raise unknown_label(f"example {example.key}", tag, self.labels, "tag")
                 targets.append(numbers[tag])
         return np.array(targets, dtype=np.int64)
-
-    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
-        assert batch.labels is not None
-        return F.cross_entropy(scores, batch.labels, reduction="sum")
 
     def predictions(
         self, scores: Sequence[Scores], features: Features, examples: Sequence[TaggedExample], tokenizer: Tokenizer
@@ -316,10 +288,7 @@ class Tagging(Task):
         return Report(by_type, of_tags.confusion)
 
     def check(self, examples: Sequence[TaggedExample]) -> None:
-        """Raise on tags that mark no entity (see `Task.check`).
-
-        Valid tags that do not occur in training pass; they are never predicted.
-        """
+        """Raise on tags that mark no entity. Valid tags that do not occur in training pass and are never predicted."""
         if self.scheme is None:
             return
         checked: set[str] = set()

@@ -21,50 +21,41 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.features import FeatureBatch, Features, Ranges, cut_pairs, lay_out, ranges_of, text_tokens
-from maskwright.finetuning.metrics.scores import (
-    Report,
-    accuracy,
-    binary_f1,
-    class_report,
-    macro_f1,
-    matthews,
-    mean_absolute_error,
-    multi_label_scores,
-    pearson,
-    r_squared,
-    spearman,
-)
+from maskwright.finetuning.metrics import scores as measures
+from maskwright.finetuning.metrics.scores import Report, class_report
 from maskwright.finetuning.readers.options import Names, as_name
 from maskwright.finetuning.tasks.base import (
     Prediction,
     Scores,
     Task,
-    check_labels,
-    check_metrics,
     softmax,
     sorted_labels,
     unknown_label,
     unmapped_label,
 )
 
+Decoded = tuple[Any, float | None, dict[str, Any]]
+"""Value, score and details of a prediction."""
+
 
 class TextTask(Task):
     """A task whose examples are texts or pairs of texts."""
 
+    METRICS: ClassVar[tuple[str, ...]]
     head: ClassVar[HeadKind] = "sequence"
     target_type: ClassVar[DTypeLike]
 
+    @property
+    def known_metrics(self) -> tuple[str, ...]:
+        return self.METRICS
+
     @abstractmethod
     def target(self, example: TextExample) -> Any:
-        """Return an example's target for training.
-
-        Raises:
-            DataError: If its label is not one of the task's.
-        """
+        """Return an example's target for training."""
 
     @abstractmethod
-    def decode(self, scores: Scores, examples: Sequence[TextExample]) -> list[Prediction]:
-        """Decode scores (U, C) in float64 into one prediction per example."""
+    def decode(self, scores: Scores) -> list[Decoded]:
+        """Decode scores (U, C) in float64, one row per example."""
 
     def features(
         self, examples: Sequence[TextExample], tokenizer: Tokenizer, *, max_length: int, segments: bool, training: bool
@@ -90,7 +81,11 @@ class TextTask(Task):
     def predictions(
         self, scores: Sequence[Scores], features: Features, examples: Sequence[TextExample], tokenizer: Tokenizer
     ) -> list[Prediction]:
-        return self.decode(np.concatenate(scores).astype(np.float64), examples)
+        decoded = self.decode(np.concatenate(scores).astype(np.float64))
+        return [
+            Prediction(key=example.key, value=value, score=score, details=details)
+            for example, (value, score, details) in zip(examples, decoded, strict=True)
+        ]
 
     def check(self, examples: Sequence[TextExample]) -> None:
         for example in examples:
@@ -109,15 +104,14 @@ class Classification(TextTask):
     """
 
     METRICS: ClassVar[tuple[str, ...]] = ("accuracy", "f1", "macro_f1", "matthews")
+    label_word: ClassVar[str] = "label"
     target_type: ClassVar[DTypeLike] = np.int64
     kind: Literal["classification"] = "classification"
     metrics: Names = ("accuracy",)
     positive: Annotated[str | None, BeforeValidator(as_name)] = None
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
-        check_labels(self.labels)
-        check_metrics(self.metrics, self.METRICS, self.kind)
+    def _check_positive(self) -> Self:
         if self.positive is not None and self.positive not in self.labels:
             raise unknown_label("the task's positive class", self.positive, self.labels)
         if "f1" in self.metrics and self.positive is None and len(self.labels) > 2:
@@ -137,22 +131,11 @@ class Classification(TextTask):
             raise unmapped_label(example.key, name, self.labels)
         return self.labels.index(name)
 
-    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
-        assert batch.labels is not None
-        return F.cross_entropy(scores, batch.labels, reduction="sum")
-
-    def decode(self, scores: Scores, examples: Sequence[TextExample]) -> list[Prediction]:
-        """Predict each example's most probable class; details hold the probabilities of all."""
-        probabilities = softmax(scores)
-        best = probabilities.argmax(axis=1).tolist()
+    def decode(self, scores: Scores) -> list[Decoded]:
+        """Predict the most probable class; details hold the probabilities of all."""
         return [
-            Prediction(
-                key=example.key,
-                value=self.labels[number],
-                score=row[number],
-                details={"probabilities": dict(zip(self.labels, row, strict=True))},
-            )
-            for example, number, row in zip(examples, best, probabilities.tolist(), strict=True)
+            (self.labels[np.argmax(row)], max(row), {"probabilities": dict(zip(self.labels, row, strict=True))})
+            for row in softmax(scores).tolist()
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
@@ -160,10 +143,10 @@ class Classification(TextTask):
         predicted = [prediction.value for prediction in predictions]
         positive = self.labels[1] if self.positive is None else self.positive
         known: dict[str, Callable[[], float]] = {
-            "accuracy": lambda: accuracy(labels, predicted),
-            "f1": lambda: binary_f1(labels, predicted, positive=positive),
-            "macro_f1": lambda: macro_f1(labels, predicted, labels=self.labels),
-            "matthews": lambda: matthews(labels, predicted),
+            "accuracy": lambda: measures.accuracy(labels, predicted),
+            "f1": lambda: measures.binary_f1(labels, predicted, positive=positive),
+            "macro_f1": lambda: measures.macro_f1(labels, predicted, labels=self.labels),
+            "matthews": lambda: measures.matthews(labels, predicted),
         }
         return {name: known[name]() for name in self.metrics}
 
@@ -198,8 +181,7 @@ class Regression(TextTask):
     scale: Annotated[float, Field(gt=0)] = 1.0
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
-        check_metrics(self.metrics, self.METRICS, self.kind)
+    def _check_main_metric(self) -> Self:
         if self.metrics[0] == "mean_absolute_error":
             raise DataError(
                 f"the main metric of a regression is {self.metrics[0]!r}, where lower is better",
@@ -216,19 +198,14 @@ class Regression(TextTask):
         assert batch.labels is not None
         return F.mse_loss(scores.squeeze(1), batch.labels, reduction="sum")
 
-    def decode(self, scores: Scores, examples: Sequence[TextExample]) -> list[Prediction]:
+    def decode(self, scores: Scores) -> list[Decoded]:
         """Predict a number per example."""
-        numbers = (scores[:, 0] * self.scale + self.offset).tolist()
-        return [
-            Prediction(key=example.key, value=number, score=None, details={})
-            for example, number in zip(examples, numbers, strict=True)
-        ]
+        return [(number, None, {}) for number in (scores[:, 0] * self.scale + self.offset).tolist()]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
         labels = [_number(example) for example in examples]
         predicted = [prediction.value for prediction in predictions]
-        known = dict(zip(self.METRICS, (r_squared, pearson, spearman, mean_absolute_error), strict=True))
-        return {name: known[name](labels, predicted) for name in self.metrics}
+        return {name: getattr(measures, name)(labels, predicted) for name in self.metrics}
 
     def check(self, examples: Sequence[TextExample]) -> None:
         """Raise on labels that are not numbers, or all equal: correlations are then undefined."""
@@ -257,16 +234,11 @@ class MultiLabel(TextTask):
     """
 
     METRICS: ClassVar[tuple[str, ...]] = ("micro_f1", "macro_f1", "subset_accuracy")
+    label_word: ClassVar[str] = "label"
     target_type: ClassVar[DTypeLike] = np.float32
     kind: Literal["multi_label"] = "multi_label"
     metrics: Names = METRICS
     threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        check_labels(self.labels)
-        check_metrics(self.metrics, self.METRICS, self.kind)
-        return self
 
     @classmethod
     def found_in(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
@@ -288,26 +260,25 @@ class MultiLabel(TextTask):
         assert batch.labels is not None
         return F.binary_cross_entropy_with_logits(scores, batch.labels, reduction="sum") / len(self.labels)
 
-    def decode(self, scores: Scores, examples: Sequence[TextExample]) -> list[Prediction]:
+    def decode(self, scores: Scores) -> list[Decoded]:
         """Predict each example's classes; the score is the probability of exactly this set, classes independent."""
         probabilities = 1 / (1 + np.exp(-scores))
         holds = probabilities >= self.threshold
-        of_set = np.where(holds, probabilities, 1 - probabilities).prod(axis=1)
+        of_set = np.where(holds, probabilities, 1 - probabilities).prod(axis=1).tolist()
         return [
-            Prediction(
-                key=example.key,
-                value=[label for label, held in zip(self.labels, its_holds, strict=True) if held],
-                score=score,
-                details={"probabilities": dict(zip(self.labels, row, strict=True))},
+            (
+                [label for label, held in zip(self.labels, its_holds, strict=True) if held],
+                score,
+                {"probabilities": dict(zip(self.labels, row, strict=True))},
             )
-            for example, its_holds, score, row in zip(
-                examples, holds.tolist(), of_set.tolist(), probabilities.tolist(), strict=True
-            )
+            for its_holds, score, row in zip(holds.tolist(), of_set, probabilities.tolist(), strict=True)
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
         labels = [class_names(example) for example in examples]
-        scores = multi_label_scores(labels, [prediction.value for prediction in predictions], labels=self.labels)
+        scores = measures.multi_label_scores(
+            labels, [prediction.value for prediction in predictions], labels=self.labels
+        )
         return {name: scores[name] for name in self.metrics}
 
     def report(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> Report:

@@ -91,7 +91,7 @@ class TaskHead:
         source: Input: "pooled", the pooler's vector; "first", the first token's hidden state; "tokens", all hidden
             states.
         dense: Their name of a dense layer H -> H before the last one, if any.
-        activation: The activation after it, a name for `core.tensors.activation`.
+        activation: The activation after it, a name for `ops.activation`.
         drops_source: Whether dropout also applies before the dense layer.
         output: Their name of the last layer.
         dropout: None for no dropout.

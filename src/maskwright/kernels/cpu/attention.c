@@ -13,10 +13,10 @@ typedef struct {
     float *query_grad, *key_grad, *value_grad;
     const int32_t *cu_seqlens; /* boundaries of the sequences */
     const int64_t *slots;      /* by token, counted through all rows; NULL for tokens that fill the rows */
-    const int64_t *rows, *columns;
+    const int64_t *random_rows, *random_columns; /* the numbers of the dropout table; NULL drops nothing */
     float *workspace; /* of each thread */
     /* No sequence is longer than a row. */
-    int64_t query_stride, key_stride, value_stride, sequences, heads, size, row_length, least;
+    int64_t query_stride, key_stride, value_stride, sequences, heads, size, row_length, keep_threshold;
     float scale;
 } Call;
 
@@ -28,8 +28,8 @@ static void attend(const Call *a, int64_t sequence, int64_t head, float *workspa
     Values keys = {a->key + first * a->key_stride + head * d, a->key_stride};
     Values values = {a->value + first * a->value_stride + head * d, a->value_stride};
     Softmax *softmax = a->softmax + first * a->heads + head;
-    Dropout dropout = {a->rows, a->columns, ((row * a->heads + head) * a->row_length + column) * a->row_length + column,
-                       a->row_length, a->least, a->scale};
+    Dropout dropout = {a->random_rows, a->random_columns, ((row * a->heads + head) * a->row_length + column) * a->row_length + column,
+                       a->row_length, a->keep_threshold, a->scale};
     if (a->grad)
         attend_head_backward(queries, keys, values, (Values){a->grad + at, width}, n, d, &dropout, softmax, a->heads,
                              a->query_grad + at, a->key_grad + at, a->value_grad + at, width, workspace);

@@ -1,7 +1,7 @@
 """Attention in C for training on a CPU with AVX512, in fp32: each head of each sequence by itself.
 
-Against matmuls over rows: no padding and no pair of tokens of two sequences is computed, nothing is copied into heads
-and back, and no scores are written to memory or saved.
+Unlike matmuls over rows, it computes no padding and no pairs of tokens of two sequences, copies nothing into heads and
+back, and neither writes nor saves scores.
 
 T tokens, B sequences, N heads, D head size, H = N D.
 """
@@ -14,16 +14,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from maskwright.kernels.cpu.library import library
-from maskwright.kernels.dropout import DropoutMask
-from maskwright.kernels.row_attention import dropout_numbers
+from maskwright.kernels.dropout import DropoutMask, kernel_arguments
 from maskwright.kernels.sequences import Sequences
 
 _LANES = 16
 _POINTERS = (
     *("query", "key", "value", "context", "softmax", "grad", "query_grad", "key_grad", "value_grad"),
-    *("cu_seqlens", "slots", "rows", "columns", "workspace"),
+    *("cu_seqlens", "slots", "random_rows", "random_columns", "workspace"),
 )
-_NUMBERS = ("query_stride", "key_stride", "value_stride", "sequences", "heads", "size", "row_length", "least")
+_NUMBERS = ("query_stride", "key_stride", "value_stride", "sequences", "heads", "size", "row_length", "keep_threshold")
 
 
 class _Call(ctypes.Structure):
@@ -48,11 +47,14 @@ def attention(
 ) -> Tensor:
     """See `ops.attention`. The same probabilities are dropped as in `row_attention`."""
     rows = sequences.rows
-    number_rows, number_columns, least, scale = dropout_numbers(rows, num_heads, mask)
+    random_rows, random_columns, keep_threshold, scale = kernel_arguments(
+        mask, rows.num_rows * num_heads * rows.length**2
+    )
     inputs = (each if each.stride(1) == 1 else each.contiguous() for each in (query, key, value))
     call = {
         **{"cu_seqlens": sequences.cu_seqlens.int(), "slots": rows.slots, "row_length": rows.length},
-        **{"rows": number_rows, "columns": number_columns, "least": least, "scale": scale, "heads": num_heads},
+        **{"random_rows": random_rows, "random_columns": random_columns, "keep_threshold": keep_threshold},
+        **{"scale": scale, "heads": num_heads},
     }
     return cast(Tensor, _Attention.apply(*inputs, call))  # type: ignore[no-untyped-call]
 

@@ -26,11 +26,11 @@ typedef struct {
 typedef struct {
     Dense first, second; /* attention: queries, keys and values; output. Feed-forward: in; out */
     Norm norm;
-} Block;
+} Sublayer;
 
 typedef struct {
-    const Block *attention, *ffn;
-    const int64_t *attention_plan, *ffn_plan; /* which block each layer uses */
+    const Sublayer *attention, *ffn;
+    const int64_t *attention_plan, *ffn_plan; /* which sublayer each layer uses */
     int64_t layers, width, inner, heads, activation; /* widths and a head's size are multiples of 16 */
     float epsilon;
 } Encoder;
@@ -186,12 +186,12 @@ static void gather(const Batch *batch, const float *from, int64_t stride, int64_
 
 /* Attention of the last layer, with the queries of the output positions only. The context is then in `inner`, the layer's
    input at the output positions in `result`. */
-static void attend_last(const Encoder *encoder, const Batch *batch, const Workspace *workspace, const Block *block,
-                        const float *hidden) {
+static void attend_last(const Encoder *encoder, const Batch *batch, const Workspace *workspace,
+                        const Sublayer *attention, const float *hidden) {
     int64_t width = encoder->width;
     float *projected = workspace->projected, *queries = workspace->other;
     gather(batch, hidden, width, width, batch->result);
-    apply(&block->first, &block->second, hidden, workspace, batch->tokens, NONE, NULL, projected);
+    apply(&attention->first, &attention->second, hidden, workspace, batch->tokens, NONE, NULL, projected);
     gather(batch, projected, 3 * width, width, queries);
     Attention a = {queries, projected + width, projected + 2 * width, width, 3 * width, workspace->inner};
     attend_outputs(&a, encoder, batch, workspace);
@@ -205,10 +205,10 @@ void encode(const Encoder *encoder, const Batch *batch, const Workspace *workspa
     {
         prepare(hidden, tokens, width, workspace);
         for (int64_t layer = 0; layer < encoder->layers; layer++) {
-            const Block *attention = encoder->attention + encoder->attention_plan[layer];
-            const Block *ffn = encoder->ffn + encoder->ffn_plan[layer];
+            const Sublayer *attention = encoder->attention + encoder->attention_plan[layer];
+            const Sublayer *ffn = encoder->ffn + encoder->ffn_plan[layer];
             int last = layer == encoder->layers - 1;
-            const Block *after = last ? attention : encoder->attention + encoder->attention_plan[layer + 1];
+            const Sublayer *after = last ? attention : encoder->attention + encoder->attention_plan[layer + 1];
             float *context = workspace->context;
             if (last && batch->outputs) {
                 attend_last(encoder, batch, workspace, attention, hidden);

@@ -25,9 +25,9 @@ Precision = Literal["fp32", "int8"]
 LANES = 16
 """fp32 numbers in a register: supported widths are multiples of this."""
 MAX_INPUTS_INT8 = 1 << 16
-"""8-bit products are summed in 32 bits: 65,536 x 255 x 128 is less than 2^31."""
+"""8-bit integers are multiplied and summed in 32 bits: 65,536 x 255 x 128 is less than 2^31."""
 _PANELS = {"fp32": 64, "int8": 48}
-"""Outputs side by side, as in `fp32.c` and `int8.c`."""
+"""Outputs in a panel, as in `fp32.c` and `int8.c`."""
 _GROUP = 4
 """Inputs in one instruction of `int8.c`."""
 _ZERO, _HIGHEST, _SMALLEST = 128, 127, 1e-30
@@ -37,11 +37,11 @@ _ACTIVATIONS = {"gelu": 1, "gelu_tanh": 2, "relu": 3}
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """A sublayer.
+class Sublayer:
+    """Self-attention or feed-forward.
 
     Attributes:
-        first: Dense layers of one input: query, key and value, or the first of a feed-forward block.
+        first: Dense layers of one input: query, key and value, or the first of the feed-forward sublayer.
         second: The output projection.
         norm: LayerNorm of the sum of output and residual.
     """
@@ -58,8 +58,8 @@ def inference_problem(precision: Precision) -> DeviceError | None:
 
 
 def inference_layers(
-    attention: Sequence[Block],
-    feed_forward: Sequence[Block],
+    attention: Sequence[Sublayer],
+    feed_forward: Sequence[Sublayer],
     plan: Sequence[tuple[int, int]],
     *,
     num_heads: int,
@@ -71,8 +71,8 @@ def inference_layers(
     int8 is a precision of its own, which the setting `kernels` does not affect.
 
     Args:
-        attention, feed_forward: The distinct blocks, fp32 on the CPU.
-        plan: For each layer its attention and its feed-forward block.
+        attention, feed_forward: The distinct sublayers, fp32 on the CPU.
+        plan: For each layer its attention and its feed-forward sublayer.
         num_heads: N.
         activation: "gelu", "gelu_tanh" or "relu".
         precision: Of the matmuls.
@@ -96,7 +96,7 @@ def _structure(**fields: type) -> type[ctypes.Structure]:
 _pointer, _number = ctypes.c_void_p, ctypes.c_int64
 _Dense = _structure(weight=_pointer, scale=_pointer, sum=_pointer, bias=_pointer, inputs=_number, outputs=_number)
 _Norm = _structure(weight=_pointer, bias=_pointer)
-_Block = _structure(first=_Dense, second=_Dense, norm=_Norm)
+_Sublayer = _structure(first=_Dense, second=_Dense, norm=_Norm)
 _Encoder = _structure(
     **dict.fromkeys(("attention", "feed_forward", "attention_plan", "feed_forward_plan"), _pointer),
     **dict.fromkeys(("layers", "width", "inner", "heads", "activation"), _number),
@@ -116,8 +116,8 @@ class InferenceLayers:
 
     def __init__(
         self,
-        attention: Sequence[Block],
-        feed_forward: Sequence[Block],
+        attention: Sequence[Sublayer],
+        feed_forward: Sequence[Sublayer],
         plan: Sequence[tuple[int, int]],
         num_heads: int,
         activation: str,
@@ -129,14 +129,13 @@ class InferenceLayers:
         code.attention_workspace.argtypes, code.attention_workspace.restype = (_number, _number), _number
         self._code, self._quantizes, self._num_heads = code, precision == "int8", num_heads
         self._inner, self._width = feed_forward[0].first[0].weight.shape
-        # What the C code points to.
-        self._kept: list[object] = []
-        blocks = [
-            (_Block * len(each))(*(self._block(block, precision) for block in each))
-            for each in (attention, feed_forward)
+        self._kept: list[object] = []  # What the C code has pointers to.
+        sublayers = [
+            (_Sublayer * len(group))(*(self._sublayer(each, precision) for each in group))
+            for group in (attention, feed_forward)
         ]
         plans = [(ctypes.c_int64 * len(plan))(*numbers) for numbers in zip(*plan, strict=True)]
-        arrays: list[ctypes.Array[Any]] = [*blocks, *plans]
+        arrays: list[ctypes.Array[Any]] = [*sublayers, *plans]
         self._kept += arrays
         self._encoder = _Encoder(
             *(ctypes.addressof(each) for each in arrays),
@@ -167,14 +166,14 @@ class InferenceLayers:
         if not tokens or not num_outputs:
             return hidden.new_zeros(num_outputs, width)
         result = hidden if outputs is None else _empty(num_outputs, width)
-        team, most, widest = torch.get_num_threads(), max(tokens, num_outputs), max(width, self._inner)
+        threads, most, widest = torch.get_num_threads(), max(tokens, num_outputs), max(width, self._inner)
         longest = int(cu_seqlens.diff().max())
         sizes = (
             most * 3 * width,
             most * width,
             most * width,
             most * widest,
-            team * self._code.attention_workspace(width // self._num_heads, longest),
+            threads * self._code.attention_workspace(width // self._num_heads, longest),
             most * widest // 4 if self._quantizes else 0,
             most * _QUANTIZATION if self._quantizes else 0,
         )
@@ -193,15 +192,15 @@ class InferenceLayers:
             ctypes.byref(self._encoder),
             ctypes.byref(batch),
             ctypes.byref(_Workspace(*(each.data_ptr() for each in workspace))),
-            team,
+            threads,
         )
         return result
 
-    def _block(self, block: Block, precision: Precision) -> ctypes.Structure:
-        norm = [_fp32(each).clone() for each in (block.norm.weight, block.norm.bias)]
+    def _sublayer(self, sublayer: Sublayer, precision: Precision) -> ctypes.Structure:
+        norm = [_fp32(each).clone() for each in (sublayer.norm.weight, sublayer.norm.bias)]
         self._kept += norm
-        dense = self._dense(block.first, precision), self._dense([block.second], precision)
-        return _Block(*dense, _Norm(*(each.data_ptr() for each in norm)))
+        dense = self._dense(sublayer.first, precision), self._dense([sublayer.second], precision)
+        return _Sublayer(*dense, _Norm(*(each.data_ptr() for each in norm)))
 
     def _dense(self, layers: Sequence[nn.Linear], precision: Precision) -> ctypes.Structure:
         weight = torch.cat([_fp32(layer.weight) for layer in layers])

@@ -45,11 +45,6 @@ _SECONDS = 60
 @functools.cache
 def library(name: str) -> ctypes.CDLL | DeviceError:
     """Return the compiled code of `name`.c, or why it is unavailable. Compiling takes seconds."""
-    return find_library(name)
-
-
-def find_library(name: str) -> ctypes.CDLL | DeviceError:
-    """See `library`; looks again at every call."""
     capabilities = torch.cpu.get_capabilities()
     if not sys.platform.startswith("linux"):
         return DeviceError("the C code is for Linux")

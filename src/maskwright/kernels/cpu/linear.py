@@ -1,6 +1,6 @@
-"""Dense layers in training on a CPU: few numbers of rows, one matmul for query, key and value, recomputed GELUs.
+"""Dense layers in PyTorch, arranged for training on a CPU: few distinct sizes, fused projections, recomputed GELUs.
 
-T tokens, I inner width, H hidden size.
+The setting `kernels` does not affect them. T tokens, W output positions, H hidden size, F inner width.
 """
 
 from dataclasses import replace
@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from maskwright.core.activations import gelu_tanh_and_derivative
-from maskwright.core.tensors import PackedBatch, activation
+from maskwright.core.tensors import PackedBatch
+from maskwright.kernels.activations import activation, gelu_tanh_and_derivative
 from maskwright.kernels.row_attention import as_autocast
 
 _WIDEST_FUSED = 512
@@ -21,29 +21,29 @@ time of three, in fp32 (bf16): width 128 0.93 (0.96), 256 0.93 (1.00), 512 0.99 
 _NARROWEST_RECOMPUTED = 512
 """Narrowest layer that recomputes a GELU in the backward pass, which saves a fifth of a layer's memory. It takes 0.4 to
 0.6 % of a layer's time at width 768, 0.6 to 1.5 % at width 256."""
-_MIN_ROWS, _PARTS = 16, 64
-"""Rows come in multiples of 16, or of a 64th to a 128th of their number."""
+_MIN_STEP, _PARTS = 16, 64
+"""Sizes are multiples of 16, or of a 64th to a 128th of themselves."""
 
 
-def linear_qkv(hidden: Tensor, query: nn.Linear, key: nn.Linear, value: nn.Linear) -> tuple[Tensor, ...]:
-    """Return query, key and value of each token. Shapes (T, H)."""
-    layers, hidden = (query, key, value), as_autocast(hidden)  # Else autocast converts it three times.
-    if hidden.device.type != "cpu" or not torch.is_grad_enabled() or hidden.shape[1] > _WIDEST_FUSED:
-        return tuple(layer(hidden) for layer in layers)
-    weight, bias = (torch.cat([getattr(layer, name) for layer in layers]) for name in ("weight", "bias"))
-    return torch.split(F.linear(hidden, weight, bias), hidden.shape[1], 1)
+def pad_to_few_sizes(batch: PackedBatch, output_positions: Tensor | None) -> tuple[PackedBatch, Tensor | None]:
+    """In training on a CPU, append sequences of one token and repeat the last output position, so that few sizes occur.
 
+    oneDNN compiles each matmul again for a new number of tokens: 6 to 8 % of a step of two layers of width 256, 4,096
+    tokens. Results at the appended places are not to be used.
 
-def pad_rows(batch: PackedBatch) -> PackedBatch:
-    """Append sequences of one token in training on a CPU, so that few numbers of tokens occur.
+    Args:
+        batch: T tokens.
+        output_positions: Shape (W,), or None.
 
-    oneDNN compiles each matmul again for a new number of rows: 6 to 8 % of a step of two layers of width 256, 4,096
-    tokens.
+    Returns:
+        The same without gradients, on other devices, and where the sizes are among the few.
     """
-    missing, tokens = _missing_rows(batch.ids), batch.num_tokens
+    if output_positions is not None and (missing := _missing(output_positions)):
+        output_positions = torch.cat([output_positions, output_positions[-1:].expand(missing)])
+    missing, tokens = _missing(batch.ids), batch.num_tokens
     if not missing:
-        return batch
-    return replace(
+        return batch, output_positions
+    batch = replace(
         batch,
         ids=F.pad(batch.ids, (0, missing)),
         position_ids=F.pad(batch.position_ids, (0, missing)),
@@ -51,26 +51,41 @@ def pad_rows(batch: PackedBatch) -> PackedBatch:
         # The shortest are packed last, so other sequences keep their places in rows and their dropout masks.
         cu_seqlens=torch.cat([batch.cu_seqlens, torch.arange(tokens + 1, tokens + missing + 1, dtype=torch.int32)]),
     )
+    return batch, output_positions
 
 
-def pad_positions(positions: Tensor) -> Tensor:
-    """Repeat the last of some output positions where `pad_rows` would append tokens."""
-    missing = _missing_rows(positions)
-    return torch.cat([positions, positions[-1:].expand(missing)]) if missing else positions
-
-
-def _missing_rows(rows: Tensor) -> int:
-    if rows.device.type != "cpu" or not torch.is_grad_enabled():
+def _missing(values: Tensor) -> int:
+    if values.device.type != "cpu" or not torch.is_grad_enabled():
         return 0
-    return -len(rows) % max(_MIN_ROWS, 1 << max(0, (len(rows) // _PARTS).bit_length() - 1))
+    return -len(values) % max(_MIN_STEP, 1 << max(0, (len(values) // _PARTS).bit_length() - 1))
 
 
-def activated_linear(name: str, values: Tensor, layer: nn.Linear) -> Tensor:
-    """Return `layer(activation(name, values))`. Shape (T, I) to (T, H)."""
-    is_recomputed = name != "relu" and values.device.type == "cpu" and layer.out_features >= _NARROWEST_RECOMPUTED
+def linear_qkv(hidden: Tensor, query: nn.Linear, key: nn.Linear, value: nn.Linear) -> tuple[Tensor, ...]:
+    """Return `query(hidden), key(hidden), value(hidden)`. Shapes (T, H)."""
+    layers, hidden = (query, key, value), as_autocast(hidden)  # Else autocast converts it three times.
+    if hidden.device.type != "cpu" or not torch.is_grad_enabled() or hidden.shape[1] > _WIDEST_FUSED:
+        return tuple(layer(hidden) for layer in layers)
+    weight, bias = (torch.cat([getattr(layer, name) for layer in layers]) for name in ("weight", "bias"))
+    return torch.split(F.linear(hidden, weight, bias), hidden.shape[1], 1)
+
+
+def feed_forward(hidden: Tensor, dense_in: nn.Linear, name: str, dense_out: nn.Linear) -> Tensor:
+    """Return `dense_out(activation(dense_in(hidden)))` (Vaswani et al. 2017, section 3.3).
+
+    Args:
+        hidden: Shape (T, H).
+        dense_in: H -> F.
+        name: Of the activation, see `activation`.
+        dense_out: F -> H.
+
+    Returns:
+        Shape (T, H).
+    """
+    inner: Tensor = dense_in(hidden)
+    is_recomputed = name != "relu" and inner.device.type == "cpu" and dense_out.out_features >= _NARROWEST_RECOMPUTED
     if not is_recomputed or not torch.is_grad_enabled():
-        return cast(Tensor, layer(activation(name, values)))
-    return cast(Tensor, _GeluLinear.apply(values, layer.weight, layer.bias, name))  # type: ignore[no-untyped-call]
+        return cast(Tensor, dense_out(activation(name, inner)))
+    return cast(Tensor, _GeluLinear.apply(inner, dense_out.weight, dense_out.bias, name))  # type: ignore[no-untyped-call]
 
 
 class _GeluLinear(torch.autograd.Function):

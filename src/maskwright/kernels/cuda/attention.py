@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from maskwright.kernels.dropout import DropoutMask
-from maskwright.kernels.reference import mask_stride
+from maskwright.kernels.dropout import DropoutMask, kernel_arguments
 from maskwright.kernels.sequences import Sequences
 from maskwright.kernels.setting import has_kernels
 
@@ -48,15 +47,16 @@ def attention(
         flash: Tensor = _Flash.apply(query, key, value, sequences, num_heads, mask)  # type: ignore[no-untyped-call]
         return flash
     stride = mask_stride(sequences.max_seqlen)
-    rows = columns = None
-    if mask is not None:
-        rows, columns = mask.numbers(len(sequences) * num_heads * stride**2)
-    least, scale = (0, 1.0) if mask is None else (mask.least, mask.scale)
+    dropout = kernel_arguments(mask, len(sequences) * num_heads * stride**2)
     context: Tensor
-    context, _ = _short_attention(
-        query, key, value, sequences.cu_seqlens, num_heads, sequences.max_seqlen, rows, columns, least, scale
-    )
+    context, _ = _short_attention(query, key, value, sequences.cu_seqlens, num_heads, sequences.max_seqlen, *dropout)
     return context
+
+
+def mask_stride(longest: int) -> int:
+    """Return the side of a sequence's dropout mask: a power of two of at least 4, so that each row starts at a
+    64-bit random number (`DropoutMask`)."""
+    return max(4, 1 << max(0, longest - 1).bit_length())
 
 
 @torch.library.custom_op("maskwright::short_attention", mutates_args=())
@@ -67,9 +67,9 @@ def _short_attention(
     cu_seqlens: Tensor,
     num_heads: int,
     max_seqlen: int,
-    number_rows: Tensor | None,
-    number_columns: Tensor | None,
-    least: int,
+    random_rows: Tensor | None,
+    random_columns: Tensor | None,
+    keep_threshold: int,
     scale: float,
 ) -> tuple[Tensor, Tensor]:
     """Return the context (T, H) and the log-sum-exp of each head's and query's scores (N, T), to the base 2."""
@@ -77,15 +77,15 @@ def _short_attention(
 
     context = torch.empty_like(query)
     logsumexp = query.new_empty(num_heads, len(query), dtype=torch.float32)
-    head_size, drops = query.shape[1] // num_heads, number_rows is not None
+    head_size, drops = query.shape[1] // num_heads, random_rows is not None
     programs = (len(cu_seqlens) - 1) * num_heads
     if programs:
         with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]
             kernels.forward[(programs,)](
-                query, key, value, context, logsumexp, cu_seqlens, number_rows if drops else logsumexp,
-                number_columns if drops else logsumexp, len(query), num_heads, mask_stride(max_seqlen), least, 0, scale,
-                D=head_size, LONGEST=_largest_tile(max_seqlen), DROPS=drops, num_warps=8 if head_size == 128 else 4,
-                num_stages=1, maxnreg=_registers(head_size),
+                query, key, value, context, logsumexp, cu_seqlens, random_rows if drops else logsumexp,
+                random_columns if drops else logsumexp, len(query), num_heads, mask_stride(max_seqlen),
+                keep_threshold, 0, scale, D=head_size, LONGEST=_largest_tile(max_seqlen), DROPS=drops,
+                num_warps=8 if head_size == 128 else 4, num_stages=1, maxnreg=_registers(head_size),
             )  # fmt: skip
     return context, logsumexp
 
@@ -106,22 +106,22 @@ def _short_attention_backward(
     cu_seqlens: Tensor,
     num_heads: int,
     max_seqlen: int,
-    number_rows: Tensor | None,
-    number_columns: Tensor | None,
-    least: int,
+    random_rows: Tensor | None,
+    random_columns: Tensor | None,
+    keep_threshold: int,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     from maskwright.kernels.cuda import attention_kernels as kernels
 
     query_grad, key_grad, value_grad = (torch.empty_like(query) for _ in range(3))
-    head_size, drops, largest = query.shape[1] // num_heads, number_rows is not None, _largest_tile(max_seqlen)
+    head_size, drops, largest = query.shape[1] // num_heads, random_rows is not None, _largest_tile(max_seqlen)
     programs = (len(cu_seqlens) - 1) * num_heads
     if programs:
         with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]
             kernels.backward[(programs,)](
                 grad.contiguous(), query, key, value, context, logsumexp, query_grad, key_grad, value_grad, cu_seqlens,
-                number_rows if drops else logsumexp, number_columns if drops else logsumexp, len(query), num_heads,
-                mask_stride(max_seqlen), least, 0, scale, D=head_size, LONGEST=largest,
+                random_rows if drops else logsumexp, random_columns if drops else logsumexp, len(query), num_heads,
+                mask_stride(max_seqlen), keep_threshold, 0, scale, D=head_size, LONGEST=largest,
                 BW=16 if head_size == 128 else 32, DROPS=drops, STAGES=4,
                 num_warps=4 if largest == 64 and head_size <= 64 else 8, num_stages=1, maxnreg=_registers(head_size),
             )  # fmt: skip
@@ -134,14 +134,14 @@ def _(grad: Tensor, query: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, value, cu_seqlens, ctx.num_heads, ctx.max_seqlen, rows, columns, ctx.least, ctx.scale = inputs
+    query, key, value, cu_seqlens, ctx.num_heads, ctx.max_seqlen, rows, columns, ctx.keep_threshold, ctx.scale = inputs
     ctx.save_for_backward(query, key, value, *output, cu_seqlens, rows, columns)
 
 
 def _backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     *tensors, rows, columns = ctx.saved_tensors
     grads = _short_attention_backward(
-        grad, *tensors, ctx.num_heads, ctx.max_seqlen, rows, columns, ctx.least, ctx.scale
+        grad, *tensors, ctx.num_heads, ctx.max_seqlen, rows, columns, ctx.keep_threshold, ctx.scale
     )
     return (*grads, *[None] * 7)
 

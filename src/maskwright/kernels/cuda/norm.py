@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from maskwright.kernels.dropout import DropoutMask
+from maskwright.kernels.dropout import DropoutMask, kernel_arguments
 from maskwright.kernels.setting import has_kernels
 
 _PROGRAMS = 264
@@ -28,11 +28,9 @@ def is_supported(values: Tensor, norm: nn.LayerNorm) -> bool:
 
 def dropout_add_norm(values: Tensor, residual: Tensor, norm: nn.LayerNorm, mask: DropoutMask | None) -> Tensor:
     """See `ops.dropout_add_norm`."""
-    rows, columns = (None, None) if mask is None else mask.numbers(values.numel())
-    least, scale = (0, 1.0) if mask is None else (mask.least, mask.scale)
     values, residual = values.contiguous(), residual.to(values.dtype).contiguous()
     result: Tensor
-    result, _, _ = _norm(values, residual, norm.weight, norm.bias, norm.eps, rows, columns, least, scale)
+    result, _, _ = _norm(values, residual, norm.weight, norm.bias, norm.eps, *kernel_arguments(mask, values.numel()))
     return result
 
 
@@ -43,24 +41,24 @@ def _norm(
     weight: Tensor,
     bias: Tensor,
     epsilon: float,
-    number_rows: Tensor | None,
-    number_columns: Tensor | None,
-    least: int,
+    random_rows: Tensor | None,
+    random_columns: Tensor | None,
+    keep_threshold: int,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the result (T, H), LayerNorm's input (T, H), and each row's mean and 1 / deviation (T, 2)."""
     from maskwright.kernels.cuda import norm_kernels as kernels
 
-    (num_rows, width), drops = values.shape, number_rows is not None
+    (num_rows, width), drops = values.shape, random_rows is not None
     rows, block = _tile(width)
     result, sums = torch.empty_like(values), torch.empty_like(values)
     statistics = values.new_empty(num_rows, 2, dtype=torch.float32)
     if num_rows:
         with torch.cuda.device_of(values):  # type: ignore[no-untyped-call]
             kernels.forward[(-(-num_rows // rows),)](
-                values, residual, weight, bias, sums, result, statistics, number_rows if drops else statistics,
-                number_columns if drops else statistics, num_rows, width, least, scale, epsilon, DROPS=drops, ROWS=rows,
-                BLOCK=block, num_warps=4,
+                values, residual, weight, bias, sums, result, statistics, random_rows if drops else statistics,
+                random_columns if drops else statistics, num_rows, width, keep_threshold, scale, epsilon,
+                DROPS=drops, ROWS=rows, BLOCK=block, num_warps=4,
             )  # fmt: skip
     return result, sums, statistics
 
@@ -77,15 +75,15 @@ def _norm_backward(
     sums: Tensor,
     statistics: Tensor,
     weight: Tensor,
-    number_rows: Tensor | None,
-    number_columns: Tensor | None,
-    least: int,
+    random_rows: Tensor | None,
+    random_columns: Tensor | None,
+    keep_threshold: int,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of the values and the residual, each (T, H), and of weight and bias (2, H), fp32."""
     from maskwright.kernels.cuda import norm_kernels as kernels
 
-    (num_rows, width), drops = sums.shape, number_rows is not None
+    (num_rows, width), drops = sums.shape, random_rows is not None
     rows, block = _tile(width)
     rows_each = max(1, -(-num_rows // (_PROGRAMS * rows))) * rows
     programs = -(-num_rows // rows_each)
@@ -96,8 +94,8 @@ def _norm_backward(
         with torch.cuda.device_of(grad):  # type: ignore[no-untyped-call]
             kernels.backward[(programs,)](
                 grad.contiguous(), sums, statistics, weight, residual_grad, values_grad, partial,
-                number_rows if drops else statistics, number_columns if drops else statistics, num_rows, width, least,
-                scale, rows_each, DROPS=drops, ROWS=rows, BLOCK=block, num_warps=4,
+                random_rows if drops else statistics, random_columns if drops else statistics, num_rows, width,
+                keep_threshold, scale, rows_each, DROPS=drops, ROWS=rows, BLOCK=block, num_warps=4,
             )  # fmt: skip
     return values_grad if drops else residual_grad.clone(), residual_grad, partial.sum(0)
 
@@ -108,12 +106,12 @@ def _(grad: Tensor, sums: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    *_, weight, _, _, rows, columns, ctx.least, ctx.scale = inputs
+    *_, weight, _, _, rows, columns, ctx.keep_threshold, ctx.scale = inputs
     ctx.save_for_backward(*output[1:], weight, rows, columns)
 
 
 def _backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    values_grad, residual_grad, parameters = _norm_backward(grad, *ctx.saved_tensors, ctx.least, ctx.scale)
+    values_grad, residual_grad, parameters = _norm_backward(grad, *ctx.saved_tensors, ctx.keep_threshold, ctx.scale)
     return values_grad, residual_grad, parameters[0], parameters[1], *[None] * 5
 
 

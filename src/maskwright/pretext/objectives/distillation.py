@@ -45,7 +45,7 @@ class SoftTargets(EveryTokenObjective):
         import torch
 
         from maskwright.core.tensors import LossTerm
-        from maskwright.pretext.objectives.soft_targets import Scorer, summed_divergence
+        from maskwright.kernels import ops
 
         assert inputs.teacher is not None, "Recipe checks that there is a teacher"
         positions = inputs.targets.positions
@@ -53,12 +53,12 @@ class SoftTargets(EveryTokenObjective):
         features = student_head(inputs.view.output.hidden[positions])
         with torch.no_grad():
             teacher_features = teacher_head(inputs.teacher.output.hidden[positions])
-        agreement = summed_divergence(
-            Scorer(features, inputs.view.word_embeddings, cast("Tensor", student_head.bias)),
-            Scorer(teacher_features, inputs.teacher.word_embeddings, cast("Tensor", teacher_head.bias)),
+        total, agreed = ops.summed_divergence(
+            ops.LogitParts(features, inputs.view.word_embeddings, cast("Tensor", student_head.bias)),
+            ops.LogitParts(teacher_features, inputs.teacher.word_embeddings, cast("Tensor", teacher_head.bias)),
             self.temperature,
         )
-        return LossTerm(total=agreement.total, correct=agreement.agreed)
+        return LossTerm(total=total, correct=agreed)
 
     def flops(self, shape: HeadShape) -> float:
         """Dense H x E, output E x V; the teacher's own head is counted with the teacher."""

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from maskwright.core.tensors import activation
 from maskwright.core.types import HeadShape, IntArray
+from maskwright.kernels import ops
 from maskwright.pretext.objectives.sbo import PLACE_WIDTH
 
 
@@ -26,7 +26,7 @@ class MaskedLanguageModelingHead(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Map hidden states (M, H) to the features (M, E) that are multiplied by the word embeddings."""
-        return cast(Tensor, self.layer_norm(activation(self.activation, self.dense(hidden))))
+        return cast(Tensor, self.layer_norm(ops.activation(self.activation, self.dense(hidden))))
 
 
 class ReplacedTokenDetectionHead(nn.Module):
@@ -44,7 +44,7 @@ class ReplacedTokenDetectionHead(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Map hidden states (M, H) to logits (M,), the log-odds that a token was replaced."""
-        scores = self.dense_prediction(activation(self.activation, self.dense(hidden)))
+        scores = self.dense_prediction(ops.activation(self.activation, self.dense(hidden)))
         return cast(Tensor, scores.squeeze(-1))
 
 
@@ -67,8 +67,8 @@ class SpanBoundaryHead(nn.Module):
     def forward(self, left: Tensor, right: Tensor, places: Tensor) -> Tensor:
         """Map boundary states (M, H), twice, and positions in the span (M,), from 1, to features (M, E)."""
         joined = torch.cat([left, right, self.place_embeddings(places - 1)], dim=-1)
-        inner = self.norm_in(activation(self.activation, self.dense_in(joined)))
-        return cast(Tensor, self.norm_out(activation(self.activation, self.dense_out(inner))))
+        inner = self.norm_in(ops.activation(self.activation, self.dense_in(joined)))
+        return cast(Tensor, self.norm_out(ops.activation(self.activation, self.dense_out(inner))))
 
 
 class PairHead(nn.Module):

@@ -44,11 +44,11 @@ class MaskedLanguageModeling(VocabularyObjective):
         Where the targets carry uniform random numbers ("sampling", shape (M,)), a token is sampled at each target too.
         """
         from maskwright.core.tensors import LossTerm
-        from maskwright.kernels.cross_entropy import summed_cross_entropy
+        from maskwright.kernels import ops
 
         targets = inputs.targets
         features = head(inputs.view.output.hidden.index_select(0, targets.positions))
-        scores = summed_cross_entropy(
+        scores = ops.summed_cross_entropy(
             features,
             inputs.view.word_embeddings,
             cast("Tensor", head.bias),

@@ -67,12 +67,14 @@ class SpanBoundaryObjective(VocabularyObjective):
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
         """Sum the cross entropy at the targets."""
         from maskwright.core.tensors import LossTerm
-        from maskwright.kernels.cross_entropy import summed_cross_entropy
+        from maskwright.kernels import ops
 
         targets, hidden = inputs.targets, inputs.view.output.hidden
         left, right = (hidden[targets.anchors[side]] for side in ("left", "right"))
         features = head(left, right, targets.extra["place"])
-        scores = summed_cross_entropy(features, inputs.view.word_embeddings, cast("Tensor", head.bias), targets.labels)
+        scores = ops.summed_cross_entropy(
+            features, inputs.view.word_embeddings, cast("Tensor", head.bias), targets.labels
+        )
         return LossTerm(total=scores.total, correct=scores.correct)
 
     def flops(self, shape: HeadShape) -> float:

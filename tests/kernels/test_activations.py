@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from maskwright.core.activations import gelu_tanh
+from maskwright.kernels.activations import gelu_tanh
 
 ULP = 2.0**-23
 """Of fp32, at 1."""

@@ -1,4 +1,4 @@
-"""The blocked cross entropy equals the plain one, forwards and backwards."""
+"""Losses over the vocabulary in blocks equal the plain ones, forwards and backwards."""
 
 import weakref
 from typing import Any
@@ -6,11 +6,25 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, linear
+from torch.nn.functional import cross_entropy, kl_div, linear
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from maskwright.kernels.cross_entropy import in_blocks, max_with_index, summed_cross_entropy
+from maskwright.kernels.vocabulary_losses import (
+    LogitParts,
+    loss_in_blocks,
+    max_with_index,
+    summed_cross_entropy,
+    summed_divergence,
+)
 from tests.pretext.differences import assert_gradients_are_those_of_differences
+
+ENTRIES = 37
+
+
+def parts_of(targets: int, width: int, seed: int, dtype: torch.dtype = torch.float64) -> LogitParts:
+    generator = torch.Generator().manual_seed(seed)
+    shapes = ((targets, width), (ENTRIES, width), (ENTRIES,))
+    return LogitParts(*(torch.randn(*each, generator=generator, dtype=dtype).requires_grad_() for each in shapes))
 
 
 def inputs(m: int, v: int, e: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -42,29 +56,9 @@ def test_gradients_are_those_of_finite_differences() -> None:
     )
 
 
-@pytest.mark.parametrize("block_elements", [37 * 4, 37 * 11, 1 << 25])
-@pytest.mark.parametrize("added", [0, 5])
-def test_added_rows_count_for_nothing(block_elements: int, added: int) -> None:
-    features, weight, bias, labels = inputs(11, 37, 8, torch.float64)
-    numbers = torch.linspace(0, 0.99, 11)
-    more = torch.cat([features, features[-1:].expand(added, -1) * 50])
-    plain = summed_cross_entropy(features, weight, bias, labels, block_elements, numbers)
-    filled = summed_cross_entropy(more, weight, bias, labels, block_elements, numbers)
-    assert torch.allclose(filled.total, plain.total, rtol=1e-14)
-    assert int(filled.correct) == int(plain.correct)
-    assert plain.sampled is not None
-    assert filled.sampled is not None
-    assert torch.equal(filled.sampled, plain.sampled)
-    of_added, *ours = torch.autograd.grad(filled.total, (more, features, weight, bias))
-    assert not of_added[11:].any()
-    for mine, other in zip(ours, torch.autograd.grad(plain.total, (features, weight, bias)), strict=True):
-        assert torch.allclose(mine, other, rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.parametrize("rows", [0, 3])
-def test_no_targets_give_a_zero_loss_and_zero_gradients(rows: int) -> None:
-    features, weight, bias, _ = inputs(rows, 7, 3, torch.float32)
-    total, correct, _ = summed_cross_entropy(features, weight, bias, torch.zeros(0, dtype=torch.int64))
+def test_no_targets_give_a_zero_loss_and_zero_gradients() -> None:
+    features, weight, bias, labels = inputs(0, 7, 3, torch.float32)
+    total, correct, _ = summed_cross_entropy(features, weight, bias, labels)
     gradients = torch.autograd.grad(total, (features, weight, bias))
     assert total.item() == correct.item() == 0
     assert not any(gradient.any() for gradient in gradients)
@@ -129,21 +123,63 @@ def test_extreme_logits_stay_finite() -> None:
     assert features.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("temperature", [1.0, 2.0, 7.5])
+@pytest.mark.parametrize("block_elements", [1, 2 * ENTRIES * 4, 1 << 20])
+def test_divergence_in_blocks_equals_plain_torch_forwards_and_backwards(
+    block_elements: int, temperature: float
+) -> None:
+    student, teacher = parts_of(11, 8, 1), parts_of(11, 5, 2)  # A teacher may be of another width.
+    total, agreed = summed_divergence(student, teacher, temperature, block_elements)
+    scores, wanted = linear(*student), linear(*teacher).detach()
+    expected = temperature**2 * kl_div(
+        (scores / temperature).log_softmax(-1), (wanted / temperature).softmax(-1), reduction="batchmean"
+    )
+    assert total.item() / 11 == pytest.approx(expected.item(), abs=1e-12)
+    assert int(agreed) == int((scores.argmax(1) == wanted.argmax(1)).sum())
+    ours = torch.autograd.grad(3 * total / 11, list(student))
+    plain = torch.autograd.grad(3 * expected, list(student))
+    for mine, other in zip(ours, plain, strict=True):
+        assert torch.allclose(mine, other, rtol=1e-10, atol=1e-12)
+
+
+def test_divergence_under_autocast_multiplies_in_bfloat16_and_sums_in_float32() -> None:
+    student, teacher = parts_of(64, 16, 8, torch.float32), parts_of(64, 16, 9, torch.float32)
+    exact, _ = summed_divergence(student, teacher, 2.0)
+    fine = torch.autograd.grad(exact, list(student))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        total, _ = summed_divergence(student, teacher, 2.0, block_elements=1000)
+    assert total.dtype == torch.float32
+    assert total.item() == pytest.approx(exact.item(), rel=0.02)
+    for rough, precise in zip(torch.autograd.grad(total, list(student)), fine, strict=True):
+        assert rough.dtype == torch.float32
+        assert (rough - precise).norm() < 0.05 * precise.norm()
+
+
+def test_divergence_of_extreme_logits_is_finite() -> None:
+    student, teacher = (
+        LogitParts(features, torch.tensor([[1.0], [-1.0]], requires_grad=True), torch.zeros(2))
+        for features in (torch.tensor([[1000.0]], requires_grad=True), torch.tensor([[-1000.0]]))
+    )
+    total, agreed = summed_divergence(student, teacher, 2.0)
+    assert total.item() == pytest.approx(4 * 1000)
+    assert int(agreed) == 0
+    assert torch.autograd.grad(total, student.features)[0].isfinite().all()
+
+
 def test_of_a_block_nothing_but_the_sum_is_there_when_the_next_one_begins() -> None:
-    features, weight, products = torch.randn(8, 4), torch.randn(5, 4), _Products()
-    left = list[int]()
+    parts, matmuls, left = LogitParts(torch.randn(8, 4), torch.randn(5, 4), torch.zeros(5)), _Matmuls(), list[int]()
 
-    def grads_of(part: slice, block: Tensor) -> Tensor:
-        left.append(products.alive())
-        return block @ weight.T
+    def block_loss(block: slice, parts: LogitParts) -> tuple[Tensor, Tensor, Tensor]:
+        left.append(matmuls.alive())
+        return torch.zeros(()), torch.zeros((), dtype=torch.int64), parts.features @ parts.weight.T
 
-    with products:
-        in_blocks(features, weight, 8, 2, grads_of)
+    with matmuls:
+        loss_in_blocks(parts, 2, block_loss, with_gradients=True)
     assert left == [0, 1, 1, 1]
 
 
-class _Products(TorchDispatchMode):
-    """Says how many results of products of matrices are still in use."""
+class _Matmuls(TorchDispatchMode):
+    """Counts the results of matmuls that are still in use."""
 
     def __init__(self) -> None:
         super().__init__()

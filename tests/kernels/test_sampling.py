@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from maskwright.kernels.cross_entropy import summed_cross_entropy
+from maskwright.kernels.vocabulary_losses import summed_cross_entropy
 
 
 def drawn(logits: Tensor, numbers: Tensor, block_elements: int = 1 << 25) -> Tensor:

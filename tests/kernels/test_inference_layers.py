@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from maskwright.core.tensors import PackedBatch, activation
-from maskwright.core.types import ProductPrecision
+from maskwright.core.tensors import PackedBatch
+from maskwright.core.types import MatmulPrecision
 from maskwright.inference.batching import TextBatch, batches
 from maskwright.kernels import ops
-from maskwright.kernels.cpu.encoder import MAX_INPUTS_INT8, inference_layers, quantize_int8
+from maskwright.kernels.cpu.encoder import MAX_INPUTS_INT8, quantize_int8
 from maskwright.kernels.setting import use_kernels
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
@@ -36,11 +36,11 @@ SHAPES = {
     "albert": {"embedding_size": 16, "sharing": "all", "num_groups": 2},
     "distilbert": {"type_vocab_size": 0, "hidden_activation": "gelu"},
     "ernie": {"hidden_activation": "relu", "layer_norm_eps": 1e-5},
-    "a plan of its own": {"attention_plan": (0, 1, 0), "ffn_plan": (0, 0, 1), "embedding_projection": "always"},
+    "plan": {"attention_plan": (0, 1, 0), "ffn_plan": (0, 0, 1), "embedding_projection": "always"},
 }
 # The error allowed, as a share of the largest value, and the least cosine. Weights are five times as wide as usual, so
 # that rounding matters.
-ROUNDED: dict[ProductPrecision, tuple[float, float]] = {
+ROUNDED: dict[MatmulPrecision, tuple[float, float]] = {
     "fp32": (1e-5, 0.999999),
     "bf16": (0.05, 0.999),
     "int8": (0.08, 0.998),
@@ -84,7 +84,7 @@ def make_encoder(**shape: object) -> Encoder:
     return made.eval()
 
 
-def compiled(model: Encoder, precision: ProductPrecision) -> InferenceEncoder:
+def compiled(model: Encoder, precision: MatmulPrecision) -> InferenceEncoder:
     made = InferenceEncoder(model, precision)
     assert made.layers is not None
     return made
@@ -105,7 +105,7 @@ def by_modules(name: str, batch: PackedBatch) -> torch.Tensor:
         return encoder(name)(batch).hidden
 
 
-def assert_near(found: torch.Tensor, wanted: torch.Tensor, precision: ProductPrecision) -> None:
+def assert_near(found: torch.Tensor, wanted: torch.Tensor, precision: MatmulPrecision) -> None:
     error, cosine = ROUNDED[precision]
     assert found.dtype == torch.float32
     assert (found - wanted).abs().max() <= error * wanted.abs().max()
@@ -117,7 +117,7 @@ def assert_near(found: torch.Tensor, wanted: torch.Tensor, precision: ProductPre
 
 @pytest.mark.parametrize("precision", ROUNDED)
 @pytest.mark.parametrize("name", SHAPES)
-def test_hidden_states_are_those_of_the_modules(name: str, precision: ProductPrecision) -> None:
+def test_hidden_states_are_those_of_the_modules(name: str, precision: MatmulPrecision) -> None:
     if precision == "bf16" and not multiplies_bf16(CPU):
         pytest.skip("no bf16 instructions")
     model = InferenceEncoder(encoder(name), precision)
@@ -140,8 +140,8 @@ def test_shapes_and_settings_that_c_does_not_support_use_the_modules() -> None:
         torch.testing.assert_close(model(batch), odd(batch).hidden)
     with use_kernels(False):
         assert InferenceEncoder(encoder("bert"), "fp32").layers is None
-    wide = [ops.Block([torch.nn.Linear(16, MAX_INPUTS_INT8 + 16)], torch.nn.Linear(16, 16), torch.nn.LayerNorm(16))]
-    assert inference_layers(wide, wide, [(0, 0)], num_heads=1, activation="relu", precision="int8") is None
+    wide = [ops.Sublayer([torch.nn.Linear(16, MAX_INPUTS_INT8 + 16)], torch.nn.Linear(16, 16), torch.nn.LayerNorm(16))]
+    assert ops.inference_layers(wide, wide, [(0, 0)], num_heads=1, activation="relu", precision="int8") is None
 
 
 # --- the C code
@@ -188,7 +188,7 @@ def by_formula(model: Encoder, ids: NDArray[np.int64], precision: str) -> Array:
             shares = np.exp(q @ k.T / np.sqrt(q.shape[1]))
             context.append(shares / shares.sum(1, keepdims=True) @ v)
         hidden = norm(block.norm, dense(block.output, np.concatenate(context, 1)) + hidden)
-        inner = activation(config.hidden_activation, torch.from_numpy(dense(feed_forward.dense_in, hidden))).numpy()
+        inner = ops.activation(config.hidden_activation, torch.from_numpy(dense(feed_forward.dense_in, hidden))).numpy()
         hidden = norm(feed_forward.norm, dense(feed_forward.dense_out, inner) + hidden)
     return hidden
 
@@ -316,9 +316,9 @@ class TestInC:
                 layer.bias.zero_()
             dense_in.bias.copy_(values)
             dense_out.weight.copy_(torch.eye(width))
-        layers = inference_layers(
-            [ops.Block([identity] * 3, identity, norm)],
-            [ops.Block([dense_in], dense_out, norm)],
+        layers = ops.inference_layers(
+            [ops.Sublayer([identity] * 3, identity, norm)],
+            [ops.Sublayer([dense_in], dense_out, norm)],
             [(0, 0)],
             num_heads=1,
             activation=name,
@@ -326,6 +326,6 @@ class TestInC:
         )
         assert layers is not None
         found = layers(tokens, ops.Sequences(torch.tensor([0, 1]), 1))
-        expected = plain(activation(name, values)[None])
+        expected = plain(ops.activation(name, values)[None])
         tolerance = 2e-6 if precision == "fp32" else 0.03
         torch.testing.assert_close(found, expected.detach(), atol=tolerance, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""GELU in its tanh form (Hendrycks and Gimpel 2016, section 2), faster than PyTorch's on a CPU.
+"""Activation functions by name; GELU in its tanh form (Hendrycks and Gimpel 2016, section 2) is faster than PyTorch's.
 
 x (1 + tanh u) / 2 is x s with s = sigmoid(z) and z = 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3); a sigmoid takes a sixth
 of a tanh's time. The derivative is s + s (1 - s) x z', where x z' = 3 z - 4 sqrt(2 / pi) x. The forward pass saves it,
@@ -14,6 +14,7 @@ Measured on one core, 1,024 x 3,072 values, forward and backward, in ms:
 """
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import torch
@@ -26,6 +27,13 @@ _CUBIC = 0.044715 * _LINEAR
 _BLOCK = 1 << 18
 """Values per block: all operations run on one block, which fits the caches, before the next. A quarter faster than
 all values at once, in bf16 a third."""
+
+
+def activation(name: str, values: Tensor) -> Tensor:
+    """Apply an activation by its name: "gelu" (erf), "gelu_tanh", "relu" or "tanh". Any shape."""
+    functions: Mapping[str, Callable[[Tensor], Tensor]]
+    functions = {"gelu": F.gelu, "gelu_tanh": gelu_tanh, "relu": torch.relu, "tanh": torch.tanh}
+    return functions[name](values)
 
 
 def gelu_tanh(values: Tensor) -> Tensor:
