@@ -1,7 +1,9 @@
 """Studies of toy recipes: spend, order, resuming, adding, and the report."""
 
 import json
+import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
@@ -16,6 +18,7 @@ from maskwright.core.files import read_json
 from maskwright.study import compare as module
 from maskwright.study.compare import Comparison, compare, tasks_of, variants_of
 from maskwright.study.report import write_report
+from maskwright.training import session
 from maskwright.training.reporting import Silent
 
 TOY = (
@@ -129,6 +132,22 @@ def test_a_killed_study_gives_the_same_report(
     assert study("killed").finished
     assert trained[2:] == ["words/seed-0", "base/seed-1", "words/seed-1"]
     assert results(whole.folder.parent / "killed") == results(whole.folder)
+
+
+def test_a_signal_to_a_run_that_finishes_stops_the_study(
+    study: Callable[..., Comparison], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled = session.sample_fills
+
+    def signaled(*args: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return filled(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "sample_fills", signaled)
+        assert not study("signaled", **ONE_SEED).finished
+    assert [run.state for run in study("signaled", **ONE_SEED, dry_run=True).runs] == ["finished", "missing"]
+    assert study("signaled", **ONE_SEED).finished
 
 
 def test_adding_a_seed_runs_only_what_is_missing(

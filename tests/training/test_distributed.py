@@ -20,7 +20,7 @@ from test_every_recipe import RECIPES, model_of, teacher_of, toy
 from toy_runs import CLEAN, TOY, write_corpus
 
 from maskwright.cli.main import main
-from maskwright.core.errors import DeviceError
+from maskwright.core.errors import DeviceError, TrainingError
 from maskwright.training import distributed
 from maskwright.training.metrics import read_rows
 
@@ -250,6 +250,21 @@ def test_other_commands_refuse_several_processes(
     with pytest.raises(SystemExit):
         main(["compare", "corpus.txt"])
     assert "torchrun started 2 processes, and `compare` uses one" in capsys.readouterr().err
+
+
+def test_an_error_is_reported_although_the_store_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lost(torch.distributed.HashStore):
+        def add(self, key: str, amount: int) -> int:
+            raise RuntimeError("Connection timed out")
+
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "2")
+    monkeypatch.setattr(distributed, "_new_store", lambda: (Lost(), 0, 1))
+    try:
+        with pytest.raises(TrainingError, match="cannot be reached"), distributed.process_group():
+            raise TrainingError("another process cannot be reached")
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_a_variable_of_torchrun_alone_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

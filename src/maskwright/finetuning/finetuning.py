@@ -56,7 +56,8 @@ _NOT_SET = ("kind", "labels", "metrics", "null_threshold")
 class FineTuning:
     """The state of a fine-tuning. `folder`, once it is finished, is also a Hugging Face model folder.
 
-    If it is not finished, `results` is None, `stopped_by` is the signal that interrupted it, and the same call resumes.
+    If it is not finished, `results` is None and the same call resumes. `stopped_by` is the signal that interrupted it, or
+    that came while it finished.
     """
 
     folder: Path
@@ -195,7 +196,7 @@ def finetune(
         folder=folder.path,
         finished=results is not None,
         results=results,
-        stopped_by=stop.signal if results is None else None,
+        stopped_by=stop.signal,
     )
 
 

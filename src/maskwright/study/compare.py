@@ -321,7 +321,7 @@ class Study:
                     number = total - len(todo) + done + 1
                     self.talk.say("run", f"{variant.label}, seed {seed}: {number} of {total}{ends}")
                 run = self.train(variant, seed, text)
-                if not run.finished or not self.measure(variant, seed, text):
+                if not run.finished or run.stopped_by or not self.measure(variant, seed, text):
                     self.talk.say("stopped", "the same command resumes the study")
                     return report
                 done += missing
@@ -441,7 +441,7 @@ class Study:
             **data,
             **self.options,
         )
-        if done.results is None:
+        if done.results is None or done.stopped_by:
             return None
         part = "test" if done.results.spread("test") else "dev"
         value = done.results.spread(part)[done.results.main_metric].mean

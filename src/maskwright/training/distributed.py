@@ -9,7 +9,7 @@ In a run of one process every function returns its argument or does nothing.
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import NamedTuple, TypeVar
 from uuid import uuid4
@@ -79,8 +79,9 @@ def process_group() -> Iterator[None]:
             raise
         _wait_for_others()
     except MaskwrightError:
-        if owns and store.add("failed processes", 1) > 1:
-            raise SystemExit(1) from None
+        with suppress(RuntimeError):  # The process that holds the store may be one that cannot be reached.
+            if owns and store.add("failed processes", 1) > 1:
+                raise SystemExit(1) from None
         raise
     else:
         if owns:

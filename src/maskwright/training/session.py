@@ -75,7 +75,7 @@ class Run:
         held_out: Loss and accuracy of each objective on held-out text, by kind.
         baseline: The unigram baseline there; None without held-out text.
         fitted: Fitted fields: field, published and chosen value, reason.
-        stopped_by: The signal that interrupted the run, or None.
+        stopped_by: The signal that interrupted the run, or that came while it finished, or None.
     """
 
     folder: Path
@@ -92,7 +92,8 @@ class Run:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, as `run.json` keeps it."""
-        return {**dataclasses.asdict(self), "folder": str(self.folder)}
+        stopped_by = None if self.finished else self.stopped_by
+        return {**dataclasses.asdict(self), "folder": str(self.folder), "stopped_by": stopped_by}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], folder: Path) -> "Run":
@@ -250,7 +251,7 @@ class Session:
             held_out=held_out,
             baseline=self.baseline,
             fitted=self.record["fitted"],
-            stopped_by=None if progress >= 1 else stop.signal,
+            stopped_by=stop.signal,
         )
 
     def _ranks(self) -> int:
