@@ -28,8 +28,8 @@ from maskwright.training.reporting import Silent
 
 SYSTEMS = ("bert", "roberta", "albert", "electra", "spanbert", "bert-wwm", "macbert", "ernie", "distilbert")
 FAULTS = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGKILL, then a flipped bit", "SIGKILL, then a file cut short")
-_FEWEST = {"fine-tuning": 10, "compare": 10}
-"""These cases are done again until there were so many faults."""
+_FEWEST = {**dict.fromkeys(SYSTEMS, 6), "fine-tuning": 10, "compare": 10}
+"""A case is done again until there were so many faults."""
 _MODULES = ("torch._dynamo", "torch.utils.tensorboard", "matplotlib.backends.backend_svg", "transformers", "sklearn")
 """Imported before processes are forked, which else import them again and again."""
 _WORDS = ("小明", "老师", "船长"), ("喜欢", "看见", "记得"), ("人工智能", "上海", "长城", "大海")
@@ -59,14 +59,14 @@ def faults(settings: Settings) -> Iterator[Table]:
             import_module(module)
     _write_data(scratch, draw)
     all_faults, rows = list[Fault](), []
-    for name in filter(settings.wants, (*SYSTEMS, *_FEWEST)):
+    for name in filter(settings.wants, _FEWEST):
         expected = scratch / name
         for needed in ("bert", name) if name in ("distilbert", "fine-tuning") else (name,):
             if not (scratch / needed).exists():
                 _until_ended(needed, scratch / needed)
         found, counts, equal = list[Fault](), Counter[str](), "yes"
-        while not found or len(found) < _FEWEST.get(name, 0):
-            disturbed = scratch / f"{name}-disturbed-{len(found)}"
+        while len(found) < _FEWEST[name]:
+            disturbed = scratch / f"{name}-disturbed-{counts['samples']}"
             found += _disturb(name, disturbed, draw)
             learned, wanted = samples_learned(disturbed), samples_learned(expected)
             lost, repeated = (wanted - learned).total(), (learned - wanted).total()
@@ -152,10 +152,12 @@ def _disturb(name: str, out: Path, draw: random.Random) -> Iterator[Fault]:
         if not is_alive:
             return
         after = {each.parent: (_last_step(each), _saved(each.parent)) for each in out.rglob("metrics.jsonl")}
-        # Steps that an earlier fault lost and that no session has repeated since are not counted again.
-        lost = {each: done - saved for each, (done, saved) in after.items()}
-        counted = {each: done - saved for each, (done, saved) in before.items() if after[each][0] == done}
-        last, before = (fault, sum(lost.values()) - sum(counted.values())), after
+        lost = 0
+        for run, (done, saved) in after.items():
+            # Steps that an earlier fault lost and that no session has repeated since are not counted again.
+            counted = before[run][0] - before[run][1] if run in before and before[run][0] == done else 0
+            lost += max(0, done - saved - counted)
+        last, before = (fault, lost), after
 
 
 def _damage(out: Path, fault: str, draw: random.Random) -> None:
