@@ -96,7 +96,13 @@ def _cut_off(out: Path, draw: random.Random, *, lost: int) -> list[float]:
     if os.geteuid() or not shutil.which("ip"):
         return []
     with _network() as names:
-        options = ("--nnodes=1:2", "--nproc-per-node=2", "--max-restarts=20", "--rdzv-backend=c10d", "--rdzv-id=faults")
+        options: tuple[str, ...] = (
+            "--nnodes=1:2",
+            "--nproc-per-node=2",
+            "--max-restarts=20",
+            "--rdzv-backend=c10d",
+            "--rdzv-id=faults",
+        )
         options = (*options, f"--rdzv-endpoint=10.77.0.{3 - lost}:29400")
 
         def start(node: int) -> "subprocess.Popen[bytes]":
@@ -183,5 +189,10 @@ CASES: dict[str, Callable[[Path, random.Random], list[float]]] = {
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     record_steps(folder.with_suffix(f".steps-{os.environ['RANK']}"), pause=float(sys.argv[2]))
-    given = {"clean": ["min_document_bytes=1"], "workers": 1, "checkpoint_minutes": 0.001, "reporter": Silent()}
+    given: dict[str, Any] = {
+        "clean": ["min_document_bytes=1"],
+        "workers": 1,
+        "checkpoint_minutes": 0.001,
+        "reporter": Silent(),
+    }
     pretrain(folder.parent / "corpus.txt", out=folder, recipe="bert/tiny", steps=_STEPS, set=_TOY, **given)

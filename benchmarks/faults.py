@@ -97,13 +97,17 @@ def _work(name: str, out: Path) -> None:
     """Do a case, or continue it."""
     scratch, settings = out.parent, dict(_SETTINGS)
     if name == "fine-tuning":
-        data = {"train": scratch / "labeled.csv", "test": scratch / "labeled.csv", "reporter": Silent()}
+        data: dict[str, Any] = {"train": scratch / "labeled.csv", "test": scratch / "labeled.csv", "reporter": Silent()}
         chosen = ["epochs=3", "batch_size=8", "learning_rate=0.001"]
         finetune(scratch / "bert", task="classification", out=out, seeds=2, set=chosen, **data, **_CHECKPOINTS)
     elif name == "compare":
         study.pretrain, study.finetune = partial(pretrain, **_CHECKPOINTS), partial(finetune, **_CHECKPOINTS)  # type: ignore[attr-defined]
         tasks = ("masked", f"classification={scratch / 'labeled.csv'}")
-        given = {"set": [*_TOY, "tokenizer.vocab_size=300"], "finetune_set": ["epochs=2", "batch_size=8"], **settings}
+        given: dict[str, Any] = {
+            "set": [*_TOY, "tokenizer.vocab_size=300"],
+            "finetune_set": ["epochs=2", "batch_size=8"],
+            **settings,
+        }
         recipes = ["bert/tiny", "electra/tiny"]
         study.compare(scratch / "corpus.txt", recipes, out=out, tokens=8000, seeds=2, tasks=tasks, **given)
     else:

@@ -56,8 +56,8 @@ _NOT_SET = ("kind", "labels", "metrics", "null_threshold")
 class FineTuning:
     """The state of a fine-tuning. `folder`, once it is finished, is also a Hugging Face model folder.
 
-    If it is not finished, `results` is None and the same call resumes. `stopped_by` is the signal that interrupted it, or
-    that came while it finished.
+    If it is not finished, `results` is None and the same call resumes. `stopped_by` is the signal that interrupted it,
+    or that came while it finished.
     """
 
     folder: Path
