@@ -9,30 +9,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from maskwright.finetuning import seed_run
+from maskwright.pretext.corrupt import corrupt
 from maskwright.training import loop, session
 from maskwright.training.batches import StepBatch
-from maskwright.training.distributed import all_reduce_max, broadcast_object, rank, world_size
+from maskwright.training.distributed import all_reduce_max, broadcast_object, world_size
 from maskwright.training.loop import RowCollator, StepReport
 
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """A collator that keeps the samples of each micro-batch, by step: (epoch, number) each."""
+    """A collator that keeps the samples of this process's share of each step: (epoch, number) each."""
 
     collator: RowCollator
-    samples: dict[int, list[list[tuple[int, int]]]]
+    samples: dict[int, list[tuple[int, int]]]
 
-    def collate(self, rows: Any, step: int) -> StepBatch:
-        batch = self.collator.collate(rows, step)
+    def collate(self, rows: Any, step: int, share: slice) -> StepBatch:
         if hasattr(rows, "numbers"):  # Fine-tuning, by one process.
-            parts = [[(math.ceil(rows.epochs), number) for number in rows.numbers.tolist()]]
-        else:
-            left = iter(zip(rows.refresh.tolist(), rows.index.tolist(), strict=True))
-            parts = [[next(left) for _ in range(micro.batch.num_sequences)] for micro in batch.micro_batches]
-        self.samples[step] = parts
-        return batch
+            self.samples[step] = [(math.ceil(rows.epochs), number) for number in rows.numbers.tolist()]
+            return self.collator.collate(rows, step, share)
+        def noted(instances: Any, masking: Any, replacement: Any, rng: Any, vocabulary: Any) -> Any:
+            self.samples[step] = list(zip(rng.refresh.tolist(), rng.index.tolist(), strict=True))
+            return corrupt(instances, masking, replacement, rng, vocabulary)
+
+        with patch("maskwright.training.batches.corrupt", noted):
+            return self.collator.collate(rows, step, share)
 
 
 def record_steps(file: Path, pause: float = 0.0) -> None:
@@ -43,14 +46,14 @@ def record_steps(file: Path, pause: float = 0.0) -> None:
     lines, folders = open(file, "a", encoding="utf-8", buffering=1), list[Path]()  # noqa: SIM115 (as long as the process)
 
     def train(model: Any, optimizer: Any, phases: Any, position: Any, **named: Any) -> Iterator[StepReport]:
-        samples: dict[int, list[list[tuple[int, int]]]] = {}
+        samples: dict[int, list[tuple[int, int]]] = {}
         phases = [replace(phase, collator=_Recorded(phase.collator, samples)) for phase in phases]
-        share, begun = slice(rank(), None, world_size()), broadcast_object(time.monotonic())
+        begun = broadcast_object(time.monotonic())
         about = {"run": str(folders[-1]), "session": begun, "process": os.getpid(), "ranks": world_size()}
         for report in loop.train(model, optimizer, phases, position, **named):
             step = report.position.spent.steps
-            own = [sample for part in samples.pop(step - 1)[share] for sample in part]
-            lines.write(json.dumps({**about, "step": step, "time": time.monotonic(), "samples": own}) + "\n")
+            own = {"step": step, "time": time.monotonic(), "samples": samples.pop(step - 1)}
+            lines.write(json.dumps({**about, **own}) + "\n")
             time.sleep(pause)
             all_reduce_max(0.0)  # Of all processes, before any of them can write a checkpoint.
             yield report

@@ -2,6 +2,7 @@
 
 import itertools
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from maskwright.pretext.masking import MaskingChoice
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
+from maskwright.training import batches
 from maskwright.training.batches import MicroBatch, StepBatch, even_bounds
 from maskwright.training.workload import Text, Workload, build_workload
 
@@ -204,6 +206,48 @@ def test_static_masks_agree_between_epochs_and_dynamic_ones_differ(masking: str)
     assert dynamic[0].keys() == dynamic[1].keys()
     differing = sum(dynamic[0][index] != dynamic[1][index] for index in dynamic[0])
     assert differing > 0.9 * len(dynamic[0])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "ranks", "count"),
+    [
+        ((), 2, 40),
+        (("format=full_sentences", "objectives=[mlm, {kind: sbo}]", "masking=span"), 3, 40),
+        ((), 16, 7),
+        ((), 512, 4096),
+    ],
+)
+def test_the_shares_of_the_ranks_are_the_micro_batches_of_one_process(
+    overrides: tuple[str, ...], ranks: int, count: int
+) -> None:
+    phase = workload(recipe(*overrides)).phases[0]
+    rows, _ = phase.stream.read(phase.stream.start(), count)
+    read = [0]
+
+    def take(starts: IntArray, stops: IntArray) -> TakenTokens:
+        read[0] += int((stops - starts).sum())
+        return phase.collator.take(starts, stops)
+
+    collator = replace(phase.collator, ranks=ranks, take=take)
+    whole = collator.collate(rows, step=5)
+    text, read[0] = read[0], 0
+    shares = [collator.collate(rows, 5, slice(rank, None, ranks)) for rank in range(ranks)]
+    assert read[0] == text, "each rank reads its own text only"
+    assert [share.num_tokens for share in shares] == [whole.num_tokens] * ranks
+    assert {kind: sum(share.counts[kind] for share in shares) for kind in whole.counts} == whole.counts
+    for rank, share in enumerate(shares):
+        assert list(map(content, share.micro_batches)) == list(map(content, whole.micro_batches[rank::ranks]))
+    if count > ranks:
+        tokens = [sum(micro.batch.num_tokens for micro in share.micro_batches) for share in shares]
+        most = sum(micro.batch.num_tokens for micro in whole.micro_batches) / ranks
+        per_rank = -(-len(whole.micro_batches) // ranks)
+        assert max(tokens) - most <= 32 * per_rank, "shares differ by less than a sequence in each micro-batch"
+
+
+def content(micro: MicroBatch) -> list[object]:
+    found: list[object] = [micro.batch.dropout_key]
+    batches.map_tensors(micro, lambda tensor: found.append(tensor.tolist()))
+    return found
 
 
 def test_held_out_batches_are_the_same_every_time_and_apart_from_training() -> None:

@@ -300,11 +300,11 @@ class FeatureCollator:
             labels=None if features.labels is None else tensor(features.labels[labeled]),
         )
 
-    def collate(self, rows: Units, step: int) -> StepBatch:
+    def collate(self, rows: Units, step: int, share: slice = slice(None)) -> StepBatch:
         """Make the micro-batches of one optimizer step, with dropout keyed by (seed, step, micro-batch)."""
         micro_batches = tuple(
             self.batch(group, dropout_key=integer_key(self.seed, "dropout", step, number))
-            for number, group in enumerate(self.by_length(rows.numbers))
+            for number, group in list(enumerate(self.by_length(rows.numbers)))[share]
         )
         lengths = self._lengths[self._sequences.pick(rows.numbers).tokens]
         return StepBatch(

@@ -38,19 +38,19 @@ class MicroBatch:
         if self.batch.ids.device.type == device.type:
             return self
         tensors = list[Tensor]()
-        _map_tensors(self, tensors.append)
+        map_tensors(self, tensors.append)
         moved = iter(_move_together(tensors, device))
-        return cast(MicroBatch, _map_tensors(self, lambda _: next(moved)))
+        return cast(MicroBatch, map_tensors(self, lambda _: next(moved)))
 
 
-def _map_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:
+def map_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:
     """Apply a function to every tensor in nested dataclasses and mappings, in a fixed order."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, Mapping):
-        return {key: _map_tensors(each, change) for key, each in value.items()}
+        return {key: map_tensors(each, change) for key, each in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{each.name: _map_tensors(getattr(value, each.name), change) for each in fields(value)})
+        return replace(value, **{each.name: map_tensors(getattr(value, each.name), change) for each in fields(value)})
     return value
 
 
@@ -78,11 +78,12 @@ def _move_together(tensors: Sequence[Tensor], device: torch.device) -> list[Tens
 
 @dataclass(frozen=True, slots=True)
 class StepBatch:
-    """The data of one optimizer step.
+    """The data of one optimizer step, or one rank's share of it; sizes are those of the whole step.
 
     Attributes:
         micro_batches: In order; of the type that the model's `losses` takes (`MicroBatch` in pretraining).
-        counts: Predictions of each objective over the whole step: the losses' denominators.
+        counts: Predictions of each objective, the losses' denominators: a collator's are of these micro-batches, and
+            the loop sums them over the ranks.
         squared_lengths: Sum of squared sequence lengths (the cost of attention).
         key: Which batch this is, for messages: seed, epoch (from 1), mask sample, and the numbers of its sequences.
     """
@@ -126,16 +127,23 @@ class Collator:
     samples: bool = False
     ranks: int = 1
 
-    def collate(self, rows: Rows, step: int) -> StepBatch:
-        """Lay out, corrupt and cut the instances of a step, whose number keys dropout."""
+    def collate(self, rows: Rows, step: int, share: slice = slice(None)) -> StepBatch:
+        """Lay out, corrupt and cut the instances of a step, whose number keys dropout.
+
+        Only the text of the micro-batches in `share` is read; where a step is cut follows from the lengths of all.
+        """
+        lengths = self.format.lengths(rows.plan, self.separator_points)
+        bounds = even_bounds(np.concatenate([[0], np.cumsum(lengths)]), self.tokens_per_microbatch, self.ranks)
+        parts = list(enumerate(itertools.pairwise(bounds.tolist())))[share]
+        own = rows.part(np.concatenate([np.arange(0), *(np.arange(*part) for _, part in parts)]))
 
         def take_words(starts: IntArray, ends: IntArray) -> TakenTokens:
             return TakenTokens(*self.take(starts, ends)[:2])
 
         # Phrases and entities are not laid out for maskings that do not use them.
         take = self.take if self.masking.span_kinds else take_words
-        instances = self.format.lay_out(rows.plan, take, self.vocabulary.special_tokens, self.separator_points)
-        rng = RandomNumbers(self.seed, rows.refresh, rows.index)
+        instances = self.format.lay_out(own.plan, take, self.vocabulary.special_tokens, self.separator_points)
+        rng = RandomNumbers(self.seed, own.refresh, own.index)
         examples = corrupt(instances, self.masking, self.replacement, rng, self.vocabulary)
         targets = {objective.kind: objective.targets(examples) for objective in self.objectives}
         for each in targets.values():
@@ -147,23 +155,28 @@ class Collator:
                 uniform = rng.uniform_of("generator sample", instances.cu_seqlens, given.positions)
                 targets[kind] = replace(given, extra={**given.extra, "sampling": uniform.astype(np.float32)})
         return StepBatch(
-            micro_batches=tuple(self._cut(instances, examples.corrupted, targets, step)),
+            micro_batches=tuple(self._cut(parts, instances, examples.corrupted, targets, step)),
             counts={kind: each.count for kind, each in targets.items()},
-            num_tokens=len(instances.ids),
-            num_sequences=len(instances),
-            squared_lengths=int((instances.lengths**2).sum()),
+            num_tokens=int(lengths.sum()),
+            num_sequences=len(lengths),
+            squared_lengths=int((lengths**2).sum()),
             key=f"seed {self.seed}, epoch {math.ceil(rows.epochs)}, mask sample {rows.refresh[0]}, sequences "
             + ", ".join(map(str, rows.index[:_KEY_INDEXES]))
             + f" and {len(rows.index) - _KEY_INDEXES} more" * (len(rows.index) > _KEY_INDEXES),
         )
 
     def _cut(
-        self, instances: Instances, corrupted: IntArray, targets: Mapping[str, Targets], step: int
+        self,
+        parts: Sequence[tuple[int, tuple[int, int]]],
+        instances: Instances,
+        corrupted: IntArray,
+        targets: Mapping[str, Targets],
+        step: int,
     ) -> Iterator[MicroBatch]:
-        cu_seqlens = instances.cu_seqlens
+        cu_seqlens, last = instances.cu_seqlens, 0
         position_ids = np.arange(len(corrupted)) - np.repeat(cu_seqlens[:-1], instances.lengths)
-        bounds = even_bounds(cu_seqlens, self.tokens_per_microbatch, self.ranks)
-        for number, (first, last) in enumerate(itertools.pairwise(bounds)):
+        for number, (first_of_step, last_of_step) in parts:
+            first, last = last, last + last_of_step - first_of_step
             start, end = cu_seqlens[first], cu_seqlens[last]
             batch = PackedBatch(
                 ids=_tensor(corrupted[start:end]),

@@ -8,7 +8,7 @@ In a run of one process every function returns its argument or does nothing.
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import NamedTuple, TypeVar
@@ -193,6 +193,16 @@ def all_reduce_max(number: float) -> float:
     with _reaching_others():
         dist.all_reduce(tensor, dist.ReduceOp.MAX, group=_groups.messages)
     return float(tensor)
+
+
+def all_reduce_counts(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the sum of each count over all ranks, which have the same names in the same order."""
+    if not _groups:
+        return dict(counts)
+    tensor = torch.tensor(list(counts.values()), dtype=torch.int64)
+    with _reaching_others():
+        dist.all_reduce(tensor, group=_groups.messages)
+    return dict(zip(counts, tensor.tolist(), strict=True))
 
 
 def broadcast(tensors: Iterable[Tensor]) -> None:

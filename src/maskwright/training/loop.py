@@ -13,7 +13,7 @@ import torch
 from maskwright.training.batches import StepBatch
 from maskwright.training.budget import Budget, Shape, Spent, rate_factor
 from maskwright.training.contention import SpinControl
-from maskwright.training.distributed import all_reduce_max, rank, world_size
+from maskwright.training.distributed import all_reduce_counts, all_reduce_max, rank, world_size
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.step import Step, StepResult, TrainedModel, skips_on_device
 from maskwright.training.stream import Cursor
@@ -30,13 +30,13 @@ class Source(Protocol):
 
 
 class RowCollator(Protocol):
-    """Makes step batches; `batches.Collator` is one."""
+    """Makes step batches, or a rank's share of their micro-batches; `batches.Collator` is one."""
 
-    def collate(self, rows: Any, step: int) -> StepBatch: ...
+    def collate(self, rows: Any, step: int, share: slice = ...) -> StepBatch: ...
 
 
 Prepared = tuple[StepBatch, Cursor, float]
-"""A batch, the cursor behind it, and the epochs including it."""
+"""A batch, the cursor after it, and the epochs including it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +121,10 @@ def train(
 ) -> Iterator[StepReport]:
     """Train until the budget is spent, yielding a report after each step.
 
-    A thread prepares the next batch during a step; batches are functions of their cursor, so an unused one is dropped
-    when the loop ends. On a GPU the next step's gradients are launched before this step's numbers are read; weights and
-    moments are nevertheless those after the reported step.
+    Without what saves time, a step is: read the next instances, collate them, compute the gradients (`Step`), update
+    the weights. A thread prepares the next batch during a step; batches are functions of their cursor, so an unused one
+    is dropped when the loop ends. On a GPU the next step's gradients are launched before this step's numbers are read;
+    weights and moments are nevertheless those after the reported step.
 
     Args:
         optimizer: Over the model's parameters, at `position`.
@@ -147,10 +148,14 @@ def train(
     def submit(phase: Phase, cursor: Cursor, step: int) -> Future[Prepared]:
         return pool.submit(_prepare, model, phase, cursor, schedule.batch_sequences, step, share)
 
+    def received(future: Future[Prepared]) -> Prepared:
+        batch, cursor, epochs = future.result()
+        return replace(batch, counts=all_reduce_counts(batch.counts)), cursor, epochs
+
     with ThreadPoolExecutor(1, thread_name_prefix="batches") as pool, contextlib.ExitStack() as at_end:
         at_end.callback(drop_launched)
         watches_load = device.type == "cpu" and world_size() == 1  # The other ranks keep the cores busy too.
-        spinning = at_end.enter_context(contextlib.closing(SpinControl())) if watches_load else None
+        spin_control = at_end.enter_context(contextlib.closing(SpinControl())) if watches_load else None
         batch_ahead: Future[Prepared] | None = None
         while (progress := budget.progress(position.spent)) < 1:
             begun, waited = time.perf_counter(), 0.0
@@ -166,7 +171,7 @@ def train(
             if launched is None:
                 if batch_ahead is None:
                     batch_ahead = submit(phase, position.cursor, step)
-                prepared = batch_ahead.result()
+                prepared = received(batch_ahead)
                 waited = time.perf_counter() - begun
                 batch_ahead = submit(phase, prepared[1], step + 1)
                 launched = launch(prepared, step)
@@ -176,7 +181,7 @@ def train(
             # After the last step, and before another length, these gradients are wasted.
             if launches_ahead and batch_ahead is not None:
                 waiting_since = time.perf_counter()
-                prepared = batch_ahead.result()
+                prepared = received(batch_ahead)
                 if taken.is_done:  # Otherwise the device was not idle.
                     waited += time.perf_counter() - waiting_since
                 if any(prepared[0].counts.values()):  # Otherwise the next step raises.
@@ -201,11 +206,10 @@ def train(
                 flops=flops,
                 seconds=now - begun,
                 waited=waited,
-                is_contended=spinning is not None and spinning.check(),
+                is_contended=spin_control is not None and spin_control.check(),
             )
 
 
 def _prepare(model: TrainedModel, phase: Phase, cursor: Cursor, count: int, step: int, share: slice) -> Prepared:
     rows, after = phase.stream.read(cursor, count)
-    batch = phase.collator.collate(rows, step)
-    return model.placed(replace(batch, micro_batches=batch.micro_batches[share])), after, rows.epochs
+    return model.placed(phase.collator.collate(rows, step, share)), after, rows.epochs

@@ -62,6 +62,10 @@ class Rows:
     index: IntArray
     epochs: float
 
+    def part(self, numbers: IntArray) -> "Rows":
+        """Return some of the rows."""
+        return Rows(self.plan.rows(numbers), self.refresh[numbers], self.index[numbers], self.epochs)
+
 
 class Stream:
     """Instances of one or several sources, shuffled anew in every epoch.
@@ -97,7 +101,7 @@ class Stream:
         )
 
     def read(self, cursor: Cursor, count: int) -> tuple[Rows, Cursor]:
-        """Return the next `count` instances and the cursor behind them."""
+        """Return the next `count` instances and the cursor after them."""
         sources = self._pick_sources(cursor.num_read, count)
         slots: list[IntArray] = []
         parts: list[tuple[Plan, IntArray, IntArray]] = []
