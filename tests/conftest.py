@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Toy models gain nothing from threads, and threads of several workers would wait for each other.

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.flat_arrays import Runs, concatenated_ranges
@@ -11,7 +11,6 @@ from maskwright.core.randomness import RandomNumbers
 lengths = st.lists(st.integers(0, 70), min_size=1, max_size=9)
 
 
-@settings(deadline=None)
 @given(lengths, st.integers(0, 1000), st.sampled_from([np.bool_, np.uint16, np.int32]))
 def test_ranges_are_copied_to_their_positions(sizes: list[int], seed: int, dtype: type[np.generic]) -> None:
     rng = np.random.default_rng(seed)
@@ -40,7 +39,6 @@ def test_ranges_beyond_the_source_are_refused() -> None:
         runs.copy(np.zeros(100, np.uint16), target)
 
 
-@settings(deadline=None)
 @given(lengths, st.integers(0, 1000))
 def test_random_numbers_of_a_batch_are_those_of_its_tokens(sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)

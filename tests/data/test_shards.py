@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from token_samples import chinese_documents, clean_corpus_of, english_documents
@@ -58,7 +58,6 @@ def stream(corpus: Corpus) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
 
 
 @given(data=st.data())
-@settings(deadline=None)
 def test_take_gives_the_ranges_in_order(
     data: st.DataObject, corpus: Corpus, stream: tuple[NDArray[np.int32], NDArray[np.bool_]]
 ) -> None:

@@ -115,7 +115,7 @@ def test_words_are_counted_as_a_plain_loop_counts_them(text: list[list[list[int]
 
 
 @given(st.integers(0, 1000), st.integers(1, 5), st.floats(-0.5, 0.9))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_nearest_are_those_of_a_plain_search(seed: int, most: int, least: float) -> None:
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(30, 6)).astype(np.float32)

@@ -263,7 +263,7 @@ def test_trained_length_is_kept_also_by_transformers(tmp_path):
     assert load_model(tmp_path / "theirs").max_length == 16
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     name=st.sampled_from(sorted(FAMILIES)),
     layers=st.integers(1, 14),

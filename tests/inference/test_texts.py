@@ -30,7 +30,7 @@ def test_home_directory_in_file_names(tmp_path: Path, monkeypatch: pytest.Monkey
     assert read_source(None, Path("~/texts.txt")) == "one\n"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(texts=st.lists(_LINES, min_size=1).filter(lambda texts: any(text.strip() for text in texts)))
 def test_written_json_lines_are_read_back(texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("texts") / "texts.jsonl"

@@ -93,7 +93,7 @@ def test_bits_depend_neither_on_how_many_follow_nor_on_how_many_sites_are_prepar
     assert torch.equal(tensor_mask.random_bits((count,)), few.random_bits((count,)))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     rate=st.floats(0.01, 0.99),
     site=st.integers(0, 10_000),

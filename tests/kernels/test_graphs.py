@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -41,7 +41,6 @@ def positions_of(batch: PackedBatch, share: float | None) -> Tensor | None:
     return torch.linspace(0, batch.num_tokens - 1, max(1, int(share * batch.num_tokens))).long().unique()
 
 
-@settings(deadline=None)
 @given(lengths=BATCHES, times=st.integers(1, 60), share=st.sampled_from([None, 0.1, 0.5, 0.75]), drops=st.booleans())
 def test_a_batch_fits_its_own_size_closely(lengths: list[int], times: int, share: float | None, drops: bool) -> None:
     batch = batch_of(lengths * times, key=1 if drops else None)
@@ -65,7 +64,6 @@ def test_other_sizes_dropout_and_output_positions_do_not_fit() -> None:
     assert not size.fits(batch_of([8] * 200), positions)
 
 
-@settings(deadline=None)
 @given(lengths=BATCHES, share=st.sampled_from([None, 0.15, 0.6]))
 def test_a_workspace_holds_a_batch_and_padding_whatever_was_there(lengths: list[int], share: float | None) -> None:
     larger = batch_of([7] * (LONGEST * 100 // 7 + 1), key=9)

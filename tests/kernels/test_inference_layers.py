@@ -195,7 +195,7 @@ def by_formula(model: Encoder, ids: NDArray[np.int64], precision: str) -> Array:
 
 @in_c
 class TestInC:
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=15)
     @given(data=st.data())
     def test_hidden_states_are_those_of_the_formula(self, precision: ops.Precision, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(list(SHAPES)))

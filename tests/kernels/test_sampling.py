@@ -21,7 +21,7 @@ def drawn(logits: Tensor, numbers: Tensor, block_elements: int = 1 << 25) -> Ten
     return scores.sampled
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     st.lists(st.lists(st.floats(-8, 8, width=32), min_size=7, max_size=7), min_size=1, max_size=9),
     st.integers(0, 99),

@@ -64,7 +64,7 @@ def rows_of(plan: Plan) -> list[Row]:
 corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=15), min_size=1, max_size=6)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     corpora,
     st.integers(6, 70),
@@ -84,7 +84,7 @@ def test_plan_equals_the_plain_account(
     assert (plan.pair_labels == -1).all()
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(corpora, st.integers(6, 70), st.sampled_from([1, 2]))
 def test_sequences_fit_and_halves_are_neighbors(lengths: list[list[int]], max_length: int, between: int) -> None:
     documents = documents_of(lengths)

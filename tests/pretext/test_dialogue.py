@@ -84,7 +84,7 @@ def cut_by_hand(lengths: list[int], room: int) -> list[int]:
 TURN = st.one_of(st.integers(1, 3), st.integers(1, 60))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(st.lists(TURN, min_size=3, max_size=5), min_size=1, max_size=4), st.integers(7, 90), st.integers(0, 9))
 def test_no_turn_is_ever_lost(turns: list[list[int]], max_length: int, refresh: int) -> None:
     ends = documents_of(turns).sentence_ends.tolist()

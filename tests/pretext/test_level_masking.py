@@ -27,7 +27,7 @@ def begins_of(instances: Instances, level: str) -> set[tuple[int, int]]:
     return set(ranges(starts, unit_ends(begins)[starts]))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(lengths, st.integers(0, 50))
 def test_units_are_drawn_one_by_one_with_the_number_of_their_place(lengths: list[int], seed: int) -> None:
     instances = with_levels(batch_of(lengths, seed, 0.7), seed)
@@ -83,7 +83,7 @@ def test_a_text_without_the_level_is_an_error_that_says_so(masking: LevelMasking
         masking.select(instances, rng_for(instances))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(lengths, st.floats(0.3, 1), st.integers(0, 100))
 def test_pmi_masking_is_whole_word_masking_with_phrases_for_words(lengths: list[int], share: float, seed: int) -> None:
     instances = with_levels(batch_of(lengths, seed, share), seed)

@@ -63,7 +63,7 @@ def test_rounding_up_and_down(rounding: str, relative_to: str, count: int) -> No
     assert masking.budgets(instances, rng_for(instances)).tolist() == [count]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.sampled_from(MASKINGS), lengths, st.floats(0.2, 1), st.integers(0, 100))
 def test_selection_keeps_to_budget_candidates_and_order(
     masking: Masking, lengths: list[int], share: float, seed: int
@@ -85,7 +85,7 @@ def test_selection_keeps_to_budget_candidates_and_order(
     assert (given_up <= masking.budgets(instances, rng)).all()
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.sampled_from(EVERY), lengths, st.integers(0, 50), st.integers(0, 3))
 def test_a_batch_draws_what_its_sequences_draw_one_by_one(
     masking: Masking, lengths: list[int], seed: int, refresh: int

@@ -121,7 +121,7 @@ def told_from_left_to_right(masking: NgramMasking, instances: Instances, rng: Ra
 batches = st.lists(st.integers(3, 90), min_size=1, max_size=10)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     batches,
     st.floats(0.15, 1),
@@ -138,7 +138,7 @@ def test_windows_in_random_order_equal_the_plain_account(
     assert found == told_plainly(masking, instances, rng)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(batches, st.floats(0.15, 1), st.integers(0, 1000), st.sampled_from([MACBERT, ALL_MACBERT]))
 def test_pointers_from_left_to_right_equal_the_plain_account(
     lengths: list[int], share: float, seed: int, masking: NgramMasking

@@ -11,7 +11,7 @@ from maskwright.pretext.masking.sampling import RandomOrder
 lengths = st.lists(st.one_of(st.integers(2, 40), st.integers(2, 300)), min_size=1, max_size=8)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(lengths, st.integers(0, 100), st.booleans())
 def test_each_sequence_is_ordered_by_its_own_numbers(lengths: list[int], seed: int, weighted: bool) -> None:
     instances, generator = batch_of(lengths, seed), np.random.default_rng(seed)

@@ -41,7 +41,7 @@ def test_the_papers_example() -> None:
     assert targets.labels.tolist() == [104, 105, 106, 107]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     st.sampled_from([SpanMasking(rate=0.3), WholeWordMasking(rate=0.3), WholeWordMasking(rate=0.4, candidates="all")]),
     st.lists(st.integers(3, 80), min_size=1, max_size=8),

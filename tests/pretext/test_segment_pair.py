@@ -90,7 +90,7 @@ SWAPPING = ["next_or_swapped", "next_swapped_or_random"]
 SECONDS = st.sampled_from(["next_or_random", "next", *SWAPPING])
 
 
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 @given(corpora, st.integers(8, 64), st.integers(0, 5), st.sampled_from([0.0, 0.1, 1.0]), SECONDS)
 def test_segment_pair_plan_equals_the_plain_account(
     lengths: list[list[int]], max_length: int, seed: int, short: float, second: str
@@ -122,7 +122,7 @@ def test_one_sentence_has_no_order_in_the_paper_and_is_labeled_swapped_in_the_co
     assert len(paper) == len(code) == 500
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(corpora, st.integers(8, 64), st.sampled_from([1, 2]), SECONDS)
 def test_segment_pair_sequences_fit_and_hold_text(
     lengths: list[list[int]], max_length: int, between: int, second: str

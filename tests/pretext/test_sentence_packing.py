@@ -47,7 +47,7 @@ formats = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=10), min_size=1, max_size=8),
     st.integers(3, 40),

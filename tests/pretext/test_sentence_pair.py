@@ -10,7 +10,7 @@ from pretext_samples import documents_of, lay_out, ranges, within
 from maskwright.pretext.formats import SentencePair
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(
     st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=10), min_size=2, max_size=5),
     st.sampled_from([1, 2]),

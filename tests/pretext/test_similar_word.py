@@ -172,7 +172,7 @@ def plainly(
     seed=st.integers(0, 1000),
     masking=st.sampled_from(MASKINGS),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_it_equals_the_rule_applied_word_by_word(lengths: list[int], seed: int, masking: Masking) -> None:
     instances = few_ids(lengths, seed)
     rng = rng_for(instances, seed)
@@ -192,7 +192,7 @@ def test_it_equals_the_rule_applied_word_by_word(lengths: list[int], seed: int, 
     seed=st.integers(0, 1000),
     masking=st.sampled_from(MASKINGS),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_mask_token_appears_and_nothing_else_changes(lengths: list[int], seed: int, masking: Masking) -> None:
     instances, facts = few_ids(lengths, seed), knowing(VOCABULARY, TABLE)
     before = instances.ids.copy()

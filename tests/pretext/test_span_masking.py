@@ -79,7 +79,7 @@ def spans_of(masking: SpanMasking, sequence: Instances, rng: RandomNumbers) -> l
     return runs
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(maskings, lengths, st.floats(0.2, 1), st.integers(0, 1000))
 def test_spans_are_those_of_the_plain_loop(masking: SpanMasking, lengths: list[int], share: float, seed: int) -> None:
     instances = batch_of(lengths, seed, share)
@@ -93,7 +93,7 @@ def test_spans_are_those_of_the_plain_loop(masking: SpanMasking, lengths: list[i
     assert ranges(selection.starts, selection.ends) == expected
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(maskings, lengths, st.floats(0.2, 1), st.integers(0, 1000))
 def test_the_budget_is_met_exactly_or_no_word_is_cut(
     masking: SpanMasking, lengths: list[int], share: float, seed: int

@@ -31,7 +31,7 @@ def test_no_mask_splits_a_word_and_the_rate_holds(masking: Masking) -> None:
     assert masked.sum() / (~instances.special).sum() == pytest.approx(0.15, abs=0.005)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(st.integers(3, 90), min_size=1, max_size=6), st.floats(0.1, 1), st.integers(0, 1000))
 def test_words_fill_the_budget_like_a_plain_loop(lengths: list[int], share: float, seed: int) -> None:
     instances = batch_of(lengths, seed, share)

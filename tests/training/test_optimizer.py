@@ -86,7 +86,7 @@ def written_adamw(
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     sizes=SIZES,
     clip_norm=st.sampled_from([0.0, 0.7]),
@@ -213,7 +213,7 @@ def test_parameters_without_a_gradient_stay_and_are_saved_with_zero_moments(cons
 # --- the gradient norm and clipping
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(sizes=SIZES, scale=st.sampled_from([1e-12, 1.0, 1e12]))
 def test_norm_is_that_of_all_elements(sizes: list[int], scale: float) -> None:
     gradients = random_tensors(sizes, 3, scale)

@@ -65,7 +65,7 @@ def read_back(name: str, data: bytes, quoting: str | None = None) -> Rows:
 @given(rows=ROWS)
 @example(rows=[('"', "a", "good")])
 @example(rows=[("a\r", "b\nc", "good")])
-@settings(deadline=None, max_examples=30)  # the first table of Parquet sets the library up
+@settings(max_examples=30)  # the first table of Parquet sets the library up
 def test_tables_come_back(name: str, write: Callable[[Rows], bytes], rows: Rows) -> None:
     assert read_back(name, write(rows)) == rows
 

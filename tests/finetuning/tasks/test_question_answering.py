@@ -190,7 +190,7 @@ gaps = st.sampled_from([" "] * 6 + ["  ", "\n", "\u3000", " \t ", "\r\n"])
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_right_answer_is_decoded_from_perfect_scores(
     kind: str, data: st.DataObject, tokenizers: dict[str, Tokenizer]
 ) -> None:
@@ -272,7 +272,7 @@ def plain_answers(
     max_answer_length=st.integers(1, 12),
     stride=st.integers(3, 30),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_answers_are_those_of_the_published_search(
     seed: int, n_best: int, max_answer_length: int, stride: int, tokenizers: dict[str, Tokenizer]
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -82,7 +82,6 @@ def test_characters_are_joined_by_nothing(kind: str, tokenizers: dict[str, Token
 some_words = st.lists(st.sampled_from([*WORDS, *AWKWARD]), max_size=30)
 
 
-@settings(deadline=None)
 @given(st.lists(some_words, max_size=5), st.integers(3, 14), st.sampled_from(KINDS))
 def test_every_word_with_a_piece_is_predicted_once_and_in_order(
     tokenizers: dict[str, Tokenizer], sentences: list[list[str]], max_length: int, kind: str
