@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.amounts import plain_float, short_count, size_in_bytes
+from maskwright.core.amounts import counted, plain_float, short_count, size_in_bytes
 from maskwright.core.files import read_json
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.table import diff
@@ -245,26 +245,22 @@ def sentences(report: dict[str, Any]) -> list[str]:
     found = []
     for label in (each for each in report["recipes"] if each != report["baseline"]):
         by_verdict: dict[str, list[str]] = {}
-        limits, seeds = [], 0
         for metric in report["metrics"].values():
             if metric["is_main"] and (row := metric["rows"].get(label)) and row["verdict"]:
                 title, comma, measure = metric["title"].partition(", ")
                 named = f"{title} ({measure})" if comma else title
                 by_verdict.setdefault(row["verdict"], []).append(named)
-                if limit := detectable(row, metric["unit"]):
-                    limits.append(f"{limit} in {named}")
-                    seeds = row["difference"]["seeds"]
         parts = [
             f"{words} in {', '.join(by_verdict[verdict])}"
-            for verdict, words in ((BETTER, "better"), (WORSE, "worse"), (NO_DIFFERENCE, NO_DIFFERENCE))
+            for verdict, words in ((BETTER, "better"), (WORSE, "worse"))
             if verdict in by_verdict
         ]
+        if NO_DIFFERENCE in by_verdict:
+            metrics = counted(len(by_verdict[NO_DIFFERENCE]), "other metric" if parts else "metric")
+            parts.append(f"{NO_DIFFERENCE} in {metrics}")
         if NOT_TESTED in by_verdict:
             parts.append("not tested, since there is one seed")
-        text = f"{label} against {report['baseline']}: {'; '.join(parts) or 'nothing in common to compare'}."
-        if limits:
-            text += f" With {seeds} seeds only larger differences than these can be shown: {', '.join(limits)}."
-        found.append(text)
+        found.append(f"{label} against {report['baseline']}: {'; '.join(parts) or 'nothing in common to compare'}.")
     return found
 
 
