@@ -30,6 +30,7 @@ class _Recorded:
         if hasattr(rows, "numbers"):  # Fine-tuning, by one process.
             self.samples[step] = [(math.ceil(rows.epochs), number) for number in rows.numbers.tolist()]
             return self.collator.collate(rows, step, share)
+
         def noted(instances: Any, masking: Any, replacement: Any, rng: Any, vocabulary: Any) -> Any:
             self.samples[step] = list(zip(rng.refresh.tolist(), rng.index.tolist(), strict=True))
             return corrupt(instances, masking, replacement, rng, vocabulary)
