@@ -1,7 +1,7 @@
 """Batches hold every unit once, whole, with its own positions and labels; the order of units is keyed."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -103,6 +103,48 @@ def test_an_epoch_uses_every_unit_once_and_is_found_again_by_step(
         assert rows.epochs == epoch + 1
 
 
+@given(features=made_up_features(), tokens=st.integers(1, 60), batch_size=st.integers(1, 8), ranks=st.integers(1, 4))
+def test_the_shares_of_the_ranks_are_the_step_of_one_process(
+    features: Features, tokens: int, batch_size: int, ranks: int
+) -> None:
+    if not features.num_units:
+        return
+    collator = FeatureCollator(features, tokens=tokens, device=CPU, ranks=ranks)
+    order = ShuffledUnits(features.num_units, 0)
+    rows, _ = order.read(order.start(), batch_size)
+    whole = collator.collate(rows, 0)
+    shares = [collator.collate(rows, 0, slice(rank, None, ranks)) for rank in range(ranks)]
+    assert sorted(units_in(whole.micro_batches)) == sorted(rows.numbers.tolist())
+    assert sum(share.counts["task"] for share in shares) == whole.counts["task"]
+    assert all(share.micro_batches for share in shares), "every rank has gradients"
+    for rank, share in enumerate(shares):
+        assert share.num_tokens == whole.num_tokens
+        learned = [batch for batch in share.micro_batches if batch.labels is not None]
+        expected = whole.micro_batches[rank::ranks]
+        assert units_in(learned) == units_in(expected)
+        assert [batch.batch.dropout_key for batch in learned] == [batch.batch.dropout_key for batch in expected]
+
+
+@given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=60), ranks=st.integers(1, 5))
+def test_a_step_has_a_multiple_of_the_ranks_of_like_size(lengths: list[int], ranks: int) -> None:
+    features = features_of_lengths(lengths)
+    groups = FeatureCollator(features, tokens=10_000, device=CPU, ranks=ranks).by_length(np.arange(len(lengths)))
+    assert len(groups) == min(ranks, len(lengths))
+    totals = [int(np.array(lengths)[group].sum()) for group in groups]
+    assert max(totals) <= sum(totals) / len(groups) + max(lengths)
+
+
+def features_of_lengths(lengths: Sequence[int]) -> Features:
+    total = sum(lengths)
+    return Features(
+        ids=np.zeros(total, dtype=np.int32),
+        segment_ids=np.zeros(total, dtype=np.int8),
+        cu_seqlens=np.concatenate([[0], np.cumsum(lengths)]),
+        units=np.arange(len(lengths)),
+        examples=np.arange(len(lengths)),
+    )
+
+
 def plain_features(num_units: int = 50) -> Features:
     lengths = np.arange(num_units) % 9 + 1
     return Features(
@@ -131,14 +173,7 @@ def test_dropout_keys_differ_between_micro_batches_and_steps_and_are_the_same_ag
 
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=60), tokens=st.integers(40, 400))
 def test_groups_are_as_few_as_can_be_or_one_more_and_of_like_size(sizes: list[int], tokens: int) -> None:
-    lengths = np.array(sizes)
-    features = Features(
-        ids=np.zeros(lengths.sum(), dtype=np.int32),
-        segment_ids=np.zeros(lengths.sum(), dtype=np.int8),
-        cu_seqlens=np.concatenate([[0], np.cumsum(lengths)]),
-        units=np.arange(len(lengths)),
-        examples=np.arange(len(lengths)),
-    )
+    lengths, features = np.array(sizes), features_of_lengths(sizes)
     groups = FeatureCollator(features, tokens=tokens, device=CPU).by_length(np.arange(len(lengths)))
     totals = [int(lengths[group].sum()) for group in groups]
     fewest = -(-sum(totals) // tokens)

@@ -1,6 +1,7 @@
 """Models with a head for a task: built from any folder, kept and read, whoever wrote them."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -83,6 +84,22 @@ def test_a_pretrained_model_gives_all_but_its_heads(folders, family, kind):
     assert new == f"newly initialized: head{', pooler' if makes_pooler else ''} (of {class_of(family, kind).__name__})"
     assert ("pooler" in left) == (not pooled and family not in WITHOUT_POOLER)
     assert "head 'rtd'" in left if family == "electra" else "head 'mlm'" in left
+
+
+@EVERY_HEAD
+def test_a_micro_batch_without_labels_has_gradients_of_zero_for_the_same_parameters(folders, family, kind):
+    # The ranks add up lists of gradients: they must be of the same parameters.
+    model, made, reached = build(folders[family], TASKS[kind], seed=3).train(), ragged(family, kind).batch, []
+    shape = {"token": (len(made.positions),) if kind == "token" else (), "span": (len(made.unit_numbers), 2)}
+    labels = torch.zeros(shape.get(kind, (len(made.unit_numbers),)), dtype=torch.int64)
+    for each in (labels, None):
+        (term,) = model.losses(replace(made, labels=each)).values()
+        term.total.backward()
+        gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+        reached.append(gradients.keys())
+        assert any(gradient.any() for gradient in gradients.values()) == (each is not None)
+        model.zero_grad(set_to_none=True)
+    assert reached[0] == reached[1]
 
 
 @EVERY_HEAD

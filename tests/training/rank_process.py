@@ -1,9 +1,11 @@
 """One of several processes that do the jobs of a file: `python rank_process.py JOBS.json`, with RANK of torchrun.
 
-A job is a run by the first `ranks` processes: arguments of `pretrain`, after how many steps the last of them gets
-SIGTERM (0: never), a free port, and a file for the keys of the samples that each process trains on.
+A job is a call of `pretrain`, `finetune` or `compare` by the first `ranks` processes: its arguments, after how many
+steps of a run the last of them gets SIGTERM (0: never), a free port, and a file for the keys of the samples that each
+process trains on.
 """
 
+import itertools
 import json
 import os
 import signal
@@ -13,14 +15,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
-
+import maskwright
+from maskwright.finetuning import seed_run
 from maskwright.training import loop, session
 from maskwright.training.batches import Collator, StepBatch
 from maskwright.training.distributed import rank, world_size
 from maskwright.training.loop import StepReport
 from maskwright.training.model import PretrainingModel
-from maskwright.training.pretrain import pretrain
 from maskwright.training.reporting import Silent
 from maskwright.training.stream import Rows
 
@@ -33,14 +34,14 @@ def do(job: dict[str, Any]) -> None:
     collated: list[StepBatch] = []  # Kept, so that no two micro-batches have one id.
     prepared: dict[int, list[dict[str, Any]]] = {}
 
-    def collate(self: Collator, rows: Rows, step: int) -> StepBatch:
-        batch = _collate(self, rows, step)
+    def collate(self: Collator, rows: Rows, step: int, share: slice = slice(None)) -> StepBatch:
+        batch = _collate(self, rows, step, share)
         collated.append(batch)
-        ends = np.cumsum([each.batch.num_sequences for each in batch.micro_batches])
+        sizes = [each.batch.num_sequences for each in _collate(self, rows, step).micro_batches]
+        parts = list(itertools.pairwise([0, *itertools.accumulate(sizes)]))[share]
         samples = list(zip(rows.refresh.tolist(), rows.index.tolist(), strict=True))
-        for each, end in zip(batch.micro_batches, ends, strict=True):
-            own = samples[end - each.batch.num_sequences : end]
-            keys_of[id(each)] = {"step": step, "rank": rank(), "samples": own}
+        for each, part in zip(batch.micro_batches, parts, strict=True):
+            keys_of[id(each)] = {"step": step, "rank": rank(), "samples": samples[slice(*part)]}
         return batch
 
     def placed(self: PretrainingModel, batch: StepBatch) -> StepBatch:
@@ -58,8 +59,11 @@ def do(job: dict[str, Any]) -> None:
         patch.object(Collator, "collate", collate),
         patch.object(PretrainingModel, "placed", placed),
         patch.object(session, "train", train),
+        patch.object(seed_run, "train", train),
     ):
-        run = pretrain(reporter=Silent(), **job["arguments"])
+        run = getattr(maskwright, job["call"])(reporter=Silent(), **job["arguments"])
+    if job["call"] != "pretrain":
+        return
     # A batch is prepared ahead, and the run may end before it.
     lines = [json.dumps(line) + "\n" for step, own in prepared.items() if step < run.steps for line in own]
     Path(f"{job['log']}-{os.environ['RANK']}").write_text("".join(lines), encoding="utf-8")

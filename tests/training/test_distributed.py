@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from test_batches import step
 from test_every_recipe import RECIPES, model_of, teacher_of, toy
 from toy_runs import CLEAN, TOY, write_corpus
 
 from maskwright.cli.main import main
 from maskwright.core.errors import DeviceError, TrainingError
+from maskwright.core.files import read_json
 from maskwright.training import distributed
 from maskwright.training.metrics import read_rows
 
@@ -31,6 +33,7 @@ TIMEOUT = 600.0
 """Seconds until a test stops waiting for processes."""
 RECIPES_TRAINED = ("bert/tiny", "electra/tiny", "distilbert/tiny")
 SETTINGS = tuple(setting for setting in TOY if "learning_rate" not in setting)
+NO_DROPOUT = ("encoder.hidden_dropout=0", "encoder.attention_dropout=0")
 SOURCE = Path(distributed.__file__).parents[2]
 
 Job = dict[str, Any]
@@ -80,7 +83,7 @@ class Workplace:
             **more,
         }
         log = str(self.folder / f"keys-{log or name}")
-        return {"ranks": ranks, "arguments": arguments, "stop_after": stop_after, "log": log}
+        return {"call": "pretrain", "ranks": ranks, "arguments": arguments, "stop_after": stop_after, "log": log}
 
     def samples(self, log: str) -> list[tuple[int, int, int, int]]:
         """Return step, rank, epoch and number of each sample that was trained on."""
@@ -149,11 +152,136 @@ def test_four_processes_learn_as_one_does(trained: Workplace) -> None:
         assert_same_curve(trained.folder / f"{name}-1", trained.folder / f"{name}-4")
 
 
+def write_labeled(folder: Path) -> tuple[Path, Path]:
+    """Write texts with two labels; the last batch of an epoch, of 8 texts, has one."""
+    rows = [f"the {'old' if n % 2 else 'new'} captain {'sees ships ' * (n % 5)}{n}\t{n % 2}" for n in range(61)]
+    files = {"train.tsv": rows[:33], "dev.tsv": rows[33:]}
+    for name, part in files.items():
+        (folder / name).write_text("\n".join(("text\tlabel", *part)) + "\n", encoding="utf-8")
+    return folder / "train.tsv", folder / "dev.tsv"
+
+
+FINE_TUNING = (
+    "batch_size=8",
+    "learning_rate=0.001",
+    *(f"{name}_dropout=0" for name in ("hidden", "attention", "head")),
+)
+
+
+def assert_same_fine_tuning(one: Path, other: Path) -> None:
+    assert read_json(one / "results.json") == read_json(other / "results.json")
+    for seed in ("seed-0", "seed-1"):
+        expected, found = (read_rows(folder / "runs" / seed / "metrics.jsonl") for folder in (one, other))
+        assert len(expected) > 20
+        assert [row.keys() for row in found] == [row.keys() for row in expected]
+        for ours, theirs in zip(found, expected, strict=True):
+            assert ours == pytest.approx(theirs, rel=1e-5)
+        models = [load_file(folder / "runs" / seed / "model" / "model.safetensors") for folder in (one, other)]
+        # Together: a key's bias is only rounding errors, since its gradient is zero.
+        weights = [torch.cat([model[name].flatten() for name in models[0]]) for model in models]
+        assert float((weights[0] - weights[1]).norm()) <= 1e-5 * float(weights[0].norm())
+    files = [{path.relative_to(folder) for path in folder.rglob("*")} for folder in (one, other)]
+    assert files[0] == files[1]
+
+
+@pytest.mark.slow
+def test_fine_tuning_by_any_number_of_processes_gives_what_one_gives(trained: Workplace) -> None:
+    place, (train, dev) = trained.folder, write_labeled(trained.folder)
+
+    def job(ranks: int, out: str, stop_after: int = 0) -> Job:
+        arguments = {
+            "model": str(place / "bert-1"),
+            "task": "classification",
+            "train": str(train),
+            "dev": str(dev),
+            "test": str(dev),
+            "out": str(place / out / "tuned"),
+            "seeds": 2,
+            "set": [*FINE_TUNING, "epochs=4"],
+        }
+        return {"call": "finetune", "ranks": ranks, "arguments": arguments, "stop_after": stop_after, "log": ""}
+
+    stopped = [job(ranks, "tuned-stopped", after) for ranks, after in ((1, 3), (2, 9), (3, 16))]
+    do([job(1, "tuned-1"), job(2, "tuned-2"), *stopped, job(2, "tuned-stopped")], place)
+    assert_same_fine_tuning(place / "tuned-1/tuned", place / "tuned-2/tuned")
+    assert_same_fine_tuning(place / "tuned-1/tuned", place / "tuned-stopped/tuned")
+
+
+@pytest.mark.slow
+def test_a_study_by_two_processes_finds_what_one_finds(trained: Workplace) -> None:
+    place, (train, _) = trained.folder, write_labeled(trained.folder)
+
+    def job(ranks: int, out: str, stop_after: int = 0) -> Job:
+        arguments = {
+            "corpus": str(trained.corpus),
+            "recipes": {"bert": "bert/tiny", "words": "bert/tiny"},
+            "out": str(place / out),
+            "tokens": 5e3,
+            "seeds": 1,
+            "tasks": ["masked", f"ages:classification={train}"],
+            "set": [*SETTINGS, *NO_DROPOUT, "words:masking=whole_word"],
+            "clean": CLEAN,
+            "finetune_set": [*FINE_TUNING, "epochs=1"],
+            "workers": 1,
+            "cache": str(place / "cache"),
+        }
+        return {"call": "compare", "ranks": ranks, "arguments": arguments, "stop_after": stop_after, "log": ""}
+
+    do([job(1, "study-1"), job(2, "study-2", 4), job(2, "study-2")], place)
+    one, two = (read_json(place / out / "report.json")["metrics"] for out in ("study-1", "study-2"))
+    assert one.keys() == two.keys()
+    for name, metric in one.items():
+        for label, row in metric["rows"].items():
+            assert two[name]["rows"][label]["values"] == pytest.approx(row["values"], rel=1e-5), (name, label)
+
+
 def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "nothing happened"
         time.sleep(0.01)
+
+
+def start_two(command: Sequence[str], folder: Path) -> "subprocess.Popen[str]":
+    """Start two processes by torchrun, which starts them again once."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
+    return subprocess.Popen(
+        [sys.executable, *torchrun, *command],
+        env=environment(MASKWRIGHT_CACHE=str(folder / "cache")),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def kill_one_after(step: int, run: Path, process: "subprocess.Popen[str]") -> None:
+    def is_reached() -> bool:
+        assert process.poll() is None
+        rows = read_rows(run / "metrics.jsonl")
+        return bool(rows) and rows[-1]["step"] >= step and any(run.glob("checkpoints/step-*"))
+
+    wait_for(is_reached)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
+    os.kill(int(children[-1]), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_torchrun_resumes_fine_tuning_after_a_kill(bert_folder: Path, tmp_path: Path) -> None:
+    train, dev = write_labeled(tmp_path)
+    command = ["-m", "maskwright", "finetune", str(bert_folder), "--task=classification", f"--train={train}"]
+    command += [f"--dev={dev}", f"--test={dev}", "--checkpoint-minutes=0.001", "--json", "--set=epochs=40"]
+    command += ["--set=max_length=40", "--set=batch_size=8", "--set=learning_rate=0.0001", "--set=patience=0"]
+    outs = [tmp_path / name / "tuned" for name in ("undisturbed", "disturbed")]
+    for out in outs:
+        process = start_two([*command, f"--out={out}"], tmp_path)
+        if out == outs[1]:
+            kill_one_after(20, out / "runs/seed-0", process)
+        printed, problems = process.communicate(timeout=300)
+        assert process.returncode == 0, problems
+        assert json.loads(printed)["finished"], "only the first process prints"
+    assert read_json(outs[1] / "run.json")["ranks"] == 2
+    for name in ("runs/seed-0/metrics.jsonl", "model.safetensors", "results.json", "runs/seed-0/test.json"):
+        assert (outs[0] / name).read_bytes() == (outs[1] / name).read_bytes(), name
 
 
 @pytest.mark.slow  # Processes start seven times.
@@ -165,34 +293,14 @@ def test_a_killed_process_stops_the_others_and_torchrun_resumes(tmp_path: Path) 
     options = [f"--out={out}", "--recipe=bert/tiny", f"--steps={steps}", "--workers=1", f"--clean={CLEAN[0]}"]
     command = ["-m", "maskwright", "pretrain", str(place.corpus), *options, "--checkpoint-minutes=0.001"]
     command += [f"--set={setting}" for setting in settings]
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
-
-    def start() -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, *torchrun, *command],
-            env=environment(MASKWRIGHT_CACHE=str(tmp_path / "cache")),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def kill_one_after(step: int) -> None:
-        def is_reached() -> bool:
-            assert process.poll() is None
-            rows = read_rows(out / "metrics.jsonl")
-            return bool(rows) and rows[-1]["step"] >= step and any(out.glob("checkpoints/step-*"))
-
-        wait_for(is_reached)
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
-        os.kill(int(children[-1]), signal.SIGKILL)
-
-    process = start()
-    kill_one_after(10)
+    process = start_two(command, tmp_path)
+    kill_one_after(10, out, process)
     wait_for(lambda: read_rows(out / "metrics.jsonl")[-1]["step"] >= 30)  # torchrun has started them again.
-    kill_one_after(30)
+    kill_one_after(30, out, process)
     _, problems = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "error: another process of this run ended" in problems
-    process = start()
+    process = start_two(command, tmp_path)
     _, problems = process.communicate(timeout=120)
     assert process.returncode == 0, problems
     for name in ("metrics.jsonl", "model.safetensors"):
@@ -248,8 +356,8 @@ def test_other_commands_refuse_several_processes(
     for name, value in {"WORLD_SIZE": "2", "RANK": "0", "TORCHELASTIC_RUN_ID": "none"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit):
-        main(["compare", "corpus.txt"])
-    assert "torchrun started 2 processes, and `compare` uses one" in capsys.readouterr().err
+        main(["plan", "corpus.txt"])
+    assert "torchrun started 2 processes, and `plan` uses one" in capsys.readouterr().err
 
 
 def test_an_error_is_reported_although_the_store_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:

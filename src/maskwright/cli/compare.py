@@ -1,5 +1,6 @@
 """`maskwright compare`: train recipes with equal spend and several seeds, and compare them with a baseline."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -83,41 +84,45 @@ def command(
     from maskwright.recipes.catalog import resolve
 
     names = split_list(recipes)
-    for name in names:  # before PyTorch is imported, which takes seconds
+    for name in names if "RANK" not in os.environ else ():  # before PyTorch is imported, which takes seconds
         resolve(name.partition("=")[2] or name)
     from maskwright.study.compare import compare
     from maskwright.study.results import sentences
+    from maskwright.training.distributed import process_group, rank
 
-    done = compare(
-        corpus,
-        names,
-        out=out,
-        flops=flops,
-        tokens=tokens,
-        minutes=minutes,
-        wall_clock=wall_clock,
-        seeds=seeds,
-        seed=seed,
-        tasks=split_list(tasks),
-        baseline=baseline,
-        vary={field: split_list(values) for field, _, values in (each.partition("=") for each in vary or ())},
-        set=set or (),
-        clean=clean or (),
-        finetune_set=finetune_set or (),
-        device=device,
-        precision=precision,
-        workers=workers,
-        dry_run=dry_run,
-    )
-    if dry_run:
-        _print_plan(done.runs)
-    elif json:
-        output.print_json(done.report)
-    elif done.report is not None:
-        for sentence in sentences(done.report):
-            output.note(sentence)
-    if not (done.finished or dry_run):
-        sys.exit(130)
+    with process_group():  # An error of all processes of torchrun is printed once, and only rank 0 prints the result.
+        done = compare(
+            corpus,
+            names,
+            out=out,
+            flops=flops,
+            tokens=tokens,
+            minutes=minutes,
+            wall_clock=wall_clock,
+            seeds=seeds,
+            seed=seed,
+            tasks=split_list(tasks),
+            baseline=baseline,
+            vary={field: split_list(values) for field, _, values in (each.partition("=") for each in vary or ())},
+            set=set or (),
+            clean=clean or (),
+            finetune_set=finetune_set or (),
+            device=device,
+            precision=precision,
+            workers=workers,
+            dry_run=dry_run,
+        )
+        if rank():
+            sys.exit(0 if done.finished or dry_run else 130)
+        if dry_run:
+            _print_plan(done.runs)
+        elif json:
+            output.print_json(done.report)
+        elif done.report is not None:
+            for sentence in sentences(done.report):
+                output.note(sentence)
+        if not (done.finished or dry_run):
+            sys.exit(130)
 
 
 def _print_plan(runs: "Sequence[PlannedRun]") -> None:

@@ -1,5 +1,6 @@
 """`maskwright finetune`: fine-tune a pretrained model on labeled examples and evaluate it."""
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -78,53 +79,57 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Fine-tune a model on labeled examples and evaluate it. Ctrl-C saves; the same command again resumes."""
-    if not out.expanduser().exists():  # a finished run needs no model
+    if "RANK" not in os.environ and not out.expanduser().exists():  # a finished run needs no model
         check_model(model)
     from maskwright.finetuning.finetuning import finetune
+    from maskwright.training.distributed import process_group, rank
 
-    done = finetune(
-        model,
-        task=task,
-        out=out,
-        data=data,
-        train=train,
-        dev=dev,
-        test=test,
-        text=text,
-        text2=text2,
-        label=label,
-        read=read or (),
-        seeds=seeds,
-        seed=seed,
-        set=set or (),
-        as_published=as_published,
-        from_scratch=from_scratch,
-        system=system,
-        device=device,
-        precision=precision,
-        checkpoint_minutes=checkpoint_minutes,
-    )
-    if json:
-        output.print_json(done.to_json())
-    elif done.results is not None:
-        columns, rows = done.results.table()
-        title = done.results.title
-        for shown in _in_width(columns, output.console().width):
-            chosen = [[row[number] for number in shown] for row in (columns, *rows)]
-            output.table(chosen[0], chosen[1:], title=title, right=range(1, len(shown)))
-            title = ""
-        results = done.results
-        for name, scores in results.baselines.items():
-            if results.main_metric and scores["dev"][results.main_metric] >= results.best.dev[results.main_metric]:
-                output.note(f"On dev the model is no better than the baseline {name}.")
-        for note in done.results.notes:
-            output.note(note)
-        kept = "The best seed's model" if len(results.rows) > 1 else "The model"
-        output.note(f"{kept} and the results are in {done.folder}. Try:")
-        output.note(f"  maskwright {'embed' if results.kind == 'embedding' else 'predict'} {done.folder} ...")
-    if not done.finished:
-        output.note(f"stopped by {done.stopped_by}, checkpoint saved; the same command again resumes")
-        sys.exit(130)
+    with process_group():  # An error of all processes of torchrun is printed once, and only rank 0 prints the result.
+        done = finetune(
+            model,
+            task=task,
+            out=out,
+            data=data,
+            train=train,
+            dev=dev,
+            test=test,
+            text=text,
+            text2=text2,
+            label=label,
+            read=read or (),
+            seeds=seeds,
+            seed=seed,
+            set=set or (),
+            as_published=as_published,
+            from_scratch=from_scratch,
+            system=system,
+            device=device,
+            precision=precision,
+            checkpoint_minutes=checkpoint_minutes,
+        )
+        if rank():
+            sys.exit(0 if done.finished else 130)
+        if json:
+            output.print_json(done.to_json())
+        elif done.results is not None:
+            columns, rows = done.results.table()
+            title = done.results.title
+            for shown in _in_width(columns, output.console().width):
+                chosen = [[row[number] for number in shown] for row in (columns, *rows)]
+                output.table(chosen[0], chosen[1:], title=title, right=range(1, len(shown)))
+                title = ""
+            results = done.results
+            for name, scores in results.baselines.items():
+                if results.main_metric and scores["dev"][results.main_metric] >= results.best.dev[results.main_metric]:
+                    output.note(f"On dev the model is no better than the baseline {name}.")
+            for note in done.results.notes:
+                output.note(note)
+            kept = "The best seed's model" if len(results.rows) > 1 else "The model"
+            output.note(f"{kept} and the results are in {done.folder}. Try:")
+            output.note(f"  maskwright {'embed' if results.kind == 'embedding' else 'predict'} {done.folder} ...")
+        if not done.finished:
+            output.note(f"stopped by {done.stopped_by}, checkpoint saved; the same command again resumes")
+            sys.exit(130)
 
 
 def _in_width(columns: Sequence[str], width: int) -> Iterator[list[int]]:

@@ -59,6 +59,10 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
 )
 
 
+_OF_SEVERAL = ("pretrain", "finetune", "compare")
+"""Subcommands that may be started by torchrun."""
+
+
 def load(name: str) -> Any:
     """Import a subcommand's module and return its command."""
     module = importlib.import_module(f"maskwright.cli.{VERBS[name].module}")
@@ -119,12 +123,12 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return (name, command, remaining arguments); for an unknown name, suggest the nearest."""
         name, command, rest = super().resolve_command(ctx, args)
-        if name != "pretrain" and _is_one_of_several():
+        if name not in _OF_SEVERAL and _is_one_of_several():
             if os.environ["RANK"] != "0":
                 sys.exit(2)
             raise MaskwrightError(
                 f"torchrun started {os.environ['WORLD_SIZE']} processes, and `{name}` uses one",
-                allowed="`pretrain` under torchrun",
+                allowed=", ".join(_OF_SEVERAL) + " under torchrun",
                 todo=f"Use `maskwright {name} ...` instead.",
             )
         return name, command if name is None else load(name), rest

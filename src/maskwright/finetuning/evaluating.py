@@ -22,6 +22,7 @@ from maskwright.finetuning.readers import Paths
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.tasks.base import Prediction, Scores
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine
+from maskwright.training.distributed import all_gather_object, world_size
 from maskwright.training.reporting import OnConsole, Reporter
 
 _TEXTS = {1: "single texts", 2: "pairs of texts"}
@@ -175,7 +176,7 @@ def score_units(
     """Return the fp32 scores of each unit, in order, without dropout.
 
     The model is on its device, and in evaluation mode afterwards. `progress` is called after each forward pass with the
-    tokens done; `autocast` None is fp32.
+    tokens done; `autocast` None is fp32. Each rank scores a share and gets the scores of all.
     """
     model.eval()
     device = next(model.parameters()).device
@@ -189,7 +190,8 @@ def score_units(
             by_unit = model.task.by_unit(model.scores_from(states, batch), batch)
             scores.update(zip(batch.unit_numbers.tolist(), by_unit, strict=True))
             done += batch.batch.num_tokens
-            progress("scoring", done, total)
+            progress("scoring", min(total, done * world_size()), total)
+    scores = {unit: each for part in all_gather_object(scores) for unit, each in part.items()}
     return [scores[unit] for unit in range(features.num_units)]
 
 

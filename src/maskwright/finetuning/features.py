@@ -6,7 +6,7 @@ Sequences equal those of transformers' tokenizers: one separator between the tex
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from maskwright.core.types import BoolArray, IntArray, Plan, TakenTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.pretext.formats.assemble import assemble
 from maskwright.training.batches import StepBatch
+from maskwright.training.distributed import rank, world_size
 from maskwright.training.stream import Cursor, SourcePosition
 
 
@@ -231,13 +232,21 @@ class ShuffledUnits:
 class FeatureCollator:
     """Makes batches of at most `tokens` tokens; a longer unit is a batch of its own.
 
-    `kind` is the kind of task, the name of its loss; `seed` keys dropout.
+    `kind` is the kind of task, the name of its loss; `seed` keys dropout. The number of batches is a multiple of
+    `ranks`, where that is possible.
     """
 
     def __init__(
-        self, features: Features, *, tokens: int, device: torch.device, kind: str = "task", seed: int = 0
+        self,
+        features: Features,
+        *,
+        tokens: int,
+        device: torch.device,
+        kind: str = "task",
+        seed: int = 0,
+        ranks: int = 1,
     ) -> None:
-        self.features, self.kind, self.seed = features, kind, seed
+        self.features, self.kind, self.seed, self.ranks = features, kind, seed, ranks
         self._tokens, self._device = tokens, device
         self._lengths = np.diff(features.cu_seqlens)
         # Sequences are grouped by unit, positions by sequence: both are ranges.
@@ -256,9 +265,10 @@ class FeatureCollator:
         order = units[np.argsort(-self._longest[units], kind="stable")]
         ends = np.cumsum(self._unit_tokens[order])
         total = int(ends[-1]) if len(ends) else 0
-        groups, first, done = [], 0, 0
+        groups, first, done = list[NDArray[np.int64]](), 0, 0
         while first < len(order):
-            share = (total - done) / math.ceil((total - done) / self._tokens)
+            fewest = len(groups) + math.ceil((total - done) / self._tokens)
+            share = (total - done) / (math.ceil(fewest / self.ranks) * self.ranks - len(groups))
             reaches = int(np.searchsorted(ends, done + share)) + 1
             fits = int(np.searchsorted(ends, done + self._tokens, side="right"))
             last = max(first + 1, min(reaches, fits))
@@ -301,11 +311,14 @@ class FeatureCollator:
         )
 
     def collate(self, rows: Units, step: int, share: slice = slice(None)) -> StepBatch:
-        """Make the micro-batches of one optimizer step, with dropout keyed by (seed, step, micro-batch)."""
+        """Make the micro-batches of one optimizer step, with dropout keyed by (seed, step, micro-batch).
+
+        A share without units gets a micro-batch without labels: all ranks must have gradients.
+        """
         micro_batches = tuple(
             self.batch(group, dropout_key=integer_key(self.seed, "dropout", step, number))
             for number, group in list(enumerate(self.by_length(rows.numbers)))[share]
-        )
+        ) or (replace(self.batch(rows.numbers[:1]), labels=None),)
         lengths = self._lengths[self._sequences.pick(rows.numbers).tokens]
         return StepBatch(
             micro_batches=micro_batches,
@@ -318,7 +331,7 @@ class FeatureCollator:
 
 
 def scoring_batches(features: Features, *, tokens: int, device: torch.device) -> Iterator[FeatureBatch]:
-    """Yield all units once, longest sequences first, in batches of at most `tokens` tokens."""
+    """Yield this rank's share of all units, longest sequences first, in batches of at most `tokens` tokens."""
     collator = FeatureCollator(features, tokens=tokens, device=device)
-    for group in collator.by_length(np.arange(features.num_units)):
+    for group in collator.by_length(np.arange(features.num_units))[rank() :: world_size()]:
         yield collator.batch(group)

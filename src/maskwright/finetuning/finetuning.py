@@ -7,7 +7,7 @@ OUT/runs/seed-N/          one folder per seed (`seed_run`)
 """
 
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,9 +37,18 @@ from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, TrainingD
 from maskwright.finetuning.tasks import KINDS
 from maskwright.finetuning.tasks.base import Task
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again
+from maskwright.training.distributed import (
+    broadcast_object,
+    on_rank_zero,
+    process_group,
+    rank,
+    rank_zero_first,
+    ranks_to_cut_for,
+    world_size,
+)
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.interrupt import StopRequest, stop_on_signals
-from maskwright.training.reporting import OnConsole, Reporter
+from maskwright.training.reporting import OnConsole, Reporter, Silent
 from maskwright.training.resolve import Choice
 from maskwright.training.run_directory import RunDirectory, environment
 
@@ -47,6 +56,7 @@ RUNS = "runs"
 """Sub-folder of all runs."""
 PREDICTIONS = "test_predictions.jsonl"
 _TASK_FIELDS = "task."
+_DROPOUTS = ("hidden_dropout", "attention_dropout", "head_dropout")
 _WRITTEN_AT_END = ("finished", "best_seed")
 _NOT_SET = ("kind", "labels", "metrics", "null_threshold")
 """Task fields that follow from the data, are shown elsewhere, or are tuned by each seed."""
@@ -75,6 +85,7 @@ class FineTuning:
         }
 
 
+@process_group()
 def finetune(
     model: str | Path,
     *,
@@ -146,6 +157,8 @@ def finetune(
     if request.kind == "embedding":
         from maskwright.finetuning.embedding import finetune_embedding
 
+        if world_size() > 1:
+            raise RecipeError("--task embedding trains with one process", todo="Start it without torchrun.")
         given = {"--seeds": seeds > 1, "--from-scratch": from_scratch, "--system": system}
         if refused := [option for option, value in given.items() if value]:
             raise RecipeError(f"{refused[0]} has no effect with --task {task}", todo="Leave it out.")
@@ -168,7 +181,7 @@ def finetune(
     choose_device(device)
     check_writable(Path(out).expanduser())
     folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/seed-*")
-    with reporter or OnConsole() as talk:
+    with (reporter or OnConsole()) if rank() == 0 else Silent() as talk:
         existing = open_model(model, folder.path)
         chosen_system = system_of(existing, system)
         fields = published_task_fields(chosen_system, KINDS[request.kind].head, request.benchmark, existing.config)
@@ -183,8 +196,9 @@ def finetune(
             precision=precision,
         )
         try:
-            record = folder.open(plan.request)
-            machine, message = prepare_machine_again(record.get("machine", {}), device, None, precision)
+            record = on_rank_zero(lambda: folder.open(plan.request))
+            with rank_zero_first():  # The choice of a matmul library is measured once and cached.
+                machine, message = prepare_machine_again(record.get("machine", {}), device, None, precision)
             if message:
                 talk.say("kernels", message)
             with computing_on(machine), stop_on_signals() as stop:
@@ -321,7 +335,10 @@ class _FineTuningRun:
         # As in the first session, since dropout masks depend on it.
         same_kind = str(before.get("device", "")).partition(":")[0] == machine.device.type
         kept: int = before.get("tokens_per_microbatch", 0) if same_kind else 0
-        tokens_per_microbatch = kept or machine.tokens_per_microbatch(plan.existing.config.hidden_size)
+        tokens_per_microbatch = broadcast_object(
+            kept or machine.tokens_per_microbatch(plan.existing.config.hidden_size)
+        )
+        begun_with: int = self.record.get("ranks", 1) if before else world_size()
         record = {
             **{name: value for name, value in self.record.items() if name not in _WRITTEN_AT_END},
             "system": plan.system,
@@ -332,13 +349,22 @@ class _FineTuningRun:
                 "kernels": before.get("kernels", machine.kernels),
                 "tokens_per_microbatch": tokens_per_microbatch,
             },
+            "ranks": begun_with,
             "environment": environment(),
         }
         self._announce()
-        self.folder.write_record(record)
+        if rank() == 0:
+            self.folder.write_record(record)
+        dropout = any(getattr(plan.settings, name) for name in _DROPOUTS)
+        ranks = ranks_to_cut_for(begun_with, dropout=dropout, reporter=self.reporter)
         said: set[str] = set()
-        if not all(self._train(seed, tokens_per_microbatch, said) for seed in seeds):
+        if not all(self._train(seed, tokens_per_microbatch, ranks, said) for seed in seeds):
             return None
+        return on_rank_zero(lambda: self._finish(record))
+
+    def _finish(self, record: Mapping[str, Any]) -> Results | None:
+        """Score the test examples and write the results; None if a stop was requested."""
+        plan = self.plan
         # Also seeds of earlier calls.
         found = [read_result(folder) for folder in (self.folder.path / RUNS).glob("seed-*")]
         trained = sorted((run for run in found if run is not None), key=lambda run: run.seed)
@@ -346,7 +372,7 @@ class _FineTuningRun:
         for run in trained if "test" in plan.labeled.parts else ():
             if self.stop:
                 return None
-            tested.append(measure_test(run.folder, plan.labeled.parts["test"], machine, self.reporter))
+            tested.append(measure_test(run.folder, plan.labeled.parts["test"], self.machine, self.reporter))
         results = self._results(trained, tested)
         best = next(run for run in trained if run.seed == results.best.seed)
         for file in sorted((best.folder / MODEL).iterdir()):
@@ -370,23 +396,22 @@ class _FineTuningRun:
             f"all settings in {self.folder.path / 'run.json'} ({plan.source})",
         )
 
-    def _train(self, seed: int, tokens_per_microbatch: int, said: set[str]) -> bool:
+    def _train(self, seed: int, tokens_per_microbatch: int, ranks: int, said: set[str]) -> bool:
         """Train a seed unless it is done; False if a stop was requested. `said` are notes on the model, each once."""
         folder = self.folder.path / RUNS / f"seed-{seed}"
-        if (before := read_result(folder)) is not None:
+        if (before := on_rank_zero(lambda: read_result(folder))) is not None:
             self.reporter.say("finished", f"seed {seed} already trained ({before.chosen.main:.4g})")
             return True
-        if self.stop:
+        if self.stop.agree():
             return False
         settings = self.plan.settings
-        dropouts = ("hidden_dropout", "attention_dropout", "head_dropout")
         model = build(
             self.plan.existing.name,
             self.plan.task,
             seed=seed,
             max_length=settings.max_length,
             from_scratch=self.plan.from_scratch,
-            **{name: getattr(settings, name) for name in dropouts},
+            **{name: getattr(settings, name) for name in _DROPOUTS},
         )
         model.read_as = self.plan.labeled.read_as
         for note in model.notes:
@@ -402,6 +427,7 @@ class _FineTuningRun:
             seed=seed,
             machine=self.machine,
             tokens_per_microbatch=tokens_per_microbatch,
+            ranks=ranks,
             reporter=self.reporter,
         )
         return run.run(self.stop, self.checkpoint_seconds).finished

@@ -28,6 +28,7 @@ from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
 from maskwright.training.checkpoint import CheckpointTimer
 from maskwright.training.device import Machine
+from maskwright.training.distributed import on_rank_zero, rank
 from maskwright.training.existing import ExistingModel
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.loop import Phase, Position, Schedule, StepReport, train
@@ -178,7 +179,7 @@ class SeedRun:
     """A run with everything it needs.
 
     `model` is the encoder with a new head, on its device; `seed` keys data order and dropout; dropout masks depend on
-    `tokens_per_microbatch`.
+    `tokens_per_microbatch` and `ranks` (of `FeatureCollator`).
     """
 
     folder: Path
@@ -188,6 +189,7 @@ class SeedRun:
     seed: int
     machine: Machine
     tokens_per_microbatch: int
+    ranks: int
     reporter: Reporter
 
     def __post_init__(self) -> None:
@@ -204,9 +206,10 @@ class SeedRun:
 
         If the loss is not finite or the disk is full, the last checkpoint is valid.
         """
-        first, is_saved = self._resume()
+        first, is_saved, self._history = on_rank_zero(self._resume)
+        checkpoint.broadcast_loaded(first, self.model.state_dict(), self.optimizer)
         step, total, patience = first, self.total_steps, self.settings.patience
-        metrics = JsonLines(self.folder / "metrics.jsonl", step)
+        metrics = JsonLines(self.folder / "metrics.jsonl", step) if rank() == 0 else None
         timer = CheckpointTimer(lambda: self._save(step, metrics), first if is_saved else -1, checkpoint_seconds)
         self.model.train()
         loss: float | None = None
@@ -215,11 +218,11 @@ class SeedRun:
                 loss = report.result.loss if loss is None else 0.95 * loss + 0.05 * report.result.loss
                 step = report.position.spent.steps
                 self._show_progress(report, loss, first)
-                if worth_logging(step) or step == total:
+                if metrics is not None and (worth_logging(step) or step == total):
                     metrics.write(_logged(report))
                 if step % self.steps_per_epoch == 0 or step == total:
                     self._measure(step, metrics)
-                if should_stop(self._history, patience) or stop:
+                if should_stop(self._history, patience) or stop.agree():
                     break
                 if timer.is_due():
                     timer.save_step(step)
@@ -230,7 +233,8 @@ class SeedRun:
             if not finished:
                 timer.save_step(step)
         finally:
-            metrics.close()
+            if metrics is not None:
+                metrics.close()
         end = SeedResult(
             seed=self.seed,
             folder=self.folder,
@@ -240,14 +244,21 @@ class SeedRun:
             best=best_of(self._history),
             cut={"train": self.data.train.num_cut, "dev": self.data.dev.num_cut},
         )
-        if finished:
+        if finished and metrics is not None:
             end.write()
         return end
 
     def _reports(self, step: int) -> Iterator[StepReport]:
         settings, features, device = self.settings, self.data.train, self.machine.device
         units, kind = ShuffledUnits(features.num_units, self.seed), self.model.task.kind
-        tokens = self.tokens_per_microbatch
+        collator = FeatureCollator(
+            features,
+            tokens=self.tokens_per_microbatch,
+            device=device,
+            kind=kind,
+            seed=self.seed,
+            ranks=self.ranks,
+        )
         schedule = Schedule(
             shape=settings.schedule,
             peak=settings.learning_rate,
@@ -258,7 +269,7 @@ class SeedRun:
         return train(
             self.model,
             self.optimizer,
-            [Phase(1.0, units, FeatureCollator(features, tokens=tokens, device=device, kind=kind, seed=self.seed))],
+            [Phase(1.0, units, collator)],
             Position(Spent(steps=step), 0, units.at(step, settings.batch_size)),
             budget=Budget("steps", self.total_steps),
             schedule=schedule,
@@ -276,7 +287,7 @@ class SeedRun:
         text += f"  {left // 60}:{left % 60:02d} left" * (done >= _STEPS_BEFORE_ESTIMATE)
         self.reporter.training(report.progress, text)
 
-    def _measure(self, step: int, metrics: JsonLines) -> None:
+    def _measure(self, step: int, metrics: JsonLines | None) -> None:
         """Evaluate on the development examples; save the model if it is the best so far."""
         # As saved, so that the saved model gives exactly these predictions.
         data, model, epoch = self.data, self.model.as_saved(), step / self.steps_per_epoch
@@ -292,19 +303,20 @@ class SeedRun:
             model.task, predictions = tuned, tuned.predictions(*scored)
         scores = model.task.measure(predictions, data.dev_examples)
         self._history.append(Measured(step=step, epoch=round(epoch, 4), metrics=scores))
-        metrics.write({"step": step, **{f"dev_{name}": value for name, value in scores.items()}})
         is_best = best_of(self._history) == len(self._history) - 1
-        # Saved before the checkpoint that records it. After a kill in between, the resumed run computes and saves the
-        # same weights bit for bit.
-        if is_best:
-            write_predictions(self.folder / "dev_predictions.jsonl", predictions)
-            model.save(self.folder / MODEL)
+        if metrics is not None:
+            metrics.write({"step": step, **{f"dev_{name}": value for name, value in scores.items()}})
+            # Saved before the checkpoint that records it. After a kill in between, the resumed run computes and saves
+            # the same weights bit for bit.
+            if is_best:
+                write_predictions(self.folder / "dev_predictions.jsonl", predictions)
+                model.save(self.folder / MODEL)
         shown = ", ".join(f"{name} {value:.4g}" for name, value in list(scores.items())[:_METRICS_SHOWN])
         self.reporter.say("dev", f"{self.title}, epoch {epoch:.3g}: {shown}{' (best so far)' if is_best else ''}")
         self.model.train()  # Scoring leaves it in evaluation mode.
 
-    def _resume(self) -> tuple[int, bool]:
-        """Load the newest intact checkpoint; return its step, and whether there is one."""
+    def _resume(self) -> tuple[int, bool, list[Measured]]:
+        """Load the newest intact checkpoint; return its step, whether there is one, and the history."""
         for leftover in self.folder.glob("**/.*.tmp"):
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         found, damaged = checkpoint.latest(self.folder / "checkpoints")
@@ -313,18 +325,20 @@ class SeedRun:
         if found is None:
             if (self.folder / "metrics.jsonl").exists():
                 self.reporter.say("resuming", f"{self.title} from the start: it was interrupted before a checkpoint")
-            return 0, False
+            return 0, False, []
         try:
-            self._history = [Measured(**measured) for measured in found.state["history"]]
+            history = [Measured(**measured) for measured in found.state["history"]]
             self.model.load_state_dict(found.weights)
             self.optimizer.load_state(found.moments, found.step)
         except (KeyError, TypeError, RuntimeError) as error:
             todo = f"Remove {self.folder} to train it from the start."
             raise CheckpointError(f"{found.folder} does not fit: {error}", todo=todo) from error
         self.reporter.say("resuming", f"{self.title} from step {found.step:,} of {self.total_steps:,}")
-        return found.step, True
+        return found.step, True, history
 
-    def _save(self, step: int, metrics: JsonLines) -> None:
+    def _save(self, step: int, metrics: JsonLines | None) -> None:
+        if metrics is None:
+            return
         metrics.sync()
         state = {"history": [asdict(measured) for measured in self._history]}
         weights, moments = dict(self.model.named_parameters()), self.optimizer.state()

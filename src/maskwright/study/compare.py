@@ -40,9 +40,17 @@ from maskwright.study.results import collect
 from maskwright.study.text import StudyText, prepare_text
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision, prepare_machine_again
+from maskwright.training.distributed import (
+    all_reduce_max,
+    on_rank_zero,
+    process_group,
+    rank,
+    rank_zero_first,
+    world_size,
+)
 from maskwright.training.flops import expected_tokens
 from maskwright.training.pretrain import Run, pretrain
-from maskwright.training.reporting import OnConsole, Reporter
+from maskwright.training.reporting import OnConsole, Reporter, Silent
 from maskwright.training.resolve import vocabulary_size
 from maskwright.training.speed import measure_training_flops
 
@@ -84,6 +92,7 @@ class Comparison:
     report: dict[str, Any] | None
 
 
+@process_group()
 def compare(
     corpus: str | Path | Sequence[str | Path],
     recipes: Sequence[str | Recipe] | Mapping[str, str | Recipe],
@@ -160,9 +169,10 @@ def compare(
         "clean": list(clean),
         "requested": {requested.unit: requested.amount, "wall_clock": wall_clock},
     }
-    with reporter or OnConsole() as talk:
+    with (reporter or OnConsole()) if rank() == 0 else Silent() as talk:
         machine = partial(prepare_machine_again, {}, device, cached, precision)
-        shared = _agreed(folder, request) or _begun(request, requested, wall_clock, variants[baseline], machine)
+        begun = partial(_begun, request, requested, wall_clock, variants[baseline], machine, world_size())
+        shared = on_rank_zero(lambda: _agreed(folder, request) or begun())
         study = Study(
             folder=folder,
             variants=variants,
@@ -179,7 +189,8 @@ def compare(
         runs = tuple(study.planned())
         if dry_run:
             return Comparison(folder=folder, finished=False, runs=runs, report=None)
-        write_json(folder / "study.json", shared)
+        if rank() == 0:
+            write_json(folder / "study.json", shared)
         report = study.run(sources, baseline)
         return Comparison(folder=folder, finished=study.complete, runs=runs, report=report)
 
@@ -208,15 +219,13 @@ def _begun(
     wall_clock: bool,
     variant: Variant,
     machine: Callable[[], tuple[Machine, str | None]],
+    processes: int,
 ) -> dict[str, Any]:
     """Return the content of `study.json`: the request, the budget of each run, and the tokens it buys the baseline."""
-    is_time, baseline = requested.unit == "seconds", variant.recipe
-    tokens = expected_tokens(
-        requested,
-        baseline,
-        _lengths(baseline),
-        measure_training_flops(baseline, requested, machine()[0], fixed=variant.fixed)[0] if is_time else 0.0,
-    )
+    is_time, baseline, reached = requested.unit == "seconds", variant.recipe, 0.0
+    if is_time:
+        reached, _ = measure_training_flops(baseline, requested, machine()[0], fixed=variant.fixed)
+    tokens = expected_tokens(requested, baseline, _lengths(baseline), processes * reached)
     budget = requested
     if is_time and not wall_clock:
         budget = Budget("flops", float(f"{tokens * _training_flops(baseline):.3g}"))
@@ -304,7 +313,8 @@ class Study:
     def run(self, sources: Sequence[str], baseline: str) -> dict[str, Any] | None:
         """Do what is missing; returns the report, or None if nothing could be reported before a stop."""
         cleaning = override(Cleaning(), parse_overrides(self.clean))
-        text = prepare_text(self.folder / "text", sources, cleaning, **self.prepare, progress=self.talk.stage)
+        with rank_zero_first():
+            text = prepare_text(self.folder / "text", sources, cleaning, **self.prepare, progress=self.talk.stage)
         check_text(text, with_pairs=any(task.kind == "intrinsic" for task in self.tasks))
         todo = [run for run in self.planned() if run.state != "finished" or run.to_measure]
         total, done, begun = len(self.seeds) * len(self.variants), 0, time.monotonic()
@@ -321,19 +331,23 @@ class Study:
                     number = total - len(todo) + done + 1
                     self.talk.say("run", f"{variant.label}, seed {seed}: {number} of {total}{ends}")
                 run = self.train(variant, seed, text)
-                if not run.finished or run.stopped_by or not self.measure(variant, seed, text):
+                stopped = all_reduce_max(not run.finished or run.stopped_by is not None)
+                if stopped or not self.measure(variant, seed, text):
                     self.talk.say("stopped", "the same command resumes the study")
                     return report
                 done += missing
             # After each seed, so that a long study can be read before it is finished.
             seeds = [each for each in self.seeds if each <= seed]
-            report = collect(self.folder, self.variants, self.tasks, baseline, seeds, planned_seeds=self.seeds)
-            has_page = write_report(self.folder, report)
+            report, has_page = on_rank_zero(partial(self._report, baseline, seeds))
         self.complete = True
         page, others = ("report.html", ".md, .csv and .json") if has_page else ("report.md", ".csv and .json")
         needs = "" if has_page else "; report.html needs the extra `report`"
         self.talk.say("report", f"{self.folder / page}; also {others}{needs}")
         return report
+
+    def _report(self, baseline: str, seeds: Sequence[int]) -> tuple[dict[str, Any], bool]:
+        report = collect(self.folder, self.variants, self.tasks, baseline, seeds, planned_seeds=self.seeds)
+        return report, write_report(self.folder, report)
 
     def run_folder(self, variant: Variant, seed: int) -> Path:
         """Return the directory of a run."""
@@ -362,7 +376,8 @@ class Study:
 
     def train(self, variant: Variant, seed: int, text: StudyText) -> Run:
         """Train a run; a finished one is read."""
-        tokenizer = self._tokenizer(variant, text)
+        with rank_zero_first():
+            tokenizer = self._tokenizer(variant, text)
         overrides = [each for each in variant.overrides if tokenizer is None or each.partition("=")[0] != _VOCABULARY]
         amount: dict[str, Any] = {self.budget.unit: self.budget.amount}
         if self.budget.unit == "seconds":
@@ -397,7 +412,7 @@ class Study:
         """Measure what is missing of a run; returns False if a stop was requested."""
         run = self.run_folder(variant, seed)
         tasks = (*self.tasks, *([Task(SAMPLES, SAMPLES)] if seed in self.seeds[:1] else []))
-        missing = [task for task in tasks if not self._is_measured(task, variant, seed)]
+        missing = on_rank_zero(lambda: [task for task in tasks if not self._is_measured(task, variant, seed)])
         if not missing:
             return True
         model = load(run, device=self.options["device"])
@@ -405,14 +420,16 @@ class Study:
             self.talk.stage(_MEASURING.get(task.name, f"measuring {task.name}"), number, len(missing))
             content: dict[str, Any]
             if task.kind == SAMPLES:
-                content = probes.samples(model, text, run)
+                content = on_rank_zero(partial(probes.samples, model, text, run))
             elif task.kind in ("masked", "intrinsic", "cost", "minimal-pairs"):
-                content = {"metrics": probes.measured_json(self._probe(task, model, run, text))}
+                measured = on_rank_zero(partial(self._probe, task, model, run, text))
+                content = {"metrics": probes.measured_json(measured)}
             elif (tuned := self._finetune(task, variant, seed, run)) is not None:
                 content = {"metrics": tuned}
             else:
                 return False
-            write_json(self.file(task, variant, seed), {"definition": self._definition(task), **content})
+            if rank() == 0:
+                write_json(self.file(task, variant, seed), {"definition": self._definition(task), **content})
         return True
 
     def _probe(self, task: Task, model: Model, run: Path, text: StudyText) -> probes.Measured:
@@ -441,7 +458,7 @@ class Study:
             **data,
             **self.options,
         )
-        if done.results is None or done.stopped_by:
+        if all_reduce_max(done.stopped_by is not None) or done.results is None:
             return None
         part = "test" if done.results.spread("test") else "dev"
         value = done.results.spread(part)[done.results.main_metric].mean

@@ -25,7 +25,9 @@ from maskwright.huggingface.families import family_named
 from maskwright.huggingface.huggingface import save_model
 from maskwright.huggingface.refusals import refuse_inexpressible
 from maskwright.recipes.recipe import Recipe
+from maskwright.training.distributed import broadcast, rank
 from maskwright.training.model import PretrainingModel, encoders_of
+from maskwright.training.optimizer import Optimizer
 from maskwright.training.run_directory import GENERATOR
 
 _KEPT = 2
@@ -82,6 +84,16 @@ def latest(checkpoints: Path) -> tuple[Checkpoint | None, list[str]]:
             todo=f"Remove {checkpoints.parent} to train from the start, or restore it from a copy.",
         )
     return None, []
+
+
+def broadcast_loaded(step: int, weights: Mapping[str, Tensor], optimizer: Optimizer) -> None:
+    """Give every rank the weights and moments that rank 0 has at a step."""
+    broadcast(weights.values())
+    if step:
+        moments = optimizer.state()
+        broadcast(moments.values())
+        if rank():
+            optimizer.load_state(moments, step)
 
 
 def _read(folder: Path) -> Checkpoint:

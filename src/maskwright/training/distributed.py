@@ -8,10 +8,10 @@ In a run of one process every function returns its argument or does nothing.
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 from uuid import uuid4
 
 import torch
@@ -21,6 +21,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from maskwright.core.errors import DeviceError, MaskwrightError, TrainingError
+from maskwright.training.reporting import Reporter
 
 _PREPARATION = timedelta(days=30)
 """Time limit of waiting for rank 0 to prepare text; torchrun ends a process whose peer died."""
@@ -168,6 +169,31 @@ def single_process() -> Iterator[None]:
         yield
     finally:
         _groups = groups
+
+
+def on_rank_zero(work: Callable[[], Value]) -> Value:
+    """Return what rank 0 computes as a run of one process; the others wait, however long it takes."""
+    value: Any = None
+    if rank() == 0:
+        with single_process():
+            value = work()
+    _wait_for_others()
+    return cast(Value, broadcast_object(value))
+
+
+def ranks_to_cut_for(begun_with: int, *, dropout: bool, reporter: Reporter) -> int:
+    """Return the number whose multiple the micro-batches of a step are, in a run that so many processes began.
+
+    Dropout is keyed by micro-batch, so fewer processes cut the batches as more did before.
+    """
+    if not dropout:
+        return world_size()
+    if world_size() > begun_with:
+        reporter.say(
+            "warning",
+            f"{world_size()} processes instead of {begun_with}: the dropout masks are not those of the run so far",
+        )
+    return max(world_size(), begun_with)
 
 
 def broadcast_object(value: Value) -> Value:

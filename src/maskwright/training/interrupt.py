@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from maskwright.training.distributed import rank
+from maskwright.training.distributed import all_reduce_max, rank
 
 
 class StopRequest:
@@ -20,6 +20,13 @@ class StopRequest:
 
     def __bool__(self) -> bool:
         return self.signal is not None
+
+    def agree(self) -> bool:
+        """Return whether any process received a signal: the same on every rank, each of which must call it."""
+        is_requested = bool(all_reduce_max(bool(self)))
+        if is_requested and not self:
+            self.signal = "a signal to another process"
+        return is_requested
 
     def running(self, now: float) -> float:
         """Return the time on a clock without the time in which the process was stopped (Ctrl-Z, SIGSTOP).

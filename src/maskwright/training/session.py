@@ -20,9 +20,10 @@ from maskwright.training.checkpoint import CheckpointTimer, save_models
 from maskwright.training.device import Machine, pretraining_microbatch
 from maskwright.training.distributed import (
     all_reduce_max,
-    broadcast,
     broadcast_object,
+    on_rank_zero,
     rank,
+    ranks_to_cut_for,
     single_process,
     world_size,
 )
@@ -144,7 +145,11 @@ class Session:
             seed=request.seed,
             held_out_tokens=held_out_tokens(self.expected_tokens),
             tokens_per_microbatch=broadcast_object(recorded or pretraining_microbatch(machine, recipe)),
-            ranks=self._ranks(),
+            ranks=ranks_to_cut_for(
+                record["ranks"],
+                dropout=bool(recipe.encoder.hidden_dropout or recipe.encoder.attention_dropout),
+                reporter=reporter,
+            ),
         )
         if not self.workload.held_out:
             reporter.say("warning", "the corpus is too small for held-out text; no held-out loss will be reported")
@@ -225,11 +230,9 @@ class Session:
                 if report.is_contended and not contention_reported:
                     contention_reported = True
                     self.reporter.say("load", "other processes keep the cores busy; training is slower than alone")
-                if all_reduce_max(bool(stop)) and not stop:
-                    stop.signal = "a signal to another process"
-                if stop or timer.is_due():
+                if (stopping := stop.agree()) or timer.is_due():
                     timer.save_step(position.spent.steps)
-                if stop:
+                if stopping:
                     break
             timer.save_step(position.spent.steps)
             if journal is not None:
@@ -253,20 +256,6 @@ class Session:
             fitted=self.record["fitted"],
             stopped_by=stop.signal,
         )
-
-    def _ranks(self) -> int:
-        """Return the number whose multiple the micro-batches of a step are."""
-        begun_with: int = self.record["ranks"]
-        encoder = self.recipe.encoder
-        if not (encoder.hidden_dropout or encoder.attention_dropout) or world_size() == begun_with:
-            return world_size()
-        # Dropout is keyed by micro-batch, so fewer processes cut the batches as more did before.
-        if world_size() > begun_with:
-            self.reporter.say(
-                "warning",
-                f"{world_size()} processes instead of {begun_with}: the dropout masks are not those of the run so far",
-            )
-        return max(world_size(), begun_with)
 
     def _replan(self, spent: Spent, progress: float, session_steps: int) -> None:
         """Correct the plan of a time budget, on screen and in run.json, if the measured speed contradicts it."""
@@ -312,14 +301,8 @@ class Session:
 
     def _position(self) -> tuple[Position, bool]:
         """Give every rank the weights and moments of rank 0's checkpoint, and return what `_resume` returned there."""
-        found = broadcast_object(self._resume() if rank() == 0 else None)
-        assert found is not None
-        broadcast(self.model.weights().values())
-        if steps := found[0].spent.steps:
-            moments = self.optimizer.state()
-            broadcast(moments.values())
-            if rank():
-                self.optimizer.load_state(moments, steps)
+        found = on_rank_zero(self._resume)
+        checkpoint.broadcast_loaded(found[0].spent.steps, self.model.weights(), self.optimizer)
         return found
 
     def _resume(self) -> tuple[Position, bool]:
