@@ -24,15 +24,6 @@ ENGLISH = (
 )
 CHINESE = "模型预测下一个词。她说：“今天很冷。”我们都笑了。\n\n昨天晚上下了一场大雨。街上到处是积水。"
 
-# One turn a line, three of them of two sentences.
-TURNS = [
-    "Nobody asked. It rained.",
-    "Is it not late? The clock struck nine.",
-    "The boats stayed. The sailors too.",
-    "Rain.",
-]
-DIALOGUE = "\n".join(TURNS)
-
 
 @pytest.fixture(scope="module")
 def tokenizers(tmp_path_factory):
@@ -62,8 +53,7 @@ def drawn(showing):
 
 @pytest.mark.parametrize("name", catalog.names())
 def test_every_recipe_can_be_shown_and_drawn(name, tokenizers):
-    reads_turns = catalog.get(name).format.sentences_are_lines
-    showing = shown(name, tokenizers, text=DIALOGUE if reads_turns else ENGLISH + "\n\n" + CHINESE)
+    showing = shown(name, tokenizers, text=ENGLISH + "\n\n" + CHINESE)
     assert showing.num_sequences == len(showing.sequences) > 0
     text = drawn(showing)
     assert name in text
@@ -114,28 +104,14 @@ def test_static_masks_return_and_dynamic_ones_do_not(tokenizers):
     [
         ("bert/tiny", [], ("second text: really the next (label 0)", "second text: a random one (label 1)")),
         ("albert/tiny", [], ("the two texts in order (label 0)", "the two texts swapped (label 1)")),
-        (
-            "ernie/base-dialogue",
-            [],
-            ("a real dialogue (label 0)", "a fake dialogue: the first or the last turn is of another (label 1)"),
-        ),
         ("bert/tiny", ["format.second=next", "objectives=[mlm]"], ("", "")),
     ],
 )
 def test_pairs_are_labeled_in_words(name, fields, words, tokenizers):
-    showing = shown(name, tokenizers, text="\n\n".join([DIALOGUE if "dialogue" in name else ENGLISH] * 6), set=fields)
+    showing = shown(name, tokenizers, text="\n\n".join([ENGLISH] * 6), set=fields)
     labels = {sequence.pair_label for sequence in showing.sequences}
     assert labels - {-1} == ({0, 1} if words[0] else set())
     assert [showing.pair_words(label) for label in (-1, 0, 1)] == ["", *words]
-
-
-def test_a_line_of_a_dialogue_is_one_turn_of_however_many_sentences(tokenizers):
-    showing = shown("ernie/base-dialogue", tokenizers, text=DIALOGUE, set=["format.fake_share=0"])
-    turns = ["".join(turn.lower().split()) for turn in TURNS]
-    for sequence, begin in zip(showing.sequences, (0, 1), strict=True):
-        pieces = ["|" if token.special else token.original.removeprefix("##") for token in sequence.tokens]
-        assert "".join(pieces) == "|" + "|".join(turns[begin : begin + 3]) + "|"
-        assert [token.segment for token in sequence.tokens if token.special] == [0, 0, 1, 0]
 
 
 def test_stages_of_masking_are_shown_one_at_a_time(tokenizers, tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pretext_samples import SPECIAL, documents_of, lay_out, reader
 
 from maskwright.core.types import Instances, Plan
-from maskwright.pretext.formats import ContiguousHalves, Dialogue, Format, FullSentences, SegmentPair
+from maskwright.pretext.formats import ContiguousHalves, Format, FullSentences, SegmentPair
 from maskwright.pretext.formats.assemble import assemble, sequence_lengths
 
 CLS, SEP = SPECIAL.cls, SPECIAL.sep
@@ -102,7 +102,7 @@ def test_assemble_equals_layout_by_hand(
 
 
 @pytest.mark.parametrize(
-    "format", [SegmentPair(), SegmentPair(num_separators_between=2), ContiguousHalves(), FullSentences(), Dialogue()]
+    "format", [SegmentPair(), SegmentPair(num_separators_between=2), ContiguousHalves(), FullSentences()]
 )
 def test_a_format_knows_lengths_before_it_lays_out(format: Format) -> None:
     documents = documents_of([[3, 5, 2, 7, 4, 6], [9, 1, 2], [30, 3, 8]] * 5)

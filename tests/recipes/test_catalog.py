@@ -7,9 +7,8 @@ import pytest
 
 from maskwright.core.errors import JsonError, RecipeError
 from maskwright.core.spec import field_paths
-from maskwright.data.cleaning.text import Cleaning
 from maskwright.recipes import catalog
-from maskwright.recipes.recipe import Recipe, default_cleaning
+from maskwright.recipes.recipe import Recipe
 
 
 @pytest.mark.parametrize("name", catalog.names())
@@ -108,9 +107,6 @@ def test_resolve_explains_invalid_overrides(override, message):
         ("bert/base", "objectives=[mlm, sbo]", "'sbo' needs spans of adjacent tokens"),
         ("pmi/base", "words.phrases=[]", r"'pmi' needs phrase spans.*words\.phrases"),
         ("ernie/base", "words.entities=[]", r"'levels' needs entity spans.*words\.entities"),
-        ("ernie/base", "objectives=[mlm, dlm]", "'dlm' needs"),
-        ("ernie/base-dialogue", "encoder.type_vocab_size=1", r"'dialogue' needs two segment types.*type_vocab_size=2"),
-        ("roberta/base", "format=dialogue", "encoder.type_vocab_size=2"),
         ("spanbert/base", "masking.candidates=all", "spans never cross special tokens"),
         ("distilbert/base", "teacher=null", r"'soft_targets' needs a teacher: set teacher\.model"),
         ("distilbert/base", "objectives=[soft_targets, cosine]", "'soft_targets' needs a masked-token head"),
@@ -128,8 +124,6 @@ def test_combinations_that_make_no_sense_are_refused(name, override, message):
         ("bert-wwm/base", ["objectives=[mlm, sbo, nsp]"]),
         ("pmi/base", ["objectives=[mlm, sbo]"]),
         ("bert/base", ["masking=span"]),
-        ("ernie/base", ["format=dialogue", "objectives=[mlm, dlm]"]),
-        ("ernie/base-dialogue", ["encoder.type_vocab_size=3"]),
         ("ernie/base", ["masking={basic: 0.5, phrase: 0.5, entity: 0, order: mixed}", "words.entities=[]"]),
     ],
 )
@@ -183,12 +177,6 @@ def test_a_new_system_is_one_new_file(tmp_path, monkeypatch):
         # Otherwise later tests would find the imported module without its file.
         sys.modules.pop("maskwright.recipes.systems.tenth_system", None)
         vars(catalog.systems).pop("tenth_system", None)
-
-
-@pytest.mark.parametrize("name", catalog.names())
-def test_only_dialogues_keep_lines_and_repeated_turns(name):
-    expected = Cleaning(line_breaks="sentence", deduplicate="documents") if "dialogue" in name else Cleaning()
-    assert default_cleaning(catalog.get(name)) == expected
 
 
 def test_recipes_of_earlier_versions_are_read():

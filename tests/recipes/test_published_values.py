@@ -257,8 +257,6 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     | adam((0.9, 0.999), 1e-8, 0.01, "matrices", True)
     | {"family": "ernie"},
     "ernie/base": {"objectives": {"mlm": 1.0, "nsp": 1.0}},
-    "ernie/base-dialogue": {"objectives": {"mlm": 1.0, "dlm": 1.0}}
-    | parts(format={"kind": "dialogue", "fake_share": 0.5}),
     "pmi/*": parts(
         words={"phrases": ("collocations",)}, masking={"kind": "pmi"}, training={"phases": phases((1.0, 512))}
     )
@@ -404,10 +402,6 @@ def test_the_settings_for_bert_wwms_two_runs_give_those_two_runs(name: str, pair
 def test_ernie_s_stages_add_phrases_then_entities() -> None:
     masking: Any = catalog.get("ernie/base").masking
     assert [stage.span_kinds for _, stage in masking.stages] == [set(), {"phrase"}, {"entity"}]
-    same = {"name", "summary", "format", "objectives"}
-    assert catalog.get("ernie/base-dialogue").model_dump(exclude=same) == catalog.get("ernie/base").model_dump(
-        exclude=same
-    )
 
 
 @pytest.mark.parametrize("size", ["tiny", "mini", "small", "medium", "base"])

@@ -19,13 +19,13 @@ OBJECTS = ("人工智能", "上海", "语言模型", "红色的房子", "长城"
 SYNONYMS = "喜欢 看见 研究 记得\n上海 长城 大海\n老师 船长 小明\n"
 
 
-def write_chinese(path: Path, between: str = "") -> Path:
+def write_chinese(path: Path) -> Path:
     """Write documents of simple Chinese sentences, with names of people and places."""
     draw = np.random.default_rng(0)
     texts = []
     for _ in range(40):
         chosen = draw.integers(0, (6, 4, 6), (int(draw.integers(4, 10)), 3))
-        texts.append(between.join(f"{SUBJECTS[a]}{VERBS[b]}{OBJECTS[c]}。" for a, b, c in chosen))
+        texts.append("".join(f"{SUBJECTS[a]}{VERBS[b]}{OBJECTS[c]}。" for a, b, c in chosen))
     path.write_text("\n\n".join(texts), encoding="utf-8")
     return path
 
@@ -39,7 +39,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(shared: Path) -> Train:
     """Train a toy of a recipe on text that has what its masking looks for."""
     english, chinese = write_corpus(shared / "english.txt"), write_chinese(shared / "chinese.txt")
-    dialogues = write_chinese(shared / "dialogues.txt", between="\n")
     (shared / "synonyms.txt").write_text(SYNONYMS, encoding="utf-8")
 
     def run(recipe: Recipe, out: Path, **changes: Any) -> Run:
@@ -52,7 +51,7 @@ def train(shared: Path) -> Train:
         return train_toy(
             shared,
             out,
-            corpus=dialogues if recipe.format.kind == "dialogue" else corpus,
+            corpus=corpus,
             recipe=recipe.name,
             set=[setting for setting in settings if recipe.teacher is None or "vocab_size" not in setting],
             **changes,

@@ -14,7 +14,7 @@ from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.similar_words import SimilarWordsSpec
 from maskwright.core.types import Documents, Examples, Instances, IntArray, SpecialTokens, TakenTokens
-from maskwright.data.cleaning.sentences import sentences_of
+from maskwright.data.cleaning.sentences import split_paragraph
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning, clean_document
 from maskwright.data.progress import Progress
@@ -37,7 +37,7 @@ from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import Masking
 from maskwright.pretext.replacement import VocabularyFacts
 from maskwright.recipes.catalog import names, resolve
-from maskwright.recipes.recipe import Recipe, default_cleaning
+from maskwright.recipes.recipe import Recipe
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 
@@ -149,7 +149,7 @@ def show(
         '[CLS]'
     """
     chosen = recipe if isinstance(recipe, Recipe) else resolve(recipe, set)
-    documents = sentences_of_documents(text, default_cleaning(chosen))
+    documents = sentences_of_documents(text)
     if not documents:
         raise DataError("the text to show is empty", todo="Give a sentence or more.")
     tokenizer = tokenizer or _tokenizer_of_run(recipe)
@@ -160,8 +160,7 @@ def show(
     if corpus is not None:
         # As `pretrain` does, or from the cache.
         sources = [str(source) for source in ([corpus] if isinstance(corpus, str | Path) else corpus)]
-        cleaning = default_cleaning(chosen)
-        cleaned = clean_corpus(sources, cleaning=cleaning, cache=cache, progress=progress)
+        cleaned = clean_corpus(sources, cache=cache, progress=progress)
         if tokenizer is None:
             used = train_tokenizer(chosen.tokenizer, cleaned, seed=seed, cache=cache, progress=progress)
         else:
@@ -235,7 +234,7 @@ def _notes(
         )
 
 
-def sentences_of_documents(text: str, cleaning: Cleaning = Cleaning()) -> list[list[str]]:
+def sentences_of_documents(text: str) -> list[list[str]]:
     """Split a text at blank lines into documents, and these into sentences as in corpus preparation.
 
     Sentences include the white space before them, also at the start of a paragraph.
@@ -243,8 +242,8 @@ def sentences_of_documents(text: str, cleaning: Cleaning = Cleaning()) -> list[l
     documents = []
     for document in _BLANK_LINES.split(text.replace("\r\n", "\n")):
         sentences: list[str] = []
-        for paragraph in clean_document(document, cleaning):
-            split = sentences_of(paragraph, cleaning)
+        for paragraph in clean_document(document, Cleaning()):
+            split = split_paragraph(paragraph)
             if sentences and split:
                 split[0] = " " + split[0]
             sentences.extend(split)

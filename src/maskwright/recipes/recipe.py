@@ -7,7 +7,6 @@ from pydantic import Field, PositiveInt, model_validator
 
 from maskwright.core.spec import Spec, renamed_from
 from maskwright.core.types import FamilyName
-from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.tokenizers.spec import TokenizerSpec
 from maskwright.data.words.spec import Words
 from maskwright.model.config import EncoderConfig
@@ -149,11 +148,6 @@ class Recipe(Spec):
                 raise ValueError(f"objective {objective.kind!r} needs {remedies}; or remove the objective")
             if objective.needs_pooler and not self.encoder.pooler:
                 raise ValueError(f"objective {objective.kind!r} needs the pooled vector: set encoder.pooler=true")
-        if self.format.needs_segment_ids and self.encoder.type_vocab_size < 2:
-            raise ValueError(
-                f"format {self.format.kind!r} needs two segment types, encoder.type_vocab_size is "
-                f"{self.encoder.type_vocab_size}: set encoder.type_vocab_size=2"
-            )
         if missing_kinds := sorted(self.masking.span_kinds - set(self.words.span_kinds)):
             remedies = " and ".join(_SPAN_SOURCES[kind] for kind in missing_kinds)
             raise ValueError(
@@ -211,21 +205,9 @@ def _remedy(fact: str, recipe: Recipe) -> str:
     return {
         "next_sentence_label": f"pairs labeled next or random, {unlike}={{kind: segment_pair, second: next_or_random}}",
         "order_label": f"pairs labeled in order or swapped, {unlike}={{kind: segment_pair, second: next_or_swapped}}",
-        "dialogue_label": "dialogues labeled real or fake: set format=dialogue",
         "contiguous_units": f"spans of adjacent tokens, which masking {recipe.masking.kind!r} does not select: set "
         "masking=span or masking=whole_word",
         "generator": "a generator that replaces tokens: set generator={}",
         "teacher": "a teacher: set teacher.model to a run or model directory",
         "mlm": "a masked-token head on the encoder: add objective 'mlm' and set generator=null",
     }.get(fact, fact)
-
-
-def default_cleaning(recipe: Recipe) -> Cleaning:
-    """Return the default cleaning; a format whose sentences are lines keeps the lines unchanged.
-
-    A turn of a dialogue that also occurs elsewhere ("What can I do for you?") is kept: removing it would change the
-    roles of all later turns. A repeated dialogue is removed as a whole.
-    """
-    if recipe.format.sentences_are_lines:
-        return Cleaning(line_breaks="sentence", deduplicate="documents")
-    return Cleaning()

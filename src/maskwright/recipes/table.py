@@ -141,7 +141,6 @@ _NAMES: Mapping[str, str] = {
     "mlm": "masked language modeling",
     "nsp": "next sentence prediction",
     "sbo": "span boundary objective",
-    "dlm": "dialogue language model",
     "pmi": "collocation",
     "levels": "word, phrase and entity spans",
     "cosine": "cosine loss to the teacher",

@@ -30,7 +30,7 @@ from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.finetuning import finetune
 from maskwright.finetuning.tasks import KINDS
 from maskwright.inference.model import Model, load
-from maskwright.recipes.recipe import Recipe, default_cleaning
+from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.study import probes
 from maskwright.study.intrinsic import check_text, intrinsic
@@ -365,7 +365,7 @@ class Study:
         if variant.recipe.teacher is not None:
             return None  # The teacher's is used.
         spec = self.with_vocabulary(variant).tokenizer
-        cleaning = override(default_cleaning(variant.recipe), parse_overrides(self.clean))
+        cleaning = override(Cleaning(), parse_overrides(self.clean))
         place = self.folder / "tokenizers" / f"{spec.kind}-{fingerprint([spec, cleaning])}"
         if not place.exists():
             cleaned = clean_corpus(text.train, cleaning=cleaning, **self.prepare, progress=self.talk.stage)

@@ -166,7 +166,7 @@ def detection_line(measured: Measured) -> str:
 
 
 def pair_line(kind: str, measured: Measured, majority: float) -> str:
-    """Return one line on a sequence objective (nsp, sop, dlm) on held-out text."""
+    """Return one line on a sequence objective (nsp, sop) on held-out text."""
     return (
         f"held-out {kind.upper()} loss {measured.loss:.3f}, accuracy {measured.accuracy:.1%} (most frequent label "
         f"{majority:.1%})"

@@ -10,11 +10,12 @@ from maskwright.core.amounts import counted, short_count
 from maskwright.core.errors import RecipeError, TrainingError
 from maskwright.core.files import checksum, read_json, write_json, write_text
 from maskwright.core.spec import overridden_fields, override, parse_overrides, validate
+from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.words.annotator import words_fingerprint
 from maskwright.data.words.span_facts import with_span_facts
 from maskwright.kernels.setting import Kernels
 from maskwright.recipes.catalog import resolve
-from maskwright.recipes.recipe import Recipe, default_cleaning
+from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again, pretraining_microbatch
 from maskwright.training.distributed import process_group, rank, rank_zero_first, world_size
@@ -71,7 +72,7 @@ def pretrain(
         extend_vocabulary: How many words of the corpus to add to that model's vocabulary, or a file of words, one a
             line.
         teacher: The model that a recipe with a teacher learns from; the same as `set=["teacher.model=..."]`.
-        clean: Overrides of the cleaning, "deduplicate=none"; dialogue recipes default to `default_cleaning`.
+        clean: Overrides of the cleaning, "deduplicate=none".
         device: "auto", "cpu", "cuda" or "cuda:N".
         precision: Of matmuls (weights, sums and losses are always fp32); "auto" is bf16 on a GPU that has it.
         kernels: "auto" uses C attention on a CPU in fp32, and kernels and CUDA graphs on a GPU in bf16, there if they
@@ -105,7 +106,7 @@ def pretrain(
         tokenizer=None if tokenizer is None else Path(tokenizer).expanduser(),
         init=None if init is None else str(init),
         extend_vocabulary=None if extend_vocabulary is None else _words_to_add(extend_vocabulary, init),
-        cleaning=override(default_cleaning(chosen), parse_overrides(clean)),
+        cleaning=override(Cleaning(), parse_overrides(clean)),
         precision=precision,
         workers=workers,
         cache=None if cache is None else Path(cache).expanduser(),

@@ -34,7 +34,6 @@ _TITLES = {
     "mlm": "masked tokens",
     "nsp": "next sentence",
     "sop": "sentence order",
-    "dlm": "response or not",
     "rtd": "replaced tokens",
     "sbo": "masked spans, from their boundaries",
     "soft_targets": "the teacher's predictions",

@@ -24,9 +24,9 @@ class Cleaning(Spec):
         control_characters: "drop" removes control characters, U+FFFD, zero-width spaces, soft hyphens and byte order
             marks; "keep" only removes what cannot be stored (NUL, lone surrogates).
         line_breaks: Meaning of a single line break. "paragraph": a new paragraph; "sentence": a new sentence, the only
-            one, so that a line stays whole (the turns of a dialogue); "space": a wrapped line; "auto": wrapped if most
-            breaks of a document are in mid-sentence before a lower-case letter, else a new paragraph. A blank line
-            always ends a paragraph.
+            one, so that a line stays whole (text that is already split, verse); "space": a wrapped line; "auto":
+            wrapped if most breaks of a document are in mid-sentence before a lower-case letter, else a new paragraph.
+            A blank line always ends a paragraph.
         text_documents: Separator of documents in plain text files. "blank_lines": the BERT layout; "files": a file is a
             document; "wiki_titles": lines such as ` = Title = ` begin one (WikiText); "auto": "wiki_titles" if a file
             has such titles, else "blank_lines".

@@ -7,21 +7,19 @@ from pydantic import Field
 from maskwright.core.spec import ByName
 from maskwright.pretext.formats.base import Format, PairFormat, TakeTokens
 from maskwright.pretext.formats.contiguous_halves import ContiguousHalves
-from maskwright.pretext.formats.dialogue import Dialogue
 from maskwright.pretext.formats.doc_sentences import DocSentences
 from maskwright.pretext.formats.full_sentences import FullSentences
 from maskwright.pretext.formats.segment_pair import SegmentPair
 from maskwright.pretext.formats.sentence_pair import SentencePair
 
 FormatChoice = Annotated[
-    SegmentPair | SentencePair | FullSentences | DocSentences | ContiguousHalves | Dialogue,
+    SegmentPair | SentencePair | FullSentences | DocSentences | ContiguousHalves,
     Field(discriminator="kind"),
     ByName,
 ]
 
 __all__ = [
     "ContiguousHalves",
-    "Dialogue",
     "DocSentences",
     "Format",
     "FormatChoice",

@@ -1,7 +1,7 @@
 """The interface of input formats: documents to a plan of instances, and plan rows to sequences."""
 
 from abc import abstractmethod
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -18,17 +18,13 @@ class Format(Spec):
 
     Attributes:
         kind: The format's name in recipes.
-        needs_segment_ids: Whether segment ids carry information of their own, so that the encoder must have two.
-        sentences_are_lines: Whether a sentence is a line as written (a turn of a dialogue), of any number of sentences.
     """
 
     kind: str
-    needs_segment_ids: ClassVar[bool] = False
-    sentences_are_lines: ClassVar[bool] = False
 
     @property
     def provides(self) -> frozenset[str]:
-        """Labels for objectives' `needs`: "next_sentence_label", "order_label", "dialogue_label"."""
+        """Labels for objectives' `needs`: "next_sentence_label", "order_label"."""
         return frozenset()
 
     @property

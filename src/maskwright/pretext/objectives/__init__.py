@@ -8,7 +8,7 @@ from maskwright.core.spec import ByName
 from maskwright.pretext.objectives.base import Objective
 from maskwright.pretext.objectives.distillation import Cosine, SoftTargets
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
-from maskwright.pretext.objectives.pair import DialogueJudgement, NextSentencePrediction, SentenceOrderPrediction
+from maskwright.pretext.objectives.pair import NextSentencePrediction, SentenceOrderPrediction
 from maskwright.pretext.objectives.rtd import ReplacedTokenDetection
 from maskwright.pretext.objectives.sbo import SpanBoundaryObjective
 
@@ -19,15 +19,13 @@ ObjectiveChoice = Annotated[
     | NextSentencePrediction
     | SentenceOrderPrediction
     | ReplacedTokenDetection
-    | SpanBoundaryObjective
-    | DialogueJudgement,
+    | SpanBoundaryObjective,
     Field(discriminator="kind"),
     ByName,
 ]
 
 __all__ = [
     "Cosine",
-    "DialogueJudgement",
     "MaskedLanguageModeling",
     "NextSentencePrediction",
     "Objective",

@@ -26,9 +26,9 @@ class Objective(Spec):
     Attributes:
         kind: The objective's name in recipes, metrics and weight tables.
         weight: Factor of this loss in the total.
-        needs: Facts that other choices of the recipe must provide: "next_sentence_label", "order_label",
-            "dialogue_label" (format), "contiguous_units" (masking), "generator", "teacher" (a second encoder), "mlm"
-            (that objective's head).
+        needs: Facts that other choices of the recipe must provide: "next_sentence_label", "order_label"
+            (format), "contiguous_units" (masking), "generator", "teacher" (a second encoder), "mlm" (that objective's
+            head).
         predicts: What a target position is: the offset of a selected "token" or of "every_token", or the number of
             a "sequence".
         on_generator: Whether this objective trains the generator, if a recipe has one, instead of the encoder.

@@ -1,4 +1,4 @@
-"""Objectives that classify whole sequences from the pooled vector: nsp, sop and dlm."""
+"""Objectives that classify whole sequences from the pooled vector: nsp and sop."""
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PairObjective(Objective):
-    """Predict which of two labels a sequence (a pair of texts, or a dialogue) has.
+    """Predict which of two labels a pair of texts has.
 
     Targets are numbered by sequence; sequences without a label are not predicted.
     """
@@ -74,14 +74,3 @@ class SentenceOrderPrediction(PairObjective):
 
     kind: Literal["sop"] = "sop"
     needs: ClassVar[frozenset[str]] = frozenset({"order_label"})
-
-
-class DialogueJudgement(PairObjective):
-    """Classify dialogues as real (label 0) or with a turn replaced (label 1) (Sun et al. 2019, section 3.3).
-
-    The paper's dialogue language model is this together with masked language modeling on the same dialogues; it is
-    not in the released code.
-    """
-
-    kind: Literal["dlm"] = "dlm"
-    needs: ClassVar[frozenset[str]] = frozenset({"dialogue_label"})
