@@ -179,18 +179,5 @@ def test_a_new_system_is_one_new_file(tmp_path, monkeypatch):
         vars(catalog.systems).pop("tenth_system", None)
 
 
-def test_recipes_of_earlier_versions_are_read():
-    recipe = catalog.resolve("distilbert/tiny", ["encoder.initial_attention=neighbors"])
-    old = json.loads(
-        recipe.model_dump_json()
-        .replace('"sampling"', '"favour"')
-        .replace('"initialize"', '"initialise"')
-        .replace('"neighbors"', '"neighbours"')
-        .replace('"rate_relative_to"', '"counted"')
-    )
-    assert Recipe.model_validate(old) == recipe
-    assert {"favour", "counted"} <= set(old["masking"])
-
-
 def test_synonyms_name_existing_fields():
     assert set(Recipe.synonyms.values()) - {"training.phases.0.max_length"} <= set(field_paths(Recipe))

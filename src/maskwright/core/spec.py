@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.fields import explain, field_paths, kinds, member_of, suggest_path
@@ -24,7 +24,6 @@ __all__ = [
     "fingerprint",
     "override",
     "parse_overrides",
-    "renamed_from",
     "validate",
 ]
 
@@ -55,11 +54,6 @@ def by_name(value: Any) -> Any:
 
 
 ByName = BeforeValidator(by_name)
-
-
-def renamed_from(name: str, old: str) -> Any:
-    """Return the annotation of a field that recipes of earlier versions call `old`."""
-    return Field(validation_alias=AliasChoices(name, old))
 
 
 def fingerprint(value: Any) -> str:

@@ -5,7 +5,7 @@ Most names are those of Hugging Face's config.json; `huggingface/families` has a
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from maskwright.core.spec import Spec
 from maskwright.core.types import HeadShape
@@ -70,9 +70,7 @@ class EncoderConfig(Spec):
     pooler: bool = True
     initializer: Literal["truncated_normal", "normal"] = "truncated_normal"
     initializer_range: Annotated[float, Field(gt=0)] = 0.02
-    initial_attention: Annotated[
-        Literal["random", "neighbors"], BeforeValidator(lambda name: "neighbors" if name == "neighbours" else name)
-    ] = "random"
+    initial_attention: Literal["random", "neighbors"] = "random"
 
     @model_validator(mode="after")
     def _fits(self) -> "EncoderConfig":

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from maskwright.core.spec import Spec, renamed_from
+from maskwright.core.spec import Spec
 from maskwright.core.types import FamilyName
 from maskwright.data.tokenizers.spec import TokenizerSpec
 from maskwright.data.words.spec import Words
@@ -83,7 +83,7 @@ class Teacher(Spec):
     """
 
     model: str = ""
-    initialize: Annotated[Literal["layers", "none"], renamed_from("initialize", "initialise")] = "layers"
+    initialize: Literal["layers", "none"] = "layers"
 
     def config(self, encoder: EncoderConfig) -> EncoderConfig:
         """Return the published teacher's shape, twice as deep as the student; the real one is in its directory."""

@@ -1,7 +1,7 @@
 """Settings of words, phrases and entities in a recipe."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -44,14 +44,6 @@ class Words(Spec):
     dictionary: str | None = None
     phrases: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     entities: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_old_field(cls, values: Any) -> Any:
-        # Recipes of earlier versions contain "model": null.
-        if isinstance(values, dict) and values.get("model", "") is None:
-            values = {name: value for name, value in values.items() if name != "model"}
-        return values
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:

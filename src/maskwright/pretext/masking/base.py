@@ -12,10 +12,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from maskwright.core.randomness import RandomNumbers
-from maskwright.core.spec import Spec, renamed_from
+from maskwright.core.spec import Spec
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 
-RateBase = Annotated[Literal["all", "ordinary"], renamed_from("rate_relative_to", "counted")]
+RateBase = Literal["all", "ordinary"]
 
 CONTIGUOUS_UNITS = frozenset({"contiguous_units"})
 """What maskings provide whose units are runs of adjacent tokens."""

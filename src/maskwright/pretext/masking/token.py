@@ -7,7 +7,6 @@ from pydantic import Field, model_validator
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import RandomNumbers
-from maskwright.core.spec import renamed_from
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.masking.sampling import FloatArray, RandomOrder
@@ -29,7 +28,7 @@ class TokenMasking(Masking):
     """
 
     kind: Literal["token"] = "token"
-    sampling: Annotated[Literal["uniform", "rare"], renamed_from("sampling", "favour")] = "uniform"
+    sampling: Literal["uniform", "rare"] = "uniform"
     smoothing: Annotated[float, Field(ge=0, le=2)] = 0.7
 
     @model_validator(mode="after")
