@@ -254,7 +254,7 @@ def test_file_names_that_are_not_utf_8(tmp_path: Path) -> None:
     "setting",
     [
         *("tokenizer.vocab_size=1000000000", "encoder.num_layers=1000000000", "encoder.hidden_size=1000000000000"),
-        *("encoder.attention_plan=[0, 1000000000000]", "training.phases.0.max_length=1000000000000"),
+        *("encoder.num_groups=1000000000000", "training.phases.0.max_length=1000000000000"),
     ],
 )
 def test_absurd_sizes_are_refused_at_once(setting: str) -> None:
@@ -293,11 +293,11 @@ def test_altered_configurations(family: FamilyName) -> None:
         hidden_activation=table.config.head_activation or "gelu",
     )
     seed = to_json(table, config, special, frozenset(), 32)
-    labeled = {"id2label": {"0": "a", "1": "b"}, "problem_type": "regression", "attention_plan": [0, 0]}
+    labeled = {"id2label": {"0": "a", "1": "b"}, "problem_type": "regression", "sharing": "all"}
     seeds = st.sampled_from([seed, seed | labeled])
 
     @fuzzing
-    @given(seeds.flatmap(lambda one: altered(one, [*seed, *labeled, "ffn_plan", "num_labels", "model_type"])))
+    @given(seeds.flatmap(lambda one: altered(one, [*seed, *labeled, "num_groups", "num_labels", "model_type"])))
     def check(data: Any) -> None:
         only_clear_errors(lambda: from_json(table, data, "config.json"))
         only_clear_errors(lambda: entries_from_json(table, data, "sequence", 0.1, "config.json"))
@@ -316,9 +316,7 @@ def test_altered_model_folders(copied: Path) -> None:
     seed = json.loads(config.read_text())
 
     @fuzzing
-    @given(
-        altered(seed, [*seed, "attention_plan", "ffn_plan", "id2label", "num_labels", "trained_length", "pair_head"])
-    )
+    @given(altered(seed, [*seed, "sharing", "num_groups", "id2label", "num_labels", "trained_length", "pair_head"]))
     def check(data: Any) -> None:
         config.write_text(json.dumps(data))
         only_clear_errors(lambda: load(copied).embed("the cat sat"))

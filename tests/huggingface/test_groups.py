@@ -1,16 +1,14 @@
-"""ALBERT's groups: transformers' numbering, and back from a plan to groups."""
+"""ALBERT's groups: transformers' numbering."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.huggingface.families import family_named
-from maskwright.huggingface.families.base import group_numbers, groups_of
 from maskwright.model.config import EncoderConfig
 
 
-def _config(plan, ffn=None):
-    return EncoderConfig(num_layers=len(plan), attention_plan=plan, ffn_plan=plan if ffn is None else ffn)
+def _plan(layers, groups):
+    return EncoderConfig(num_layers=layers, sharing="all", num_groups=groups).layer_plan("ffn")
 
 
 # 18 layers in 14 groups: floating point decides at layer 9.
@@ -34,23 +32,13 @@ def test_layers_are_put_into_groups_as_transformers_does(layers, groups):
     for number, group in enumerate(model.albert_layer_groups):
         group.register_forward_hook(lambda *_, number=number: order.append(number))
     model(torch.zeros(1, 2, 4))
-    assert tuple(order) == group_numbers(layers, groups)
+    assert tuple(order) == _plan(layers, groups)
 
 
 @given(st.integers(1, 48), st.data())
-def test_a_plan_of_groups_is_found_again(layers, data):
+def test_every_group_is_used_in_ascending_order(layers, data):
+    # No weight is written that no layer applies.
     groups = data.draw(st.integers(1, layers))
-    plan = group_numbers(layers, groups)
-    assert groups_of(_config(plan)) == groups
-    # Every group is used, so that no weight is written that no layer applies.
-    assert set(plan) == set(range(groups))
-
-
-@pytest.mark.parametrize(
-    ("attention", "ffn"), [((1, 0), (1, 0)), ((0, 1, 0), (0, 1, 0)), ((0, 0), (0, 1)), ((0, 1, 0, 1), (0, 1, 0, 1))]
-)
-def test_other_plans_are_written_layer_by_layer(attention, ffn):
-    config = _config(attention, ffn)
-    assert groups_of(config) is None
-    names = {theirs for _, theirs in family_named("albert").pairs(config, frozenset(), "")}
-    assert all(f"encoder.albert_layer_groups.{n}.albert_layers.0.ffn.bias" in names for n in range(len(attention)))
+    plan = _plan(layers, groups)
+    assert sorted(set(plan)) == list(range(groups))
+    assert sorted(plan) == list(plan)

@@ -210,7 +210,7 @@ def test_relatives_of_roberta_are_saved_as_roberta(tmp_path, name):
         ({"num_hidden_groups": "two"}, ("num_hidden_groups is 'two'",)),
         ({"num_hidden_groups": 2}, ("lack", "albert_layer_groups.1.albert_layers.0")),
         ({"embedding_size": 24}, ("word_embeddings.weight is [73, 16], expected [73, 24]",)),
-        ({"attention_plan": [0, 1]}, ("attention_plan names 2 layers", "num_layers is 3")),
+        ({"num_hidden_groups": 3, "sharing": "all", "num_groups": 4}, ("cannot be 4 groups",)),
     ],
 )
 def test_alberts_that_do_not_fit_together_are_refused(tmp_path, changes, parts):
@@ -238,7 +238,7 @@ def test_more_groups_than_the_configuration_says_are_named(tmp_path):
         ({"hidden_size": "wide"}, ("hidden_size", "'wide'")),
         ({"vocab_size": "many"}, ("vocab_size is 'many'", "a whole number")),
         ({"type_vocab_size": 0}, ("config.json", "type_vocab_size 0")),
-        ({"attention_plan": [0, 0, 0]}, ("layers share weights", "attention_plan")),
+        ({"sharing": "attention"}, ("layers share weights", "Remove sharing")),
         (
             {"vocab_size": 80},
             ("bert.embeddings.word_embeddings.weight is [73, 48], expected [80, 48]", "config.json"),

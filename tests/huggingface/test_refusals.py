@@ -66,10 +66,10 @@ def test_a_refused_file_is_named_and_no_recipe_is_advised():
     ("family", "heads", "changes"),
     [
         ("bert", "mlm nsp", {}),
-        ("bert", "mlm sop sbo", {"attention_plan": (0, 0, 0, 0)}),
+        ("bert", "mlm sop sbo", {"sharing": "attention"}),
         ("roberta", "mlm", {"position_offset": 1, "type_vocab_size": 1}),
         ("albert", "mlm sop", {"embedding_size": 16, "hidden_activation": "relu"}),
-        ("albert", "rtd", {"ffn_plan": (0, 0, 0, 0), "embedding_projection": "always"}),
+        ("albert", "rtd", {"sharing": "ffn", "embedding_projection": "always"}),
         ("electra", "rtd sop", {"embedding_size": 16}),
         ("electra", "rtd", {"hidden_activation": "gelu_tanh", "pooler": False}),
         ("electra", "mlm", {"embedding_size": 16, "pooler": False}),

@@ -27,6 +27,7 @@ from tiny_models import (
 from maskwright.huggingface.families import FAMILIES, family_named
 from maskwright.huggingface.huggingface import load_model, save_model
 from maskwright.model.config import EncoderConfig
+from maskwright.model.encoder import Encoder
 
 # What transformers leaves out of a safetensors file, since it is another weight under a second name.
 TIED = {
@@ -120,52 +121,41 @@ def _assert_same_logits(class_name, folder):
 
 @pytest.mark.parametrize(
     ("class_name", "config"),
-    [("BertForMaskedLM", bert_config()), ("AlbertForMaskedLM", albert_config(num_hidden_groups=2))],
+    [("BertForMaskedLM", bert_config()), ("AlbertForMaskedLM", albert_config(num_hidden_groups=4))],
     ids=["bert", "albert"],
 )
 @pytest.mark.parametrize(
-    "plans",
+    "sharing",
     [
-        {"attention_plan": (0, 1, 0), "ffn_plan": (1, 0, 1)},
-        {"attention_plan": (0, 0, 1), "ffn_plan": (1, 0, 1)},
-        {"attention_plan": (1, 0, 1), "ffn_plan": (1, 0, 1)},
+        {"sharing": "attention"},  # The paper's comparison (Table 4), which its own code cannot express.
+        {"sharing": "ffn", "num_groups": 2},
+        {"sharing": "all", "blocks_per_group": 2},
     ],
-    ids=["both apart", "attention in groups", "in no group"],
 )
-def test_other_sharing_of_layers_is_written_per_layer_and_loaded_as_shared(tmp_path, class_name, config, plans):
-    config.num_hidden_layers = 2
-    build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "two")
-    two = load_model(tmp_path / "two")
-    shared = two.config.replace(num_layers=3, **plans)
-    _save(tmp_path / "shared", two, config=shared)
+def test_other_sharing_of_layers_is_written_per_layer_and_loaded_as_shared(tmp_path, class_name, config, sharing):
+    config.num_hidden_layers = 4
+    build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "apart")
+    apart = load_model(tmp_path / "apart")
+    shared = apart.config.replace(**sharing)
+    used = {f"encoder.{name}" for name in Encoder(shared, apart.vocab_size).state_dict()}
+    state = {name: value for name, value in apart.state.items() if name in used or name.startswith("heads.")}
+    assert len(state) < len(apart.state)
+    _save(tmp_path / "shared", apart, config=shared, state=state)
+    assert tensors_of(tmp_path / "shared").keys() == tensors_of(tmp_path / "apart").keys()
     again = load_model(tmp_path / "shared")
     assert again.config == shared
-    _assert_same_tensors(again.state, two.state)
-    _assert_same_logits(class_name, tmp_path / "shared")
-
-
-def test_attention_shared_alone_is_written_for_each_layer_by_albert(tmp_path):
-    # The paper's comparison (Table 4), which its own code cannot express.
-    build(transformers.AlbertForMaskedLM, albert_config(num_hidden_groups=3)).save_pretrained(tmp_path / "three")
-    three = load_model(tmp_path / "three")
-    state = {name: value for name, value in three.state.items() if "attention_blocks" not in name or ".0." in name}
-    config = three.config.replace(attention_plan=(0, 0, 0))
-    _save(tmp_path / "ours", three, config=config, state=state)
-    assert len(tensors_of(tmp_path / "ours")) == len(tensors_of(tmp_path / "three"))
-    again = load_model(tmp_path / "ours")
-    assert again.config == config
     _assert_same_tensors(again.state, state)
-    _assert_same_logits("AlbertForMaskedLM", tmp_path / "ours")
+    _assert_same_logits(class_name, tmp_path / "shared")
 
 
 def test_groups_are_written_once_a_group(tmp_path):
     build(transformers.AlbertForMaskedLM, albert_config()).save_pretrained(tmp_path / "one")
     one = load_model(tmp_path / "one")
-    assert one.config.attention_plan == one.config.ffn_plan == (0, 0, 0)
+    assert (one.config.sharing, one.config.num_groups, one.config.blocks_per_group) == ("all", 1, 1)
     _save(tmp_path / "ours", one)
     data = json.loads((tmp_path / "ours" / "config.json").read_text())
     assert (data["num_hidden_layers"], data["num_hidden_groups"], data["inner_group_num"]) == (3, 1, 1)
-    assert "attention_plan" not in data
+    assert "sharing" not in data
     assert not any("layer_groups.1" in name for name in tensors_of(tmp_path / "ours"))
 
 

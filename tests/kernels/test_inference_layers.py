@@ -36,7 +36,7 @@ SHAPES = {
     "albert": {"embedding_size": 16, "sharing": "all", "num_groups": 2},
     "distilbert": {"type_vocab_size": 0, "hidden_activation": "gelu"},
     "ernie": {"hidden_activation": "relu", "layer_norm_eps": 1e-5},
-    "plan": {"attention_plan": (0, 1, 0), "ffn_plan": (0, 0, 1), "embedding_projection": "always"},
+    "shared ffn": {"sharing": "ffn", "num_groups": 2, "embedding_projection": "always"},
 }
 # The error allowed, as a share of the largest value, and the least cosine. Weights are five times as wide as usual, so
 # that rounding matters.

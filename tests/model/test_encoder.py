@@ -18,14 +18,14 @@ def test_dropout_follows_the_batch_key_and_only_in_training():
 
 
 def test_layers_that_share_blocks_compute_what_equal_layers_compute():
-    shared = encoder(SMALL.replace(attention_plan=(0, 1, 0), ffn_plan=(0, 0, 0)))
+    shared = encoder(SMALL.replace(sharing="attention", num_groups=2))
     assert len(shared.attention_blocks) == 2
-    assert len(shared.ffn_blocks) == 1
+    assert len(shared.ffn_blocks) == 3
     apart = encoder(SMALL)
     state = apart.state_dict()
     for name, value in shared.state_dict().items():
         for layer in range(3):
-            block = {"attention_blocks": (0, 1, 0), "ffn_blocks": (0, 0, 0)}.get(name.split(".")[0], (None,) * 3)[layer]
+            block = {"attention_blocks": (0, 0, 1), "ffn_blocks": (0, 1, 2)}.get(name.split(".")[0], (None,) * 3)[layer]
             stem, _, rest = name.partition(".")
             if block is None:
                 state[name] = value

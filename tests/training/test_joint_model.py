@@ -367,7 +367,7 @@ def test_weights_come_whole_and_go_back() -> None:
 @pytest.mark.parametrize(
     "overrides",
     [
-        ("masking=whole_word", "encoder.attention_plan=[0, 0]", "encoder.ffn_plan=[0, 0]", "masks.copies=10"),
+        ("masking=whole_word", "encoder.sharing=all", "masks.copies=10"),
         ("objectives=[mlm, rtd, nsp]", "format=segment_pair", "encoder.pooler=true", "objectives.rtd.loss_at=selected"),
         ("objectives=[mlm, rtd, sop]", "format={kind: segment_pair, second: next_or_swapped}", "encoder.pooler=true"),
         ("format=full_sentences", "masking.candidates=all", "generator.shared=none", "generator.depth=0.5"),

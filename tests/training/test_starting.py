@@ -188,10 +188,10 @@ def test_a_recipe_takes_as_many_positions_as_the_user_wants_and_no_more_than_the
 
 
 def test_layers_that_share_must_share_alike(tmp_path: Path) -> None:
-    model = saved(tmp_path / "shared", "bert/tiny", "encoder.ffn_plan=[0, 0, 1, 1]")
-    with pytest.raises(RecipeError, match=r"ffn_plan is None, the model's \(0, 0, 1, 1\)"):
+    model = saved(tmp_path / "shared", "bert/tiny", "encoder.sharing=ffn", "encoder.num_groups=2")
+    with pytest.raises(RecipeError, match=r"sharing is none, the model's ffn; encoder\.num_groups is 1, the model's 2"):
         like_the_model(toy("bert/tiny"), model, ())
-    same = like_the_model(toy("bert/tiny", "encoder.ffn_plan=[0, 0, 1, 1]"), model, ())
+    same = like_the_model(toy("bert/tiny", "encoder.sharing=ffn", "encoder.num_groups=2"), model, ())
     assert start_from(same, model, None).new == ()
 
 
@@ -200,8 +200,7 @@ def test_layers_that_share_must_share_alike(tmp_path: Path) -> None:
     [
         ((), ("encoder.sharing=all", "encoder.num_groups=2")),
         (("encoder.sharing=all",), ()),
-        (("encoder.sharing=ffn", "encoder.blocks_per_group=2"), ("encoder.ffn_plan=[0, 0, 1, 1]",)),
-        (("encoder.ffn_plan=[0, 0, 1, 1]",), ("encoder.sharing=all", "encoder.blocks_per_group=2")),
+        (("encoder.sharing=ffn", "encoder.blocks_per_group=2"), ("encoder.sharing=ffn", "encoder.num_groups=2")),
     ],
 )
 def test_the_settings_for_the_model_s_sharing_are_all_named_at_once(

@@ -9,7 +9,7 @@ from maskwright.core.errors import ConversionError, RecipeError
 from maskwright.core.spec import validate
 from maskwright.core.types import SpecialTokens
 from maskwright.huggingface.families import Family
-from maskwright.huggingface.families.base import group_numbers, groups_of
+from maskwright.huggingface.families.base import groups_of
 from maskwright.huggingface.refusals import position_offset, refuse_inexpressible, refuse_other_entries
 from maskwright.huggingface.task_entries import TaskEntries, entries_to_json
 from maskwright.model.config import MAX_LAYERS, EncoderConfig
@@ -22,7 +22,7 @@ _ACTIVATIONS = {
 }
 
 # Entries that Hugging Face's format does not define; its classes keep them.
-_PLANS = ("attention_plan", "ffn_plan")
+_SHARING = ("sharing", "num_groups", "blocks_per_group")
 _TRAINED_LENGTH = "trained_length"
 _CONSTANTS = {"is_decoder": False, "add_cross_attention": False, "position_embedding_type": "absolute"}
 _PAIR_HEAD = "pair_head"
@@ -93,13 +93,11 @@ def to_json(
 
 
 def _sharing(family: Family, config: EncoderConfig) -> dict[str, Any]:
-    unshared = tuple(range(config.num_layers))
-    resolved = zip(_PLANS, (config.layer_plan("attention"), config.layer_plan("ffn")), strict=True)
-    plans = {name: list(plan) for name, plan in resolved if plan != unshared}
+    entries = {} if config.sharing == "none" else {name: getattr(config, name) for name in _SHARING}
     if not family.config.grouped:
-        return plans
+        return entries
     groups = groups_of(config)
-    return {"num_hidden_groups": groups} if groups else {"num_hidden_groups": config.num_layers, **plans}
+    return {"num_hidden_groups": groups} if groups else {"num_hidden_groups": config.num_layers, **entries}
 
 
 def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderConfig:
@@ -130,8 +128,9 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
                 f"{source}: {groups} num_hidden_groups in {layers} num_hidden_layers",
                 allowed=f"1 to num_hidden_layers groups, at most {MAX_LAYERS} layers",
             )
-        fields |= dict.fromkeys(_PLANS, None if groups == layers else group_numbers(layers, groups))
-    fields |= {name: data[name] for name in _PLANS if name in data}
+        if groups < layers:
+            fields |= {"sharing": "all", "num_groups": groups}
+    fields |= {name: data[name] for name in _SHARING if name in data}
     architectures = data.get("architectures") or []
     if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
         raise ConversionError(f"{source}: architectures is {architectures!r}", allowed="a list of names")

@@ -168,7 +168,7 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
         if ours in state and not torch.equal(state[ours], tensors[theirs]):
             raise ConversionError(
                 f"{source} states that layers share weights, but {theirs} differs between them",
-                todo="Remove attention_plan and ffn_plan from config.json to load every layer separately",
+                todo="Remove sharing, num_groups and blocks_per_group from config.json to load every layer separately",
             )
         state[ours] = tensors[theirs]
     loaded = LoadedModel(

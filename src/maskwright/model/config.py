@@ -21,7 +21,7 @@ class EncoderConfig(Spec):
 
     Attributes:
         hidden_size: H, width of the hidden states.
-        num_layers: L, layers applied (not distinct ones: see the layer plans).
+        num_layers: L, layers applied (not distinct ones: see `sharing`).
         num_heads: N, attention heads; must divide `hidden_size`.
         intermediate_size: F, width inside the feed-forward sublayer; 4 H in all published models.
         embedding_size: E, width of the embeddings; None means H.
@@ -39,9 +39,6 @@ class EncoderConfig(Spec):
             num_hidden_groups).
         blocks_per_group: Distinct blocks of a group, used in turn (Hugging Face: inner_group_num, where one "layer"
             applies all of them: `num_layers` is that number of layers times this).
-        attention_plan: The number of the attention sublayer that each layer uses, e.g. (0, 1, 0), where `sharing` is
-            "none"; None: as `sharing` says.
-        ffn_plan: The same for feed-forward sublayers.
         pooler: Whether a dense + tanh over the first token is part of the encoder.
         initializer: "truncated_normal" (cut at two standard deviations: Google) or "normal" (fairseq).
         initializer_range: Standard deviation of the initial weights.
@@ -65,8 +62,6 @@ class EncoderConfig(Spec):
     sharing: Literal["none", "attention", "ffn", "all"] = "none"
     num_groups: Layers = 1
     blocks_per_group: Layers = 1
-    attention_plan: tuple[int, ...] | None = None
-    ffn_plan: tuple[int, ...] | None = None
     pooler: bool = True
     initializer: Literal["truncated_normal", "normal"] = "truncated_normal"
     initializer_range: Annotated[float, Field(gt=0)] = 0.02
@@ -89,18 +84,6 @@ class EncoderConfig(Spec):
                 f"num_layers {self.num_layers} cannot be {self.num_groups} groups of {self.blocks_per_group} blocks "
                 "each; it must be a multiple of blocks_per_group, and at least num_groups times that"
             )
-        for name, plan in (("attention_plan", self.attention_plan), ("ffn_plan", self.ffn_plan)):
-            if plan is None:
-                continue
-            if self.sharing != "none":
-                raise ValueError(
-                    f"{name} and sharing {self.sharing!r} both say how layers share; set sharing to 'none' (with "
-                    f"num_groups and blocks_per_group 1) or {name} to null"
-                )
-            if len(plan) != self.num_layers:
-                raise ValueError(f"{name} names {len(plan)} layers, num_layers is {self.num_layers}; make them equal")
-            if sorted(set(plan)) != list(range(len(set(plan)))):
-                raise ValueError(f"{name} {plan} must use the block numbers 0..{max(plan)} without gaps")
         return self
 
     @property
@@ -129,20 +112,18 @@ class EncoderConfig(Spec):
         return self.hidden_size // self.num_heads
 
     def layer_plan(self, sublayer: Literal["attention", "ffn"]) -> tuple[int, ...]:
-        """Return the number of the sublayer that each layer uses: as in the plan if there is one, else by `sharing`.
+        """Return the number of the sublayer that each layer uses.
 
         Example:
             >>> EncoderConfig(num_layers=6, sharing="ffn", num_groups=2).layer_plan("ffn")
             (0, 0, 0, 1, 1, 1)
         """
-        plan = self.attention_plan if sublayer == "attention" else self.ffn_plan
-        if plan is not None:
-            return plan
         if self.sharing not in ("all", sublayer):
             return tuple(range(self.num_layers))
-        # ALBERT's group of layer i is floor(i / L x num_groups), and each of its layers applies all blocks of the group
-        # (albert: modeling.py, transformer_model); here these are `blocks` layers.
+        # Each of ALBERT's layers applies all blocks of its group (albert: modeling.py, transformer_model); here these
+        # are `blocks` layers. The group is computed in floating point as in Hugging Face's AlbertTransformer, which for
+        # a few pairs (the first is 18 layers in 14 groups) puts a boundary layer into the group before.
         blocks = self.blocks_per_group
         albert_layers = self.num_layers // blocks
-        groups = [layer * self.num_groups // albert_layers for layer in range(albert_layers)]
+        groups = [int(layer / (albert_layers / self.num_groups)) for layer in range(albert_layers)]
         return tuple(group * blocks + block for group in groups for block in range(blocks))

@@ -66,8 +66,6 @@ class Generator(Spec):
             sharing="none",
             num_groups=1,
             blocks_per_group=1,
-            attention_plan=None,
-            ffn_plan=None,
             pooler=False,
         )
 
@@ -87,7 +85,7 @@ class Teacher(Spec):
 
     def config(self, encoder: EncoderConfig) -> EncoderConfig:
         """Return the published teacher's shape, twice as deep as the student; the real one is in its directory."""
-        return encoder.replace(num_layers=2 * encoder.num_layers, attention_plan=None, ffn_plan=None)
+        return encoder.replace(num_layers=2 * encoder.num_layers)
 
 
 class Recipe(Spec):

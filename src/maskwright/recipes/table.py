@@ -199,8 +199,6 @@ _LABELS: Mapping[str, str] = {
     "encoder.hidden_dropout": "dropout",
     "encoder.sharing": "shared across layers",
     "encoder.num_groups": "layer groups",
-    "encoder.attention_plan": "attention blocks",
-    "encoder.ffn_plan": "feed-forward blocks",
     "encoder.initializer": "initialization",
     "encoder.initializer_range": "initialization std",
     "generator.size": "generator width",
@@ -224,12 +222,6 @@ def _one_of(**names: str) -> Callable[[Any], str]:
 
 def _copies(copies: int | None) -> str:
     return "every epoch (dynamic masking)" if copies is None else f"{copies} times, then repeated (static masking)"
-
-
-def _plan(plan: tuple[int, ...] | None) -> str:
-    if plan is None:
-        return "as set by sharing"
-    return "one, shared by all layers" if max(plan) == 0 else " ".join(map(str, plan))
 
 
 def _phases(phases: tuple[LengthPhase, ...]) -> str:
@@ -279,8 +271,6 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
     "encoder.embedding_size": lambda size: "same as hidden size" if size is None else format_value(size),
     "encoder.embedding_projection": _one_of(if_needed="if the sizes differ"),
     "encoder.sharing": _one_of(all="attention and feed-forward"),
-    "encoder.attention_plan": _plan,
-    "encoder.ffn_plan": _plan,
     "encoder.initializer": _one_of(truncated_normal="normal, truncated at 2 std"),
     "encoder.initial_attention": _one_of(neighbors="to neighboring tokens"),
     "generator.size": _of_the_encoder,

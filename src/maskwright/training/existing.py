@@ -153,7 +153,7 @@ def build_teacher(model: ExistingModel, recipe: Recipe) -> TeacherModel:
 Differences = Mapping[str, tuple[Any, Any]]
 """By field, the recipe's value and the model's."""
 
-_SHARING = ("sharing", "num_groups", "blocks_per_group", "attention_plan", "ffn_plan")
+_SHARING = ("sharing", "num_groups", "blocks_per_group")
 _SHAPES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "type_vocab_size", "position_offset")
 
 
@@ -187,8 +187,4 @@ def describe_differences(different: Differences) -> str:
 
 def settings(different: Differences) -> str:
     """Return the options that give the recipe the model's values."""
-    values = {field: "null" if theirs is None else theirs for field, (_, theirs) in different.items()}
-    return " ".join(
-        f"--set 'encoder.{field}={list(value)}'" if isinstance(value, tuple) else f"--set encoder.{field}={value}"
-        for field, value in values.items()
-    )
+    return " ".join(f"--set encoder.{field}={theirs}" for field, (_, theirs) in different.items())

@@ -15,20 +15,11 @@ Pair = tuple[str, str]
 Field = tuple[str, str, Any]
 
 
-def group_numbers(layers: int, groups: int) -> tuple[int, ...]:
-    """Return the group of each of ALBERT's layers (Lan et al. 2020, section 3.1), which share a group's weights.
-
-    Divided in floating point as in Hugging Face's AlbertTransformer, which for a few pairs (the first is 18 layers in
-    14 groups) puts a boundary layer into the group before i * groups // layers.
-    """
-    return tuple(int(layer / (layers / groups)) for layer in range(layers))
-
-
 def groups_of(config: EncoderConfig) -> int | None:
-    """Return the number of groups that an encoder's sharing amounts to; None if it is another pattern."""
-    plan = config.layer_plan("attention")
-    groups = max(plan) + 1
-    return groups if plan == config.layer_plan("ffn") == group_numbers(config.num_layers, groups) else None
+    """Return the number of ALBERT's groups that an encoder's sharing amounts to; None if it is another pattern."""
+    if config.sharing == "none":
+        return config.num_layers
+    return config.num_groups if config.sharing == "all" and config.blocks_per_group == 1 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,8 +152,8 @@ class Family:
         """
         places = tuple(str(layer) for layer in range(config.num_layers))
         if self.config.grouped:
-            groups = groups_of(config) or config.num_layers
-            places = tuple(f"{group}.albert_layers.0" for group in group_numbers(config.num_layers, groups))
+            groups = config.layer_plan("attention") if groups_of(config) else range(config.num_layers)
+            places = tuple(f"{group}.albert_layers.0" for group in groups)
         pairs = []
         for ours, theirs in self.body:
             if "{n}" not in ours:
