@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.core.types import Documents, Selection, Targets
+from maskwright.core.types import Documents, Selection
 
 
 def documents(lengths):
@@ -43,11 +43,3 @@ def test_selection_lists_the_tokens_of_its_units(units):
     selection = Selection(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64))
     found = list(zip(selection.positions.tolist(), selection.units.tolist(), strict=True))
     assert found == expected
-
-
-def test_targets_move():
-    targets = Targets(positions=np.array([1, 5]), labels=np.array([7, 8]), extra={"left": np.array([0, 4])})
-    moved = targets.moved(10)
-    assert moved.positions.tolist() == [11, 15]
-    assert moved.count == targets.count == 2
-    assert moved.labels is targets.labels

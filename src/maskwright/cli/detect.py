@@ -16,9 +16,9 @@ from maskwright.cli.texts import (
     check_model,
     gather,
     load_for_use,
-    number_of_texts,
     warnings_said,
 )
+from maskwright.core.amounts import counted
 
 
 def command(
@@ -44,7 +44,7 @@ def command(
         detections = loaded.detect(given, threshold=threshold)
     if out:
         write_json_lines(out, [detection.to_json() for detection in detections])
-        output.note(f"{number_of_texts(given)} in {out}")
+        output.note(f"{counted(len(given), 'text')} in {out}")
     if json:
         output.print_json([detection.to_json() for detection in detections])
         return

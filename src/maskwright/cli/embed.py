@@ -16,9 +16,9 @@ from maskwright.cli.texts import (
     check_model,
     gather,
     load_for_use,
-    number_of_texts,
     warnings_said,
 )
+from maskwright.core.amounts import counted
 
 _SHOWN = 20
 _LONG = 200
@@ -74,13 +74,13 @@ def command(
             with open(temporary, "wb") as saved:
                 np.save(saved, vectors)
     if blank := [text for text in given if not text.strip()]:
-        output.note(f"{number_of_texts(blank)} of {len(given):,} blank: their embeddings carry no meaning")
+        output.note(f"{counted(len(blank), 'text')} of {len(given):,} blank: their embeddings carry no meaning")
     shape = list(vectors.shape)
     if json:
         values = {"out": str(out)} if out else {"vectors": vectors.tolist()}
         output.print_json({"shape": shape, "pooling": pooling, "normalized": normalize, **values})
         return
-    output.note(f"{number_of_texts(given)}, {shape[1]} dimensions" + (f", written to {out}" if out else ""))
+    output.note(f"{counted(len(given), 'text')}, {shape[1]} dimensions" + (f", written to {out}" if out else ""))
     if not out and len(given) > 1:
         nearest, similarity = nearest_texts(vectors[:_SHOWN])
         output.table(

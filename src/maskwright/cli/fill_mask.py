@@ -17,9 +17,9 @@ from maskwright.cli.texts import (
     gather,
     heading,
     load_for_use,
-    number_of_texts,
     warnings_said,
 )
+from maskwright.core.amounts import counted
 
 
 def command(
@@ -54,7 +54,7 @@ def command(
     plain = filled_to_json(given, filled)
     if out:
         write_json_lines(out, plain)
-        output.note(f"{number_of_texts(plain)} in {out}")
+        output.note(f"{counted(len(plain), 'text')} in {out}")
     if json:
         output.print_json(plain)
     elif not out:

@@ -81,11 +81,6 @@ def check_model(model: str) -> None:
     check_folder(model)
 
 
-def number_of_texts(texts: Sequence[object]) -> str:
-    """Format a number of texts: "1 text", "1,200 texts"."""
-    return f"{len(texts):,} text{'s' * (len(texts) != 1)}"
-
-
 def heading(text: str) -> None:
     """Print the title of a table, never wrapped."""
     output.console().print(Text(text, style="bold"), soft_wrap=True)

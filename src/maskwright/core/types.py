@@ -4,7 +4,7 @@ T tokens, B sequences (instances), S sentences, D documents, U units, M targets,
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -211,7 +211,7 @@ class Targets:
         labels: Shape (M,), int64.
         extra: Further values, aligned with the targets (e.g. the position within a span).
         anchors: Further token offsets, aligned with the targets, each in the same sequence as its target (e.g. the
-            boundaries of a span). `moved` shifts them; values in `extra` stay.
+            boundaries of a span).
     """
 
     positions: IntArray
@@ -223,11 +223,6 @@ class Targets:
     def count(self) -> int:
         """The number of predictions: the loss's denominator."""
         return len(self.labels)
-
-    def moved(self, offset: int) -> "Targets":
-        """Return the same targets with positions and anchors shifted by `offset`."""
-        anchors = {name: places + offset for name, places in self.anchors.items()}
-        return replace(self, positions=self.positions + offset, anchors=anchors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

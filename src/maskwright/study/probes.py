@@ -45,6 +45,7 @@ GROUPS = 20
 """Groups of examples whose means are kept, for intervals over examples."""
 _TOKENS = 8192
 _LOGITS_AT_ONCE = 1024
+_PASSAGES_SHOWN = 6
 WORD = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]|[^\\W_\u3400-\u4dbf\u4e00-\u9fff]+")
 """A hanzi, or letters and digits of other scripts."""
 
@@ -284,7 +285,7 @@ def _seconds(call: Callable[[], object], repeats: int = 50, limit: float = 10.0)
     return statistics.median(times)
 
 
-def samples(model: Model, text: StudyText, run: Path, count: int = 6) -> dict[str, Any]:
+def samples(model: Model, text: StudyText, run: Path) -> dict[str, Any]:
     """Return what the recipe masks in a held-out passage and how the model fills masks, for the report."""
     opening = "\n\n".join("".join(sentences[:4]) for sentences in text.documents[:2])
     shown = show(str(run), opening, max_sequences=1)
@@ -293,7 +294,7 @@ def samples(model: Model, text: StudyText, run: Path, count: int = 6) -> dict[st
         for token in (shown.sequences[0].tokens if shown.sequences else ())
     ]
     fills = []
-    for number, (_, passage) in enumerate(text.passages(count, 160) if _with_vocabulary(model) else ()):
+    for number, (_, passage) in enumerate(text.passages(_PASSAGES_SHOWN, 160) if _with_vocabulary(model) else ()):
         words = [match for match in WORD.finditer(passage) if len(match.group()) > 3 or not match.group().isascii()]
         if not words:
             continue

@@ -45,9 +45,9 @@ class Baseline:
     accuracy: float
 
 
-def unigram_baseline(batches: list[StepBatch], token_counts: IntArray | None, kind: str = "mlm") -> Baseline | None:
-    """Measure the unigram baseline at the targets of one objective; None if there are none."""
-    labels = _labels(batches, kind)
+def unigram_baseline(batches: list[StepBatch], token_counts: IntArray | None) -> Baseline | None:
+    """Measure the unigram baseline at the targets of masked language modeling; None if there are none."""
+    labels = _labels(batches, "mlm")
     if token_counts is None or not len(labels):
         return None
     # Add-one smoothing: a held-out token may be absent from the training text.
