@@ -51,10 +51,6 @@ def test_dictionary_changes_words_and_fingerprint(tmp_path: Path) -> None:
     assert opened(str(path)).cut(["使用语言模型"])[0] == "使用语言"
 
 
-def test_recipes_that_name_no_model_for_the_segmenter_are_read() -> None:
-    assert validate(Words, {"segmenter": "rjieba", "model": None}) == Words(segmenter="rjieba")
-
-
 @pytest.mark.parametrize(
     ("broken", "says"),
     [

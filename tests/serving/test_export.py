@@ -36,7 +36,11 @@ TASKS = {
 }
 EVERY = [(family, kind) for family in FAMILIES for kind in ("encoder", "pretrained", *TASKS)]
 # An export takes seconds. MASKWRIGHT_EVERY_EXPORT=1 tests all of them, in minutes.
-CASES = EVERY if os.environ.get("MASKWRIGHT_EVERY_EXPORT") else [("bert", "pretrained"), ("roberta", "multiple_choice")]
+CASES = (
+    EVERY
+    if os.environ.get("MASKWRIGHT_EVERY_EXPORT")
+    else [("electra", "pretrained"), *(("bert", kind) for kind in ("pretrained", *TASKS))]
+)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from maskwright.core.errors import MaskwrightError
 from maskwright.finetuning import fine_tuned
 from maskwright.finetuning.evaluating import plain
 from maskwright.serving import server
-from maskwright.serving.batching import Limits
+from maskwright.serving.batching import MAX_INPUTS, Batcher, Call, Limits
 from maskwright.serving.served import Result, ServedModel, load_served
 from maskwright.serving.server import build_app, named_models
 from tests.finetuning.tiny_tuned import LABELS, TEXTS
@@ -233,6 +233,27 @@ def test_a_request_whose_client_has_gone_is_not_computed() -> None:
 
     assert asyncio.run(send_two()) == [200, 200]
     assert computed == ["first", "third"]
+
+
+def test_large_requests_of_another_call_do_not_cut_a_batch() -> None:
+    seen = list[tuple[str, int]]()
+
+    def run(call: Call, inputs: list[Any]) -> list[Any]:
+        seen.append((call.model, len(inputs)))
+        return inputs
+
+    async def submit_all() -> None:
+        batcher = Batcher(run, max_waiting=10)
+        requests = [("a", 1), ("b", MAX_INPUTS), *[("a", 1)] * 5]
+        calls = [batcher.submit(Call(model, "embed"), ["x"] * count, timeout=10) for model, count in requests]
+        waiting = asyncio.gather(*calls)
+        await asyncio.sleep(0)  # All requests wait before the first batch.
+        working = asyncio.create_task(batcher.work())
+        await waiting
+        working.cancel()
+
+    asyncio.run(submit_all())
+    assert seen == [("a", 6), ("b", MAX_INPUTS)]
 
 
 def test_a_connection_whose_result_is_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

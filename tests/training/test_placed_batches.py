@@ -8,7 +8,7 @@ from test_batches import step
 from test_every_recipe import RECIPES, model_of, teacher_of, toy
 from torch import Tensor
 
-from maskwright.training.batches import MicroBatch, _map_tensors, _move_together
+from maskwright.training.batches import MicroBatch, _move_together, map_tensors
 
 CPU = torch.device("cpu")
 
@@ -34,9 +34,9 @@ def test_a_micro_batch_arrives_whole_and_in_one_piece(name: str) -> None:
     for micro in step(recipe).micro_batches:
         for given in (micro, model.with_output_positions(micro)):
             moved, pieces = elsewhere(given).to(CPU), list[Tensor]()
-            found, expected = (_map_tensors(each, lambda t: (t.dtype, t.tolist())) for each in (moved, given))
+            found, expected = (map_tensors(each, lambda t: (t.dtype, t.tolist())) for each in (moved, given))
             assert found == expected
-            _map_tensors(moved, pieces.append)
+            map_tensors(moved, pieces.append)
             assert all(each.is_contiguous() for each in pieces)
             assert len({each.untyped_storage().data_ptr() for each in pieces if each.numel()}) == 1
 

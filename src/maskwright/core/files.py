@@ -42,7 +42,7 @@ def _disk_problems(path: Path, temporary: Path | None = None) -> Iterator[None]:
         yield
     except OSError as error:
         # The caller may have failed to read some other file. A full disk names no file.
-        named = error.filename
+        named = None if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.filename
         if temporary is not None and named is not None and not Path(str(named)).is_relative_to(temporary):
             raise
         raise disk_problem(error, path) from error

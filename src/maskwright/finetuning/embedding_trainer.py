@@ -220,6 +220,11 @@ def train(
     trainer.train(resume_from_checkpoint=str(newest) if newest else None)
     if session.stopped:
         return None
+    if not all(bool(weights.isfinite().all()) for weights in model.parameters()):
+        raise TrainingError(
+            "the training diverged: weights are not finite",
+            todo="Lower the learning rate (`--set learning_rate=...`) and use a new --out folder.",
+        )
     after, state = scores(), trainer.state
     save_sentence_folder(model.to("cpu"), folder.path, existing.tokenizer, existing.max_length)
     row = {

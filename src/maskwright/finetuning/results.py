@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from maskwright.core.types import HeadKind
@@ -163,7 +164,12 @@ class Results:
 def data_of(parts: Mapping[str, ExampleFile[Any]], cut: Mapping[str, int]) -> dict[str, dict[str, Any]]:
     """Return `Results.data` of the parts; `cut` is the number of truncated examples by part."""
     return {
-        name: {"name": file.name, "examples": len(file.examples), "skipped": len(file.skipped), "cut": cut[name]}
+        name: {
+            "name": Path(file.name).name,
+            "examples": len(file.examples),
+            "skipped": len(file.skipped),
+            "cut": cut[name],
+        }
         for name, file in parts.items()
     }
 

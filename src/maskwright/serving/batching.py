@@ -113,13 +113,12 @@ class Batcher:
         """Take the oldest request and those for the same call that fit into its batch."""
         batch: list[_Request] = []
         size = characters = 0
-        for request in list(self._waiting):
+        for request in [each for each in self._waiting if each.call == self._waiting[0].call]:
             size, characters = size + len(request.inputs), characters + request.characters
             if batch and (size > MAX_INPUTS or characters > MAX_BATCH_CHARACTERS):
                 break
-            if not batch or request.call == batch[0].call:
-                batch.append(request)
-                self._waiting.remove(request)
+            batch.append(request)
+            self._waiting.remove(request)
         return batch
 
     def _outcomes(self, batch: Sequence[_Request]) -> list[list[Any] | Exception]:

@@ -187,14 +187,16 @@ def compare_tasks(
     def keep(scores: NDArray[np.float32], positions: IntArray) -> NDArray[Any]:
         if task.head == "choice":
             return scores[:, None]  # One score per option, where tasks expect one row.
-        return scores[positions] if task.head == "token" else scores
+        if task.head == "token":
+            return scores[positions]
+        return scores[None] if task.head == "sequence" else scores  # One row per unit.
 
     def agree(left: list[NDArray[Any]], right: list[NDArray[Any]]) -> float:
         first, second = (
             [each.value for each in task.predictions(scores, features, examples, model.tokenizer)]
             for scores in (left, right)
         )
-        if task.kind == "regression" and first != second:  # A constant has no correlation.
+        if task.kind == "regression" and min(np.std(first), np.std(second)) > 0:  # A constant has no correlation.
             return float(np.corrcoef(first, second)[0, 1])
         if task.kind == "tagging":
             first, second = ([tag for tags in values for tag in tags] for values in (first, second))

@@ -26,6 +26,7 @@ PAIRS = (
     ("premise", "hypo"),
     ("question1", "question2"),
     ("text1", "text2"),
+    ("text", "text2"),
     ("s1", "s2"),
     ("anchor", "positive"),
     ("query", "title"),
