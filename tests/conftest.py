@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 # How long an example takes depends on what else the machine does.
-settings.register_profile("no deadline", deadline=None)
+settings.register_profile("no deadline", settings(), deadline=None)
 settings.load_profile("no deadline")
 
 os.environ["HF_HUB_OFFLINE"] = "1"

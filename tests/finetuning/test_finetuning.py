@@ -107,7 +107,8 @@ def test_a_model_learns_is_measured_and_saved(
     card = (out / "README.md").read_text(encoding="utf-8")
     assert card.startswith("---\nlibrary_name: transformers\npipeline_tag: text-classification\n")
     assert "BertForSequenceClassification" in card
-    assert str(dev) in card
+    assert "dev.csv" in card
+    assert str(tmp_path) not in card
     assert not list(out.rglob("checkpoints"))
     again = evaluate(out, file=dev, device="cpu", reporter=(heard := Heard()))
     assert heard.said[0] == ("file", f"24 examples from {dev} (feline 12, canine 12)")
