@@ -46,6 +46,13 @@ def test_failed_write_keeps_the_old_file(tmp_path):
     assert os.listdir(tmp_path) == ["x"]
 
 
+def test_a_copy_to_a_full_disk_names_the_target_not_the_source(tmp_path):
+    # shutil.copyfile's error names the file that is read.
+    with pytest.raises(DeviceError, match=r"disk is full while writing .*out"), atomic_folder(tmp_path / "out"):
+        raise OSError(errno.ENOSPC, "No space left on device", "/elsewhere/model.safetensors")
+    assert not list(tmp_path.glob("*out*"))
+
+
 def test_full_disk_says_what_to_do(tmp_path):
     def fail():
         with atomic_path(tmp_path / "x"):

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import maskwright
-from maskwright.core.errors import CheckpointError, MaskwrightError
+from maskwright.core.errors import CheckpointError, MaskwrightError, TrainingError
 from maskwright.core.files import read_json
 from maskwright.training.reporting import Reporter, Silent
 
@@ -190,3 +190,10 @@ def test_sts_b_is_read_from_its_folder(bert_folder, tmp_path):
     done = _finetune(bert_folder, tmp_path, "scored pairs", train=None, data=tmp_path, settings=("epochs=0.5",))
     assert {name: part["examples"] for name, part in done.results.data.items()} == {"train": 24, "dev": 8}
     assert any("has no similarities" in note for note in done.results.notes)
+
+
+def test_weights_that_are_not_finite_are_not_saved(bert_folder, tmp_path):
+    # Few steps: only the loss of the first, before any update, is logged.
+    with pytest.raises(TrainingError, match="not finite"):
+        _finetune(bert_folder, tmp_path, "scored pairs", settings=("epochs=1", "batch_size=8", "learning_rate=1e30"))
+    assert not (tmp_path / "out" / "model.safetensors").exists()

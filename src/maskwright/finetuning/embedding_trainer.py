@@ -115,10 +115,7 @@ class _Session(TrainerCallback):  # type: ignore[misc]
         if (loss := (logs or {}).get("loss")) is None:
             return
         if not math.isfinite(float(loss)):
-            raise TrainingError(
-                f"the loss is {loss} at step {state.global_step}",
-                todo="Choose a lower --set learning_rate and a new --out folder.",
-            )
+            raise _diverged(f"the loss is {loss} at step {state.global_step}")
         text = f"step {state.global_step:,} of {state.max_steps:,}  loss {float(loss):.4f}"
         self.reporter.training(state.global_step / state.max_steps, text)
 
@@ -126,6 +123,10 @@ class _Session(TrainerCallback):  # type: ignore[misc]
         score = (metrics or {}).get(f"eval_{self.main}")
         if score is not None:
             self.reporter.say("dev", f"epoch {state.epoch:g}: {self.main} {score:.4f}")
+
+
+def _diverged(problem: str) -> TrainingError:
+    return TrainingError(problem, todo="Choose a lower --set learning_rate and a new --out folder.")
 
 
 def train(
@@ -144,7 +145,7 @@ def train(
 
     With development examples, the weights of the best epoch by their main metric are kept; else those of the last.
     Returns "row", the fields of a `SeedRow`; "before", the scores before training by part; "loss", its name. None if a
-    stop was requested, after a checkpoint was saved. Raises TrainingError if a loss is not finite.
+    stop was requested, after a checkpoint was saved. Raises TrainingError if a loss or the result is not finite.
     """
     set_seed(seed)  # A pooler that the model lacks is random.
     with tempfile.TemporaryDirectory() as start:
@@ -221,10 +222,7 @@ def train(
     if session.stopped:
         return None
     if not all(bool(weights.isfinite().all()) for weights in model.parameters()):
-        raise TrainingError(
-            "the training diverged: weights are not finite",
-            todo="Lower the learning rate (`--set learning_rate=...`) and use a new --out folder.",
-        )
+        raise _diverged("a weight is not finite after the last step")
     after, state = scores(), trainer.state
     save_sentence_folder(model.to("cpu"), folder.path, existing.tokenizer, existing.max_length)
     row = {
