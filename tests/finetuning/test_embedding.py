@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import maskwright
-from maskwright.core.errors import CheckpointError, MaskwrightError, TrainingError
+from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, TrainingError
 from maskwright.core.files import read_json
 from maskwright.training.reporting import Reporter, Silent
 
@@ -65,7 +65,8 @@ def _file(path, rows):
 
 
 def _finetune(model, folder, rows, out="out", settings=FAST, **options):
-    options.setdefault("train", _file(folder / "train.csv", ROWS[rows]))
+    if "train" not in options:
+        options["train"] = _file(folder / "train.csv", ROWS[rows])
     options = {"device": "cpu", "reporter": Silent(), **options}
     return maskwright.finetune(model, task="embedding", out=folder / out, set=settings, **options)
 
@@ -173,11 +174,72 @@ def test_pairs_with_classes_need_a_choice(bert_folder, tmp_path):
 
 
 def test_development_texts_must_be_measurable(bert_folder, tmp_path):
-    dev = _file(tmp_path / "dev.csv", ROWS["pairs"])
+    unscored = [{name: row[name] for name in ("sentence1", "sentence2")} for row in ROWS["scored pairs"]]
     with pytest.raises(MaskwrightError, match="has no similarities, as the training pairs have"):
-        _finetune(bert_folder, tmp_path, "scored pairs", dev=dev)
+        _finetune(bert_folder, tmp_path, "scored pairs", dev=_file(tmp_path / "dev.csv", unscored))
+    # Scored pairs are read as the training file was.
+    with pytest.raises(MaskwrightError, match="no column 'sentence1'"):
+        _finetune(bert_folder, tmp_path, "scored pairs", dev=_file(tmp_path / "dev.csv", ROWS["pairs"]))
     with pytest.raises(MaskwrightError, match="has one text per row"):
         _finetune(bert_folder, tmp_path, "texts", dev=tmp_path / "train.csv")
+
+
+@pytest.mark.parametrize(
+    ("rows", "train", "message"),
+    [
+        ("scored pairs", [{**row, "score": 3} for row in ROWS["scored pairs"]], "train.csv: .* 64 pairs is always 3"),
+        ("scored pairs", ROWS["scored pairs"][:1], "train.csv: .* 1 pair is always 5"),
+        ("pairs", ROWS["pairs"][:1], "train.csv has 1 row of the same texts"),
+        ("triplets", ROWS["triplets"][:1] * 3, "train.csv has 3 rows of the same texts"),
+        ("texts", ROWS["texts"][:1], "train.csv has 1 row of the same texts"),
+    ],
+)
+def test_training_rows_must_differ(rows, train, message, bert_folder, tmp_path):
+    dev = _file(tmp_path / "dev.csv", ROWS["scored pairs" if rows == "texts" else rows])
+    with pytest.raises(DataError, match=f"{message}.*at least two different"):
+        _finetune(bert_folder, tmp_path, rows, train=_file(tmp_path / "train.csv", train), dev=dev)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_similarity_that_is_no_number_is_named_with_its_row(bert_folder, tmp_path):
+    train = [{**row, "score": "high" if number == 2 else 3} for number, row in enumerate(ROWS["scored pairs"])]
+    with pytest.raises(DataError, match=r"train.csv, line 4: 'high' is no number"):
+        _finetune(bert_folder, tmp_path, "scored pairs", train=_file(tmp_path / "train.csv", train))
+
+
+def test_named_columns_are_those_of_dev_if_training_texts_have_none(bert_folder, tmp_path):
+    (tmp_path / "train.txt").write_text("\n".join(SUBJECTS) + "\n")
+    dev = [{"one": row["sentence1"], "other": row["sentence2"], "near": row["score"]} for row in ROWS["scored pairs"]]
+    names = {"text": "one", "text2": "other", "label": "near"}
+    train, settings = tmp_path / "train.txt", ("epochs=0.5",)
+    dev = _file(tmp_path / "dev.csv", dev)
+    done = _finetune(bert_folder, tmp_path, "texts", train=train, dev=dev, settings=settings, **names)
+    assert done.results.main_metric == "spearman_cosine"
+    assert {name: part["examples"] for name, part in done.results.data.items()} == {"train": 32, "dev": 64}
+
+
+def test_a_finished_model_is_evaluated_as_its_test_file_would_have_been(bert_folder, tmp_path):
+    rows = [{"one": row["sentence1"], "other": row["sentence2"], "near": row["score"]} for row in ROWS["scored pairs"]]
+    files = {"train": _file(tmp_path / "train.csv", rows), "test": _file(tmp_path / "test.csv", rows[:20])}
+    names = {"text": "one", "text2": "other", "label": "near"}
+    done = _finetune(bert_folder, tmp_path, "scored pairs", settings=("epochs=0.5",), **files, **names)
+    found = maskwright.evaluate(done.folder, file=files["test"], device="cpu", reporter=Silent())
+    assert (found.task, found.examples) == ("embedding", 20)
+    assert found.metrics == pytest.approx(done.results.best.test, abs=1e-6)
+    with pytest.raises(DataError, match="is always 5"):
+        maskwright.evaluate(done.folder, file=_file(tmp_path / "same.csv", rows[:1]), device="cpu", reporter=Silent())
+    with pytest.raises(MaskwrightError, match="--out has no effect"):
+        maskwright.evaluate(done.folder, file=files["test"], out=tmp_path / "out.jsonl")
+
+
+def test_training_keeps_the_modules_of_a_folder(bert_folder, tmp_path):
+    maskwright.export(bert_folder, to="sentence-transformers", out=tmp_path / "start", pooling="first", normalize=True)
+    done = _finetune(tmp_path / "start", tmp_path, "pairs", settings=("epochs=0.5",))
+    assert "first pooling" in done.results.notes[0]
+    theirs = SentenceTransformer(str(done.folder), device="cpu")
+    assert (theirs[1].pooling_mode, len(theirs)) == ("cls", 3)
+    ours = maskwright.embed(done.folder, SUBJECTS, device="cpu")
+    np.testing.assert_allclose(ours, theirs.encode(SUBJECTS, show_progress_bar=False), atol=1e-5)
 
 
 def test_sts_b_is_read_from_its_folder(bert_folder, tmp_path):

@@ -11,6 +11,8 @@ from maskwright.cli.texts import (
     ColumnOption,
     FileOption,
     ModelArgument,
+    NormalizeOption,
+    PoolingOption,
     PrecisionOption,
     TextsArgument,
     check_model,
@@ -33,8 +35,8 @@ def command(
         Path | None,
         typer.Option(help="Write the embeddings to this .npy file, one row per text, float32.", show_default=False),
     ] = None,
-    pooling: Annotated[str, typer.Option(help="mean (of a text's tokens) or first (the [CLS] token).")] = "mean",
-    normalize: Annotated[bool, typer.Option("--normalize", help="Scale each vector to length 1.")] = False,
+    pooling: PoolingOption = None,
+    normalize: NormalizeOption = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "fp32",
     json: Annotated[
@@ -52,15 +54,16 @@ def command(
     from maskwright.core.files import atomic_path
     from maskwright.data.progress import no_progress
     from maskwright.huggingface.locating import locate
-    from maskwright.inference.embed import POOLINGS, nearest_texts
+    from maskwright.huggingface.sentence_folder import MODULES
+    from maskwright.inference.embed import nearest_texts
     from maskwright.training.reporting import OnConsole
 
     out = out and out.expanduser()
     if out and out.suffix != ".npy":
         raise MaskwrightError(f"cannot write vectors as {out.name!r}", allowed="a name that ends in .npy")
-    chosen = output.one_of("pooling", pooling, POOLINGS)
     loaded = load_for_use(model, device, precision)
-    if not (locate(model) / "modules.json").is_file():  # the file of sentence-transformers
+    pooling, normalize = loaded.pooled_as(pooling, normalize)
+    if not (locate(model) / MODULES).is_file():
         output.note(
             "this model was not trained to compare texts, so similarities of its vectors may mean little. Train it "
             "with `maskwright finetune --task embedding`."
@@ -69,7 +72,7 @@ def command(
     with atomic_path(out) if out else contextlib.nullcontext() as temporary:
         with warnings_said(), OnConsole(output.talk()) as talk:
             progress = talk.stage if len(given) > _LONG else no_progress
-            vectors = loaded.embed(given, pooling=chosen, normalize=normalize, progress=progress)
+            vectors = loaded.embed(given, pooling=pooling, normalize=normalize, progress=progress)
         if temporary:
             with open(temporary, "wb") as saved:
                 np.save(saved, vectors)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from maskwright.cli import output
-from maskwright.cli.texts import ModelArgument, check_model, warnings_said
+from maskwright.cli.texts import ModelArgument, NormalizeOption, PoolingOption, check_model, warnings_said
 
 
 def command(
@@ -23,12 +23,8 @@ def command(
     encoder: Annotated[
         bool, typer.Option("--encoder", help="Export hidden states to ONNX instead of the head's scores.")
     ] = False,
-    pooling: Annotated[
-        Literal["mean", "first"], typer.Option(help="Of sentence-transformers, as for `maskwright embed`.")
-    ] = "mean",
-    normalize: Annotated[
-        bool, typer.Option("--normalize", help="sentence-transformers: scale each vector to length 1.")
-    ] = False,
+    pooling: PoolingOption = None,
+    normalize: NormalizeOption = None,
     texts: Annotated[
         Path | None,
         typer.Option(

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 from rich import box
 from rich.console import Console
@@ -128,17 +128,3 @@ def warn(text: str) -> None:
 def fail(text: str) -> None:
     """Print an error as one line on standard error."""
     talk().print(Text.assemble(("error: ", "bold red"), (text, "red")), soft_wrap=True)
-
-
-Name = TypeVar("Name", bound=str)
-
-
-def one_of(what: str, name: str, allowed: Sequence[Name]) -> Name:
-    """Return `name` if it is allowed; otherwise raise MaskwrightError with the nearest name."""
-    for option in allowed:
-        if name == option:
-            return option
-    from maskwright.core.errors import MaskwrightError, unknown_name
-
-    problem, known, todo = unknown_name(what, name, allowed)
-    raise MaskwrightError(problem, allowed=known, todo=todo)

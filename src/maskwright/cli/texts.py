@@ -43,6 +43,23 @@ PrecisionOption = Annotated[
     ),
 ]
 
+PoolingOption = Annotated[
+    Literal["mean", "first"] | None,
+    typer.Option(
+        help="mean (of a text's tokens) or first (the [CLS] token). Default: that of a sentence-transformers folder, "
+        "else mean.",
+        show_default=False,
+    ),
+]
+NormalizeOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--normalize/--no-normalize",
+        help="Scale each vector to length 1. Default: as a sentence-transformers folder does, else not.",
+        show_default=False,
+    ),
+]
+
 
 def gather(texts: Sequence[str] | None, file: Path | None, column: str | None = None) -> list[str]:
     """Return the texts of the command line, then those of the file; the column that is read is printed.

@@ -1,13 +1,16 @@
 """Write tensors to safetensors files, with a clear error if the disk is full."""
 
+import contextlib
 import errno
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from maskwright.core.errors import MaskwrightError
 from maskwright.core.files import disk_problem
 
 
@@ -34,3 +37,20 @@ def write_tensors(
         raise disk_problem(OSError(errno.ENOSPC if full else errno.EIO, text), shown or path) from error
     except OSError as error:
         raise disk_problem(error, shown or path) from error
+
+
+@contextlib.contextmanager
+def full_disk_named(path: Path) -> Iterator[None]:
+    """Turn what libraries raise if the disk is full while they write `path` into DeviceError; other errors are kept."""
+    try:
+        yield
+    except MaskwrightError:
+        raise
+    except Exception as error:
+        # safetensors and tokenizers put the system's error into their messages; torch.save does not say why it failed.
+        text = f"{error} {error.__context__}"
+        there = next(place for place in path.absolute().parents if place.exists())
+        is_full = "No space left" in text or "Disk quota" in text
+        if is_full or ("iostream error" in text and shutil.disk_usage(there).free < 1 << 20):
+            raise disk_problem(OSError(errno.ENOSPC, text), path) from error
+        raise

@@ -6,37 +6,52 @@ OUT/run.json      the request, the command, versions, whether it finished
 OUT/checkpoints/  of sentence-transformers' trainer, until training has finished
 """
 
-import importlib.util
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, PositiveInt
 
 from maskwright.core.amounts import counted
 from maskwright.core.devices import choose_device
-from maskwright.core.errors import DataError, DeviceError, MaskwrightError
+from maskwright.core.errors import DataError, DeviceError
+from maskwright.core.extras import require
 from maskwright.core.files import check_writable
 from maskwright.core.spec import Spec, override, parse_overrides
+from maskwright.core.tensor_files import full_disk_named
 from maskwright.finetuning.benchmarks import Split
+from maskwright.finetuning.evaluating import Evaluation
 from maskwright.finetuning.examples import ExampleFile, TextExample
 from maskwright.finetuning.finetuning import FineTuning, announce_fitted, open_model, write_results
 from maskwright.finetuning.hyperparameters import Hyperparameters, Positive, Rate, fit_training, system_of, tokens_of
-from maskwright.finetuning.labeled import LabeledRequest, warn_of, with_held_out, without_unlabeled
+from maskwright.finetuning.labeled import (
+    LabeledRequest,
+    load_read_as,
+    read_for_model,
+    report_file,
+    save_read_as,
+    warn_of,
+    with_held_out,
+    without_unlabeled,
+)
+from maskwright.finetuning.readers import Paths
+from maskwright.finetuning.readers.files import format_of
+from maskwright.finetuning.readers.options import ReadAs, ReadOptions
 from maskwright.finetuning.results import Results, SeedRow, card, data_of
 from maskwright.huggingface.quiet import quiet
+from maskwright.huggingface.sentence_folder import SentenceModules, read_sentence_modules
 from maskwright.training.device import Precision, computing_on, prepare_machine_again
-from maskwright.training.existing import ExistingModel
+from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.resolve import Choice
 from maskwright.training.run_directory import RunDirectory, environment
 
 Texts = ExampleFile[TextExample]
-TASK = "embedding"
+TASK: Final = "embedding"
 _LIBRARIES = ("sentence_transformers", "datasets", "accelerate")
 _RECORDED = ("sentence-transformers", "transformers", "accelerate")
 _COLUMNS = ("text", "text2", "negative", "label")
@@ -94,12 +109,7 @@ def finetune_embedding(
     reporter: Reporter | None,
 ) -> FineTuning:
     """Train sentence embeddings; the arguments are those of `finetune`."""
-    for library in _LIBRARIES:
-        if importlib.util.find_spec(library) is None:
-            raise MaskwrightError(
-                f"--task {TASK} needs {library}, which is not installed",
-                todo="Install the extra: `pip install -c constraints.txt -e '.[embedding]'`",
-            )
+    require(f"--task {TASK}", "embedding", *_LIBRARIES)
     overrides = parse_overrides(set)
     override(EmbeddingSettings(), overrides)  # Report misspelled fields before reading files.
     if choose_device(device).index:
@@ -110,8 +120,8 @@ def finetune_embedding(
     check_writable(out)
     folder = RunDirectory(out, work="fine-tuning", kept="checkpoints/checkpoint-*")
     with reporter or OnConsole() as talk:
-        existing = open_model(model, out)
-        parts, rows, notes = _read(request, talk)
+        existing, modules = _with_modules(open_model(model, out))
+        parts, rows, read_as, notes = _read(request, talk)
         settings, choices = _fitted(rows["train"], parts["train"], overrides, existing, as_published)
         wanted = {
             "model": existing.fingerprint,
@@ -134,11 +144,11 @@ def finetune_embedding(
                 }
                 folder.write_record(record)
                 announce_fitted(choices, talk)
-                with quiet(), computing_on(machine), stop_on_signals() as stop:
+                with quiet(), computing_on(machine), stop_on_signals() as stop, full_disk_named(out):
                     from maskwright.finetuning.embedding_trainer import train
 
                     seconds = checkpoint_minutes * 60
-                    found = train(existing, parts, rows, settings, seed, folder, machine, seconds, stop, talk)
+                    found = train(existing, modules, parts, rows, settings, seed, folder, machine, seconds, stop, talk)
                 if found is None:
                     return FineTuning(folder=out, finished=False, results=None, stopped_by=stop.signal)
                 record |= found
@@ -151,17 +161,60 @@ def finetune_embedding(
                 data=data_of(parts, cut),
                 settings=settings.model_dump(mode="json"),
                 rows=(SeedRow(**record["row"]),),
-                notes=(f"Trained on {rows['train']} with {record['loss']}; mean pooling.", *notes),
+                notes=(f"Trained on {rows['train']} with {record['loss']}; {modules.pooling} pooling.", *notes),
                 precision=record["machine"]["precision"],
                 pairs=rows["train"] != "texts",
                 baselines={"before training": record["before"]} if record["before"] else {},
             )
+            save_read_as(out, read_as)
             write_results(out, results, _model_card(out.name, results))
             folder.write_record({**record, "finished": True})
             shutil.rmtree(folder.checkpoints, ignore_errors=True)
         finally:
             folder.close()
     return FineTuning(folder=out, finished=True, results=results, stopped_by=None)
+
+
+def evaluate_embedding(
+    model: str | Path, *, file: Paths, options: ReadOptions, device: str, reporter: Reporter | None
+) -> Evaluation:
+    """Evaluate a folder of sentence-transformers on scored pairs, pairs or triplets; arguments as for `evaluate`."""
+    require("evaluating sentence embeddings", "embedding", *_LIBRARIES)
+    existing, _ = _with_modules(open_existing(str(model)))
+    with reporter or OnConsole() as talk, quiet():
+        options = options.replace(labels="if_there")
+        examples = read_for_model(file, TASK, options, load_read_as(existing.folder))
+        report_file("file", examples, talk)
+        rows, notes = _rows(examples), list[str]()
+        if rows == "texts":
+            raise DataError(
+                f"{examples.name} has one text per row: it cannot be evaluated",
+                todo="Name scored pairs, pairs or triplets.",
+            )
+        examples = without_unlabeled(examples, talk, notes)
+        _check_rows(examples, rows)
+        from maskwright.finetuning.embedding_trainer import score_folder
+
+        metrics = score_folder(existing.folder, rows, examples.examples, device=str(choose_device(device)))
+    return Evaluation(
+        model=str(model),
+        task=TASK,
+        file=examples.name,
+        examples=len(examples.examples),
+        skipped=len(examples.skipped),
+        cut=_cut(examples, existing, None),
+        precision="fp32",
+        metrics=metrics,
+        by_class={},
+        confusion={},
+    )
+
+
+def _with_modules(existing: ExistingModel) -> tuple[ExistingModel, SentenceModules]:
+    """Return a model with the maximum length of its folder's modules, and these; ConversionError for unknown ones."""
+    modules = read_sentence_modules(existing.folder)
+    modules.check(existing.name)
+    return replace(existing, max_length=min(existing.max_length, modules.max_length or existing.max_length)), modules
 
 
 def _cut(part: Texts, existing: ExistingModel, longest: int | None) -> int:
@@ -185,20 +238,29 @@ def _model_card(name: str, results: Results) -> str:
     )
 
 
-def _read(request: LabeledRequest, talk: Reporter) -> tuple[dict[str, Texts], dict[str, Rows], tuple[str, ...]]:
-    """Read all parts; return them, what their rows are, and notes."""
-    train = request.read("train", talk, needed=False)
-    if train is None:
+def _read(request: LabeledRequest, talk: Reporter) -> tuple[dict[str, Texts], dict[str, Rows], ReadAs, tuple[str, ...]]:
+    """Read all parts; return them, what their rows are, how later files are read, and notes."""
+    paths = request.paths("train")
+    if not paths:
         raise DataError("there are no training examples", todo="Name their file, `--train FILE`.")
+    without_names = replace(request, options=request.options.replace(**dict.fromkeys(_COLUMNS, ())))
+    first = Path(paths if isinstance(paths, str | Path) else paths[0]).expanduser()
+    # Lines of text have no columns: those that are named are of the other files.
+    has_lines = format_of(first, TASK, request.options) == "text"
+    train = (without_names if has_lines else request).read("train", talk, needed=False)
+    assert train is not None
     notes: list[str] = []
     rows, parts = {"train": _rows(train)}, {"train": without_unlabeled(train, talk, notes)}
-    # Unless they are named, the columns of other files may be others: e.g. training on pairs, evaluation with scores.
-    like_train = {name: value for name, value in train.read_as.items() if name not in _COLUMNS}
-    if rows["train"] == "texts":  # They cannot be evaluated.
-        request = replace(request, options=request.options.replace(**dict.fromkeys(_COLUMNS, ())))
+    _check_rows(parts["train"], rows["train"], training=True)
+    read_as = train.read_as
+    if rows["train"] != "scored pairs":
+        # The columns of other files may be others: e.g. training on pairs, evaluation with scores.
+        read_as = {name: value for name, value in read_as.items() if name not in _COLUMNS}
+    if rows["train"] == "texts" and not has_lines:  # They cannot be evaluated.
+        request = without_names
     held_out: tuple[Split, ...] = ("dev", "test")
     for name in held_out:
-        file = request.read(name, talk, needed=False, trained=like_train)
+        file = request.read(name, talk, needed=False, trained=read_as)
         if file is None:
             continue
         kind = _rows(file)
@@ -211,14 +273,33 @@ def _read(request: LabeledRequest, talk: Reporter) -> tuple[dict[str, Texts], di
             talk.say(name, problem)
             continue
         rows[name], parts[name] = kind, without_unlabeled(file, talk, notes)
+        _check_rows(parts[name], kind)
     if "dev" not in parts and rows["train"] == "texts":
         notes.append("Without development pairs (--dev) nothing selects the epoch: the last one's weights are kept.")
         talk.say("dev", notes[-1])
     elif "dev" not in parts:
         parts["train"], parts["dev"] = with_held_out(parts["train"], talk, notes)
         rows["dev"] = rows["train"]
+        _check_rows(parts["dev"], rows["dev"])
     notes += warn_of(parts, talk)
-    return parts, rows, tuple(notes)
+    return parts, rows, read_as, tuple(notes)
+
+
+def _check_rows(file: Texts, rows: Rows, *, training: bool = False) -> None:
+    """Raise DataError on rows without any difference to learn or measure."""
+    scores = {example.label for example in file.examples}
+    if rows == "scored pairs" and len(scores) < 2:
+        raise DataError(
+            f"{file.name}: the similarity of {counted(len(file.examples), 'pair')} is always {scores.pop()}",
+            allowed="at least two different similarities, since only their order counts",
+            todo="Check that --label is the right column, or name another file.",
+        )
+    if training and len({example.texts for example in file.examples}) < 2:
+        raise DataError(
+            f"{file.name} has {counted(len(file.examples), 'row')} of the same texts",
+            allowed="at least two different rows, since the other texts of a batch are the negatives",
+            todo="Give more rows.",
+        )
 
 
 def _rows(file: Texts) -> Rows:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 from sentence_transformers.sentence_transformer.evaluation import (
@@ -24,7 +24,7 @@ from transformers import PrinterCallback, TrainerCallback, set_seed
 from maskwright.core.errors import TrainingError
 from maskwright.finetuning.embedding import EmbeddingSettings, Rows
 from maskwright.finetuning.examples import ExampleFile, TextExample
-from maskwright.huggingface.sentence_folder import save_sentence_folder, write_sentence_folder
+from maskwright.huggingface.sentence_folder import SentenceModules, save_sentence_folder, write_sentence_folder
 from maskwright.training.device import Machine
 from maskwright.training.existing import ExistingModel
 from maskwright.training.interrupt import StopRequest
@@ -63,6 +63,16 @@ def _evaluator(rows: Rows, examples: Sequence[TextExample]) -> Any:
     return InformationRetrievalEvaluator(queries, corpus, relevant, write_csv=False)
 
 
+def _scores(evaluator: Any, model: SentenceTransformer, rows: Rows) -> dict[str, float]:
+    values = evaluator(model)
+    return {name: float(values[name]) for name in METRICS[rows]}
+
+
+def score_folder(folder: Path, rows: Rows, examples: Sequence[TextExample], *, device: str) -> dict[str, float]:
+    """Return the metrics of a folder of sentence-transformers, as `train` computes them."""
+    return _scores(_evaluator(rows, examples), SentenceTransformer(str(folder), device=device), rows)
+
+
 class _ReseededBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
     """Shuffled batches whose order depends on the epoch alone, so that a resumed epoch has the same batches."""
 
@@ -82,6 +92,9 @@ class _Trainer(SentenceTransformerTrainer):  # type: ignore[misc]
         pass
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        # Losses are looked at every 10 steps. The last step is followed by a checkpoint too.
+        if not all(bool(weights.isfinite().all()) for weights in self.model.parameters()):
+            raise _diverged(f"a weight is not finite at step {self.state.global_step}")
         self.model.save_pretrained(output_dir, create_model_card=False)
 
 
@@ -131,6 +144,7 @@ def _diverged(problem: str) -> TrainingError:
 
 def train(
     existing: ExistingModel,
+    modules: SentenceModules,
     parts: Mapping[str, ExampleFile[TextExample]],
     rows: Mapping[str, Rows],
     settings: EmbeddingSettings,
@@ -145,7 +159,7 @@ def train(
 
     With development examples, the weights of the best epoch by their main metric are kept; else those of the last.
     Returns "row", the fields of a `SeedRow`; "before", the scores before training by part; "loss", its name. None if a
-    stop was requested, after a checkpoint was saved. Raises TrainingError if a loss or the result is not finite.
+    stop was requested, after a checkpoint was saved. Raises TrainingError if a loss or a weight is not finite.
     """
     set_seed(seed)  # A pooler that the model lacks is random.
     with tempfile.TemporaryDirectory() as start:
@@ -155,6 +169,8 @@ def train(
             existing.tokenizer,
             hidden_size=existing.config.hidden_size,
             max_length=existing.max_length,
+            pooling=modules.pooling,
+            normalize=modules.normalize,
         ).to(machine.device)
     # As published for fine-tuning and SimCSE, whatever the model was pretrained with: without it SimCSE learns nothing.
     for module in model.modules():
@@ -172,8 +188,7 @@ def train(
     dev, main = (evaluators["dev"], METRICS[rows["dev"]][0]) if "dev" in parts else (None, None)
 
     def scores() -> dict[str, dict[str, float]]:
-        found = {name: evaluator(model) for name, evaluator in evaluators.items()}
-        return {name: {each: float(values[each]) for each in METRICS[rows[name]]} for name, values in found.items()}
+        return {name: _scores(evaluator, model, rows[name]) for name, evaluator in evaluators.items()}
 
     before = scores()
     use_cpu = machine.device.type == "cpu"
@@ -221,8 +236,6 @@ def train(
     trainer.train(resume_from_checkpoint=str(newest) if newest else None)
     if session.stopped:
         return None
-    if not all(bool(weights.isfinite().all()) for weights in model.parameters()):
-        raise _diverged("a weight is not finite after the last step")
     after, state = scores(), trainer.state
     save_sentence_folder(model.to("cpu"), folder.path, existing.tokenizer, existing.max_length)
     row = {

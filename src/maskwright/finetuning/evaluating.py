@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import torch
 
-from maskwright.core.errors import DataError
+from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.core.files import check_writable, write_text
 from maskwright.core.tensors import check_finite
 from maskwright.data.progress import Progress, no_progress
@@ -21,6 +21,8 @@ from maskwright.finetuning.labeled import check_measurable, read_for_model, repo
 from maskwright.finetuning.readers import Paths
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.tasks.base import Prediction, Scores
+from maskwright.huggingface.locating import locate
+from maskwright.huggingface.sentence_folder import MODULES
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine
 from maskwright.training.distributed import all_gather_object, world_size
 from maskwright.training.reporting import OnConsole, Reporter
@@ -70,7 +72,7 @@ def evaluate(
     precision: Precision = "auto",
     reporter: Reporter | None = None,
 ) -> Evaluation:
-    """Evaluate a fine-tuned model.
+    """Evaluate a fine-tuned model, or sentence embeddings.
 
     Args:
         model: Written by `finetune`, a folder of a transformers class for such a task, or a loaded model.
@@ -93,6 +95,16 @@ def evaluate(
     if out is not None:
         check_writable(Path(out).expanduser().parent)
     options = with_overrides(ReadOptions(), {"text": text, "text2": text2, "label": label}, read)
+    if not isinstance(model, FineTunedModel) and (locate(model) / MODULES).is_file():
+        from maskwright.finetuning.embedding import (
+            evaluate_embedding,
+        )  # It needs the module of training, and that this.
+
+        if out is not None or precision == "bf16":
+            raise MaskwrightError(
+                f"{'--out' if out else '--precision'} has no effect on sentence embeddings", todo="Leave it out."
+            )
+        return evaluate_embedding(model, file=file, options=options, device=device, reporter=reporter)
     with model_to_score(model, device, precision, reporter) as (loaded, machine, talk):
         task = loaded.task
         examples = read_for_model(file, cast(Kind, task.kind), options, loaded.read_as)

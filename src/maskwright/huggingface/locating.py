@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from maskwright.core.errors import ConversionError, nearest
+from maskwright.core.extras import install
 
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
 _MARKS = ("config.json", "run.json")
@@ -70,7 +71,7 @@ def _from_hub(name: str) -> Path:
     except ImportError as error:
         raise ConversionError(
             f"there is no folder {name!r}, and huggingface_hub, which downloads models, is not installed",
-            todo="Give the path of a model folder, or install the extra: `pip install -c constraints.txt -e '.[hf]'`",
+            todo=f"Give the path of a model folder, or install the extra: {install('hf')}",
         ) from error
     try:
         return Path(snapshot_download(name, allow_patterns=_HUB_FILES))

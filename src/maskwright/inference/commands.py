@@ -83,8 +83,8 @@ def embed(
     file: str | Path | None = None,
     column: str | None = None,
     out: str | Path | None = None,
-    pooling: Pooling = "mean",
-    normalize: bool = False,
+    pooling: Pooling | None = None,
+    normalize: bool | None = None,
     device: str = "auto",
     precision: Precision = "fp32",
 ) -> NDArray[np.float32]:

@@ -3,7 +3,7 @@
 import functools
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
@@ -20,6 +20,7 @@ from maskwright.core.types import IntArray, MatmulPrecision
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.huggingface.huggingface import LoadedModel, load_model
+from maskwright.huggingface.sentence_folder import SentenceModules, read_sentence_modules
 from maskwright.inference.batching import TextBatch, batches
 from maskwright.inference.detect import THRESHOLD, Detection, detection
 from maskwright.inference.embed import Pooling, check_pooling, mean_of_tokens
@@ -71,6 +72,7 @@ class Model:
         rtd_head: The replaced token detection head (of an ELECTRA discriminator).
         generator: ELECTRA's generator, which fills masks for a discriminator.
         precision: Of matmuls, from `choose_precision`; the modules' weights are fp32.
+        modules: How a folder of sentence-transformers makes embeddings.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Model:
     rtd_head: ReplacedTokenDetectionHead | None = None
     generator: "Model | None" = None
     precision: MatmulPrecision = "fp32"
+    modules: SentenceModules = field(default_factory=SentenceModules)
 
     def fill_mask(
         self, texts: str | Sequence[str], *, top_k: int = 5, batch_tokens: int = BATCH_TOKENS
@@ -192,8 +195,8 @@ class Model:
         self,
         texts: str | Sequence[str],
         *,
-        pooling: Pooling = "mean",
-        normalize: bool = False,
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
         batch_tokens: int = BATCH_TOKENS,
         progress: Progress = no_progress,
     ) -> NDArray[np.float32]:
@@ -202,8 +205,10 @@ class Model:
         Args:
             texts: Of a text that is too long, the beginning is used, with the warning `TextCut`. Special tokens
                 written in a text are ordinary text.
-            pooling: "mean" of all tokens, special ones included, or the "first" ([CLS]) token.
-            normalize: Whether to scale embeddings to length 1, so that a dot product is the cosine similarity.
+            pooling: "mean" of all tokens, special ones included, or the "first" ([CLS]) token; None for that of a
+                folder of sentence-transformers, else "mean".
+            normalize: Whether to scale embeddings to length 1, so that a dot product is the cosine similarity; None
+                for what a folder of sentence-transformers does, else not.
             batch_tokens: Tokens of a forward pass.
             progress: Called after each forward pass with the tokens done.
 
@@ -211,9 +216,9 @@ class Model:
             Shape (n, H), in the order of the texts.
 
         Raises:
-            MaskwrightError: If the pooling is unknown.
+            MaskwrightError: If the pooling is unknown, or the folder's own is another.
         """
-        check_pooling(pooling)
+        pooling, normalize = self.pooled_as(pooling, normalize)
         texts = _listed(texts)
         sequences = self._sequences([ids for ids, _ in self.tokenizer.encode_batch(texts)])
         total, done = sum(map(len, sequences)), 0
@@ -229,6 +234,14 @@ class Model:
                 done += batch.batch.num_tokens
                 progress("embedding", done, total)
         return vectors
+
+    def pooled_as(self, pooling: Pooling | None, normalize: bool | None) -> tuple[Pooling, bool]:
+        """Return pooling and normalization of `embed`: the given ones, or the folder's own."""
+        if pooling is None:
+            self.modules.check(self.name)
+        else:
+            check_pooling(pooling)
+        return pooling or self.modules.pooling, self.modules.normalize if normalize is None else normalize
 
     @functools.cached_property
     def _states(self) -> InferenceEncoder:
@@ -329,11 +342,13 @@ def load(model: str | Path, *, device: str = "auto", precision: Precision = "fp3
             _load_state(module, prefix, loaded)
             module.to(place).eval()
     generator = loaded.folder / GENERATOR
+    modules = read_sentence_modules(loaded.folder)
     return Model(
         name=str(model),
         tokenizer=tokenizer,
         encoder=encoder,
-        max_length=loaded.max_length,
+        max_length=min(loaded.max_length, modules.max_length or loaded.max_length),
+        modules=modules,
         mlm_head=mlm_head,
         rtd_head=rtd_head,
         generator=load(generator, device=device, precision=chosen) if (generator / "config.json").is_file() else None,

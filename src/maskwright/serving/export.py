@@ -1,20 +1,21 @@
 """`maskwright.export`: a trained model as a folder for ONNX Runtime, sentence-transformers or the model hub."""
 
-import importlib.util
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from maskwright.core.errors import MaskwrightError, unknown_name
+from maskwright.core.extras import require
 from maskwright.core.files import atomic_folder, read_json, write_json
+from maskwright.core.tensor_files import full_disk_named
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning import fine_tuned
 from maskwright.huggingface.huggingface import LoadedModel, load_model
 from maskwright.huggingface.quiet import quiet
-from maskwright.huggingface.sentence_folder import write_sentence_folder
+from maskwright.huggingface.sentence_folder import MODULES, write_sentence_folder
 from maskwright.huggingface.weight_files import WEIGHTS
-from maskwright.inference.embed import Pooling, check_pooling
+from maskwright.inference.embed import Pooling
 from maskwright.serving import model_card, onnx_graph
 from maskwright.serving.onnx_graph import FILES, PRECISIONS, OnnxPrecision
 from maskwright.serving.parity import Parity, compare_embeddings, compare_heads, compare_tasks, examples_for, texts_for
@@ -27,9 +28,10 @@ LIMITS: Mapping[str, tuple[float, float]] = {"fp32": (1e-4, 0.98), "fp16": (1e-2
 
 _TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt", "*.model")
 _LIBRARIES = {
-    "onnx": ("onnx", "onnxruntime", "onnxscript", "transformers"),
-    "embedding": ("sentence_transformers",),
+    "onnx": ("onnx", "onnx", "onnxruntime", "onnxscript", "transformers"),
+    "sentence-transformers": ("embedding", "sentence_transformers"),
 }
+"""The extra of a target, and its libraries."""
 
 
 def export(
@@ -39,8 +41,8 @@ def export(
     out: str | Path,
     precision: str | Sequence[str] = "fp32",
     encoder: bool = False,
-    pooling: Pooling = "mean",
-    normalize: bool = False,
+    pooling: Pooling | None = None,
+    normalize: bool | None = None,
     texts: str | Path | None = None,
     license: str = "unknown",
     language: str | None = None,
@@ -70,8 +72,7 @@ def export(
         0.998
     """
     wanted = (precision,) if isinstance(precision, str) else tuple(precision)
-    _check_choices(to, wanted, encoder=encoder, pooled=normalize or pooling != "mean", texts=texts)
-    check_pooling(pooling)
+    _check_choices(to, wanted, encoder=encoder, pooled=normalize is not None or pooling is not None, texts=texts)
     out, file = Path(out).expanduser(), None if texts is None else Path(texts).expanduser()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise MaskwrightError(f"{out} exists", todo="Choose a new folder")
@@ -83,7 +84,8 @@ def export(
         if to == "onnx":
             parities = _to_onnx(loaded, head, folder, precisions, file)
         elif to == "sentence-transformers":
-            parities = [_to_sentence_transformers(loaded.folder, folder, pooling, normalize, file)]
+            with full_disk_named(out):
+                parities = [_to_sentence_transformers(loaded.folder, folder, pooling, normalize, file)]
         else:
             _to_hub(loaded.folder, folder)
         card = model_card.text(out.name, loaded, head, to, parities, license=license, language=language)
@@ -108,13 +110,8 @@ def _check_choices(
         if given and not applies:
             verb = "have" if " and " in option else "has"
             raise MaskwrightError(f"{option} {verb} no effect with --to {to}", todo="Leave it out")
-    extra = {"onnx": "onnx", "sentence-transformers": "embedding", "hub": ""}[to]
-    for library in _LIBRARIES.get(extra, ()):
-        if importlib.util.find_spec(library) is None:
-            raise MaskwrightError(
-                f"--to {to} needs {library}, which is not installed",
-                todo=f"Install the extra: `pip install -c constraints.txt -e '.[{extra}]'`",
-            )
+    if to != "hub":
+        require(f"--to {to}", *_LIBRARIES[to])
 
 
 def _to_onnx(
@@ -147,12 +144,13 @@ def _to_onnx(
 
 
 def _to_sentence_transformers(
-    source: Path, folder: Path, pooling: Pooling, normalize: bool, file: Path | None
+    source: Path, folder: Path, pooling: Pooling | None, normalize: bool | None, file: Path | None
 ) -> Parity:
     from maskwright.inference.model import load
 
     texts = texts_for(source, file)
     model = load(source, device="cpu")
+    pooling, normalize = model.pooled_as(pooling, normalize)
     with quiet():
         saved = write_sentence_folder(
             source,
@@ -179,6 +177,10 @@ def _to_hub(source: Path, folder: Path) -> None:
     if (source / GENERATOR).is_dir():
         (folder / GENERATOR).mkdir()
         _copy(source / GENERATOR, folder / GENERATOR, *patterns)
+    if (source / MODULES).is_file():
+        _copy(source, folder, MODULES, "config_sentence_transformers.json", "sentence_bert_config.json")
+        for module in source.glob("[0-9]*_*/"):
+            shutil.copytree(module, folder / module.name)
 
 
 def _copy(source: Path, folder: Path, *patterns: str) -> None:

@@ -10,6 +10,7 @@ from maskwright.core.amounts import counted, short_count
 from maskwright.core.files import read_json
 from maskwright.finetuning.results import markdown_table
 from maskwright.huggingface.huggingface import LoadedModel
+from maskwright.huggingface.sentence_folder import MODULES
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.table import Row, format_name, rows
 from maskwright.serving.onnx_graph import HEADS, OPSET
@@ -35,13 +36,15 @@ def text(
     """Return the card of a model exported as `to`; that of a fine-tuned model continues the card of `finetune`."""
     written = loaded.folder / "README.md"
     body, library, pipeline = "", "transformers", HEADS[head].pipeline
-    if loaded.task is not None and written.exists():
+    compares = (loaded.folder / MODULES).is_file()
+    if (loaded.task is not None or compares) and written.exists():
         old, _, body = written.read_text(encoding="utf-8").removeprefix("---\n").partition("\n---\n")
+        body = body.partition("\n## Limits\n")[0]  # of an earlier export
         language = language or next((line[10:] for line in old.splitlines() if line.startswith("language: ")), None)
     if to == "onnx":
         library = "transformers.js"
-    elif to == "sentence-transformers":
-        library, pipeline = to, "sentence-similarity"
+    elif to == "sentence-transformers" or compares:
+        library, pipeline = "sentence-transformers", "sentence-similarity"
     front = [
         "---",
         f"license: {json.dumps(license, ensure_ascii=False)}",
@@ -80,7 +83,7 @@ def _limits(loaded: LoadedModel) -> Iterator[str]:
         yield f"- The training text is written in {scripts}. Text in other scripts was not tested."
     yield "- Predictions repeat the errors and biases of the training text. Nothing was measured about them."
     yield "- Held-out text and examples are from the same sources as those of training, unless other files are named."
-    if loaded.task is None and not (loaded.folder / "modules.json").exists():  # the file of sentence-transformers
+    if loaded.task is None and not (loaded.folder / MODULES).is_file():
         yield "- The model was not trained to compare texts, and the similarities of its embeddings were not measured."
 
 

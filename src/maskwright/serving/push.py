@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from maskwright.core.errors import ConversionError, MaskwrightError
+from maskwright.core.extras import require
 
 
 def files_to_push(folder: str | Path) -> list[Path]:
@@ -35,13 +36,9 @@ def push(folder: str | Path, repo: str, *, private: bool = False) -> str:
         MaskwrightError: If the folder is not an exported model, or the hub refuses.
     """
     files_to_push(folder)
-    try:
-        from huggingface_hub import HfApi
-    except ImportError as error:
-        raise MaskwrightError(
-            "uploading needs huggingface_hub, which is not installed",
-            todo="Install the extra: `pip install -c constraints.txt -e '.[hf]'`",
-        ) from error
+    require("uploading", "hf", "huggingface_hub")
+    from huggingface_hub import HfApi
+
     client = HfApi()
     try:
         client.create_repo(repo, private=private, exist_ok=True)

@@ -6,7 +6,6 @@ slow or not allowed before it is parsed.
 
 import asyncio
 import base64
-import importlib.util
 import json
 import secrets
 import socket
@@ -22,6 +21,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from maskwright.core.errors import DataError, MaskwrightError, unknown_name
+from maskwright.core.extras import require
 from maskwright.inference.detect import THRESHOLD
 from maskwright.inference.embed import Pooling
 from maskwright.inference.precision import Precision
@@ -53,7 +53,6 @@ _HEADERS = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
 }
-_LIBRARIES = ("fastapi", "uvicorn", "prometheus_client")
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -86,12 +85,12 @@ class DetectBody(_Body):
 
 
 class EmbedBody(_Body):
-    """Texts, and how their embeddings are made."""
+    """Texts, and how their embeddings are made: null: as a folder of sentence-transformers does, else plain means."""
 
     texts: Texts
     model: ModelName = None
-    pooling: Pooling = "mean"
-    normalize: bool = False
+    pooling: Pooling | None = None
+    normalize: bool | None = None
 
 
 class PredictBody(_Body):
@@ -140,12 +139,7 @@ def serve(
     Raises:
         MaskwrightError: If a model cannot be loaded, a library is missing, or the port is taken.
     """
-    for library in _LIBRARIES:
-        if importlib.util.find_spec(library) is None:
-            raise MaskwrightError(
-                f"`serve` needs {library}, which is not installed",
-                todo="Install the extra: `pip install -c constraints.txt -e '.[serve]'`",
-            )
+    require("`serve`", "serve", "fastapi", "uvicorn", "prometheus_client")
     import uvicorn
 
     paths = named_models(models)
@@ -182,7 +176,7 @@ def named_models(models: str | Path | Sequence[str | Path] | Mapping[str, str | 
     """Return the paths of models by name: the last part of the path, unless given.
 
     Raises:
-        MaskwrightError: If two have the same name, or there are none.
+        MaskwrightError: If two have the same name, one's is empty, or there are none.
     """
     if isinstance(models, Mapping):
         return dict(models)
@@ -191,6 +185,8 @@ def named_models(models: str | Path | Sequence[str | Path] | Mapping[str, str | 
         front, equals, path = str(each).partition("=")
         is_named = bool(equals) and "/" not in front
         name = front if is_named else Path(each).expanduser().resolve().name
+        if not name:
+            raise MaskwrightError(f"the name of the model in {str(each)!r} is empty", todo="Write `NAME=PATH`.")
         if name in named:
             raise MaskwrightError(f"two models are called {name!r}", todo=f"Name them: `first={named[name]}`.")
         named[name] = path if is_named else each
@@ -327,13 +323,13 @@ def build_app(
 
     @app.post("/v1/embeddings")
     async def openai_embeddings(body: OpenAIBody) -> Any:
-        """Answer as OpenAI's API: normalized means of the tokens' hidden states."""
+        """Answer as OpenAI's API: the embeddings of `/embed`, normalized."""
         texts = [body.input] if isinstance(body.input, str) else body.input
         model = chosen(models, body.model, "embed")
         size = model.describe()["dimensions"]
         if body.dimensions not in (None, size):
             raise DataError(f"dimensions is {body.dimensions}", allowed=f"{size}, or none")
-        content = await answer("embed", body.model, texts, pooling="mean", normalize=True)
+        content = await answer("embed", body.model, texts, pooling=None, normalize=True)
         vectors = content["results"]
         coded = [
             base64.b64encode(np.ascontiguousarray(each, "<f4").tobytes()).decode() for each in vectors
@@ -402,12 +398,20 @@ def build_app(
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Any, error: RequestValidationError) -> "Response":
-        problems = [f"{'.'.join(map(str, each['loc'][1:])) or 'body'}: {each['msg']}" for each in error.errors()[:3]]
+        problems = []
+        for each in error.errors()[:3]:
+            place = ".".join(map(str, each["loc"][1:])) or "body"
+            if each["type"] == "json_invalid":
+                place, each["msg"] = "body", f"not JSON (character {place}: {each['ctx']['error']})"
+            problems.append(f"{place}: {each['msg']}")
         return _error(422, "; ".join(problems))
 
     @app.exception_handler(HTTPException)
     async def http_error(_: Any, error: HTTPException) -> "Response":
-        return _error(error.status_code, str(error.detail))
+        reason = f" ({error.__cause__})" if error.__cause__ else ""
+        response = _error(error.status_code, f"{error.detail}{reason}")
+        response.headers.update(error.headers or {})
+        return response
 
     return app
 
@@ -473,6 +477,8 @@ class RequestGuard:
             await self._app(scope, receive, send)
             return
         began, status = time.perf_counter(), 0
+        if scope["method"] == "HEAD":  # Answered as GET; uvicorn leaves out the body.
+            scope = {**scope, "method": "GET"}
 
         async def noted(message: MutableMapping[str, Any]) -> None:
             nonlocal status

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.core.extras import install
 from maskwright.data.cleaning.sentences import sentences_of
 from maskwright.data.cleaning.statistics import Sums
 from maskwright.data.cleaning.text import HAN_AND_KANA, Cleaning, clean_document
@@ -24,7 +25,7 @@ from maskwright.data.sources.readers import MAX_DOCUMENT_BYTES, RawBlock
 _PLACES_KEPT = 5
 _BANDS, _BAND_SIZE, _NGRAM = 14, 8, 5
 _WORDS = re.compile(f"[{HAN_AND_KANA}]|[^\\W{HAN_AND_KANA}]+")
-_INSTALL_RENSA = "Install the extra: `pip install -c constraints.txt -e '.[dedup]'`"
+_INSTALL_RENSA = f"Install the extra: {install('dedup')}"
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from maskwright.core.errors import DataError, nearest
+from maskwright.core.extras import install
 from maskwright.core.files import parse_json
 from maskwright.data.libraries import imported
 from maskwright.data.sources.arguments import HubDataset
@@ -178,7 +179,7 @@ def _holds_text(kind: Any) -> bool:
 def hub_documents(dataset: HubDataset, column: str | None) -> Iterator[str]:
     """Stream the text column of a dataset's split; DataError if that cannot be done."""
     purpose = f"{dataset.name!r} is no file or folder here, and reading it from the Hugging Face hub"
-    todo = "Check the path, or run `pip install -c constraints.txt -e '.[hub]'`"
+    todo = f"Check the path, or install the extra: {install('hub')}"
     datasets = imported("datasets", package="datasets", purpose=purpose, todo=todo)
     rows, place = 0, ""
     try:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError
+from maskwright.core.extras import install
 from maskwright.core.files import checksum
 from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.libraries import imported
@@ -137,7 +138,7 @@ class Lexicon:
     """
 
     def __init__(self, entries: Iterable[str]) -> None:
-        todo = "Install it: `pip install -c constraints.txt -e '.[words]'`."
+        todo = f"Install it: {install('words')}."
         purpose = "finding lexicons and collocations"
         self._automaton = imported("ahocorasick", package="pyahocorasick", purpose=purpose, todo=todo).Automaton()
         self._entries: list[list[str]] = []

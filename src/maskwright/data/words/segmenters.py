@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from maskwright.core.extras import install
 from maskwright.core.spec import fingerprint
 from maskwright.data.libraries import imported
 from maskwright.data.words.lexicon import content_of, read_dictionary
@@ -68,7 +69,7 @@ def open_segmenter(words: Words) -> Segmenter | None:
     """Load the segmenter, if there is one; DataError if the library or the dictionary is missing or broken."""
     if words.segmenter == "none":
         return None
-    todo = "Install it (`pip install -c constraints.txt -e '.[zh]'`) or choose another words.segmenter."
+    todo = f"Install it ({install('zh')}) or choose another words.segmenter."
     library = imported("rjieba", package="rjieba", purpose="the segmenter 'rjieba'", todo=todo)
     if words.dictionary is not None:
         library = library.Jieba()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.core.extras import install
 from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.libraries import imported
 from maskwright.data.progress import Progress
@@ -37,8 +38,7 @@ def require_gensim() -> Any:
         "gensim",
         package="gensim",
         purpose="learning similar words from the corpus",
-        todo="Run `pip install -c constraints.txt -e '.[words]'`, or take them from a file of synonyms: "
-        "--set replacement.table.source=FILE",
+        todo=f"Run {install('words')}, or take them from a file of synonyms: --set replacement.table.source=FILE",
     )
 
 

@@ -173,10 +173,12 @@ def _similarity_column(table: Table, options: ReadOptions, texts: Sequence[str],
     found = table.find(LABELS, besides=[*texts, *(name for name, _ in options.only)]) if len(texts) == 2 else None
     if found is None:
         return ()
-    values = [value for value in table.values_of(found) if value not in (None, "")]
-    if not values or not all(map(is_number, values)):
+    rows = [row for row in table.rows if row.cells[found] not in (None, "")]
+    bad = next((row for row in rows if not is_number(row.cells[found])), None)
+    if bad or not rows:
+        place = f"{bad.place}: {bad.cells[found]!r} is no number" if bad else f"{table.name}: there are no numbers"
         raise DataError(
-            f"{table.name}: column {found!r} holds no numbers, so that it is no similarity of the pairs",
+            f"{place}, so that column {found!r} holds no numbers as similarities of the pairs",
             todo=f'To train on the similar pairs alone, name them: `--read "only=[[{found}, VALUE]]"`.',
         )
     notes.append(f"similarity of the pairs: column {found!r}")
