@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -119,6 +120,76 @@ def test_sentence_transformers_gives_the_vectors_of_embed(family, pooling, norma
     modules = [each["path"] for each in read_json(out / "modules.json")]
     assert modules == ["", "1_Pooling", *(["2_Normalize"] if normalize else [])]
     assert _front_matter(out)["pipeline_tag"] == "sentence-similarity"
+
+
+MODULE = "sentence_transformers.models."
+
+
+def _sentence_folder(source, folder, pooling=None, names=("Transformer", "Pooling"), **files):
+    """Copy a model into a folder of sentence-transformers as versions before 6 wrote them."""
+    shutil.copytree(source, folder)
+    paths = ["", *(f"{number}_{name}" for number, name in enumerate(names[1:], 1))]
+    modules = [{"idx": n, "name": str(n), "path": paths[n], "type": MODULE + name} for n, name in enumerate(names)]
+    write_json(folder / "modules.json", modules)
+    write_json(_made(folder / "1_Pooling") / "config.json", {"word_embedding_dimension": 32, **(pooling or {})})
+    if "Normalize" in names:
+        _made(folder / "2_Normalize")
+    for name, content in files.items():
+        write_json(folder / f"{name}.json", content)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("pooling", "names"),
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, ("Transformer", "Pooling", "Normalize")),
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, ("Transformer", "Pooling")),
+    ],
+)
+def test_embed_and_a_hub_export_compute_what_the_modules_say(pooling, names, bert, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        SentenceTransformer = pytest.importorskip("sentence_transformers").SentenceTransformer
+    folder = _sentence_folder(bert, tmp_path / "model", pooling, names, sentence_bert_config={"max_seq_length": 10})
+    (folder / "README.md").write_text("---\ntags:\n- x\n---\n\n# mine\n\n## Scores\n\nGood.\n", encoding="utf-8")
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(list(TEXTS), show_progress_bar=False)
+    with pytest.warns(UserWarning, match="more than 10 tokens"):
+        ours = maskwright.embed(folder, TEXTS, device="cpu")
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    out = tmp_path / "out"
+    maskwright.export(folder, to="hub", out=out)
+    again = SentenceTransformer(str(out), device="cpu").encode(list(TEXTS), show_progress_bar=False)
+    np.testing.assert_array_equal(again, theirs)
+    front = _front_matter(out)
+    assert (front["library_name"], front["pipeline_tag"]) == ("sentence-transformers", "sentence-similarity")
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert "## Scores\n\nGood.\n\n## Limits" in card
+    # An export of the export repeats nothing.
+    maskwright.export(out, to="hub", out=tmp_path / "second")
+    assert (tmp_path / "second" / "README.md").read_text(encoding="utf-8").count("## Limits") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"pooling": {"pooling_mode": "max"}}, "the pooling max"),
+        ({"pooling": {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True}}, "the pooling cls, max"),
+        ({"names": ("Transformer", "Pooling", "Dense")}, "the modules Transformer, Pooling, Dense"),
+        (
+            {"config_sentence_transformers": {"prompts": {"query": "query: "}, "default_prompt_name": "query"}},
+            "the default prompt 'query: '",
+        ),
+        ({"sentence_bert_config": {"do_lower_case": True}}, "do_lower_case"),
+        ({"config_sentence_transformers": []}, "is no folder of sentence-transformers"),
+    ],
+)
+def test_modules_that_are_not_computed_are_refused(changes, problem, bert, tmp_path):
+    folder = _sentence_folder(bert, tmp_path / "model", **changes)
+    with pytest.raises(ConversionError, match=problem):
+        maskwright.embed(folder, "a", device="cpu")
+    if changes != {"config_sentence_transformers": []}:
+        plain = maskwright.embed(bert, "a", device="cpu", pooling="mean")
+        np.testing.assert_array_equal(maskwright.embed(folder, "a", device="cpu", pooling="mean"), plain)
 
 
 def test_export_that_differs_from_its_source_leaves_nothing(bert, tmp_path, monkeypatch):
@@ -275,6 +346,6 @@ def test_choices_without_effect_are_refused(bert, tmp_path, arguments, problem):
 
 
 def test_missing_library_is_named_with_its_extra(bert, tmp_path, monkeypatch):
-    monkeypatch.setattr(export.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MaskwrightError, match=r"--to onnx needs onnx, .*\.\[onnx\]"):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MaskwrightError, match=r"--to onnx needs onnx, .*`pip install \"maskwright\[onnx\]\"`"):
         maskwright.export(bert, to="onnx", out=tmp_path / "out")

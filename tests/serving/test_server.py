@@ -117,6 +117,20 @@ def test_openai_clients_get_their_shape(client: TestClient, folders: dict[str, P
     assert (listed["classes"]["kind"], listed["classes"]["labels"]) == ("classification", list(LABELS))
 
 
+def test_embeddings_are_those_of_a_sentence_transformers_folder(folders: dict[str, Path], tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    maskwright.export(folders["bert"], to="sentence-transformers", out=tmp_path / "first", pooling="first")
+    served = {"first": load_served("first", tmp_path / "first", device="cpu", precision="fp32")}
+    model = maskwright.load(folders["bert"])
+    with TestClient(build_app(served)) as client:
+        expected = model.embed(TEXTS, pooling="first")
+        assert np.allclose(results(client, "/embed", texts=list(TEXTS)), expected, atol=1e-5)
+        assert np.allclose(results(client, "/embed", texts=list(TEXTS), pooling="mean"), model.embed(TEXTS), atol=1e-5)
+        content = client.post("/v1/embeddings", json={"model": "first", "input": TEXTS[0]}).json()
+        expected = model.embed(TEXTS[0], pooling="first", normalize=True)
+        assert np.allclose(content["data"][0]["embedding"], expected[0], atol=1e-5)
+
+
 def test_truncated_texts_are_named(client: TestClient) -> None:
     content = client.post("/embed", json={"texts": ["short", "the cat sat " * 40, "short"]}).json()
     assert content["truncated"] == [1]
@@ -154,6 +168,23 @@ def test_bad_requests_get_a_4xx_that_says_why(client: TestClient, path: str, bod
     assert response.status_code == status, response.text
     assert response.json()["error"]["message"]
     assert client.get("/health").json()["status"] == "ok"
+
+
+def test_a_body_that_is_not_json_gets_the_reason(client: TestClient) -> None:
+    def message(body: bytes) -> str:
+        response = client.post("/embed", content=body, headers={"content-type": "application/json"})
+        return str(response.json()["error"]["message"])
+
+    assert "character 13: Expecting ',' delimiter" in message(b'{"texts":"a" 1}')
+    assert "0xff" in message(b'{"texts": ["\xff"]}')
+
+
+def test_head_is_answered_and_other_methods_get_405(client: TestClient) -> None:
+    for path in ("/", "/health", "/metrics"):
+        assert client.head(path).status_code == 200
+    for method, path, allowed in (("PUT", "/embed", "POST"), ("BREW", "/health", "GET"), ("HEAD", "/embed", "POST")):
+        response = client.request(method, path)
+        assert (response.status_code, response.headers["allow"]) == (405, allowed)
 
 
 def test_unknown_names_get_the_nearest_one(client: TestClient) -> None:
@@ -303,6 +334,9 @@ def test_models_are_named_by_their_folder_unless_named() -> None:
     assert named_models(["runs/one", "two=runs/one"]) == {"one": "runs/one", "two": "runs/one"}
     with pytest.raises(MaskwrightError, match="two models are called"):
         named_models(["runs/one", "other/one"])
+    for empty in ("=runs/one", "="):
+        with pytest.raises(MaskwrightError, match="empty"):
+            named_models([empty])
 
 
 def test_int8_is_refused_for_a_fine_tuned_model(folders: dict[str, Path]) -> None:
