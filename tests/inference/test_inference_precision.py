@@ -42,7 +42,7 @@ def test_a_processor_computes_exactly_by_itself_and_a_gpu_in_bf16(monkeypatch: p
     [
         ("bf16", CPU, "fp32: cpu has no bf16 instructions"),
         ("bf16", GPU, "fp32: cuda has no bf16 instructions"),
-        ("int8", CPU, "fp32: this processor lacks instructions"),
+        ("int8", CPU, "fp32: this processor lacks instructions.*`maskwright export MODEL --to onnx --precision int8`"),
         ("int8", GPU, "fp32: int8 is for CPUs, and the model is on cuda"),
     ],
 )

@@ -30,6 +30,7 @@ from maskwright.finetuning.tasks.texts import Regression
 from maskwright.huggingface.families import family_named
 from maskwright.huggingface.families.base import TaskHead
 from maskwright.huggingface.huggingface import save_model
+from maskwright.huggingface.sentence_folder import MODULES
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.inference import InferenceEncoder
@@ -254,7 +255,9 @@ def load(folder: str | Path) -> FineTunedModel:
             f"{folder} is a pretrained model, not a fine-tuned one",
             allowed="a folder that `maskwright finetune` wrote, or one of a transformers class for sequence or token "
             "classification, question answering or multiple choice",
-            todo=f"Fine-tune it first: `maskwright finetune {folder} --task ...`",
+            todo=f"Use `maskwright embed {folder}` or `maskwright evaluate {folder}`"
+            if (existing.folder / MODULES).is_file()
+            else f"Fine-tune it first: `maskwright finetune {folder} --task ...`",
         )
     row = family_named(existing.family).tasks[entries.kind]
     path = existing.folder / TASK_FILE
