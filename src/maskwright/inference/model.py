@@ -283,10 +283,10 @@ class Model:
         cut = [number for number, was in enumerate(is_cut) if was]
         if cut:
             which = ", ".join(str(number + 1) for number in cut[:10]) + (", ..." if len(cut) > 10 else "")
-            message = (
-                f"{len(cut)} of {len(is_cut)} texts have more than {self.max_length} tokens, the maximum of "
-                f"{self.name}; {effect} (texts {which})"
-            )
+            who, which = f"{len(cut)} of {len(is_cut)} texts have", f" (texts {which})"
+            if len(is_cut) == 1:
+                who, which = "the text has", ""
+            message = f"{who} more than {self.max_length} tokens, the maximum of {self.name}; {effect}{which}"
             warnings.warn(TextCut(message, cut), stacklevel=4)
 
     def _warn_if_untrained(self, head: nn.Module, kind: str) -> None:

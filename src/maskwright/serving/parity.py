@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.core.amounts import counted
 from maskwright.core.errors import ConversionError
 from maskwright.core.files import read_json
 from maskwright.core.types import IntArray
@@ -64,7 +65,7 @@ class Parity:
         peak: The largest score of the source.
         agreement: The share of equal results, or another number up to 1: see `measure`.
         measure: What `agreement` is.
-        milliseconds, source_milliseconds: Time per text. ONNX: of both in turns, in batches of 8. sentence-transformers:
+        milliseconds, source_milliseconds: Time per text: of ONNX in turns, in batches of 8; of sentence-transformers
             one after the other, each in its own batches.
     """
 
@@ -87,7 +88,8 @@ class Parity:
             todo = "Check on texts of the model's domain, `--texts FILE`"
             raise ConversionError(
                 f"the exported model ({self.precision}) differs from its source: largest difference "
-                f"{self.difference:.2g}, {self.measure} {self.agreement:.2%}, on {self.texts} texts; nothing was kept",
+                f"{self.difference:.2g}, {self.measure} {self.agreement:.2%}, on {counted(self.texts, 'text')}; "
+                "nothing was kept",
                 allowed=f"a difference of up to {most:.2g} and at least {least:.1%}",
                 todo=todo if self.precision == "fp32" else f"{todo}, or export with `--precision fp32`",
             )

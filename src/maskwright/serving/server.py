@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError, MaskwrightError, unknown_name
 from maskwright.core.extras import require
 from maskwright.inference.detect import THRESHOLD
@@ -386,7 +387,7 @@ def build_app(
 
     @app.exception_handler(QueueFullError)
     async def full(_: Any, error: QueueFullError) -> "Response":
-        return _error(429, f"the queue is full ({limits.max_waiting} requests); try again")
+        return _error(429, f"the queue is full ({counted(limits.max_waiting, 'request')}); try again")
 
     @app.exception_handler(TimeoutError)
     async def late(_: Any, error: TimeoutError) -> "Response":
