@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_used_is_refused_at_once(tmp_path: Path, text: str
 
 def test_without_gensim_the_corpus_cannot_be_learnt_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gensim", None)
-    with pytest.raises(DataError, match=r"gensim, which is not installed.*\.\[words\].*synonyms"):
+    with pytest.raises(DataError, match=r"gensim, which is not installed.*maskwright\[words\].*synonyms"):
         check_source(SimilarWordsSpec())
 
 

@@ -77,5 +77,5 @@ def test_without_a_corpus_there_is_nothing_to_learn_from(tmp_path: Path, tokeniz
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gensim", None)
-    with pytest.raises(DataError, match=r"\.\[words\]"):
+    with pytest.raises(DataError, match=r"maskwright\[words\]"):
         show("bert/tiny", TEXT, set=REPLACED, cache=tmp_path)

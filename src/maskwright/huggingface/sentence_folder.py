@@ -8,9 +8,10 @@ from maskwright.core.errors import ConversionError
 from maskwright.core.files import read_json
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 
+Pooling = Literal["mean", "first"]
 MODULES = "modules.json"
 """The file that marks a folder of sentence-transformers."""
-MODES = {"mean": "mean", "first": "cls"}
+MODES: dict[Pooling, str] = {"mean": "mean", "first": "cls"}
 """sentence-transformers' names of the poolings."""
 
 
@@ -24,7 +25,7 @@ class SentenceModules:
         problem: Why maskwright cannot compute it; "" if it can.
     """
 
-    pooling: Literal["mean", "first"] = "mean"
+    pooling: Pooling = "mean"
     normalize: bool = False
     max_length: int | None = None
     problem: str = ""
@@ -95,7 +96,7 @@ def write_sentence_folder(
     *,
     hidden_size: int,
     max_length: int,
-    pooling: Literal["mean", "first"] = "mean",
+    pooling: Pooling = "mean",
     normalize: bool = False,
 ) -> Any:
     """Write the folder of a model, and return the SentenceTransformer that is loaded from it, on the CPU.
@@ -106,9 +107,10 @@ def write_sentence_folder(
         pooling, normalize: As for `maskwright.embed`.
     """
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 
-    modules = [Transformer(str(source)), Pooling(hidden_size, MODES[pooling])]
+    modules = [Transformer(str(source)), PoolingModule(hidden_size, MODES[pooling])]
     made = SentenceTransformer(modules=modules + [Normalize()] * normalize, device="cpu")
     save_sentence_folder(made, folder, tokenizer, max_length)
     return SentenceTransformer(str(folder), device="cpu")

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from maskwright.core.errors import MaskwrightError
 from maskwright.core.files import atomic_path
+from maskwright.huggingface.sentence_folder import Pooling
 from maskwright.inference.detect import THRESHOLD, Detection
-from maskwright.inference.embed import Pooling
 from maskwright.inference.fill_mask import Filled
 from maskwright.inference.model import load
 from maskwright.inference.precision import Precision

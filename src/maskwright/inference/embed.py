@@ -1,6 +1,6 @@
 """Pooling: one vector per text (Reimers and Gurevych 2019, section 3)."""
 
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import torch
@@ -9,8 +9,8 @@ from torch import Tensor
 
 from maskwright.core.errors import MaskwrightError, unknown_name
 from maskwright.core.tensors import PackedBatch
+from maskwright.huggingface.sentence_folder import Pooling
 
-Pooling = Literal["mean", "first"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 
 

@@ -20,10 +20,10 @@ from maskwright.core.types import IntArray, MatmulPrecision
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.huggingface.huggingface import LoadedModel, load_model
-from maskwright.huggingface.sentence_folder import SentenceModules, read_sentence_modules
+from maskwright.huggingface.sentence_folder import Pooling, SentenceModules, read_sentence_modules
 from maskwright.inference.batching import TextBatch, batches
 from maskwright.inference.detect import THRESHOLD, Detection, detection
-from maskwright.inference.embed import Pooling, check_pooling, mean_of_tokens
+from maskwright.inference.embed import check_pooling, mean_of_tokens
 from maskwright.inference.fill_mask import Filled, best_tokens, fill, read_masks
 from maskwright.inference.precision import Precision, choose_precision
 from maskwright.model.encoder import Encoder

@@ -13,9 +13,8 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning import fine_tuned
 from maskwright.huggingface.huggingface import LoadedModel, load_model
 from maskwright.huggingface.quiet import quiet
-from maskwright.huggingface.sentence_folder import MODULES, write_sentence_folder
+from maskwright.huggingface.sentence_folder import MODULES, Pooling, write_sentence_folder
 from maskwright.huggingface.weight_files import WEIGHTS
-from maskwright.inference.embed import Pooling
 from maskwright.serving import model_card, onnx_graph
 from maskwright.serving.onnx_graph import FILES, PRECISIONS, OnnxPrecision
 from maskwright.serving.parity import Parity, compare_embeddings, compare_heads, compare_tasks, examples_for, texts_for
@@ -172,7 +171,7 @@ def _to_sentence_transformers(
 
 def _to_hub(source: Path, folder: Path) -> None:
     """Copy what loads the model; not the data card, which quotes the corpus, nor `run.json`, which has paths."""
-    patterns = ("config.json", WEIGHTS, "*.safetensors.index.json", "model-*.safetensors", *_TOKENIZER_FILES)
+    patterns = ("config.json", WEIGHTS, *_TOKENIZER_FILES)
     _copy(source, folder, *patterns, "task.json", "recipe.json")
     if (source / GENERATOR).is_dir():
         (folder / GENERATOR).mkdir()

@@ -23,8 +23,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError, MaskwrightError, unknown_name
 from maskwright.core.extras import require
+from maskwright.huggingface.sentence_folder import Pooling
 from maskwright.inference.detect import THRESHOLD
-from maskwright.inference.embed import Pooling
 from maskwright.inference.precision import Precision
 from maskwright.serving.batching import LIMITS, MAX_INPUTS, Batcher, Call, Limits, QueueFullError
 from maskwright.serving.served import Result, ServedModel, TaskName, load_served
