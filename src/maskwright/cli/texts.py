@@ -62,33 +62,10 @@ NormalizeOption = Annotated[
 
 
 def gather(texts: Sequence[str] | None, file: Path | None, column: str | None = None) -> list[str]:
-    """Return the texts of the command line, then those of the file; the column that is read is printed.
+    """Return the texts of the command line, then those of the file; the column that is read is printed."""
+    from maskwright.inference.texts import gather
 
-    Raises:
-        MaskwrightError: If there are none, or one contains a lone surrogate, which no tokenizer accepts.
-    """
-    from maskwright.core.errors import MaskwrightError
-    from maskwright.core.surrogates import surrogate_problem
-    from maskwright.inference.texts import read_texts
-
-    def note(name: str) -> None:
-        output.note(f"texts from column {name!r} of {file}")
-
-    of_file = read_texts(file, column, note) if file else []
-    gathered = [*(texts or ()), *of_file]
-    for number, text in enumerate(gathered, start=1):
-        if problem := surrogate_problem(text):
-            line = number + len(of_file) - len(gathered)
-            raise MaskwrightError(
-                f"{f'{file}, line {line}' if line > 0 else f'input {number}'}: {problem}",
-                todo="Give whole characters, as UTF-8.",
-            )
-    if not gathered:
-        raise MaskwrightError(
-            "no text was given",
-            todo="Pass texts after the model, each in quotes, or a file with --file.",
-        )
-    return gathered
+    return gather(texts or (), file, column, lambda name: output.note(f"texts from column {name!r} of {file}"))
 
 
 def check_model(model: str) -> None:

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.errors import MaskwrightError
 from maskwright.core.files import atomic_path
 from maskwright.huggingface.sentence_folder import Pooling
 from maskwright.inference.detect import THRESHOLD, Detection
 from maskwright.inference.fill_mask import Filled
 from maskwright.inference.model import load
 from maskwright.inference.precision import Precision
-from maskwright.inference.texts import read_texts, write_json_lines
+from maskwright.inference.texts import gather, write_json_lines
 
 
 def fill_mask(
@@ -41,7 +40,7 @@ def fill_mask(
         device: As for `load`.
         precision: As for `load`.
     """
-    given = _gather(texts, file, column)
+    given = gather(texts, file, column)
     filled = load(model, device=device, precision=precision).fill_mask(given, top_k=top_k)
     if out is not None:
         write_json_lines(Path(out).expanduser(), filled_to_json(given, filled))
@@ -69,7 +68,7 @@ def detect(
 ) -> list[Detection]:
     """Predict which tokens of each text were replaced (`Model.detect`); other arguments as for `fill_mask`."""
     detections = load(model, device=device, precision=precision).detect(
-        _gather(texts, file, column), threshold=threshold
+        gather(texts, file, column), threshold=threshold
     )
     if out is not None:
         write_json_lines(Path(out).expanduser(), [detection.to_json() for detection in detections])
@@ -92,18 +91,9 @@ def embed(
 
     `out` is a .npy file; the other arguments are as for `fill_mask`.
     """
-    given = _gather(texts, file, column)
+    given = gather(texts, file, column)
     vectors = load(model, device=device, precision=precision).embed(given, pooling=pooling, normalize=normalize)
     if out is not None:
         with atomic_path(Path(out).expanduser()) as temporary, open(temporary, "wb") as saved:
             np.save(saved, vectors)
     return vectors
-
-
-def _gather(texts: str | Sequence[str], file: str | Path | None, column: str | None) -> list[str]:
-    gathered = [texts] if isinstance(texts, str) else list(texts)
-    if file is not None:
-        gathered += read_texts(file, column)
-    if not gathered:
-        raise MaskwrightError("no text was given", todo="Pass texts, or the path of a file with one text per line")
-    return gathered

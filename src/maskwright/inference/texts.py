@@ -3,12 +3,13 @@
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from maskwright.core.errors import DataError, json_problem
 from maskwright.core.files import open_file, parse_json, write_text
+from maskwright.core.surrogates import surrogate_problem
 from maskwright.data.sources.files import (
     COMPRESSIONS,
     BadLine,
@@ -63,6 +64,33 @@ def read_texts(
         except DataError as error:
             todo = error.todo.replace(f"`{path}#", "`--column ")  # a corpus is named with its column
             raise DataError(error.problem, allowed=error.allowed, todo=todo) from error
+
+
+def gather(
+    texts: Sequence[str],
+    file: Path | str | None,
+    column: str | None = None,
+    on_column: Callable[[str], None] = lambda name: None,
+) -> list[str]:
+    """Return the given texts, then those of a file (`read_texts`).
+
+    Raises:
+        MaskwrightError: If there are none, or one contains a lone surrogate, which no tokenizer accepts.
+    """
+    of_file = [] if file is None else read_texts(file, column, on_column)
+    gathered = [*([texts] if isinstance(texts, str) else texts), *of_file]
+    for number, text in enumerate(gathered, start=1):
+        if problem := surrogate_problem(text):
+            line = number + len(of_file) - len(gathered)
+            raise DataError(
+                f"{f'{file}, line {line}' if line > 0 else f'input {number}'}: {problem}",
+                todo="Give whole characters, as UTF-8.",
+            )
+    if not gathered:
+        raise DataError(
+            "no text was given", todo="Pass texts, on the command line each in quotes, or a file (`--file`)"
+        )
+    return gathered
 
 
 def _checked(texts: Iterable[str], name: str) -> list[str]:
