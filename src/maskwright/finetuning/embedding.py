@@ -280,6 +280,7 @@ def _read(request: LabeledRequest, talk: Reporter) -> tuple[dict[str, Texts], di
     elif "dev" not in parts:
         parts["train"], parts["dev"] = with_held_out(parts["train"], talk, notes)
         rows["dev"] = rows["train"]
+        _check_rows(parts["train"], rows["train"], training=True)
         _check_rows(parts["dev"], rows["dev"])
     notes += warn_of(parts, talk)
     return parts, rows, read_as, tuple(notes)
