@@ -164,6 +164,8 @@ def test_embed_and_a_hub_export_compute_what_the_modules_say(pooling, names, ber
     assert (front["library_name"], front["pipeline_tag"]) == ("sentence-transformers", "sentence-similarity")
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "## Scores\n\nGood.\n\n## Limits" in card
+    assert 'SentenceTransformer("out")' in card
+    assert "AutoModel" not in card
     # An export of the export repeats nothing.
     maskwright.export(out, to="hub", out=tmp_path / "second")
     assert (tmp_path / "second" / "README.md").read_text(encoding="utf-8").count("## Limits") == 1

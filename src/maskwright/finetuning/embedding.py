@@ -232,7 +232,7 @@ def _model_card(name: str, results: Results) -> str:
         results,
         library="sentence-transformers",
         tag="sentence-similarity",
-        about=[f"Sentence embeddings: {results.model}, fine-tuned."],
+        about=[f"Sentence embeddings: {results.source}, fine-tuned."],
         legend=f"These are the weights after epoch {results.best.best_epoch:g}, the best on dev if there is one.",
         use=["from sentence_transformers import SentenceTransformer", "", vectors],
     )

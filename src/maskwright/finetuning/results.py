@@ -68,6 +68,11 @@ class Results:
         return f"{self.task}: {self.model}" + " from scratch" * self.from_scratch
 
     @property
+    def source(self) -> str:
+        """The model without the folders of its path, which cards do not publish."""
+        return Path(self.model).name if Path(self.model).expanduser().is_dir() else self.model
+
+    @property
     def main_metric(self) -> str:
         """The metric used for selection; "" if nothing was evaluated (embeddings of texts without scores)."""
         return next(iter(self.rows[0].dev), "")
@@ -217,7 +222,7 @@ def model_card(name: str, model: FineTunedModel, results: Results) -> str:
     architecture = family_named(model.family).tasks[task.head].architecture
     made = "trained from scratch with the shape and tokenizer of" if results.from_scratch else "fine-tuned from"
     about = [
-        f"A {architecture} for {results.task} ({task.kind}), {made} {results.model}: {config.num_layers} layers, "
+        f"A {architecture} for {results.task} ({task.kind}), {made} {results.source}: {config.num_layers} layers, "
         f"hidden size {config.hidden_size}, inputs of up to {model.max_length} tokens."
     ]
     if task.labels:

@@ -56,7 +56,7 @@ def text(
         "---",
     ]
     lines = body.strip().splitlines() or list(_pretrained(name, loaded, head))
-    return "\n".join([*front, "", *lines, *_limits(loaded), *_exported(name, head, to, parities)]) + "\n"
+    return "\n".join([*front, "", *lines, *_limits(loaded), *_exported(name, head, to, parities, compares)]) + "\n"
 
 
 def _pretrained(name: str, loaded: LoadedModel, head: str) -> Iterator[str]:
@@ -139,8 +139,8 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{value:.1%}"
 
 
-def _exported(name: str, head: str, to: str, parities: Sequence[Parity]) -> Iterator[str]:
-    if to == "hub":
+def _exported(name: str, head: str, to: str, parities: Sequence[Parity], compares: bool) -> Iterator[str]:
+    if to == "hub" and not compares:
         if head in _DOES:
             yield from ("", "## Use", "", "```python", f"from transformers import AutoTokenizer, {HEADS[head][0]}", "")
             yield f'model = {HEADS[head].auto_class}.from_pretrained("{name}")'
@@ -153,6 +153,8 @@ def _exported(name: str, head: str, to: str, parities: Sequence[Parity]) -> Iter
         yield from ("", "## sentence-transformers", "", "```python")
         yield from ("from sentence_transformers import SentenceTransformer", "")
         yield from (f'SentenceTransformer("{name}").encode(["A text."])', "```")
+    if not parities:
+        return
     yield from ("", "Compared with the source model:", "")
     columns = ["precision", "texts", "largest difference", "agreement", ""]
     table = [
