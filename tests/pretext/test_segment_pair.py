@@ -12,7 +12,7 @@ from pretext_samples import documents_of, lay_out, ranges, within
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import generator
 from maskwright.core.types import Plan
-from maskwright.pretext.formats import SegmentPair
+from maskwright.pretext.formats import ContiguousHalves, Format, SegmentPair
 
 Row = tuple[list[int], list[int], int]
 
@@ -123,12 +123,10 @@ def test_one_sentence_has_no_order_in_the_paper_and_is_labeled_swapped_in_the_co
 
 
 @settings(max_examples=100)
-@given(corpora, st.integers(8, 64), st.sampled_from([1, 2]), SECONDS)
-def test_segment_pair_sequences_fit_and_hold_text(
-    lengths: list[list[int]], max_length: int, between: int, second: str
-) -> None:
+@given(corpora, st.integers(8, 64), SECONDS)
+def test_segment_pair_sequences_fit_and_hold_text(lengths: list[list[int]], max_length: int, second: str) -> None:
     documents = documents_of(lengths)
-    format = SegmentPair.model_validate({"second": second, "num_separators_between": between})
+    format = SegmentPair.model_validate({"second": second})
     plan = format.plan(documents, max_length, seed=3, refresh=0)
     assert (plan.first_end > plan.first_start).all()
     laid_out = lay_out(format, documents, plan)
@@ -174,9 +172,8 @@ def test_segment_pair_draws_a_short_target_for_one_document_in_ten() -> None:
     assert abs(targets.mean() - (2 + 124) / 2) < 4.5 * 123 / np.sqrt(12 * len(targets))
 
 
-@pytest.mark.parametrize("between", [1, 2])
-def test_segment_pair_refuses_lengths_without_room(between: int) -> None:
-    format = SegmentPair.model_validate({"num_separators_between": between})
-    with pytest.raises(RecipeError, match=f"at least {4 + between}"):
-        format.plan(documents_of([[5, 5]]), 3 + between, 0, 0)
-    assert len(format.plan(documents_of([[5, 5]]), 4 + between, 0, 0))
+@pytest.mark.parametrize("format", [SegmentPair(), ContiguousHalves(short_share=1)])
+def test_lengths_without_room_are_refused(format: Format) -> None:
+    with pytest.raises(RecipeError, match="at least 5"):
+        format.plan(documents_of([[5, 5]]), 4, 0, 0)
+    assert len(format.plan(documents_of([[5, 5]]), 5, 0, 0))

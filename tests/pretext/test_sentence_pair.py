@@ -11,13 +11,9 @@ from maskwright.pretext.formats import SentencePair
 
 
 @settings(max_examples=80)
-@given(
-    st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=10), min_size=2, max_size=5),
-    st.sampled_from([1, 2]),
-)
-def test_sentence_pair_pairs_whole_sentences_and_uses_each(lengths: list[list[int]], between: int) -> None:
-    documents = documents_of(lengths)
-    format = SentencePair.model_validate({"num_separators_between": between})
+@given(st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=10), min_size=2, max_size=5))
+def test_sentence_pair_pairs_whole_sentences_and_uses_each(lengths: list[list[int]]) -> None:
+    documents, format = documents_of(lengths), SentencePair()
     plan = format.plan(documents, 32, seed=4, refresh=0)
     bounds = [0, *documents.sentence_ends.tolist()]
     sentences = list(pairwise(bounds))
@@ -28,7 +24,7 @@ def test_sentence_pair_pairs_whole_sentences_and_uses_each(lengths: list[list[in
     used = firsts + [second for second, real in zip(seconds, following.tolist(), strict=True) if real]
     assert sorted(used) == sentences
     laid_out = lay_out(format, documents, plan)
-    expected = (plan.first_end - plan.first_start) + (plan.second_end - plan.second_start) + 2 + between
+    expected = (plan.first_end - plan.first_start) + (plan.second_end - plan.second_start) + 3
     assert np.array_equal(laid_out.lengths, expected)
 
 

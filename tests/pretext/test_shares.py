@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.pretext.replacement.random_ids import uniform_ids
+from maskwright.pretext.replacement.base import uniform_ids
 from maskwright.pretext.shares import check_shares
 
 

@@ -10,13 +10,13 @@ from pretext_samples import batch_of, ranges, rng_for, with_levels
 from pydantic import ValidationError
 
 from maskwright.core.types import Instances
-from maskwright.pretext.masking import LevelMasking, Masking, PMIMasking, SpanMasking, WholeWordMasking
+from maskwright.pretext.masking import LevelMasking, Masking, PMIMasking, WholeWordMasking
 from maskwright.pretext.masking.sampling import RandomOrder
 
 
 @pytest.mark.parametrize(
     "masking",
-    [WholeWordMasking(), SpanMasking(cut_last_word=False), LevelMasking(), PMIMasking()],
+    [WholeWordMasking(), LevelMasking(), PMIMasking()],
     ids=lambda masking: masking.kind,
 )
 def test_no_mask_splits_a_word_and_the_rate_holds(masking: Masking) -> None:

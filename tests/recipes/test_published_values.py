@@ -186,7 +186,6 @@ PUBLISHED: dict[str, dict[str, Any]] = {
             "rate_relative_to": "ordinary",
             "geometric_p": 0.2,
             "longest_span": 10,
-            "cut_last_word": True,
         },
         replacement=MASK_80_10_10 | {"per": "unit", "random_from": "corpus"},
         masks={"copies": None},
