@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pretext_samples import batch_of, ranges, rng_for, with_levels
-from pydantic import ValidationError
 
 from maskwright.core.types import Instances
 from maskwright.pretext.masking import LevelMasking, Masking, PMIMasking, WholeWordMasking
@@ -69,20 +68,3 @@ def test_whole_words_meet_the_budget_where_single_token_words_abound() -> None:
     masking = WholeWordMasking()
     counts = np.bincount(instances.sequence_ids[masking.select(instances, rng_for(instances)).positions])
     assert (counts == 19).mean() > 0.99
-
-
-def test_robertas_option_takes_a_share_of_the_words() -> None:
-    instances = of_words([1, 5] * 50, 400)  # 102 words with the specials: 15.3
-    masking = WholeWordMasking(budget="words", candidates="all")
-    selection = masking.select(instances, rng_for(instances))
-    assert np.bincount(instances.sequence_ids[selection.starts]).tolist() == [15] * 400
-    sizes = selection.ends - selection.starts
-    assert set(sizes.tolist()) == {1, 5}
-    assert abs((sizes == 5).mean() - 50 / 102) < 4.5 * 0.5 / np.sqrt(len(sizes))
-    masking = WholeWordMasking(budget="words", rate_relative_to="ordinary", rounding="up")
-    assert masking.budgets(instances, rng_for(instances))[0] == 15  # 100 ordinary words
-
-
-def test_a_token_cap_does_not_go_with_a_budget_of_words() -> None:
-    with pytest.raises(ValidationError, match="max_targets"):
-        WholeWordMasking(budget="words", max_targets=20)

@@ -54,7 +54,6 @@ WORDPIECE = {"kind": "wordpiece", "vocab_size": 30522, "lowercase": True}
 CHINESE = WORDPIECE | {"vocab_size": 21128}
 WHOLE_WORDS = {
     "kind": "whole_word",
-    "budget": "tokens",
     "rate": 0.15,
     "rounding": "half_even",
     "rate_relative_to": "all",

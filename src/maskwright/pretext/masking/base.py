@@ -6,10 +6,10 @@ independently.
 """
 
 from abc import abstractmethod
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.spec import Spec
@@ -130,30 +130,3 @@ class Masking(Spec):
             rng: Purposes begin with "masking".
             token_counts: Shape (V,), the count of each id in the corpus; None if unknown.
         """
-
-
-class WordMasking(Masking):
-    """A masking whose units are runs of whole words.
-
-    Attributes:
-        budget: Unit of the rate and the budget: "tokens", or "words" of any length (a special token counts as a
-            word). `max_targets` limits tokens and cannot be combined with "words".
-    """
-
-    provides: ClassVar[frozenset[str]] = CONTIGUOUS_UNITS
-    budget: Literal["tokens", "words"] = "tokens"
-
-    @model_validator(mode="after")
-    def _check_max_targets(self) -> Self:
-        if self.budget == "words" and self.max_targets is not None:
-            raise ValueError(
-                f"max_targets {self.max_targets} limits tokens, but budget 'words' counts words; "
-                "set max_targets to null or budget to 'tokens'"
-            )
-        return self
-
-    def sizes(self, instances: Instances) -> IntArray:
-        """Return the number of tokens or words of each sequence (see `Masking.sizes`)."""
-        if self.budget == "words":
-            return self._count(instances, instances.word_starts)
-        return super().sizes(instances)
