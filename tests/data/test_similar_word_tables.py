@@ -18,7 +18,7 @@ from maskwright.data.shards.corpus import Corpus
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.tokenizers.spec import ByteBPE, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.data.words.similar_words import (
     KeptTable,
     TokenSample,

@@ -25,7 +25,7 @@ from maskwright.core.files import atomic_folder, read_json, write_json
 from maskwright.core.spec import fingerprint, override, parse_overrides
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
-from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.finetuning import finetune
 from maskwright.finetuning.tasks import KINDS

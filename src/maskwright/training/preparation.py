@@ -17,7 +17,7 @@ from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.sources.arguments import resolve_sources
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.data.words.annotator import check_words, words_fingerprint
 from maskwright.data.words.collocations import describe_collocations
 from maskwright.data.words.lexicon import has_lexicon_search

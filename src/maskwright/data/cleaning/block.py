@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.data.cleaning.sentences import sentences_of
+from maskwright.data.cleaning.sentences import split_paragraph
 from maskwright.data.cleaning.statistics import Sums
 from maskwright.data.cleaning.text import HAN_AND_KANA, Cleaning, clean_document
 from maskwright.data.libraries import imported
@@ -120,7 +120,10 @@ def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: P
             for position, (paragraph, utf8) in enumerate(zip(paragraphs, encoded, strict=True)):
                 # The line break before a paragraph is white space like any other.
                 space = " " if position else ""
-                lines = (space + "\n".join(sentences_of(paragraph, cleaning)) + "\n").encode()
+                sentences = [paragraph]
+                if cleaning.line_breaks != "sentence":
+                    sentences = split_paragraph(paragraph, cleaning.language, cleaning.max_sentence_characters)
+                lines = (space + "\n".join(sentences) + "\n").encode()
                 compared = compare_paragraphs and len(utf8) >= cleaning.min_duplicate_bytes
                 index.append((len(lines), len(paragraph), len(utf8), _hash(utf8) if compared else 0))
                 file.write(lines)

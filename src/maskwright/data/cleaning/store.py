@@ -160,22 +160,9 @@ class CleanCorpus:
         shares: Mapping[str, float] = self.card["total"]["scripts"]
         return shares
 
-    def sentences(self, block: int) -> Iterator[list[str]]:
-        """Yield the documents of a block, each the list of its sentences as stored.
-
-        Raises:
-            DataError: If the block's file is damaged.
-        """
-        path = self.blocks[block]
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            refuse_unreadable(path, error)
-            raise rebuilt(path, f"it cannot be read ({error.strerror})") from error
-        if checksum(data) != self.checksums[block]:
-            raise rebuilt(path, "it is not what was written (its checksum differs)")
-        for document in data.decode().split("\n\n")[:-1]:
-            yield document.split("\n")
+    def sentences(self, block: int) -> list[list[str]]:
+        """Return the documents of a block (see `read_block`)."""
+        return read_block(self.blocks[block], self.checksums[block])
 
     def sample(self, max_bytes: int, seed: int) -> Iterator[str]:
         """Yield a sample of sentences from all over the corpus, of at most `max_bytes` bytes of UTF-8, in corpus order.
@@ -190,7 +177,7 @@ class CleanCorpus:
         threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
         spent = first = 0
         for block in range(len(self.blocks)):
-            documents = list(self.sentences(block))
+            documents = self.sentences(block)
             lengths = np.array([len(document) for document in documents])
             key = keys(seed, "corpus sample", 0, np.arange(first, first + len(documents)))
             first += len(documents)
@@ -203,13 +190,25 @@ class CleanCorpus:
                 yield sentence
 
 
+def read_block(path: Path, expected_checksum: str) -> list[list[str]]:
+    """Return the documents of a block, each the list of its sentences as stored; DataError if the file is damaged."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        refuse_unreadable(path, error)
+        raise rebuilt(path, f"it cannot be read ({error.strerror})") from error
+    if checksum(data) != expected_checksum:
+        raise rebuilt(path, "it is not what was written (its checksum differs)")
+    return [document.split("\n") for document in data.decode().split("\n\n")[:-1]]
+
+
 def clean_corpus(
     corpus: Sequence[str | Path],
     *,
     cleaning: Cleaning = Cleaning(),
     cache: Path | None = None,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> CleanCorpus:
     """Read, clean, split and deduplicate a corpus, or open it from the cache.
 
@@ -230,7 +229,7 @@ def clean_corpus(
     Example:
         >>> corpus = clean_corpus(["novels.txt", "news/*.jsonl.gz:0.3"])  # doctest: +SKIP
     """
-    cache, report = cache or cache_folder(), progress or no_progress
+    cache = cache or cache_folder()
     sources = resolve_sources(corpus)
     with ChecksumBook(cache / CHECKSUMS) as checksums:
         described = [
@@ -247,7 +246,7 @@ def clean_corpus(
     key = fingerprint([STORE_VERSION, described, cleaning])
 
     def make(folder: Path) -> None:
-        _build_store(folder, sources, cleaning, key, workers, report)
+        _build_store(folder, sources, cleaning, key, workers, progress)
 
     return open_or_build(cache / f"clean-{key}", partial(_open, sources=sources), make, ("blocks/*",))
 

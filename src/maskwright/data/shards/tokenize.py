@@ -6,7 +6,7 @@ bytes are the same for any number of workers.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -22,7 +22,7 @@ from maskwright.core.files import cache_folder, write_json
 from maskwright.core.spec import fingerprint
 from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.cache import open_or_build
-from maskwright.data.cleaning.store import CleanCorpus
+from maskwright.data.cleaning.store import CleanCorpus, read_block
 from maskwright.data.pool import ordered_map
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.shards.corpus import (
@@ -145,7 +145,7 @@ def tokenize_corpus(
     words: Words = Words(),
     cache: Path | None = None,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     shard_tokens: int = SHARD_TOKENS,
 ) -> Corpus:
     """Encode a clean corpus, or open the shards from the cache.
@@ -168,13 +168,13 @@ def tokenize_corpus(
     check_words(words)
     words_key = words_fingerprint(words)
     key = fingerprint(["shards", VERSION, clean.fingerprint, tokenizer.fingerprint, words_key, shard_tokens])
-    cache, report = cache or cache_folder(), progress or no_progress
+    cache = cache or cache_folder()
 
     def make(folder: Path) -> None:
         tokenizer.save(folder / TOKENIZER)
         if "collocations" in words.phrases:
             segmenter = open_segmenter(words)
-            found = find_collocations(clean, segmenter, segmenter_fingerprint(words), cache=cache, progress=report)
+            found = find_collocations(clean, segmenter, segmenter_fingerprint(words), cache=cache, progress=progress)
             copyfile(found, folder / COLLOCATIONS)
         vocab_size = tokenizer.special_tokens.vocab_size
         manifest = Manifest(
@@ -188,7 +188,7 @@ def tokenize_corpus(
             vocab_size=vocab_size,
             shard_tokens=shard_tokens,
             source_names=list(clean.source_names),
-            **_write_shards(folder, clean, words, vocab_size, shard_tokens, workers, report),
+            **_write_shards(folder, clean, words, vocab_size, shard_tokens, workers, progress),
         )
         write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, **asdict(manifest)})
         shards = sorted(path for pattern in CHECKED_WHEN_READ for path in folder.glob(pattern))
@@ -246,11 +246,7 @@ def _write_shards(
 
 
 def _encoded(clean: CleanCorpus, folder: Path, words: Words, workers: int | None) -> Iterator["EncodedBlock"]:
-    # A process receives one block's path, not the list of all.
-    blocks = (
-        replace(clean, blocks=(path,), block_sources=(source,), checksums=(checksums,), card={})
-        for path, source, checksums in zip(clean.blocks, clean.block_sources, clean.checksums, strict=True)
-    )
+    blocks = zip(clean.blocks, clean.checksums, strict=True)
     try:
         yield from ordered_map(partial(encode_block, folder=folder, words=words), blocks, workers=workers)
     finally:
@@ -286,17 +282,18 @@ def id_type(vocab_size: int) -> "np.dtype[np.uint16] | np.dtype[np.uint32]":
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
-def encode_block(block: CleanCorpus, folder: Path, words: Words) -> EncodedBlock:
-    """Encode a corpus of one block; tokenizer and word lists are read once per process.
+def encode_block(block: tuple[Path, str], folder: Path, words: Words) -> EncodedBlock:
+    """Encode a block of clean text; tokenizer and word lists are read once per process.
 
     Args:
+        block: Its path and checksum.
         folder: Holds the tokenizer and, if wanted, the collocations.
 
     Raises:
         DataError: If block, tokenizer or word lists cannot be read.
     """
     encoder, annotator, vocab_size = block_tools(folder, words)
-    documents = list(block.sentences(0))
+    documents = read_block(*block)
     streams: list[TokenStream] = []
     annotations: list[Annotation] = []
     sentences = list(chain.from_iterable(documents))

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.tokenizers.backends import SPACE
+from maskwright.data.words.scripts import code_points
 
 JOINERS = "\u200c\u200d"
 """ZERO WIDTH NON-JOINER and ZERO WIDTH JOINER: invisible, of no category of marks, and within words."""
@@ -53,7 +54,7 @@ def without_starts_at_marks(
     """
     if text.isascii() or not len(first):
         return starts
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    codes = code_points(text)
     if codes.max() < _FIRST_MARK:
         return starts
     kinds = _kinds()[np.minimum(codes, 0xFFFF)]
@@ -72,14 +73,6 @@ def _kinds() -> NDArray[np.uint8]:
     kinds = np.array([names.get(unicodedata.category(chr(code))[0], 0) for code in range(0x10000)], dtype=np.uint8)
     kinds[[ord(joiner) for joiner in JOINERS]] = _MARK
     return kinds
-
-
-def starts_of_numbered(word_numbers: Sequence[int | None]) -> BoolArray:
-    """Return where the word number changes: the tokenizer's own pre-tokenization. Shape (T,)."""
-    numbers = np.array(word_numbers, dtype=np.float64)
-    starts = np.ones(len(numbers), dtype=np.bool_)
-    starts[1:] = numbers[1:] != numbers[:-1]
-    return starts
 
 
 class PieceWords:

@@ -102,7 +102,7 @@ def similar_words(
     tokenizer: Tokenizer,
     *,
     cache: Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     most_tokens: int = DEFAULT_TOKENS,
 ) -> KeptTable:
     """Build the table of similar words of a corpus, or open it from the cache.
@@ -149,12 +149,12 @@ def _open(folder: Path) -> KeptTable:
 
 
 def table_of(
-    spec: SimilarWordsSpec, sample: "TokenSample", tokenizer: Tokenizer, *, progress: Progress | None = None
+    spec: SimilarWordsSpec, sample: "TokenSample", tokenizer: Tokenizer, *, progress: Progress = no_progress
 ) -> KeptTable:
     """Build the table of similar words of some running text (see `similar_words`), without the cache."""
     words = count_words(sample, tokenizer.special_tokens)
     if spec.source == "corpus":
-        source, numbers, ids = _learned_pairs(spec, words, tokenizer, progress or no_progress)
+        source, numbers, ids = _learned_pairs(spec, words, tokenizer, progress)
     else:
         synonyms, source = read_synonyms(Path(spec.source).expanduser())
         numbers, ids = _synonym_pairs(synonyms, words, tokenizer, spec.candidates)
