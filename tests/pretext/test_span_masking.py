@@ -86,19 +86,6 @@ def test_spans_are_those_of_the_plain_loop(masking: SpanMasking, lengths: list[i
     assert ranges(selection.starts, selection.ends) == expected
 
 
-@settings(max_examples=60)
-@given(maskings, lengths, st.floats(0.2, 1), st.integers(0, 1000))
-def test_the_budget_is_met_exactly(masking: SpanMasking, lengths: list[int], share: float, seed: int) -> None:
-    instances = batch_of(lengths, seed, share)
-    rng = rng_for(instances, seed)
-    selection = masking.select(instances, rng)
-    given_up = np.bincount(instances.sequence_ids[selection.positions], minlength=len(instances))
-    budgets = np.minimum(masking.budgets(instances, rng), instances.lengths - 2)
-    assert not instances.special[selection.positions].any()
-    assert (selection.ends[:-1] < selection.starts[1:]).all()  # Spans that touch are one unit.
-    assert np.array_equal(given_up, budgets)
-
-
 @pytest.mark.parametrize(("ordinary", "count"), [(510, 77), (126, 19), (20, 3), (21, 4), (1, 1)])
 def test_spanberts_budget_is_rounded_up_over_ordinary_tokens(ordinary: int, count: int) -> None:
     instances = batch_of([ordinary + 2] * 3, share_of_word_starts=0.7)

@@ -1,14 +1,11 @@
 """Whole words: never cut, never over the budget, the others still tried."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pretext_samples import batch_of, ranges, rng_for, with_levels
 
-from maskwright.core.types import Instances
 from maskwright.pretext.masking import LevelMasking, Masking, PMIMasking, WholeWordMasking
 from maskwright.pretext.masking.sampling import RandomOrder
 
@@ -45,26 +42,3 @@ def test_words_fill_the_budget_like_a_plain_loop(lengths: list[int], share: floa
             expected.append((start, end))
     selection = masking.select(instances, rng)
     assert ranges(selection.starts, selection.ends) == sorted(expected)
-
-
-def of_words(sizes: list[int], copies: int) -> Instances:
-    """Sequences that all consist of words with the given numbers of tokens."""
-    instances = batch_of([sum(sizes) + 2] * copies)
-    word_starts = instances.special.copy()
-    offsets = 1 + np.cumsum([0, *sizes[:-1]])
-    word_starts[(instances.cu_seqlens[:-1, None] + offsets).ravel()] = True
-    return replace(instances, word_starts=word_starts)
-
-
-def test_a_word_that_would_overrun_is_skipped_and_others_are_tried() -> None:
-    instances = of_words([30, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1], 200)  # budget round(.15 * 42) = 6
-    selection = WholeWordMasking().select(instances, rng_for(instances))
-    assert np.bincount(instances.sequence_ids[selection.positions]).tolist() == [6] * 200
-    assert (selection.ends - selection.starts == 1).all()
-
-
-def test_whole_words_meet_the_budget_where_single_token_words_abound() -> None:
-    instances = batch_of([128] * 500, share_of_word_starts=0.8)
-    masking = WholeWordMasking()
-    counts = np.bincount(instances.sequence_ids[masking.select(instances, rng_for(instances)).positions])
-    assert (counts == 19).mean() > 0.99
