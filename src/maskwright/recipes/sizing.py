@@ -129,8 +129,6 @@ def training_flops_per_token(
     A teacher and its head run forward only, so they count once, trained modules three times.
 
     Args:
-        recipe: The recipe.
-        vocab_size: Entries of the vocabulary.
         length: Mean number of tokens attended to.
         predictions_per_token: Predictions of each objective per token, by kind; None: those of full sequences
             (`Objective.predictions_per_token`).

@@ -40,9 +40,8 @@ from maskwright.data.shards.corpus import (
     VERSION,
     Corpus,
     Manifest,
-    span_starts_file,
+    starts_file,
     tokens_file,
-    word_starts_file,
 )
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder, TokenStream
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -89,21 +88,22 @@ class TokenWriter:
 
     Args:
         shard_tokens: Tokens in each shard but the last; a multiple of 8.
+        kinds: Kinds of spans.
     """
 
     def __init__(self, folder: Path, dtype: "np.dtype[Any]", shard_tokens: int, kinds: Sequence[str] = ()) -> None:
         self.count = 0
-        self._kinds = tuple(kinds)
+        self._kinds = ("word", *kinds)
         self._folder = folder
         self._dtype = dtype
         self._shard_tokens = shard_tokens
         self._files = ExitStack()
         # Starts of words and spans, a row each, that do not fill a byte yet.
-        self._waiting = np.empty((1 + len(self._kinds), 0), dtype=np.bool_)
+        self._waiting = np.empty((len(self._kinds), 0), dtype=np.bool_)
 
     def append(self, ids: IntArray, word_starts: BoolArray, span_starts: Mapping[str, BoolArray] = {}) -> None:
         """Append tokens. Shapes (T,)."""
-        starts = np.stack([word_starts, *(span_starts[kind] for kind in self._kinds)])
+        starts = np.stack([word_starts, *(span_starts[kind] for kind in self._kinds[1:])])
         done = 0
         while done < len(ids):
             place = self.count % self._shard_tokens
@@ -126,7 +126,7 @@ class TokenWriter:
         self._files.close()
         shard = self.count // self._shard_tokens
         self._ids = self._files.enter_context(ArrayWriter(self._folder / tokens_file(shard), self._dtype))
-        names = [word_starts_file(shard), *(span_starts_file(kind, shard) for kind in self._kinds)]
+        names = [starts_file(kind, shard) for kind in self._kinds]
         self._starts = [self._files.enter_context(ArrayWriter(self._folder / name, "u1")) for name in names]
 
     def __enter__(self) -> "TokenWriter":

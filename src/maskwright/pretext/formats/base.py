@@ -13,11 +13,7 @@ __all__ = ["Format", "TakeTokens"]
 
 
 class Format(Spec):
-    """Turns running text into sequences. Subclasses are frozen values and implement `plan`.
-
-    Attributes:
-        kind: The format's name in recipes.
-    """
+    """Turns running text into sequences. Subclasses are frozen values and implement `plan`."""
 
     kind: str
 

@@ -25,7 +25,6 @@ class Masking(Spec):
     """Selects the tokens to predict. Subclasses are frozen values and implement `choose`.
 
     Attributes:
-        kind: The masking's name in recipes.
         provides: Properties of units that objectives list in `needs` ("contiguous_units").
         rate: Share of a sequence's tokens to select, in (0, 1).
         rounding: How rate x tokens is rounded to an integer of at least 1: "half_even" (Python's round: BERT,

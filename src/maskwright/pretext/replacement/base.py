@@ -28,11 +28,7 @@ class VocabularyFacts:
 
 
 class Replacement(Spec):
-    """Replaces selected tokens. Subclasses are frozen values and implement `replace_tokens`.
-
-    Attributes:
-        kind: The replacement's name in recipes.
-    """
+    """Replaces selected tokens. Subclasses are frozen values and implement `replace_tokens`."""
 
     kind: str
 
