@@ -397,11 +397,6 @@ def test_the_settings_for_bert_wwms_two_runs_give_those_two_runs(name: str, pair
         assert [(phase.share, phase.max_length) for phase in training.phases] == [(1.0, length)]
 
 
-def test_ernie_s_stages_add_phrases_then_entities() -> None:
-    masking: Any = catalog.get("ernie/base").masking
-    assert [stage.span_kinds for _, stage in masking.stages] == [set(), {"phrase"}, {"entity"}]
-
-
 @pytest.mark.parametrize("size", ["tiny", "mini", "small", "medium", "base"])
 def test_students_have_half_the_layers_of_the_size_in_their_name(size: str) -> None:
     for student, teacher in (("distilbert", "bert"), ("distilroberta", "roberta")):
