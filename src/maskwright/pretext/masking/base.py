@@ -1,7 +1,7 @@
 """The interface of maskings: selection of the tokens to predict.
 
-`Masking.select` computes the budget, the number of tokens to select in each sequence, and the candidates. Subclasses
-define units (tokens, words, spans) and how they are sampled: until the budget is met or, in `LevelMasking`,
+`Masking.select` finds the tokens that may be selected, `Masking.budgets` the number to select in each sequence.
+Subclasses define units (tokens, words, spans) and how they are sampled: until the budget is met or, in `LevelMasking`,
 independently.
 """
 
@@ -83,7 +83,7 @@ class Masking(Spec):
             eligible = eligible & maskable
             has_any = np.logical_or.reduceat(eligible, instances.cu_seqlens[:-1])
             maskable &= eligible | ~np.repeat(has_any, instances.lengths)
-        return self.choose(instances, maskable, self.budgets(instances, rng), rng, token_counts)
+        return self.choose(instances, maskable, rng, token_counts)
 
     def budgets(self, instances: Instances, rng: RandomNumbers) -> IntArray:
         """Return the budget of each sequence, in the unit of `sizes` (tokens). Shape (B,), int64, at least 1."""
@@ -114,18 +114,12 @@ class Masking(Spec):
 
     @abstractmethod
     def choose(
-        self,
-        instances: Instances,
-        maskable: BoolArray,
-        budgets: IntArray,
-        rng: RandomNumbers,
-        token_counts: IntArray | None,
+        self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None
     ) -> Selection:
-        """Sample units among the maskable tokens until each sequence's budget is met.
+        """Sample units among the maskable tokens until each sequence's budget (see `budgets`) is met.
 
         Args:
             maskable: Shape (T,), True where a token may be selected.
-            budgets: Shape (B,), the maximum to select in each sequence.
             rng: Purposes begin with "masking".
             token_counts: Shape (V,), the count of each id in the corpus; None if unknown.
         """

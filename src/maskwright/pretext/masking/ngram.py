@@ -66,19 +66,14 @@ class NgramMasking(Masking):
         return super().sizes(instances)
 
     def choose(
-        self,
-        instances: Instances,
-        maskable: BoolArray,
-        budgets: IntArray,
-        rng: RandomNumbers,
-        token_counts: IntArray | None,
+        self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None
     ) -> Selection:
         """Place windows at random (see `Masking.choose`)."""
         text = _Words.of(instances, maskable)
         if not len(text.starts):
             return Selection(text.starts, text.ends)
         place = self._in_random_order if self.order == "random" else self._from_left_to_right
-        lengths = place(text, instances, budgets, rng)
+        lengths = place(text, instances, self.budgets(instances, rng), rng)
         firsts = np.flatnonzero(lengths > 0)
         return Selection(text.starts[firsts], text.ends[firsts + lengths[firsts] - 1])
 

@@ -52,12 +52,7 @@ class SpanMasking(Masking):
         return normalized
 
     def choose(
-        self,
-        instances: Instances,
-        maskable: BoolArray,
-        budgets: IntArray,
-        rng: RandomNumbers,
-        token_counts: IntArray | None,
+        self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None
     ) -> Selection:
         """Sample spans in all sequences at once, one per round (see `Masking.choose`)."""
         anchor_keys, length_keys = rng.keys("masking anchor"), rng.keys("masking length")
@@ -72,7 +67,7 @@ class SpanMasking(Masking):
         candidates = np.flatnonzero(maskable)
         first_candidates = np.searchsorted(candidates, instances.cu_seqlens)
         num_candidates = np.diff(first_candidates)
-        left = np.minimum(budgets, num_candidates)
+        left = np.minimum(self.budgets(instances, rng), num_candidates)
         masked = np.zeros(len(starts), dtype=np.int64)  # how many of each word's first tokens
         for number in itertools.count():
             active = np.flatnonzero(left)

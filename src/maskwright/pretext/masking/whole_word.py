@@ -19,12 +19,7 @@ class WholeWordMasking(Masking):
     provides: ClassVar[frozenset[str]] = CONTIGUOUS_UNITS
 
     def choose(
-        self,
-        instances: Instances,
-        maskable: BoolArray,
-        budgets: IntArray,
-        rng: RandomNumbers,
-        token_counts: IntArray | None,
+        self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None
     ) -> Selection:
         """Select words in random order while they fit (see `Masking.choose`)."""
-        return until_full(instances.word_starts, maskable, instances, budgets, rng)
+        return until_full(instances.word_starts, maskable, instances, self.budgets(instances, rng), rng)
