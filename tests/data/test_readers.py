@@ -15,8 +15,7 @@ from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.sources import files, readers
 from maskwright.data.sources.arguments import resolve_sources
 from maskwright.data.sources.markdown import strip_markdown
-from maskwright.data.sources.parsing import documents_of
-from maskwright.data.sources.readers import raw_blocks
+from maskwright.data.sources.readers import documents_of, raw_blocks
 
 SKIP = Cleaning(bad_lines="skip")
 

@@ -25,8 +25,7 @@ from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.sources.arguments import Source, resolve_sources
-from maskwright.data.sources.parsing import documents_of
-from maskwright.data.sources.readers import raw_blocks
+from maskwright.data.sources.readers import documents_of, raw_blocks
 
 SHARE, MAX_CHARACTERS = 0.05, 400_000
 """Held out at most."""

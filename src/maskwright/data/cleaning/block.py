@@ -17,9 +17,8 @@ from maskwright.data.cleaning.sentences import split_paragraph
 from maskwright.data.cleaning.statistics import Sums
 from maskwright.data.cleaning.text import HAN_AND_KANA, Cleaning, clean_document
 from maskwright.data.libraries import imported
-from maskwright.data.sources.files import BadLine
-from maskwright.data.sources.parsing import OnBadLine, documents_of
-from maskwright.data.sources.readers import MAX_DOCUMENT_BYTES, RawBlock
+from maskwright.data.sources.files import BadLine, OnBadLine
+from maskwright.data.sources.readers import MAX_DOCUMENT_BYTES, RawBlock, documents_of
 
 _PLACES_KEPT = 5
 _BANDS, _BAND_SIZE, _NGRAM = 14, 8, 5

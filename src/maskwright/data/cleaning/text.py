@@ -20,7 +20,7 @@ class Cleaning(Spec):
 
     Attributes:
         unicode: Normalization form. "NFC" composes accents; "NFKC" also folds full-width letters, ligatures and
-            superscripts (and turns ， into a comma); "none" keeps the text.
+            superscripts (and turns ， into a comma).
         control_characters: "drop" removes control characters, U+FFFD, zero-width spaces, soft hyphens and byte order
             marks; "keep" only removes what cannot be stored (NUL, lone surrogates).
         line_breaks: Meaning of a single line break. "paragraph": a new paragraph; "sentence": a new sentence, the only
@@ -43,7 +43,7 @@ class Cleaning(Spec):
             them out and counts them in the data card.
     """
 
-    unicode: Literal["NFC", "NFKC", "none"] = "NFC"
+    unicode: Literal["NFC", "NFKC"] = "NFC"
     control_characters: Literal["drop", "keep"] = "drop"
     line_breaks: Literal["auto", "paragraph", "sentence", "space"] = "auto"
     text_documents: Literal["auto", "blank_lines", "files", "wiki_titles"] = "auto"
@@ -89,7 +89,7 @@ def clean_document(text: str, cleaning: Cleaning) -> list[str]:
     tidy = not _UNTIDY.search(text)  # most texts are, which saves most of the work below
     if not tidy:
         text = _without_unwanted(text, cleaning)
-    if cleaning.unicode != "none" and not text.isascii():
+    if not text.isascii():
         # After the removals: two characters that a zero-width space kept apart may now compose.
         text = unicodedata.normalize(cleaning.unicode, text)
         tidy = tidy and cleaning.unicode == "NFC"  # NFKC makes new spaces
