@@ -27,7 +27,8 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.word_vectors import LEARNING, MAX_WORDS, learn_vectors, nearest, require_gensim
 
 DEFAULT_TOKENS = 8_000_000
-"""About 30 MB of English or 20 MB of Chinese; more changes the neighbors of frequent words little."""
+"""Words are counted, and vectors learned, in about so many tokens from all over the corpus: about 30 MB of English or
+20 MB of Chinese. More changes the neighbors of frequent words little."""
 
 FEW_WORDS = 100_000
 """Vectors learned from fewer words than this have mostly arbitrary neighbors (measured on Chinese articles)."""
@@ -103,7 +104,6 @@ def similar_words(
     *,
     cache: Path | None = None,
     progress: Progress = no_progress,
-    most_tokens: int = DEFAULT_TOKENS,
 ) -> KeptTable:
     """Build the table of similar words of a corpus, or open it from the cache.
 
@@ -113,7 +113,6 @@ def similar_words(
     Args:
         tokenizer: The corpus's.
         cache: Cache directory; None for `core.files.cache_folder()`.
-        most_tokens: Words are counted, and vectors learned, in about so many tokens from all over the corpus.
 
     Raises:
         DataError: If the source cannot be used, or no word of the corpus has a similar one.
@@ -122,11 +121,11 @@ def similar_words(
     check_source(spec)
     learned = spec.source == "corpus"
     source = f"gensim {version('gensim')}" if learned else checksum(Path(spec.source).expanduser())
-    settings = [_VERSION, spec.replace(source="-"), LEARNING, MAX_WORDS, most_tokens]
+    settings = [_VERSION, spec.replace(source="-"), LEARNING, MAX_WORDS, DEFAULT_TOKENS]
     key = fingerprint(["similar words", settings, source, corpus.fingerprint, tokenizer.fingerprint])
 
     def make(folder: Path) -> None:
-        made = table_of(spec, sample_tokens(corpus, most_tokens), tokenizer, progress=progress)
+        made = table_of(spec, sample_tokens(corpus), tokenizer, progress=progress)
         np.savez(folder / _TABLE, **{field.name: getattr(made.table, field.name) for field in fields(SimilarWords)})
         write_json(folder / _CARD, asdict(made.coverage))
 
