@@ -192,7 +192,7 @@ class BuildCorpus:
         from maskwright.data.cleaning import store
         from maskwright.data.shards import tokenize
         from maskwright.data.tokenizers import spec as tokenizer_spec
-        from maskwright.data.tokenizers import vocabulary as vocabularies
+        from maskwright.data.tokenizers.training import train_tokenizer
 
         spec = {
             "wordpiece": tokenizer_spec.WordPiece,
@@ -202,9 +202,7 @@ class BuildCorpus:
         self._file, self._cache = file, Path(cache)
         self._clean, self._tokenize = store.clean_corpus, tokenize.tokenize_corpus
         clean = self._clean([file], cache=self._cache / "first")
-        self.tokenizer = vocabularies.train_tokenizer(
-            spec, clean, seed=0, max_sample_bytes=3_000_000, cache=self._cache / "first"
-        )
+        self.tokenizer = train_tokenizer(spec, clean, seed=0, max_sample_bytes=3_000_000, cache=self._cache / "first")
 
     def run(self) -> dict[str, Any]:
         """Build in an empty cache."""
