@@ -227,10 +227,6 @@ def _phases(phases: tuple[LengthPhase, ...]) -> str:
     return " + ".join(f"{share(phase.share)} at {phase.max_length}" for phase in phases)
 
 
-def _of_the_encoder(value: float) -> str:
-    return f"{share(value)} of the encoder's"
-
-
 _SHARES = (
     "format.short_share",
     "format.single_share",
@@ -270,7 +266,7 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
     "encoder.sharing": _one_of(all="attention and feed-forward"),
     "encoder.initializer": _one_of(truncated_normal="normal, truncated at 2 std"),
     "encoder.initial_attention": _one_of(neighbors="to neighboring tokens"),
-    "generator.size": _of_the_encoder,
+    "generator.size": lambda value: f"{share(value)} of the encoder's",
     "teacher.model": lambda model: model or "set with --teacher",
     "teacher.initialize": _one_of(layers="the teacher's embeddings, head and some layers", none="random weights"),
     "training.batch_sequences": lambda value: f"{exact_or_short(value)} sequences",

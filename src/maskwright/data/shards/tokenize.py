@@ -4,7 +4,7 @@ Blocks are encoded in a process pool and written in order as they arrive, so mem
 bytes are the same for any number of workers.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
@@ -20,7 +20,7 @@ from maskwright.core.checksums import block_checksums
 from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, write_json
 from maskwright.core.spec import fingerprint
-from maskwright.core.types import BoolArray, IntArray
+from maskwright.core.types import IntArray
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import CleanCorpus, read_block
 from maskwright.data.pool import ordered_map
@@ -49,7 +49,7 @@ from maskwright.data.words.annotator import Annotation, Annotator, check_words, 
 from maskwright.data.words.collocations import find_collocations
 from maskwright.data.words.segmenters import open_segmenter, segmenter_fingerprint
 from maskwright.data.words.span_facts import SpanFacts
-from maskwright.data.words.spec import SpanKind, Words
+from maskwright.data.words.spec import Words
 
 SHARD_TOKENS = 1 << 28
 """512 MB of two-byte ids."""
@@ -101,9 +101,9 @@ class TokenWriter:
         # Starts of words and spans, a row each, that do not fill a byte yet.
         self._waiting = np.empty((len(self._kinds), 0), dtype=np.bool_)
 
-    def append(self, ids: IntArray, word_starts: BoolArray, span_starts: Mapping[str, BoolArray] = {}) -> None:
-        """Append tokens. Shapes (T,)."""
-        starts = np.stack([word_starts, *(span_starts[kind] for kind in self._kinds[1:])])
+    def append(self, ids: IntArray, annotation: Annotation) -> None:
+        """Append T tokens. Shape (T,)."""
+        starts = np.stack([annotation.word_starts, *(annotation.span_starts[kind] for kind in self._kinds[1:])])
         done = 0
         while done < len(ids):
             place = self.count % self._shard_tokens
@@ -226,10 +226,10 @@ def _write_shards(
             document_ends.append(ends[last - 1])
             document_sources.append(np.full(len(last), source))
             sentence_ends.append(ends)
-            tokens.append(block.ids, block.word_starts, block.span_starts)
+            tokens.append(block.ids, block.annotation)
             for kind, found in facts.items():
-                found.add(block.facts[kind])
-            token_counts += block.token_counts
+                found.add(block.annotation.facts[kind])
+            token_counts += np.bincount(block.ids, minlength=vocab_size)
             done += path.stat().st_size
             progress("tokenizing", done, total)
     if not tokens.count:
@@ -259,22 +259,14 @@ class EncodedBlock:
 
     Attributes:
         ids: Shape (T,), in their stored type.
-        word_starts: Shape (T,), True where a token begins a word.
-        span_starts: For each kind, shape (T,), True where a token begins a unit: a span of that kind, or a
-            word outside spans.
         sentence_lengths: Shape (S,), int64: tokens of each sentence, at least 1.
         document_lengths: Shape (D,), int64: sentences of each document, at least 1.
-        token_counts: Shape (V,), int64: count of each id.
-        facts: For each kind of spans, what was found.
     """
 
     ids: IntArray
-    word_starts: BoolArray
-    span_starts: dict[str, BoolArray]
+    annotation: Annotation
     sentence_lengths: NDArray[np.int64]
     document_lengths: NDArray[np.int64]
-    token_counts: NDArray[np.int64]
-    facts: dict[SpanKind, SpanFacts]
 
 
 def id_type(vocab_size: int) -> "np.dtype[np.uint16] | np.dtype[np.uint32]":
@@ -307,19 +299,19 @@ def encode_block(block: tuple[Path, str], folder: Path, words: Words) -> Encoded
     lengths = np.concatenate([stream.lengths for stream in streams])
     document_of = np.repeat(np.arange(len(documents)), list(map(len, documents)))
     kept_sentences = np.bincount(document_of[lengths > 0], minlength=len(documents))
-    ids = np.concatenate([stream.ids for stream in streams])
     facts = {kind: SpanFacts() for kind in words.span_kinds}
     for annotation in annotations:
         for kind, found in facts.items():
             found.add(annotation.facts[kind])
     return EncodedBlock(
-        ids=ids.astype(id_type(vocab_size)),
-        word_starts=np.concatenate([annotation.word_starts for annotation in annotations]),
-        span_starts={kind: np.concatenate([each.span_starts[kind] for each in annotations]) for kind in facts},
+        ids=np.concatenate([stream.ids for stream in streams]).astype(id_type(vocab_size)),
+        annotation=Annotation(
+            word_starts=np.concatenate([annotation.word_starts for annotation in annotations]),
+            span_starts={kind: np.concatenate([each.span_starts[kind] for each in annotations]) for kind in facts},
+            facts=facts,
+        ),
         sentence_lengths=lengths[lengths > 0],
         document_lengths=kept_sentences[kept_sentences > 0],
-        token_counts=np.bincount(ids, minlength=vocab_size),
-        facts=facts,
     )
 
 

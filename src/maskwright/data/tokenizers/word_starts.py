@@ -88,7 +88,9 @@ class PieceWords:
         bodies = [piece.removeprefix(SPACE) for piece in pieces]
         self._spaced = _flags(piece.startswith(SPACE) for piece in pieces)
         self._lone = _flags(piece.startswith(SPACE) and not body for piece, body in zip(pieces, bodies, strict=True))
-        self._begins = _flags(bool(body) and (_stands_alone(body[0]) or _has_ideograph(body)) for body in bodies)
+        self._begins = _flags(
+            bool(body) and (_stands_alone(body[0]) or any(map(_is_ideograph, body))) for body in bodies
+        )
         self._ends = _flags(bool(body) and _stands_alone(body[-1]) for body in bodies)
         alone = list(special)
         self._spaced[alone] = self._ends[alone] = True
@@ -114,10 +116,6 @@ def _flags(values: Iterable[bool]) -> BoolArray:
 
 def _stands_alone(character: str) -> bool:
     return unicodedata.category(character)[0] in "PS" or _is_ideograph(character)
-
-
-def _has_ideograph(text: str) -> bool:
-    return any(map(_is_ideograph, text))
 
 
 def _is_ideograph(character: str) -> bool:
