@@ -82,10 +82,9 @@ class NgramMasking(Masking):
 
         A window that would overrun the budget is shortened word by word until it fits, or skipped if even one word is
         too long; then a window that touches a selected word is skipped (albert: create_pretraining_data.py:393-600).
-        All sequences are filled at once, one window per round.
         """
         order = RandomOrder.of(text.begins, instances, rng)
-        visits = (np.cumsum(text.begins) - 1)[order.tokens]
+        word_of = np.cumsum(text.begins) - 1
         sampled = self.lengths(as_uniform(rng.bits_everywhere("masking length", instances.cu_seqlens)[text.starts]))
         lasts = np.flatnonzero(text.is_last)
         reach = 1 + np.repeat(lasts, np.diff(lasts, prepend=-1)) - np.arange(len(text.starts))
@@ -94,12 +93,9 @@ class NgramMasking(Masking):
         cost_before = np.concatenate([[0], np.cumsum(costs)])
         taken = np.zeros(len(text.starts), dtype=np.int64)
         covered = np.zeros(len(text.starts), dtype=bool)
-        left, active = budgets.copy(), np.arange(len(instances))
-        for tried in range(int(order.counts.max(initial=0))):
-            active = active[(left[active] > 0) & (tried < order.counts[active])]
-            if not len(active):
-                break
-            words = visits[order.begins[active] + tried]
+        left = budgets.copy()
+        for active, tokens in order.rounds(left):
+            words = word_of[tokens]
             # Shape (words of a window, windows).
             reached = words + np.arange(longest[words].max(initial=0))[:, None]
             inside = reached < words + longest[words]
