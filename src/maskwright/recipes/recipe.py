@@ -38,9 +38,9 @@ class MaskRefresh(Spec):
 class Generator(Spec):
     """A small masked language model whose samples replace the selected tokens (Clark et al. 2020, section 3).
 
-    Its sizes follow the encoder's (electra: run_pretraining.py:338-350): as many layers, hidden
-    size round(H x size), heads max(1, hidden size // 64), feed-forward 4 x hidden size. If that number of heads does
-    not divide the hidden size (never at a published size), the next lower number that does is used.
+    Its sizes follow the encoder's (electra: run_pretraining.py:338-350): as many layers, hidden size round(H x size),
+    heads max(1, hidden size // 64), feed-forward 4 x hidden size. If that number of heads does not divide the hidden
+    size (never at a published size), the next lower number that does is used.
 
     Attributes:
         size: Hidden size as a fraction of the encoder's.
