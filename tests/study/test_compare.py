@@ -284,6 +284,18 @@ def test_tasks_are_checked_before_anything_runs(tmp_path: Path) -> None:
             tasks_of([wrong])
 
 
+def test_a_missing_teacher_is_named_before_anything_runs(shared: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"learns from a teacher.*small:teacher\.model="):
+        compare(
+            shared / "corpus.txt",
+            ["bert/tiny", "small=distilbert/tiny"],
+            flops=FLOPS,
+            out=tmp_path / "study",
+            reporter=Silent(),
+        )
+    assert not (tmp_path / "study").exists()
+
+
 def test_lists_are_split_at_commas_outside_of_brackets() -> None:
     assert split_list("a, b=[x,y],{c: [1], d: 2},e") == ["a", "b=[x,y]", "{c: [1], d: 2}", "e"]
 

@@ -49,6 +49,7 @@ from maskwright.training.distributed import (
     world_size,
 )
 from maskwright.training.flops import expected_tokens
+from maskwright.training.initialization import require_teacher
 from maskwright.training.pretrain import Run, pretrain
 from maskwright.training.reporting import OnConsole, Reporter, Silent
 from maskwright.training.resolve import vocabulary_size
@@ -154,6 +155,8 @@ def compare(
         raise RecipeError(problem, allowed=allowed, todo=todo)
     if seeds < 1:
         raise RecipeError(f"--seeds is {seeds}", allowed="1 or more")
+    for variant in variants.values():
+        require_teacher(variant.recipe, f"`--set {variant.label}:teacher.model=DIR_OR_HUB_NAME`")
     chosen = tasks_of(tasks)
     requested = Budget.of(flops=flops, tokens=tokens, minutes=minutes)
     if requested is None or (wall_clock and requested.unit != "seconds"):

@@ -208,6 +208,12 @@ def shown(value: float | None, unit: str, signed: bool = False) -> str:
     return text.replace("-", _MINUS)
 
 
+def shown_sd(row: dict[str, Any], unit: str) -> str:
+    """Write a standard deviation; nothing where all seeds have the same value but for rounding."""
+    sd = row["sd"]
+    return "" if sd is not None and sd <= 1e-9 * abs(row["mean"]) else shown(sd, unit)
+
+
 def shown_interval(row: dict[str, Any], unit: str) -> str:
     """Write an interval, or nothing if there is none."""
     return "" if row["low"] is None else f"{shown(row['low'], unit)} to {shown(row['high'], unit)}"
@@ -296,7 +302,7 @@ def markdown(report: dict[str, Any]) -> str:
     for metric in report["metrics"].values():
         unit = metric["unit"]
         for label, row in metric["rows"].items():
-            cells = [title_with_unit(metric), label, shown(row["mean"], unit), shown(row["sd"], unit)]
+            cells = [title_with_unit(metric), label, shown(row["mean"], unit), shown_sd(row, unit)]
             cells += [shown_interval(row, unit) if metric["is_tested"] else ""]
             other = row["difference"] if label != report["baseline"] else None
             cells += ["", "", "", ""] if other is None else [
