@@ -4,20 +4,22 @@ import json
 import math
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from toy_runs import TOY, train_toy
+from toy_runs import TOY, Listening, train_toy
 
 from maskwright.core.checksums import read_record
 from maskwright.core.errors import TrainingError
-from maskwright.training import checkpoint, session
+from maskwright.training import checkpoint, loop, session
 from maskwright.training.evaluation import Spikes, divergence
 from maskwright.training.pretrain import pretrain
 from maskwright.training.reporting import Silent
+from maskwright.training.stream import Cursor, Stream
 
 
 def test_a_spike_is_seven_deviations_above_the_mean_of_at_least_a_hundred_steps() -> None:
@@ -86,3 +88,15 @@ def test_a_later_session_forgets_the_problem_and_keeps_the_first_loss(tmp_path: 
     states = [read_record(path)["state"] for path in (tmp_path / "run").rglob("state.json")]
     first, last = (state["first_loss"] for state in states)
     assert first == last > 1
+
+
+def test_a_stalled_reader_is_reported_and_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_slowly(self: Stream, cursor: Cursor, count: int) -> Any:
+        time.sleep(1.0 * (cursor.num_read == count))  # The second batch.
+        return read(self, cursor, count)
+
+    heard, read = Listening(), Stream.read
+    monkeypatch.setattr(loop, "STALL_SECONDS", 0.05)
+    monkeypatch.setattr(Stream, "read", read_slowly)
+    assert train_toy(tmp_path, steps=3, reporter=heard).finished
+    assert heard.on("waiting", "after step 1:")

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -34,6 +34,9 @@ class RowCollator(Protocol):
 
     def collate(self, rows: Any, step: int, share: slice = ...) -> StepBatch: ...
 
+
+STALL_SECONDS = 60.0
+"""A batch that takes longer is reported."""
 
 Prepared = tuple[StepBatch, Cursor, float]
 """A batch, the cursor after it, and the epochs including it."""
@@ -118,6 +121,7 @@ def train(
     flops_of: Callable[[StepBatch], float],
     autocast: torch.dtype | None = None,
     running: Callable[[float], float] = lambda now: now,
+    on_stall: Callable[[int], None] = lambda step: None,
 ) -> Iterator[StepReport]:
     """Train until the budget is spent, yielding a report after each step.
 
@@ -130,6 +134,7 @@ def train(
         optimizer: Over the model's parameters, at `position`.
         autocast: Matmul type (bfloat16); None is fp32.
         running: Leaves out the time in which the process was stopped (`StopRequest.running`).
+        on_stall: Called with the number of steps done after each 60 s of waiting for one batch.
     """
     started = running(time.perf_counter()) - position.spent.seconds
     device = next(model.parameters()).device
@@ -149,6 +154,8 @@ def train(
         return pool.submit(_prepare, model, phase, cursor, schedule.batch_sequences, step, share)
 
     def received(future: Future[Prepared]) -> Prepared:
+        while wait([future], STALL_SECONDS).not_done:
+            on_stall(position.spent.steps)
         batch, cursor, epochs = future.result()
         return replace(batch, counts=all_reduce_counts(batch.counts)), cursor, epochs
 

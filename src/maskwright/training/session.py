@@ -43,7 +43,7 @@ from maskwright.training.existing import build_teacher
 from maskwright.training.flops import EVALUATIONS, held_out_tokens, step_flops
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.kernel_check import KernelCheck, check_kernels
-from maskwright.training.loop import Position, Schedule, train
+from maskwright.training.loop import STALL_SECONDS, Position, Schedule, train
 from maskwright.training.metrics import Journal
 from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer
@@ -210,6 +210,9 @@ class Session:
                 flops_of=lambda batch: step_flops(self.recipe, self.text.vocab_size, batch, teacher_config),
                 autocast=self.machine.autocast,
                 running=stop.running,
+                on_stall=lambda step: self.reporter.say(
+                    "waiting", f"after step {step:,}: no batch for {STALL_SECONDS:.0f} s; is the cache's disk slow?"
+                ),
             ):
                 position = report.position
                 if journal is not None:
