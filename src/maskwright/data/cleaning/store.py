@@ -21,9 +21,10 @@ from maskwright.core.files import cache_folder, checksum, read_json, write_json,
 from maskwright.core.randomness import bits, keys
 from maskwright.core.spec import fingerprint
 from maskwright.data.cache import open_or_build
-from maskwright.data.cleaning.block import Counts, clean_block, on_bad_line, take_block
+from maskwright.data.cleaning.block import EXCLUDED, Counts, clean_block, on_bad_line, take_block
 from maskwright.data.cleaning.data_card import SourceCount, card_page, data_card
 from maskwright.data.cleaning.deduplication import BlockWriter, Repeats, repeated, without_repeats
+from maskwright.data.cleaning.overlap import excluded_hashes
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.pool import ordered_map
 from maskwright.data.progress import Progress, no_progress
@@ -47,6 +48,8 @@ def _build_store(
     """Write the store of a clean corpus to an empty folder (see `clean_corpus`)."""
     work = folder / "work"
     work.mkdir()
+    if cleaning.exclude:
+        np.save(work / EXCLUDED, excluded_hashes(cleaning))
     counts = [Counts() for _ in sources]
     documents, paragraphs = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.uint64)]
     bands: list[NDArray[np.uint64]] = []
@@ -88,6 +91,7 @@ def _build_store(
         writer.add(place, data)
         progress("deduplicating", number + 1, len(block_sources))
     writer.flush()
+    (work / EXCLUDED).unlink(missing_ok=True)
     work.rmdir()
     columns = zip(sources, sizes, counts, repeats, writer.statistics, writer.examples, strict=True)
     counted = [SourceCount(*row) for row in columns]
@@ -244,7 +248,9 @@ def clean_corpus(
             ]
             for source in sources
         ]
-    key = fingerprint([STORE_VERSION, described, cleaning])
+        excluded = [_checksum(Path(name).expanduser(), checksums) for name in cleaning.exclude]
+    # The content of the excluded texts counts, not where they are.
+    key = fingerprint([STORE_VERSION, described, cleaning.replace(exclude=excluded)])
 
     def make(folder: Path) -> None:
         _build_store(folder, sources, cleaning, key, workers, report)
