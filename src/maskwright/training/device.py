@@ -99,9 +99,7 @@ def pretraining_microbatch(machine: Machine, recipe: Recipe) -> int:
     Total memory counts, not free memory: dropout is keyed by micro-batches, so a resumed run must cut its steps as
     before.
     """
-    encoders = [recipe.encoder]
-    if recipe.generator is not None:
-        encoders.append(recipe.generator.config(recipe.encoder))
+    encoders = [config for config, _ in recipe.encoders.values()]
     if machine.device.type == "cpu":
         return machine.tokens_per_microbatch(max(encoder.hidden_size for encoder in encoders))
     per_token = sum(_ACTIVATION_BYTES * encoder.hidden_size * encoder.num_layers for encoder in encoders)

@@ -71,7 +71,7 @@ _Computed = tuple[float, Mapping[str, Tensor]]
 
 def _loss_and_gradients(model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> _Computed:
     device, loss = next(model.parameters()).device, 0.0
-    for micro in model.placed(batch.without_dropout()).micro_batches:
+    for micro in batch.without_dropout().micro_batches:
         with torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None):
             terms = model.losses(micro)
         total = weighted_loss(model.objectives, terms, batch.counts)

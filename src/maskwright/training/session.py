@@ -8,6 +8,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from maskwright.training.evaluation import (
     unigram_baseline,
 )
 from maskwright.training.existing import build_teacher
-from maskwright.training.flops import EVALUATIONS, held_out_tokens, step_flops
+from maskwright.training.flops import EVALUATIONS, held_out_tokens, skipped_flops, step_flops
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.kernel_check import KernelCheck, check_kernels
 from maskwright.training.loop import STALL_SECONDS, Position, Schedule, train
@@ -150,6 +151,7 @@ class Session:
                 dropout=bool(recipe.encoder.hidden_dropout or recipe.encoder.attention_dropout),
                 reporter=reporter,
             ),
+            device=machine.device,
         )
         if not self.workload.held_out:
             reporter.say("warning", "the corpus is too small for held-out text; no held-out loss will be reported")
@@ -208,6 +210,7 @@ class Session:
                     clip_norm=training.clip_norm,
                 ),
                 flops_of=lambda batch: step_flops(self.recipe, self.text.vocab_size, batch, teacher_config),
+                skipped_flops_of=partial(skipped_flops, self.recipe),
                 autocast=self.machine.autocast,
                 running=stop.running,
                 on_stall=lambda step: self.reporter.say(

@@ -44,14 +44,8 @@ class TrainedModel(Protocol):
 
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
-    def placed(self, batch: StepBatch) -> StepBatch:
-        """Return the micro-batches on the model's device."""
-
     def losses(self, micro_batch: Any) -> Mapping[str, LossTerm]:
         """Return the summed loss of each objective, by kind."""
-
-    def skipped_flops(self, micro_batch: Any) -> float:
-        """Return the FLOPs that the formula counts but the step did not compute."""
 
 
 class Sums:
@@ -135,7 +129,6 @@ class StepResult:
         losses: Mean loss of each objective, by kind.
         accuracies: Share of correct predictions of each objective that has them, by kind.
         details: Further shares, by kind and name (`Objective.details`).
-        skipped_flops: FLOPs that the formula counts but the step did not compute.
     """
 
     loss: float
@@ -143,7 +136,6 @@ class StepResult:
     accuracies: dict[str, float]
     gradient_norm: float
     details: dict[str, dict[str, float]] = field(default_factory=dict)
-    skipped_flops: float = 0.0
 
 
 class Step:
@@ -172,15 +164,13 @@ class Step:
         self.batch, self._model, self._optimizer, self._step = batch, model, optimizer, step
         self._device = next(model.parameters()).device
         # Sums stay on the device: reading each number would wait for the GPU.
-        self._sums, skipped_flops = Sums(), 0.0
-        for micro in model.placed(batch).micro_batches:
+        self._sums = Sums()
+        for micro in batch.micro_batches:
             with torch.autocast(self._device.type, autocast or torch.bfloat16, enabled=autocast is not None):
                 terms = model.losses(micro)
             torch.autograd.backward(weighted_loss(model.objectives, terms, batch.counts))
-            skipped_flops += model.skipped_flops(micro)
             for kind, term in terms.items():
                 self._sums.add_term(kind, term)
-        self._sums.add("skipped", "", torch.full((), skipped_flops, dtype=torch.float64, device=self._device))
 
     def drop(self) -> None:
         """Delete the gradients."""
@@ -234,7 +224,6 @@ class Step:
             accuracies={kind: correct[kind] / count for kind, count in counts.items() if count and kind in correct},
             gradient_norm=gradient_norm,
             details=details_of(objectives, counts, numbers),
-            skipped_flops=numbers["skipped"][""],
         )
 
 
