@@ -127,7 +127,7 @@ def health_line(measured: Measured, baseline: Baseline, vocab_size: int) -> str:
     elif measured.accuracy is not None and measured.accuracy < baseline.accuracy:
         verdict = "not better than the unigram baseline in accuracy yet"
     elif loss > 0.97 * unigram:
-        verdict = "hardly better than the unigram baseline (a plateau that every such model passes)"
+        verdict = "hardly better than the unigram baseline (an early plateau)"
     elif loss > 0.8 * unigram:
         verdict = "has begun to use context"
     else:

@@ -151,7 +151,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
             )
         reached_flops *= world_size()
         if is_busy:
-            reporter.say("load", "other processes keep the cores busy; the plan assumes that they continue")
+            reporter.say("load", "other processes use the CPU; the plan assumes that they continue")
     fit = partial(
         resolve,
         budget=request.budget,

@@ -168,8 +168,8 @@ class Session:
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> Run:
         """Train until the budget is spent or a stop is requested; the model is saved either way.
 
-        Raises TrainingError if training diverges (`evaluation.py`); the last checkpoint is sound; DeviceError if the
-        disk is full; the last checkpoint is intact.
+        Raises TrainingError if training diverges (`evaluation.py`), DeviceError if the disk is full; the last
+        checkpoint stays intact in both cases.
         """
         position, is_saved = self._position()
         progress = self.budget.progress(position.spent)
@@ -235,7 +235,7 @@ class Session:
                 self._replan(position.spent, progress, position.spent.steps - steps)
                 if report.is_contended and not contention_reported:
                     contention_reported = True
-                    self.reporter.say("load", "other processes keep the cores busy; training is slower than alone")
+                    self.reporter.say("load", "other processes use the CPU; training is slower than alone")
                 if (stopping := stop.agree()) or timer.is_due():
                     timer.save_step(position.spent.steps)
                 if stopping:
