@@ -82,6 +82,7 @@ def test_the_paragraph_is_dropped_and_counted_and_the_files_content_counts(tmp_p
         ("dev.tsv", "too\tshort\n", "13 words"),
         ("dev.json", '{"a": ', "line 1 is not JSON"),
         ("dev.txt", None, "there is no|cannot read"),
+        ("dev.gz", "no gzip", "damaged"),
     ],
 )
 def test_files_that_exclude_nothing_are_refused(tmp_path: Path, name: str, text: str | None, says: str) -> None:

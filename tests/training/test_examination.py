@@ -65,6 +65,21 @@ def test_damage_is_named(folder: Path) -> None:
     assert on("model", folder)[0].text == "1 weights of model.safetensors are not finite, the first w"
 
 
+def test_no_checkpoint_is_intact(folder: Path) -> None:
+    for place in (folder / "checkpoints").glob("step-*"):
+        (place / "state.json").write_text("{}")
+    *damaged, last = on("checkpoint", folder)
+    assert len(damaged) == 2
+    assert last.text == "none is intact"
+    assert last.todo
+
+
+def test_a_number_that_no_float_can_hold_is_no_loss(folder: Path) -> None:
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write(json.dumps({"step": 201, "loss": 10**400}) + "\n")
+    assert "up to step 200" in on("loss", folder)[0].text
+
+
 def test_a_checkpoint_that_the_run_removes_meanwhile_is_not_called_damaged(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.amounts import counted, plain_float, short_count, size_in_bytes
+from maskwright.core.checksums import read_record
+from maskwright.core.errors import CheckpointError
 from maskwright.core.files import read_json
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.table import diff
@@ -73,6 +75,22 @@ def metric_of(name: str, details: str = "") -> Metric:
     return Metric(f"{name}, {details or 'accuracy'}")
 
 
+def read_study_record(path: Path) -> dict[str, Any]:
+    """Read a JSON file of a study that has its own checksum.
+
+    Raises:
+        CheckpointError: If it is missing or damaged.
+    """
+    try:
+        return read_record(path)
+    except ValueError as error:
+        raise CheckpointError(
+            f"{path} is damaged: {error}",
+            todo="Restore it from a copy; or remove its folder, if that is below `measurements` or `runs`, and run the "
+            "same command again.",
+        ) from error
+
+
 def collect(
     folder: Path,
     variants: Mapping[str, Variant],
@@ -89,16 +107,18 @@ def collect(
         seeds: Seeds whose runs are trained and measured.
         planned_seeds: All seeds of the study.
     """
-    shared = read_json(folder / "study.json")
+    shared = read_study_record(folder / "study.json")
     runs = {
         label: {seed: folder / "runs" / variant.folder / f"seed-{seed}" for seed in seeds}
         for label, variant in variants.items()
     }
-    records = {label: {seed: read_json(run / "run.json") for seed, run in each.items()} for label, each in runs.items()}
+    records = {
+        label: {seed: read_study_record(run / "run.json") for seed, run in each.items()} for label, each in runs.items()
+    }
     recipes = {label: resolve(str(each[seeds[0]])) for label, each in runs.items()}
     samples = {}
     for label, variant in variants.items():
-        sampled = read_json(folder / "measurements" / variant.folder / f"seed-{seeds[0]}" / f"{SAMPLES}.json")
+        sampled = read_study_record(folder / "measurements" / variant.folder / f"seed-{seeds[0]}" / f"{SAMPLES}.json")
         samples[label] = {"masks": sampled["masks"], "fills": sampled["fills"]}
     first = records[baseline][seeds[0]]
     card = read_json(runs[baseline][seeds[0]] / "data_card.json")
@@ -155,7 +175,7 @@ def _metrics(
         for label, variant in variants.items():
             for seed in seeds:
                 file = folder / "measurements" / variant.folder / f"seed-{seed}" / f"{task.name}.json"
-                for metric, measured in read_json(file)["metrics"].items():
+                for metric, measured in read_study_record(file)["metrics"].items():
                     found.setdefault(metric, {}).setdefault(label, {})[seed] = measured
     metrics = {}
     for name, by_label in found.items():

@@ -172,7 +172,7 @@ class Collator:
             num_sequences=len(lengths),
             squared_lengths=int((lengths**2).sum()),
             skipped_tokens={name: sum(_skipped(each, name) for each in micro_batches) for name in self.encoders},
-            key=f"seed {self.seed}, epoch {math.ceil(rows.epochs)}, mask sample {rows.refresh[0]}, sequences "
+            key=f"seed {self.seed}, epoch {math.ceil(round(rows.epochs, 9))}, mask sample {rows.refresh[0]}, sequences "
             + ", ".join(map(str, rows.index[:_KEY_INDEXES]))
             + f" and {len(rows.index) - _KEY_INDEXES} more" * (len(rows.index) > _KEY_INDEXES),
         )

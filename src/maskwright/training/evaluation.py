@@ -195,7 +195,7 @@ class Spikes:
 def divergence(loss: float, first_loss: float, baseline: float, weights: Iterable[Tensor]) -> str:
     """Say why a run has diverged; "" if it has not.
 
-    Losses are those on held-out text, 0 without any: now, before the first step (infinite if unknown), of the unigram
+    Losses are those on held-out text, 0 without any: now, before the first step, of the unigram
     baseline.
     """
     if not math.isfinite(loss) or loss > max(_DIVERGED * first_loss, baseline):

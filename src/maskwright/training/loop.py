@@ -157,8 +157,12 @@ def train(
         return pool.submit(_prepare, phase, cursor, schedule.batch_sequences, step, share)
 
     def received(future: Future[Prepared]) -> Prepared:
-        while wait([future], STALL_SECONDS).not_done:
-            on_stall(position.spent.steps)
+        try:
+            while wait([future], STALL_SECONDS).not_done:
+                on_stall(position.spent.steps)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False)  # A stalled reader may never end.
+            raise
         batch, cursor, epochs = future.result()
         summed = all_reduce_counts(batch.counts | batch.skipped_tokens)
         counts, skipped = ({name: summed[name] for name in each} for each in (batch.counts, batch.skipped_tokens))

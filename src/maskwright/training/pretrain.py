@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.amounts import counted, short_count
-from maskwright.core.errors import RecipeError, TrainingError
+from maskwright.core.errors import MaskwrightError, RecipeError
 from maskwright.core.files import checksum, read_json, write_json, write_text
 from maskwright.core.spec import overridden_fields, override, parse_overrides, validate
 from maskwright.data.cleaning.text import Cleaning
@@ -111,12 +111,13 @@ def pretrain(
         workers=workers,
         cache=None if cache is None else Path(cache).expanduser(),
     )
-    directory = RunDirectory(Path(out).expanduser())
+    directory, is_ours = RunDirectory(Path(out).expanduser()), False
     with process_group(), (reporter or OnConsole()) if rank() == 0 else Silent() as reporter, ExitStack() as at_end:
         try:
             with rank_zero_first():
                 is_first = rank() == 0
                 record = directory.open(request.to_json()) if is_first else read_json(directory.path / "run.json")
+                is_ours = is_first
                 if record.get("result", {}).get("finished"):
                     reporter.say("finished", f"{directory.path} is already trained; nothing to do")
                     if is_first and not (directory.path / PAGE).exists():
@@ -139,9 +140,9 @@ def pretrain(
                 directory.update_record(result=run.to_json())
                 write_page(directory.path, reporter)
             return run
-        except TrainingError as error:
-            if rank() == 0 and (directory.path / "run.json").exists():  # Preparation may fail before it is written.
-                directory.update_record(problem=str(error))
+        except MaskwrightError as error:
+            if is_ours:
+                directory.record_problem(error)
             raise
         except KeyboardInterrupt:
             saved = any(directory.checkpoints.glob("step-*"))

@@ -6,6 +6,7 @@ A run has one session; each time it is interrupted and resumed, one more.
 import contextlib
 import dataclasses
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -213,9 +214,7 @@ class Session:
                 skipped_flops_of=partial(skipped_flops, self.recipe),
                 autocast=self.machine.autocast,
                 running=stop.running,
-                on_stall=lambda step: self.reporter.say(
-                    "waiting", f"after step {step:,}: no batch for {STALL_SECONDS:.0f} s; is the cache's disk slow?"
-                ),
+                on_stall=self._report_stall,
             ):
                 position = report.position
                 if journal is not None:
@@ -295,6 +294,12 @@ class Session:
                 majority = majority_share(self.workload.held_out, kind)
                 self.reporter.say("health", pair_line(kind, measured, majority))
 
+    def _report_stall(self, step: int) -> None:
+        text = f"after step {step:,}: no batch for {STALL_SECONDS:.0f} s; is the cache's disk slow?"
+        if rank():  # Other reporters than rank 0's are silent.
+            os.write(2, f"process {rank()}: {text}\n".encode())
+        self.reporter.say("waiting", text)
+
     def _check_kernels(self) -> KernelCheck:
         # One batch per sequence length of the run, since the kernels differ by length.
         check = KernelCheck(False, "")
@@ -320,9 +325,9 @@ class Session:
             return Position(Spent(), 0, self.workload.phases[0].stream.start()), False
         try:
             position = Position.from_json(found.state)
+            self._first_loss = float(found.state["first_loss"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{found.folder / 'state.json'} does not fit this version: {error}") from error
-        self._first_loss = float(found.state.get("first_loss", math.inf))  # Earlier versions did not keep it.
         self.model.load(found.weights, str(found.folder))
         self.optimizer.load_state(found.moments, found.step)
         progress = self.budget.progress(position.spent)

@@ -159,7 +159,8 @@ class Step:
     ) -> None:
         if not any(batch.counts.values()):
             raise TrainingError(
-                f"step {step} ({batch.key}) has no prediction", todo="Raise masking.rate, or training.batch_sequences."
+                f"step {step + 1:,} ({batch.key}) has no prediction",
+                todo="Raise masking.rate or training.batch_sequences; in fine-tuning, give labeled examples.",
             )
         self.batch, self._model, self._optimizer, self._step = batch, model, optimizer, step
         self._device = next(model.parameters()).device
@@ -213,7 +214,7 @@ class Step:
         loss = sum(objective.weight * losses.get(objective.kind, 0.0) for objective in objectives)
         if not math.isfinite(loss) or not math.isfinite(gradient_norm):
             raise TrainingError(
-                f"step {self._step} ({self.batch.key}): the loss is {loss:g} and the gradient norm "
+                f"step {self._step + 1:,} ({self.batch.key}): the loss is {loss:g} and the gradient norm "
                 f"{gradient_norm:g}; the run stops before the update",
                 todo="Lower the learning rate (`--set training.learning_rate=...`, in fine-tuning `--set "
                 "learning_rate=...`) and use a new --out folder.",

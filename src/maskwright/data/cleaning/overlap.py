@@ -17,7 +17,7 @@ from maskwright.data.sources.files import COMPRESSIONS, decompressed, reading
 
 BANDS, _BAND_SIZE, _BAND_NGRAM = 14, 8, 5
 LEAK_NGRAM = 13
-"""Words of a sequence that shows a leak: the most that Brown et al. (2020, appendix C) use."""
+"""Length in words of the n-grams compared; the maximum of Brown et al. (2020, appendix C)."""
 _INSTALL_RENSA = "Install the extra: `pip install -c constraints.txt -e '.[dedup]'`"
 _WORDS = re.compile(f"[{HAN_AND_KANA}]|[^\\W{HAN_AND_KANA}]+")
 
@@ -87,7 +87,7 @@ def _texts(path: Path) -> Iterator[str]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8", todo="Save it as UTF-8.") from error
-    suffix = next(suffix for suffix in reversed(path.suffixes or [""]) if suffix not in COMPRESSIONS)
+    suffix = next((suffix for suffix in reversed(path.suffixes) if suffix not in COMPRESSIONS), "")
     if not suffix.startswith(".json"):
         yield from text.splitlines()
         return

@@ -248,8 +248,11 @@ def clean_corpus(
             ]
             for source in sources
         ]
-        excluded = [_checksum(Path(name).expanduser(), checksums) for name in cleaning.exclude]
-    # The content of the excluded texts counts, not where they are.
+        # The suffix decides how a file is read.
+        excluded = [
+            _checksum(Path(name).expanduser(), checksums) + "".join(Path(name).suffixes) for name in cleaning.exclude
+        ]
+    # The content of the excluded files counts, not where they are.
     key = fingerprint([STORE_VERSION, described, cleaning.replace(exclude=excluded)])
 
     def make(folder: Path) -> None:
