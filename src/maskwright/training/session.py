@@ -223,7 +223,8 @@ class Session:
                 for spike in spikes.find({"loss": result.loss, "gradient norm": result.gradient_norm}):
                     num_spikes += 1
                     if num_spikes.bit_count() == 1:  # the first, second, fourth, eighth ...
-                        self.reporter.say("spike", f"step {step:,} ({report.batch.key}): {spike}; spike {num_spikes}")
+                        where = f"step {step:,} ({report.batch.key})"
+                        self.reporter.say("spike", f"{where}: {spike}; number {num_spikes:,}")
                 # Evaluations happen at fixed progress, not at fixed times.
                 if self.workload.held_out and int(report.progress * EVALUATIONS) > int(progress * EVALUATIONS):
                     held_out = measure(self.model, self.workload.held_out)
