@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again, pretraining_microbatch
 from maskwright.training.distributed import process_group, rank, rank_zero_first, world_size
 from maskwright.training.interrupt import stop_on_signals
-from maskwright.training.kernel_check import checks_kernels_on
 from maskwright.training.preparation import Prepared, Request, prepare, prepare_again
 from maskwright.training.report import PAGE, write_page
 from maskwright.training.reporting import OnConsole, Reporter, Silent
@@ -123,17 +121,15 @@ def pretrain(
                     if is_first and not (directory.path / PAGE).exists():
                         write_page(directory.path, reporter)
                     return Run.from_json(record["result"], directory.path)
-                machine, warning = prepare_machine_again(record.get("machine", {}), device, request.cache, precision)
+                recorded = record.get("machine", {})
+                machine, warning = prepare_machine_again(recorded, device, request.cache, precision, kernels)
                 if warning:
                     reporter.say("warning", warning)
-                uses_kernels = checks_kernels_on(machine.device, kernels) and machine.kernels == "auto"
-                if kernels == "reference":
-                    machine = replace(machine, kernels="reference")
                 at_end.enter_context(computing_on(machine))
                 prepared, record = _prepare(request, directory, record, machine, reporter)
                 if record.pop("problem", None) and is_first:
                     directory.write_record(record)
-            session = Session(directory, request, prepared, record, machine, reporter, check_kernels=uses_kernels)
+            session = Session(directory, request, prepared, record, machine, reporter)
             with stop_on_signals() as stop:
                 run = session.run(stop, checkpoint_minutes * 60)
             if is_first:

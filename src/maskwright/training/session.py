@@ -109,8 +109,8 @@ class Run:
 class Session:
     """The model, optimizer and data of one training session.
 
-    `record` is the content of run.json. With `check_kernels`, GPU kernels are used if they reproduce PyTorch's loss and
-    gradients (`kernel_check.check_kernels`).
+    `record` is the content of run.json. GPU kernels are used if they reproduce PyTorch's loss and gradients
+    (`kernel_check.check_kernels`).
     """
 
     def __init__(
@@ -121,14 +121,11 @@ class Session:
         record: Mapping[str, Any],
         machine: Machine,
         reporter: Reporter,
-        *,
-        check_kernels: bool = False,
     ) -> None:
         recipe, text = prepared.recipe, prepared.text
         self.directory, self.recipe, self.text, self.reporter = directory, recipe, text, reporter
         self.tokenizer = prepared.tokenizer
         self.budget, self.machine, self.record = request.budget, machine, record
-        self.checks_kernels = check_kernels
         self.expected_tokens = prepared.expected_tokens
         self.planned_tokens = record.get("replanned_tokens") or prepared.expected_tokens
         self._warmed_up: Spent | None = None
@@ -178,7 +175,7 @@ class Session:
         teacher_config = None if self.teacher is None else self.teacher.encoder.config
         held_out: dict[str, Measured] = {}
         with contextlib.ExitStack() as stack:
-            if self.checks_kernels:
+            if self.machine.needs_kernel_check:
                 check = self._check_kernels()
                 self.reporter.say("kernels", check.message)
                 if all_reduce_max(not check.passed):

@@ -77,7 +77,7 @@ def _reached_flops(recipe: Recipe, text: Text, machine: Machine, seconds: float)
     model.to(machine.device).train()
     first = workload.phases[0]
     enabled = kernels_enabled()
-    if machine.device.type == "cuda" and machine.kernels == "auto":
+    if machine.needs_kernel_check:
         rows, _ = first.stream.read(first.stream.start(), _CHECKED_SEQUENCES)
         enabled &= check_kernels(model, first.collator.collate(rows, 0), machine.autocast).passed
     schedule = Schedule(
