@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from maskwright.core.amounts import counted, short_count
 from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
 from maskwright.kernels.setting import use_kernels
 from maskwright.training import checkpoint
-from maskwright.training.budget import Spent
+from maskwright.training.budget import Budget, Spent
 from maskwright.training.checkpoint import CheckpointTimer, save_models
 from maskwright.training.device import Machine, pretraining_microbatch
 from maskwright.training.distributed import (
@@ -45,7 +45,7 @@ from maskwright.training.existing import build_teacher
 from maskwright.training.flops import EVALUATIONS, held_out_tokens, skipped_flops, step_flops
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.kernel_check import KernelCheck, check_kernels
-from maskwright.training.loop import STALL_SECONDS, Position, Schedule, train
+from maskwright.training.loop import STALL_SECONDS, Position, Schedule, StepReport, train
 from maskwright.training.metrics import Journal
 from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer
@@ -106,6 +106,64 @@ class Run:
         return cls(**{**data, "folder": folder, "held_out": held_out, "baseline": baseline})
 
 
+class RunMonitor:
+    """Reports spikes, the load of the machine and, under a budget of time, a plan that the measured speed contradicts.
+
+    Args:
+        expected_tokens: The plan of the first session.
+        record: The content of run.json, with the last correction of the plan ("replanned_tokens"), if there is one.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        budget: Budget,
+        expected_tokens: float,
+        record: Mapping[str, Any],
+        reporter: Reporter,
+    ) -> None:
+        self._directory, self._budget, self._reporter = directory, budget, reporter
+        self._expected_tokens = expected_tokens
+        self._planned_tokens = record.get("replanned_tokens") or expected_tokens
+        self._spikes, self._num_spikes = Spikes(), 0
+        self._is_contended = False
+        self._num_steps = 0
+        self._warmed_up: Spent | None = None
+
+    def step(self, report: StepReport) -> None:
+        """Take note of a step of this session."""
+        self._num_steps += 1
+        result, spent = report.result, report.position.spent
+        for spike in self._spikes.find({"loss": result.loss, "gradient norm": result.gradient_norm}):
+            self._num_spikes += 1
+            if self._num_spikes.bit_count() == 1:  # the first, second, fourth, eighth ...
+                where = f"step {spent.steps:,} ({report.batch.key})"
+                self._reporter.say("spike", f"{where}: {spike}; number {self._num_spikes:,}")
+        if self._budget.unit == "seconds":
+            self._replan(spent, report.progress)
+        if report.is_contended and not self._is_contended:
+            self._is_contended = True
+            self._reporter.say("load", "other processes use the CPU; training is slower than alone")
+
+    def _replan(self, spent: Spent, progress: float) -> None:
+        if self._num_steps == _WARMUP_STEPS:
+            self._warmed_up = spent
+        if self._warmed_up is None or self._num_steps < _REPLAN_STEPS or not _REPLAN_FROM <= progress < 1:
+            return
+        speed = (spent.tokens - self._warmed_up.tokens) / (spent.seconds - self._warmed_up.seconds)
+        tokens = spent.tokens + speed * (self._budget.amount - spent.seconds)
+        factor = _REPLAN_FACTOR if self._planned_tokens == self._expected_tokens else _REPLAN_AGAIN_FACTOR
+        if not 1 / factor <= tokens / self._planned_tokens <= factor:
+            planned, self._planned_tokens = self._planned_tokens, tokens
+            if rank() == 0:
+                self._directory.update_record(replanned_tokens=tokens)
+            self._reporter.say(
+                "plan",
+                f"planned {short_count(planned)} tokens; at the measured speed {short_count(tokens)} fit into "
+                f"{self._budget}",
+            )
+
+
 class Session:
     """The model, optimizer and data of one training session.
 
@@ -127,8 +185,6 @@ class Session:
         self.tokenizer = prepared.tokenizer
         self.budget, self.machine, self.record = request.budget, machine, record
         self.expected_tokens = prepared.expected_tokens
-        self.planned_tokens = record.get("replanned_tokens") or prepared.expected_tokens
-        self._warmed_up: Spent | None = None
         self._first_loss = math.inf
         if recipe.training.batch_sequences < world_size():
             raise RecipeError(
@@ -170,9 +226,7 @@ class Session:
         checkpoint stays intact in both cases.
         """
         position, is_saved = self._position()
-        progress = self.budget.progress(position.spent)
-        training = self.recipe.training
-        teacher_config = None if self.teacher is None else self.teacher.encoder.config
+        steps, progress = position.spent.steps, self.budget.progress(position.spent)
         held_out: dict[str, Measured] = {}
         with contextlib.ExitStack() as stack:
             if self.machine.needs_kernel_check:
@@ -180,7 +234,6 @@ class Session:
                 self.reporter.say("kernels", check.message)
                 if all_reduce_max(not check.passed):
                     stack.enter_context(use_kernels(False))
-            steps = position.spent.steps
             journal = None
             if rank() == 0:
                 peak_flops = self.machine.peak_flops * world_size()
@@ -189,50 +242,22 @@ class Session:
             if not steps:
                 self._first_loss = self._loss(measure(self.model, self.workload.held_out_sample()))
             self._first_loss = broadcast_object(self._first_loss)
-            spikes, num_spikes = Spikes(), 0
-            contention_reported = False
+            monitor = RunMonitor(self.directory, self.budget, self.expected_tokens, self.record, self.reporter)
             timer = CheckpointTimer(
                 lambda: self._save(position, journal), steps if is_saved else -1, checkpoint_seconds
             )
-            for report in train(
-                self.model,
-                self.optimizer,
-                self.workload.phases,
-                position,
-                budget=self.budget,
-                schedule=Schedule(
-                    shape=training.schedule,
-                    peak=training.learning_rate,
-                    warmup_share=training.warmup_steps / training.steps,
-                    batch_sequences=training.batch_sequences,
-                    clip_norm=training.clip_norm,
-                ),
-                flops_of=lambda batch: step_flops(self.recipe, self.text.vocab_size, batch, teacher_config),
-                skipped_flops_of=partial(skipped_flops, self.recipe),
-                autocast=self.machine.autocast,
-                running=stop.running,
-                on_stall=self._report_stall,
-            ):
+            for report in self._steps(position, stop):
                 position = report.position
                 if journal is not None:
                     journal.step(report)
-                result, step = report.result, position.spent.steps
-                for spike in spikes.find({"loss": result.loss, "gradient norm": result.gradient_norm}):
-                    num_spikes += 1
-                    if num_spikes.bit_count() == 1:  # the first, second, fourth, eighth ...
-                        where = f"step {step:,} ({report.batch.key})"
-                        self.reporter.say("spike", f"{where}: {spike}; number {num_spikes:,}")
+                monitor.step(report)
                 # Evaluations happen at fixed progress, not at fixed times.
                 if self.workload.held_out and int(report.progress * EVALUATIONS) > int(progress * EVALUATIONS):
                     held_out = measure(self.model, self.workload.held_out)
                     if journal is not None:
-                        journal.held_out(step, held_out, self.baseline)
-                    self._check(step, held_out)
+                        journal.held_out(position.spent.steps, held_out, self.baseline)
+                    self._check(position.spent.steps, held_out)
                 progress = report.progress
-                self._replan(position.spent, progress, position.spent.steps - steps)
-                if report.is_contended and not contention_reported:
-                    contention_reported = True
-                    self.reporter.say("load", "other processes use the CPU; training is slower than alone")
                 if (stopping := stop.agree()) or timer.is_due():
                     timer.save_step(position.spent.steps)
                 if stopping:
@@ -260,26 +285,28 @@ class Session:
             stopped_by=stop.signal,
         )
 
-    def _replan(self, spent: Spent, progress: float, session_steps: int) -> None:
-        """Correct the plan of a time budget, on screen and in run.json, if the measured speed contradicts it."""
-        if self.budget.unit != "seconds":
-            return
-        if session_steps == _WARMUP_STEPS:
-            self._warmed_up = spent
-        if self._warmed_up is None or session_steps < _REPLAN_STEPS or not _REPLAN_FROM <= progress < 1:
-            return
-        speed = (spent.tokens - self._warmed_up.tokens) / (spent.seconds - self._warmed_up.seconds)
-        tokens = spent.tokens + speed * (self.budget.amount - spent.seconds)
-        factor = _REPLAN_FACTOR if self.planned_tokens == self.expected_tokens else _REPLAN_AGAIN_FACTOR
-        if not 1 / factor <= tokens / self.planned_tokens <= factor:
-            planned, self.planned_tokens = self.planned_tokens, tokens
-            if rank() == 0:
-                self.directory.update_record(replanned_tokens=tokens)
-            self.reporter.say(
-                "plan",
-                f"planned {short_count(planned)} tokens; at the measured speed {short_count(tokens)} fit into "
-                f"{self.budget}",
-            )
+    def _steps(self, position: Position, stop: StopRequest) -> Iterator[StepReport]:
+        training = self.recipe.training
+        teacher_config = None if self.teacher is None else self.teacher.encoder.config
+        return train(
+            self.model,
+            self.optimizer,
+            self.workload.phases,
+            position,
+            budget=self.budget,
+            schedule=Schedule(
+                shape=training.schedule,
+                peak=training.learning_rate,
+                warmup_share=training.warmup_steps / training.steps,
+                batch_sequences=training.batch_sequences,
+                clip_norm=training.clip_norm,
+            ),
+            flops_of=lambda batch: step_flops(self.recipe, self.text.vocab_size, batch, teacher_config),
+            skipped_flops_of=partial(skipped_flops, self.recipe),
+            autocast=self.machine.autocast,
+            running=stop.running,
+            on_stall=self._report_stall,
+        )
 
     def _report_quality(self, held_out: dict[str, Measured]) -> None:
         for kind, measured in held_out.items():
