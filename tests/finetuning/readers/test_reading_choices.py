@@ -34,7 +34,6 @@ def test_race_folders_are_read(tmp_path: Path) -> None:
         (tmp_path / "train" / level).mkdir(parents=True)
         record = RACE | {"id": f"{level}{number}.txt"}
         (tmp_path / "train" / level / f"{number}.txt").write_text(json.dumps(record, indent=number or None))
-    (tmp_path / "train" / "high" / "broken.txt").write_text("{")
     file = read_choices(tmp_path / "train")
     assert [example.key for example in file.examples] == [
         "high0.txt-1",
@@ -45,7 +44,9 @@ def test_race_folders_are_read(tmp_path: Path) -> None:
     assert file.examples[1] == ChoiceExample(
         key="high0.txt-2", context="Ada went to Paris.", question="Where?", options=("Rome", "Paris"), label=1
     )
-    assert "broken.txt" in file.skipped[0].place
+    (tmp_path / "train" / "high" / "broken.txt").write_text("{")
+    with pytest.raises(DataError, match=r"broken\.txt, line 1: not JSON"):
+        read_choices(tmp_path / "train")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"holds no \.txt files"):
         read_choices(tmp_path / "empty")

@@ -70,11 +70,17 @@ def test_columns_that_are_not_obvious_must_be_named(tmp_path: Path, name: str, t
         read(tmp_path, name, text)
 
 
+def test_columns_may_be_numbers_below_a_header(tmp_path: Path) -> None:
+    numbered = ReadOptions(text="1", label="2")
+    for header in ("sentence,label\n", "Text,Score\n", ""):
+        assert rows(read(tmp_path, "a.csv", f"{header}a,1\nb,0\n", options=numbered)) == [("a", "1"), ("b", "0")]
+
+
 def test_lines_of_label_and_text_are_split_at_the_first_space(tmp_path: Path) -> None:
     """As TREC has them, in Latin-1."""
     lines = [f"{label} How did serfdom d\xe9velop {n} ?" for n in range(9) for label in ("DESC:manner", "LOC:other")]
     (tmp_path / "trec.label").write_bytes("\n".join(lines).encode("latin-1"))
-    options = ReadOptions(delimiter=" ", label="1", text="2")
+    options = ReadOptions(delimiter=" ", label="1", text="2", encoding="latin-1")
     file = read_texts(tmp_path / "trec.label", "classification", options)
     assert rows(file)[0] == ("How did serfdom dévelop 0 ?", "DESC:manner")
 
@@ -161,9 +167,9 @@ def test_json_lines_hold_labels_of_any_type(tmp_path: Path) -> None:
     lines += ['{"sentence": "d", "label": 2.0}', "", '{"sentence": "e", "label": null}', "[1]", "{broken"]
     file = read(tmp_path, "a.json", "\n".join(lines))
     assert rows(file) == [("a", "1"), ("b", "x"), ("c", "true"), ("d", "2")]
-    assert [place for place, _ in reasons(file)] == ["line 8", "line 7", "line 6"]
+    assert [place for place, _ in reasons(file)] == ["line 7", "line 8", "line 6"]
     assert reasons(file)[2][1] == "no label"
-    assert "not JSON (column 2: Expecting property name enclosed in double quotes)" in reasons(file)[0][1]
+    assert "not JSON (column 2: Expecting property name enclosed in double quotes)" in reasons(file)[1][1]
 
 
 @pytest.mark.parametrize(

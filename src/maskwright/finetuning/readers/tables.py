@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError, json_problem, nearest
 from maskwright.core.files import parse_json
-from maskwright.core.surrogates import SURROGATE, surrogate_problem
+from maskwright.core.surrogates import surrogate_problem
 from maskwright.data.sources.tables import long_fields, reading_parquet
 from maskwright.finetuning.examples import E, ExampleFile
 from maskwright.finetuning.readers.files import Skips, lines_of, load_bytes, load_text
@@ -107,11 +107,17 @@ class Table:
         return [row.cells[column] for row in self.rows]
 
     def find(self, names: Sequence[str], besides: Collection[str] = ()) -> str | None:
-        """Return the first of the named columns that the table has, besides some; exact names before other case."""
+        """Return the first of the named columns that the table has, besides some.
+
+        Exact names come before other case. If all names are numbers, the first one is also the column's place.
+        """
         there = [column for column in self.columns if column not in besides]
         folded = {column.casefold(): column for column in reversed(there)}
         found = next((name for name in names if name in there), None)
-        return found or next((folded[name.casefold()] for name in names if name.casefold() in folded), None)
+        found = found or next((folded[name.casefold()] for name in names if name.casefold() in folded), None)
+        if found is None and names and all(map(str.isdecimal, names)):
+            found = dict(enumerate(self.columns, 1)).get(int(names[0]))
+        return found if found in there else None
 
     def need(self, names: Sequence[str], what: str, option: str) -> str:
         """Return the first of the named columns that the table has; else DataError.
@@ -203,33 +209,22 @@ def read_table(
         table = _read_parquet(path)
     elif format == "json":
         table = _read_json(path, options, skips, flatten)
+    elif format == "text":
+        lines = enumerate(lines_of(load_text(path, options.encoding)), 1)
+        rows = [Row(f"{path}, line {n}", str(n), {"text": line}) for n, line in lines if line.strip()]
+        table = Table(name=str(path), columns=("text",), rows=rows, notes=("one text per line",))
     else:
-        text, notes = load_text(path, options.encoding)
-        if format == "text":
-            lines = enumerate(lines_of(text), 1)
-            rows = [Row(f"{path}, line {n}", str(n), {"text": line}) for n, line in lines if line.strip()]
-            table = Table(name=str(path), columns=("text",), rows=rows, notes=(*notes, "one text per line"))
-        else:
-            table = _read_delimited(path, text, notes, options, skips)
+        table = _read_delimited(path, options, skips)
     if not table.rows:
         skips.finished(0)
     return table
 
 
 def _read_json(path: Path, options: ReadOptions, skips: Skips, flatten: Flatten) -> Table:
-    notes: tuple[str, ...] = ()
     rows: list[Row] = []
     is_nested = False
     for file in sorted(path.rglob("*.txt")) if path.is_dir() else [path]:
-        try:
-            text, notes = load_text(file, options.encoding)
-            records = list(_records(file, text, skips))
-        except DataError as error:
-            if not path.is_dir():
-                raise
-            skips.add(str(file), error.problem)  # one file of thousands
-            continue
-        for place, key, record in records:
+        for place, key, record in _records(file, load_text(file, options.encoding), skips):
             name = file.relative_to(path).as_posix() if path.is_dir() else key
             nested = flatten(place, name, record, skips)
             if nested is not None:
@@ -241,7 +236,7 @@ def _read_json(path: Path, options: ReadOptions, skips: Skips, flatten: Flatten)
                 skips.add(place, f"not a JSON object but {type(record).__name__}")
     columns = tuple(dict.fromkeys(name for row in rows for name in row.cells))
     rows = [row._replace(cells={name: row.cells.get(name) for name in columns}) for row in rows]
-    return Table(name=str(path), columns=columns, rows=rows, notes=notes, is_fixed=is_nested)
+    return Table(name=str(path), columns=columns, rows=rows, is_fixed=is_nested)
 
 
 def _records(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, str, Any]]:
@@ -252,8 +247,7 @@ def _records(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, str, An
             try:
                 yield f"{path}, line {number}", str(number), parse_json(line)
             except ValueError as error:
-                shown = SURROGATE.sub("\ufffd", line[:60].strip())
-                skips.add(f"{path}, line {number}", f"not JSON ({json_problem(error)}); it begins {shown!r}")
+                skips.add(f"{path}, line {number}", f"not JSON ({json_problem(error)})")
         return
     try:
         data = parse_json(text)
@@ -262,21 +256,13 @@ def _records(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, str, An
             f"{path}, line {getattr(error, 'lineno', 1)}: not JSON ({json_problem(error)})",
             todo="Check that the file is whole. JSON Lines have one object per line.",
         ) from error
-    if isinstance(data, dict) and not isinstance(data.get("data"), list):
-        yield f"{path}, line {lines[0][0]}", str(lines[0][0]), data
-        return
-    data = data["data"] if isinstance(data, dict) else data
-    if not isinstance(data, list):
-        raise DataError(
-            f"{path} holds one JSON value of type {type(data).__name__}, not records",
-            allowed="one JSON object per line, or a list of objects",
-        )
-    for number, record in enumerate(data, 1):
+    if isinstance(data, dict) and isinstance(data.get("data"), list):
+        data = data["data"]
+    for number, record in enumerate(data if isinstance(data, list) else [data], 1):
         yield f"{path}, record {number}", str(number), record
 
 
 def _read_parquet(path: Path) -> Table:
-    """Read a Parquet file."""
     import pyarrow
     import pyarrow.parquet
 
@@ -288,20 +274,21 @@ def _read_parquet(path: Path) -> Table:
     return Table(name=str(path), columns=tuple(table.column_names), rows=rows)
 
 
-def _read_delimited(path: Path, text: str, notes: Sequence[str], options: ReadOptions, skips: Skips) -> Table:
-    notes = list(notes)
+def _read_delimited(path: Path, options: ReadOptions, skips: Skips) -> Table:
+    text = load_text(path, options.encoding)
+    notes: list[str] = []
     read_as: dict[str, Any] = {}
-    delimiter = options.delimiter or _delimiter(text)
-    quoted = options.quoting == "csv"
+    first_line = next((line for line in lines_of(text) if line.strip()), "")
+    delimiter = options.delimiter or ("\t" if "\t" in first_line else max(",;|", key=first_line.count))
+    quoting = options.quoting or "none"
     if options.quoting is None and '"' in text and delimiter != " ":
-        quoted = _is_quoted(text, delimiter)
-        read_as["quoting"] = "csv" if quoted else "none"
-        notes.append("double quotes enclose texts, as in CSV" if quoted else "double quotes are part of the texts")
-    parsed: Iterable[tuple[int, list[str]]] = (
-        _quoted_lines(text, delimiter)
-        if quoted
-        else enumerate((line.split(delimiter, 1 if delimiter == " " else -1) for line in lines_of(text)), 1)
-    )
+        quoting = "csv" if _is_csv(text, delimiter) else "none"
+        read_as["quoting"] = quoting
+        notes.append(f"double quotes {'enclose texts, as in CSV' if quoting == 'csv' else 'are part of the texts'}")
+    if quoting == "csv":
+        parsed = _quoted_lines(text, delimiter)
+    else:
+        parsed = enumerate((line.split(delimiter, 1 if delimiter == " " else -1) for line in lines_of(text)), 1)
     lines = [(number, fields) for number, fields in parsed if any(field.strip() for field in fields)]
     if not lines:
         return Table(name=str(path), columns=(), rows=())
@@ -324,14 +311,8 @@ def _read_delimited(path: Path, text: str, notes: Sequence[str], options: ReadOp
     return Table(name=str(path), columns=columns, rows=rows, notes=tuple(notes), read_as=read_as)
 
 
-def _delimiter(text: str) -> str:
-    """Return the tab if the first line has one, else its most frequent of , ; and |."""
-    first = next((line for line in lines_of(text) if line.strip()), "")
-    return "\t" if "\t" in first else max(",;|", key=first.count)
-
-
-def _is_quoted(text: str, delimiter: str) -> bool:
-    """Whether double quotes enclose fields, as in CSV: if all of the text is valid CSV."""
+def _is_csv(text: str, delimiter: str) -> bool:
+    """Whether double quotes enclose fields: if all of the text is valid CSV."""
     try:
         with long_fields():
             list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))
@@ -350,11 +331,19 @@ def _quoted_lines(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _has_header(first: Sequence[str], options: ReadOptions) -> bool:
-    """Whether the first line names the columns: it does unless columns are named by number and it has none of them."""
+    """Whether the first line names the columns.
+
+    It does unless columns are named by number; then only if it has other names that are given, or usual names in those
+    places.
+    """
     if options.header is not None:
         return options.header == "first_line"
     named = options.named_columns()
-    return any(name in first for name in named if not name.isdecimal()) or not any(map(str.isdecimal, named))
+    numbers = [int(name) for name in named if name.isdecimal()]
+    usual = {*TEXTS, *LABELS, *(name for pair in PAIRS for name in pair)}
+    return any(name in first for name in named if not name.isdecimal()) or all(
+        0 < number <= len(first) and first[number - 1].casefold() in usual for number in numbers
+    )
 
 
 def is_number(field: object) -> bool:

@@ -1,7 +1,6 @@
 """Sentences of words with a tag each: CoNLL columns, records with lists, or plain text to be split into words.
 
-Tags are kept as written; the notes name their scheme. A file in which some tags mark entities and others do not is
-refused.
+Tags are kept as written; a note says whether they mark entities.
 """
 
 import re
@@ -12,7 +11,7 @@ from pathlib import Path
 from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import ExampleFile, TaggedExample
-from maskwright.finetuning.metrics.entities import is_entity_tag, mark_entities, scheme_of
+from maskwright.finetuning.metrics.entities import mark_entities
 from maskwright.finetuning.readers.files import Skips, format_of, lines_of, load_text
 from maskwright.finetuning.readers.options import ReadOptions
 from maskwright.finetuning.readers.tables import Row, Table, as_text, read_table
@@ -52,7 +51,7 @@ def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile
     def notes(examples: Sequence[TaggedExample]) -> list[str]:
         split = sum(example.text is not None for example in examples)
         how = f"{counted(split, 'text')} split into words: Han characters one by one, else at spaces and marks"
-        return [*more, *([how] if split else []), *_check_tags(examples, str(path))]
+        return [*more, *([how] if split else []), *_note_on_tags(examples)]
 
     return table.file(example, columns, options, skips, notes)
 
@@ -114,22 +113,20 @@ def _read_conll(path: Path, options: ReadOptions, skips: Skips) -> Table:
     skipped; a comment begins with "#", stands before a sentence, and has not the columns of the other lines. All of a
     sentence with a bad line is skipped: one missing word would be wrong too.
     """
-    text, more = load_text(path, options.encoding)
-    notes = list(more)
-    tabs = any("\t" in line.strip(_SPACES) for line in lines_of(text))
-    lines = [(number, _split(line, tabs)) for number, line in enumerate(lines_of(text), 1)]
+    written = lines_of(load_text(path, options.encoding))
+    tabs = any("\t" in line.strip(_SPACES) for line in written)
+    lines = [(number, _split(line, tabs)) for number, line in enumerate(written, 1)]
     counts = Counter(len(fields) for _, fields in lines if fields)
     width = counts.most_common(1)[0][0] if counts else 0
     columns = tuple(str(number) for number in range(1, width + 1))
-    comments = 0
     rows: list[Row] = []
     sentence: list[tuple[int, list[str]]] = []
     for number, fields in [*lines, (0, [])]:
         if fields and fields[0].startswith("-DOCSTART-"):
             continue
         if fields and fields[0].startswith("#") and not sentence and len(fields) != width:
-            comments += 1
-        elif fields:
+            continue  # a comment
+        if fields:
             sentence.append((number, fields))
         elif sentence:
             if bad := [(number, len(fields)) for number, fields in sentence if len(fields) != width]:
@@ -139,9 +136,7 @@ def _read_conll(path: Path, options: ReadOptions, skips: Skips) -> Table:
                 first = sentence[0][0]
                 rows.append(Row(f"{path}, line {first}", str(first), dict(zip(columns, lists, strict=True))))
             sentence = []
-    if comments:
-        notes.append(f"{counted(comments, 'comment')} skipped (lines that begin with #)")
-    return Table(name=str(path), columns=columns, rows=rows, notes=tuple(notes))
+    return Table(name=str(path), columns=columns, rows=rows)
 
 
 def _split(line: str, tabs: bool) -> list[str]:
@@ -177,23 +172,8 @@ def _conll_columns(table: Table, options: ReadOptions, notes: list[str]) -> dict
     return {"text": words, "label": table.need(named, "the tags", "--label")}
 
 
-def _check_tags(examples: Sequence[TaggedExample], name: str) -> list[str]:
-    """Return a note on the scheme of the tags."""
+def _note_on_tags(examples: Sequence[TaggedExample]) -> list[str]:
     counts = Counter(tag for example in examples for tag in example.tags or ())
-    if not counts:
-        return []
-    shown = ", ".join([tag for tag, _ in counts.most_common()][:_TAGS_SHOWN]) + ", ..." * (len(counts) > _TAGS_SHOWN)
-    wrong = [tag for tag in counts if not is_entity_tag(tag)]
-    if wrong and not mark_entities(counts):
-        return [f"{len(counts)} tags that mark no entities, as B-PER would: {shown}"]
-    if wrong:
-        key = next(example.key for example in examples if wrong[0] in (example.tags or ()))
-        raise DataError(
-            f"{name}, example {key}: {wrong[0]!r} is not a tag of entities, as others of the file are",
-            allowed='"O", or B, I, E, S, L, U or M with a hyphen and a type, e.g. "B-PER"',
-            todo=f"Correct {', '.join(map(repr, wrong[:_TAGS_SHOWN]))} in the file.",
-        )
-    try:
-        return [f"tags of scheme {scheme_of(example.tags or () for example in examples)} ({shown})"]
-    except DataError as error:
-        return [f"tags of no known scheme ({shown}): {error.problem}"]
+    shown = ", ".join(tag for tag, _ in counts.most_common(_TAGS_SHOWN)) + ", ..." * (len(counts) > _TAGS_SHOWN)
+    what = "tags of entities" if mark_entities(counts) else f"{len(counts)} tags that mark no entities, as B-PER would"
+    return [f"{what}: {shown}"] if counts else []

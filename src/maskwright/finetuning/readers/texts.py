@@ -7,6 +7,7 @@ columns could be meant, the user must name them.
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
     skips = Skips(str(path))
     table = read_table(path, format_of(path, kind, options), options, skips)
     notes: list[str] = []
-    texts = text_columns(table, options, notes)
+    texts = _text_columns(table, options, notes)
     if kind == "embedding":
         texts += _negative_column(table, options, texts, notes)
     labels = _label_columns(table, kind, options, texts, notes)
@@ -55,12 +56,12 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
     columns: dict[str, Any] = dict(zip(("text", "text2", "negative"), texts, strict=False))
     columns |= {"label_columns": labels} if options.label_columns else {"label": next(iter(labels), None)}
     wanted = [(name, value) for name, value in options.only if name in table.columns]
-    other_values: list[str] = []
+    chosen = [row for row in table.rows if all(str(row.cells[name]).strip() == value for name, value in wanted)]
+    if left_out := len(table.rows) - len(chosen):
+        names = ", ".join(name for name, _ in wanted)
+        notes.append(f"{counted(left_out, 'row')} with other values of {names} left out")
 
     def example(row: Row, key: str) -> TextExample | None:
-        if any(str(row.cells[name]).strip() != value for name, value in wanted):
-            other_values.append(key)
-            return None
         pair = tuple(as_text(row.cells[column]) for column in texts)
         if not (all if kind == "embedding" else any)(text.strip() for text in pair):
             raise ValueError("no text")
@@ -72,15 +73,10 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
             return None
         return TextExample(key=key, texts=pair, label=label)
 
-    def all_notes(examples: Sequence[TextExample]) -> list[str]:
-        names = ", ".join(name for name, _ in options.only)
-        left_out = f"{counted(len(other_values), 'row')} with other values of {names} left out"
-        return [*notes, *([left_out] if other_values else [])]
-
-    return table.file(example, columns, options, skips, all_notes)
+    return replace(table, rows=chosen).file(example, columns, options, skips, lambda _: notes)
 
 
-def text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, ...]:
+def _text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, ...]:
     """Return the column of the text, or the two of a pair; a guess goes into the notes."""
     if options.text2 and not options.text:
         raise _to_be_named(table, f"the second text is named ({options.text2[0]!r}), the first is not", "text")
