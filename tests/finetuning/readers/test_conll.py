@@ -44,7 +44,7 @@ def test_columns_are_chosen_by_number(tmp_path: Path) -> None:
     file = read(tmp_path, text)
     assert sentences(file) == ["EU/I-ORG rejects/O", "Peter/I-PER"]
     assert [example.key for example in file.examples] == ["3", "6"]
-    assert file.notes == ("words: column 1, tags: the last of 4 columns", "tags of entities: I-ORG, O, I-PER")
+    assert file.notes == ("words: column 1, tags: column 4", "tags of entities: I-ORG, O, I-PER")
     assert sentences(read(tmp_path, text, ReadOptions(text="1", label="2"))) == ["EU/NNP rejects/VBZ", "Peter/NNP"]
     assert sentences(read(tmp_path, text, ReadOptions(text="4", label="-4"))) == ["I-ORG/EU O/rejects", "I-PER/Peter"]
     with pytest.raises(DataError, match="has no column '5' for the tags"):

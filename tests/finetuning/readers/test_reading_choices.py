@@ -125,7 +125,7 @@ def test_records_list_their_options(tmp_path: Path) -> None:
     assert read(tmp_path, json.dumps(record), named, "a.jsonl").examples[0].label == 0
     with pytest.raises(DataError, match=r"no column 'golden' for the right option.*Did you mean 'gold'"):
         read(tmp_path, json.dumps(record), ReadOptions(label="golden"), "a.jsonl")
-    with pytest.raises(DataError, match="no column has a usual name of a list of options"):
+    with pytest.raises(DataError, match="has no column for the options, such as options, choices"):
         read(tmp_path, "question,label\nq,1\n", name="a.csv")
 
 

@@ -55,7 +55,7 @@ per line; "conll": one word per line."""
 
 Columns = Annotated[tuple[str, ...], BeforeValidator(lambda value: as_names(as_name(value)))]
 """A column's name, or several of which the first that the file has is used. Columns are also called "1", "2" and so on;
-"-1" is the last one of CoNLL columns."""
+"-1" is the last one."""
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_name_list)]
 Pairs = Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_name)]

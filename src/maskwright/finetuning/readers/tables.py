@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,34 +48,28 @@ LABELS = (
 KEYS = ("index", "idx", "id", "guid", "key")
 
 
-class Role(NamedTuple):
-    """A column that a kind of task reads: what it holds, for messages; its usual names; whether every file has it."""
-
-    what: str
-    usual: tuple[str, ...]
-    is_needed: bool = True
-
-
-ROLES: Mapping[str, Mapping[str, Role]] = {
+ROLES: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "tagging": {
-        "text": Role("the words", ("tokens", "words", "token", "word", *TEXTS)),
-        "label": Role("the tags", ("ner_tags", "tags", "labels", "ner", "pos_tags", "chunk_tags", "label", "tag")),
+        "text": ("the words", ("tokens", "words", "token", "word", *TEXTS)),
+        "label": ("the tags", ("ner_tags", "tags", "labels", "ner", "pos_tags", "chunk_tags", "label", "tag")),
     },
     "question_answering": {
-        "text": Role("the question", ("question", "query", "问题")),
-        "text2": Role(
-            "the context", ("context", "passage", "article", "paragraph", "document", "text", "文章", "段落")
-        ),
-        "label": Role("the answers", ("answers", "answer", "答案")),
+        "text": ("the question", ("question", "query", "问题")),
+        "text2": ("the context", ("context", "passage", "article", "paragraph", "document", "text", "文章", "段落")),
+        "label": ("the answers", ("answers", "answer", "答案")),
     },
     "multiple_choice": {
-        "text": Role("the context", ("sent1", "context", "article", "passage", "paragraph", "document"), False),
-        "text2": Role("the question", ("sent2", "question", "query", "startphrase"), False),
-        "label": Role("the right option", ("label", "answer", "answers", "answerkey", "correct", "gold")),
+        "text": ("the context", ("sent1", "context", "article", "passage", "paragraph", "document")),
+        "text2": ("the question", ("sent2", "question", "query", "startphrase")),
+        "choices": ("the options", ("options", "choices", "choice", "endings")),
+        "label": ("the right option", ("label", "answer", "answers", "answerkey", "correct", "gold")),
     },
 }
-"""Columns by kind of task and by the field of `ReadOptions` that names them; those of texts are guessed in `texts`."""
-CHOICE_LISTS = ("options", "choices", "choice", "endings")
+"""What a column holds and its usual names, by kind of task and by the field of `ReadOptions` that names it.
+
+Columns of texts are guessed in `texts`.
+"""
+_MAY_LACK = {("multiple_choice", "text"), ("multiple_choice", "text2")}
 Cells = dict[str, object]
 
 
@@ -91,8 +86,7 @@ class Table:
     """The rows of one file `name`.
 
     `columns` are "1", "2" and so on where the file has no header; values are text, or what JSON and Parquet hold.
-    `notes` say what was guessed about the file, `read_as` the same as fields of `ReadOptions`. `is_fixed`: the format,
-    not the file, names the columns (the nested JSON of SQuAD, RACE, DREAM).
+    `notes` say what was guessed about the file, `read_as` the same as fields of `ReadOptions`.
     """
 
     name: str
@@ -100,7 +94,6 @@ class Table:
     rows: Sequence[Row]
     notes: tuple[str, ...] = ()
     read_as: Mapping[str, Any] = field(default_factory=dict)
-    is_fixed: bool = False
 
     def values_of(self, column: str) -> list[object]:
         """Return a column's values."""
@@ -109,14 +102,17 @@ class Table:
     def find(self, names: Sequence[str], besides: Collection[str] = ()) -> str | None:
         """Return the first of the named columns that the table has, besides some.
 
-        Exact names come before other case. If all names are numbers, the first one is also the column's place.
+        Exact names come before other case. If all names are numbers, the first one is also the column's place, from 1,
+        or from -1 backwards.
         """
         there = [column for column in self.columns if column not in besides]
         folded = {column.casefold(): column for column in reversed(there)}
         found = next((name for name in names if name in there), None)
         found = found or next((folded[name.casefold()] for name in names if name.casefold() in folded), None)
-        if found is None and names and all(map(str.isdecimal, names)):
-            found = dict(enumerate(self.columns, 1)).get(int(names[0]))
+        if found is None and names and all(re.fullmatch(r"-?\d{1,9}", name) for name in names):
+            width = len(self.columns)
+            places = dict(enumerate(self.columns, 1)) | dict(enumerate(self.columns, -width))
+            found = places.get(int(names[0]))
         return found if found in there else None
 
     def need(self, names: Sequence[str], what: str, option: str) -> str:
@@ -126,10 +122,10 @@ class Table:
         """
         if (found := self.find(names)) is not None:
             return found
-        guess = next((near for name in names if (near := nearest(name, self.columns))), None)
-        wanted = repr(names[0]) if len(names) == 1 else f"any of {', '.join(map(repr, names))}"
+        guess = nearest(names[0], self.columns) if len(names) == 1 else None
+        wanted = f"{names[0]!r} for {what}" if len(names) == 1 else f"for {what}, such as {', '.join(names)}"
         raise DataError(
-            f"{self.name} has no column {wanted} for {what}",
+            f"{self.name} has no column {wanted}",
             allowed=self.shown(),
             todo=f"Did you mean {guess!r}?" if guess else f"Name it, `{option} COLUMN`.",
         )
@@ -137,12 +133,14 @@ class Table:
     def roles(self, kind: Kind, options: ReadOptions) -> dict[str, str | None]:
         """Return the columns of a kind of task by role (`ROLES`): those named, or else of a usual name."""
         found: dict[str, str | None] = {}
-        for role, (what, usual, is_needed) in ROLES[kind].items():
+        for role, (what, usual) in ROLES[kind].items():
             names = getattr(options, role)
             if role == "label" and options.labels != "needed":
                 found[role] = None if options.labels == "ignored" else self.find(names or usual)
+            elif (kind, role) in _MAY_LACK and not names:
+                found[role] = self.find(usual)
             else:
-                found[role] = self.need(names or usual, what, f"--{role}") if names or is_needed else self.find(usual)
+                found[role] = self.need(names or usual, what, "--read choices=" if role == "choices" else f"--{role}")
         return found
 
     def file(
@@ -167,14 +165,12 @@ class Table:
                 skips.add(row.place, str(error))
             else:
                 made += [] if example is None else [example]
-        skipped = skips.finished(len(made))
-        shown = {} if self.is_fixed else {role: names for role, names in columns.items() if names}
         return ExampleFile(
             name=self.name,
             examples=tuple(made),
-            skipped=skipped,
+            skipped=skips.finished(len(made)),
             notes=(*self.notes, *notes(made)),
-            read_as={**self.read_as, **shown},
+            read_as={**self.read_as, **{role: names for role, names in columns.items() if names}},
         )
 
     def _key(self, options: ReadOptions, taken: Collection[str]) -> str | None:
@@ -222,13 +218,11 @@ def read_table(
 
 def _read_json(path: Path, options: ReadOptions, skips: Skips, flatten: Flatten) -> Table:
     rows: list[Row] = []
-    is_nested = False
     for file in sorted(path.rglob("*.txt")) if path.is_dir() else [path]:
         for place, key, record in _records(file, load_text(file, options.encoding), skips):
             name = file.relative_to(path).as_posix() if path.is_dir() else key
             nested = flatten(place, name, record, skips)
             if nested is not None:
-                is_nested = True
                 rows += nested
             elif isinstance(record, dict):
                 rows.append(Row(place, key, record))
@@ -236,7 +230,7 @@ def _read_json(path: Path, options: ReadOptions, skips: Skips, flatten: Flatten)
                 skips.add(place, f"not a JSON object but {type(record).__name__}")
     columns = tuple(dict.fromkeys(name for row in rows for name in row.cells))
     rows = [row._replace(cells={name: row.cells.get(name) for name in columns}) for row in rows]
-    return Table(name=str(path), columns=columns, rows=rows, is_fixed=is_nested)
+    return Table(name=str(path), columns=columns, rows=rows)
 
 
 def _records(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, str, Any]]:
