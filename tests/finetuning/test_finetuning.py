@@ -480,7 +480,7 @@ def test_models_and_other_files_are_not_overwritten(
         ({"task": "sst2x"}, "Did you mean 'sst-2'"),
         ({"set": ["learning_rat=1"]}, "Did you mean 'learning_rate'"),
         ({"set": ["lr=1e-4"]}, "Did you mean 'learning_rate'"),
-        ({"set": ["task.metrics=[acuracy]"]}, "Did you mean 'accuracy'"),
+        ({"set": ["task.metrics=[acuracy]"]}, "must be 'accuracy'"),
         ({"set": ["task.metric=accuracy"]}, "did you mean 'metrics'"),
         ({"read": ["quotin=none"]}, "Did you mean 'quoting'"),
         ({"read": ["quoting=maybe"]}, "quoting"),

@@ -158,8 +158,7 @@ def test_scores_of_ragged_options_equal_a_plain_oracle(tokenizers: dict[str, Tok
 
 
 def test_bad_settings_are_refused(tokenizers: dict[str, Tokenizer]) -> None:
-    for fields, message in (({"max_option_length": 0}, "max_option_length"), ({"metrics": ("f1",)}, "accuracy")):
-        with pytest.raises(MaskwrightError, match=message):
-            make_task("multiple_choice", None, [], fields)
+    with pytest.raises(MaskwrightError, match="max_option_length"):
+        make_task("multiple_choice", None, [], {"max_option_length": 0})
     with pytest.raises(DataError, match="are too short"):
         made([question()], tokenizers["byte_bpe"], 5)

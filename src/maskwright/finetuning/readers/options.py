@@ -23,7 +23,7 @@ def as_name(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) else value
 
 
-def _name_list(value: Any) -> Any:
+def name_list(value: Any) -> Any:
     """Return names as a tuple, from a list or from a text with commas ("neg, pos"); anything else unchanged."""
     value = as_name(value)
     if isinstance(value, str):
@@ -57,7 +57,7 @@ Columns = Annotated[tuple[str, ...], BeforeValidator(lambda value: as_names(as_n
 """A column's name, or several of which the first that the file has is used. Columns are also called "1", "2" and so on;
 "-1" is the last one."""
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_name_list)]
+Names = Annotated[tuple[str, ...], BeforeValidator(name_list)]
 Pairs = Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_name)]
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -22,9 +22,11 @@ from maskwright.core.types import HeadKind
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.features import FeatureBatch, Features
 from maskwright.finetuning.metrics.scores import Report
-from maskwright.finetuning.readers.options import Names
+from maskwright.finetuning.readers.options import Names, name_list
 
 Scores = NDArray  # type: ignore[type-arg]
+AS_NAMES, NOT_EMPTY = BeforeValidator(name_list), Field(min_length=1)
+"""Constraints on a task's `metrics`: a list of names, the main one first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +68,7 @@ class Task(Spec, ABC):
     def _check(self) -> Self:
         if self.label_word:
             check_labels(self.labels, self.label_word)
-        if "metrics" in type(self).model_fields:
-            check_metrics(getattr(self, "metrics"), self.known_metrics, self.kind)  # noqa: B009
         return self
-
-    @property
-    def known_metrics(self) -> tuple[str, ...]:
-        """The metrics that `metrics` may hold, if the task has that field."""
-        return ("accuracy",)
 
     @classmethod
     def found_in(cls, examples: Sequence[Any]) -> dict[str, Any]:
@@ -156,7 +151,7 @@ def sorted_labels(found: Iterable[str]) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def check_labels(labels: Sequence[str], what: str = "label") -> None:
+def check_labels(labels: Sequence[str], what: str) -> None:
     """Raise `DataError` if there are fewer than two labels, or a label occurs twice."""
     if len(labels) < 2:
         found = f"only {labels[0]!r}" if labels else "none"
@@ -167,16 +162,6 @@ def check_labels(labels: Sequence[str], what: str = "label") -> None:
     if len(set(labels)) < len(labels):
         twice = next(label for label in labels if list(labels).count(label) > 1)
         raise DataError(f"the {what} {twice!r} is listed twice", todo=f"List each {what} once.")
-
-
-def check_metrics(metrics: Sequence[str], known: Sequence[str], kind: str) -> None:
-    """Raise `DataError` if no metric is given, or one is unknown for this kind of task."""
-    if not metrics:
-        raise DataError(f"a task of the kind {kind!r} needs a metric", allowed=", ".join(known))
-    for name in metrics:
-        if name not in known:
-            problem, allowed, todo = unknown_name(f"metric of the task {kind!r}", name, known)
-            raise DataError(problem, allowed=allowed, todo=todo)
 
 
 def unknown_label(where: str, label: object, labels: Sequence[str], what: str = "label") -> DataError:

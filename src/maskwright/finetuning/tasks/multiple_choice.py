@@ -29,7 +29,6 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import ChoiceExample
 from maskwright.finetuning.features import FeatureBatch, Features, Ranges, lay_out, ranges_of, text_tokens
 from maskwright.finetuning.metrics.scores import accuracy
-from maskwright.finetuning.readers.options import Names
 from maskwright.finetuning.tasks.base import Prediction, Scores, Task, softmax
 
 _BLANK = re.compile(r"(?<![^\W_])_+(?![^\W_])")
@@ -45,7 +44,6 @@ class MultipleChoice(Task):
 
     head: ClassVar[HeadKind] = "choice"
     kind: Literal["multiple_choice"] = "multiple_choice"
-    metrics: Names = ("accuracy",)
     max_option_length: PositiveInt = 128
 
     def features(

@@ -33,9 +33,9 @@ from maskwright.finetuning.examples import TaggedExample
 from maskwright.finetuning.features import Features, Ranges, lay_out, ranges_of, text_tokens
 from maskwright.finetuning.metrics.entities import entities_of, entity_scores, mark_entities
 from maskwright.finetuning.metrics.scores import Report, accuracy, class_report
-from maskwright.finetuning.readers.options import Names, as_name
+from maskwright.finetuning.readers.options import as_name
 from maskwright.finetuning.readers.tagged import word_spans
-from maskwright.finetuning.tasks.base import Prediction, Scores, Task, softmax, unknown_label
+from maskwright.finetuning.tasks.base import AS_NAMES, NOT_EMPTY, Prediction, Scores, Task, softmax, unknown_label
 
 Joined = Literal["space", "nothing"]
 """Separator between the words of a sentence."""
@@ -97,8 +97,7 @@ def to_windows(pieces: WordPieces, most: int) -> tuple[IntArray, Ranges, Ranges]
 
 
 OUTSIDE = "O"
-ENTITY_METRICS = ("f1", "precision", "recall", "accuracy")
-TAG_METRICS = ("accuracy",)
+TagMetric = Literal["f1", "precision", "recall", "accuracy"]
 
 # Scripts that write no spaces between words: Han, kana, Thai, Lao, Burmese, Khmer.
 _NO_SPACES = re.compile(f"[{HAN_CLASS}\u3041-\u30fa\u0e01-\u0e5b\u0e81-\u0eff\u1000-\u109f\u1780-\u17ff]")
@@ -121,16 +120,14 @@ class Tagging(Task):
     label_word: ClassVar[str] = "tag"
     kind: Literal["tagging"] = "tagging"
     entities: bool = False
-    metrics: Names = ("accuracy",)
+    metrics: Annotated[tuple[TagMetric, ...], AS_NAMES, NOT_EMPTY] = ("accuracy",)
     joined: Joined = "space"
     outside: Annotated[str, BeforeValidator(as_name)] = OUTSIDE
 
-    @property
-    def known_metrics(self) -> tuple[str, ...]:
-        return ENTITY_METRICS if self.entities else TAG_METRICS
-
     @model_validator(mode="after")
-    def _check_outside(self) -> Self:
+    def _fits(self) -> Self:
+        if not self.entities and set(self.metrics) != {"accuracy"}:
+            raise DataError(f"the metrics {', '.join(self.metrics)} are of entities, which these tags do not mark")
         if self.outside not in self.labels:
             raise unknown_label("the task's tag outside of entities", self.outside, self.labels, "tag")
         return self
@@ -143,7 +140,7 @@ class Tagging(Task):
         found: dict[str, Any] = {
             "labels": _sorted_tags(counts),
             "entities": entities,
-            "metrics": ENTITY_METRICS if entities else TAG_METRICS,
+            "metrics": ("f1", "precision", "recall", "accuracy") if entities else ("accuracy",),
             "joined": how_joined(examples),
         }
         if OUTSIDE not in counts and counts:
