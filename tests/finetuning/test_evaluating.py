@@ -124,7 +124,7 @@ def test_standard_input_is_read_like_a_file(bert_folder: Path, tmp_path: Path, m
     model = build(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
     file = tmp_path / "texts.csv"
     file.write_text("text\nthe dog\n", encoding="utf-8")
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfthe cat\n\nsch\xf6n\n")))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfthe cat\n\nsch\xc3\xb6n\n")))
     said = predict(model, "a word", file=["-", file], reporter=Silent())
     assert [(one.key, one.input_text) for one in said] == [
         ("input:1", "a word"),

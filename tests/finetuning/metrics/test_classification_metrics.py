@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from maskwright.finetuning.metrics.scores import class_scores, multi_label_scores, number_scores
+from maskwright.finetuning.metrics.scores import ClassMetric, class_score, multi_label_scores, number_scores
 
 # 3 paraphrases found, 1 missed, 2 called so that are none, 4 rightly not.
 GOLD = ["1"] * 4 + ["0"] * 6
@@ -12,17 +12,16 @@ PREDICTED = ["1", "1", "1", "0", "1", "1", "0", "0", "0", "0"]
 
 
 def test_measures_of_two_classes_are_those_of_the_four_counts() -> None:
-    assert class_scores(GOLD, PREDICTED, labels=["0", "1"], positive="1") == pytest.approx(
-        {
-            "accuracy": 7 / 10,
-            "f1": 2 * 3 / (2 * 3 + 2 + 1),  # precision 3/5, recall 3/4
-            "macro_f1": (6 / 9 + 8 / 11) / 2,
-            "matthews": (3 * 4 - 2 * 1) / math.sqrt(5 * 4 * 6 * 5),
-        }
-    )
+    expected: dict[ClassMetric, float] = {
+        "accuracy": 7 / 10,
+        "f1": 2 * 3 / (2 * 3 + 2 + 1),  # precision 3/5, recall 3/4
+        "macro_f1": (6 / 9 + 8 / 11) / 2,
+        "matthews": (3 * 4 - 2 * 1) / math.sqrt(5 * 4 * 6 * 5),
+    }
+    for metric, score in expected.items():
+        assert class_score(metric, GOLD, PREDICTED, labels=["0", "1"], positive="1") == pytest.approx(score)
     # Precision 4/5, recall 4/6.
-    other = class_scores(GOLD, PREDICTED, labels=["0", "1"], positive="0")
-    assert other["f1"] == pytest.approx(2 * 4 / (2 * 4 + 1 + 2))
+    assert class_score("f1", GOLD, PREDICTED, labels=["0", "1"], positive="0") == pytest.approx(2 * 4 / (2 * 4 + 1 + 2))
 
 
 def test_scores_of_numbers_are_those_worked_by_hand() -> None:

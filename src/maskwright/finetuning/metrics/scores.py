@@ -4,7 +4,7 @@ Metrics of GLUE: Wang et al. 2019, table 1. Gold and predicted values are of the
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,12 @@ def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
     return sum(right == guess for right, guess in zip(gold, predicted, strict=True)) / len(gold)
 
 
-def class_scores(
-    gold: Sequence[str], predicted: Sequence[str], *, labels: Sequence[str], positive: str
-) -> dict[str, float]:
+ClassMetric = Literal["accuracy", "f1", "macro_f1", "matthews"]
+
+
+def class_score(
+    metric: ClassMetric, gold: Sequence[str], predicted: Sequence[str], *, labels: Sequence[str], positive: str
+) -> float:
     """Score single classes.
 
     In [0, 1]: "accuracy"; "f1" of the class `positive` ("1", a paraphrase, in MRPC); "macro_f1", the mean of all
@@ -28,12 +31,13 @@ def class_scores(
     from sklearn.metrics import f1_score, matthews_corrcoef
 
     right, guessed = list(gold), list(predicted)
-    return {
-        "accuracy": accuracy(right, guessed),
-        "f1": float(f1_score(right, guessed, labels=[positive], average="macro", zero_division=0.0)),
-        "macro_f1": float(f1_score(right, guessed, labels=list(labels), average="macro", zero_division=0.0)),
-        "matthews": float(matthews_corrcoef(right, guessed)),
-    }
+    match metric:
+        case "accuracy":
+            return accuracy(right, guessed)
+        case "matthews":
+            return float(matthews_corrcoef(right, guessed))
+    of = [positive] if metric == "f1" else list(labels)
+    return float(f1_score(right, guessed, labels=of, average="macro", zero_division=0.0))
 
 
 def multi_label_scores(

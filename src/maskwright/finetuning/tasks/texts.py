@@ -22,9 +22,10 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.features import FeatureBatch, Features, Ranges, cut_pairs, lay_out, ranges_of, text_tokens
 from maskwright.finetuning.metrics.scores import (
+    ClassMetric,
     Report,
     class_report,
-    class_scores,
+    class_score,
     multi_label_scores,
     number_scores,
 )
@@ -108,9 +109,7 @@ class Classification(TextTask):
     label_word: ClassVar[str] = "label"
     target_type: ClassVar[DTypeLike] = np.int64
     kind: Literal["classification"] = "classification"
-    metrics: Annotated[tuple[Literal["accuracy", "f1", "macro_f1", "matthews"], ...], AS_NAMES, NOT_EMPTY] = (
-        "accuracy",
-    )
+    metrics: Annotated[tuple[ClassMetric, ...], AS_NAMES, NOT_EMPTY] = ("accuracy",)
     positive: Annotated[str | None, BeforeValidator(as_name)] = None
 
     @model_validator(mode="after")
@@ -144,8 +143,10 @@ class Classification(TextTask):
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
         gold = [_class_name(example) for example in examples]
         predicted = [prediction.value for prediction in predictions]
-        scores = class_scores(gold, predicted, labels=self.labels, positive=self.positive or self.labels[1])
-        return {name: scores[name] for name in self.metrics}
+        positive = self.labels[1] if self.positive is None else self.positive
+        return {
+            name: class_score(name, gold, predicted, labels=self.labels, positive=positive) for name in self.metrics
+        }
 
     def report(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> Report:
         labels = [_class_name(example) for example in examples]
