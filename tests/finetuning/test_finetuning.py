@@ -19,7 +19,7 @@ from maskwright.finetuning import seed_run
 from maskwright.finetuning.evaluating import evaluate
 from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.finetuning import FineTuning, finetune, make_plan
-from maskwright.finetuning.labeled import LabeledRequest, read_labeled
+from maskwright.finetuning.labeled import LabeledRequest
 from maskwright.finetuning.predicting import predict
 from maskwright.training import loop
 from maskwright.training.device import Machine
@@ -270,13 +270,8 @@ def test_non_finite_losses_are_errors(tune: Callable[..., FineTuning]) -> None:
 def test_from_scratch_the_rate_is_that_of_short_pretraining(bert_folder: Path, tmp_path: Path) -> None:
     file = toy_tasks.texts(tmp_path)
     request = LabeledRequest.of(task="classification", files={"train": file, "dev": file}, columns={})
-    labeled = read_labeled(request, {}, Silent())
-    plans = [
-        make_plan(
-            open_existing(str(bert_folder)), labeled, [], system="bert", as_published=False, from_scratch=from_scratch
-        )
-        for from_scratch in (True, False)
-    ]
+    existing = open_existing(str(bert_folder))
+    plans = [make_plan(existing, request, Silent(), from_scratch=from_scratch) for from_scratch in (True, False)]
     assert [plan.settings.learning_rate for plan in plans] == [4e-3, 1.2e-3]  # 1e-3 x 128 / 32; 5e-5 x 768 / 32
     assert plans[0].request["settings"]["epochs"] == plans[0].settings.epochs == 20.0
 

@@ -7,9 +7,10 @@ OUT/runs/seed-N/          one folder per seed (`seed_run`)
 """
 
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from maskwright.core.devices import choose_device
@@ -27,7 +28,6 @@ from maskwright.finetuning.hyperparameters import (
     fit_stride,
     fit_training,
     published,
-    published_task_fields,
     system_of,
     tokens_of,
 )
@@ -36,6 +36,8 @@ from maskwright.finetuning.results import Results, SeedRow, data_of, model_card
 from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, TrainingData, read_result, training_data
 from maskwright.finetuning.tasks import KINDS
 from maskwright.finetuning.tasks.base import Task
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.texts import Regression
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again
 from maskwright.training.distributed import (
     broadcast_object,
@@ -182,17 +184,15 @@ def finetune(
     check_writable(Path(out).expanduser())
     folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/seed-*")
     with (reporter or OnConsole()) if rank() == 0 else Silent() as talk:
-        existing = open_model(model, folder.path)
-        chosen_system = system_of(existing, system)
-        fields = published_task_fields(chosen_system, KINDS[request.kind].head, request.benchmark, existing.config)
         plan = make_plan(
-            existing,
-            read_labeled(request, {**fields, **of_task}, talk),
-            overrides,
-            system=chosen_system,
+            open_model(model, folder.path),
+            request,
+            talk,
+            overrides=overrides,
+            of_task=of_task,
+            system=system,
             as_published=as_published,
             from_scratch=from_scratch,
-            task_overrides=of_task.keys(),
             precision=precision,
         )
         try:
@@ -206,12 +206,7 @@ def finetune(
                 results = work.run(range(seed, seed + seeds))
         finally:
             folder.close()
-    return FineTuning(
-        folder=folder.path,
-        finished=results is not None,
-        results=results,
-        stopped_by=stop.signal,
-    )
+    return FineTuning(folder=folder.path, finished=results is not None, results=results, stopped_by=stop.signal)
 
 
 def open_model(model: str | Path, out: Path) -> ExistingModel:
@@ -249,7 +244,7 @@ class Plan:
     choices: tuple[Choice, ...]
     source: str
     system: str
-    precision: Precision = "auto"
+    precision: Precision
 
     @property
     def request(self) -> dict[str, Any]:
@@ -273,25 +268,30 @@ class Plan:
 
 def make_plan(
     existing: ExistingModel,
-    labeled: Labeled,
-    overrides: Sequence[tuple[str, Any]],
+    request: LabeledRequest,
+    reporter: Reporter,
     *,
-    system: str,
-    as_published: bool,
-    from_scratch: bool,
-    task_overrides: Collection[str] = (),
+    overrides: Sequence[tuple[str, Any]] = (),
+    of_task: Mapping[str, Any] = MappingProxyType({}),
+    system: str | None = None,
+    as_published: bool = False,
+    from_scratch: bool = False,
     precision: Precision = "auto",
 ) -> Plan:
-    """Plan a fine-tuning; `overrides` and `task_overrides` are the settings and the task's fields that the user set."""
-    base, source = published(system, labeled.task.head, labeled.benchmark, existing.config)
-    fixed = {name for name, _ in overrides}
+    """Read the files and settle all settings; `overrides` and `of_task` are the fields that the user set."""
+    system = system_of(existing, system)
+    base, task_fields, source = published(system, KINDS[request.kind].head, request.benchmark, existing.config)
+    labeled = read_labeled(request, {**task_fields, **of_task}, reporter)
     train, dev = (labeled.parts[name].examples for name in ("train", "dev"))
+    fixed = {name for name, _ in overrides}
     settings, choices = fit_length(override(base, overrides), existing.max_length, fixed)
-    task, more = fit_stride(labeled.task, base.max_length, settings.max_length, task_overrides)
+    task = labeled.task
+    more: tuple[Choice, ...] = ()
+    if isinstance(task, QuestionAnswering):
+        task, more = fit_stride(task, base.max_length, settings.max_length, of_task.keys())
+    elif isinstance(task, Regression) and labeled.benchmark is None:
+        task, more = fit_numbers(task, [example.label for example in train], of_task.keys())
     choices += more
-    if labeled.benchmark is None:
-        task, more = fit_numbers(task, train, task_overrides)
-        choices += more
     data = training_data(existing, task, settings, train, dev)
     if not as_published:
         settings, more = fit_training(
