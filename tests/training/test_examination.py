@@ -94,7 +94,7 @@ def test_a_checkpoint_that_the_run_removes_meanwhile_is_not_called_damaged(
 
 
 def test_the_record_of_one_seed_is_described_and_is_no_pretraining(tmp_path: Path) -> None:
-    SeedResult(seed=3, folder=tmp_path, finished=True, cut={}).write()
+    SeedResult(seed=3, folder=tmp_path, steps=1, history=(), cut={}).write()
     assert on("record", tmp_path)[0].text == "fine-tuning of one seed, finished"
     with pytest.raises(CheckpointError, match="holds a fine-tuning of one seed, and a pretraining would"):
         RunDirectory(tmp_path).open({})

@@ -430,7 +430,7 @@ class _FineTuningRun:
             ranks=ranks,
             reporter=self.reporter,
         )
-        return run.run(self.stop, self.checkpoint_seconds).finished
+        return run.run(self.stop, self.checkpoint_seconds)
 
     def _results(self, trained: Sequence[SeedResult], tested: Sequence[dict[str, Any]]) -> Results:
         plan, labeled = self.plan, self.plan.labeled

@@ -38,7 +38,7 @@ _LABELS_SHOWN = 12
 _DISTINCT_SHARE, _DISTINCT_FROM = 0.9, 20
 """Share of different labels, in so many examples, from which the label column is doubted."""
 READING_FILE = "reading.json"
-_OF_A_FORMAT = ("header", "quoting", "delimiter", "word_ending")
+_OF_A_FORMAT = ("quoting", "delimiter", "word_ending")
 """What files of the same format have in common: quotes of a TSV file do not apply to a CSV file."""
 _COLUMNS = ("text", "text2", "negative", "choices", "label", "label_columns", "only")
 

@@ -109,30 +109,27 @@ def should_stop(history: Sequence[Measured], patience: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedResult:
-    """The state of a run; if it is not finished, the same call resumes it.
+    """A finished run.
 
-    `history` are the development metrics of each epoch, `best` the index of the weights that are kept, -1 before the
-    first epoch ends; `cut` is the number of truncated examples, by "train" and "dev".
+    `history` are the development metrics of each epoch; `cut` is the number of truncated examples, by "train" and
+    "dev".
     """
 
     seed: int
     folder: Path
-    finished: bool
-    steps: int = 0
-    history: tuple[Measured, ...] = ()
-    best: int = -1
+    steps: int
+    history: tuple[Measured, ...]
     cut: Mapping[str, int]
 
     @property
     def chosen(self) -> Measured:
         """Metrics of the weights that are kept."""
-        return self.history[self.best]
+        return self.history[best_of(self.history)]
 
     def write(self) -> None:
         """Write run.json, without the folder, which may be moved, and remove the checkpoints."""
-        data = asdict(self)
-        del data["folder"]
-        write_record(self.folder / "run.json", data)
+        data = {name: value for name, value in asdict(self).items() if name != "folder"}
+        write_record(self.folder / "run.json", {**data, "finished": True})
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
 
 
@@ -144,7 +141,7 @@ def read_result(folder: Path) -> SeedResult | None:
     try:
         data = read_record(record)
         history = tuple(Measured(**measured) for measured in data["history"])
-        return SeedResult(**{**data, "folder": folder, "history": history})
+        return SeedResult(seed=data["seed"], folder=folder, steps=data["steps"], history=history, cut=data["cut"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         todo = f"Remove {folder} to train it again."
         raise CheckpointError(f"{record} cannot be read: {error}", todo=todo) from error
@@ -201,8 +198,8 @@ class SeedRun:
         self.total_steps = self.settings.total_steps(self.data.train.num_units)
         self._history: list[Measured] = []
 
-    def run(self, stop: StopRequest, checkpoint_seconds: float) -> SeedResult:
-        """Train until all epochs are done, early stopping applies, or `stop` becomes true.
+    def run(self, stop: StopRequest, checkpoint_seconds: float) -> bool:
+        """Train until all epochs are done or early stopping applies; return False if `stop` became true before.
 
         If the loss is not finite or the disk is full, the last checkpoint is valid.
         """
@@ -235,27 +232,20 @@ class SeedRun:
         finally:
             if metrics is not None:
                 metrics.close()
-        end = SeedResult(
-            seed=self.seed,
-            folder=self.folder,
-            finished=finished,
-            steps=step,
-            history=tuple(self._history),
-            best=best_of(self._history),
-            cut={"train": self.data.train.num_cut, "dev": self.data.dev.num_cut},
-        )
         if finished and metrics is not None:
-            end.write()
-        return end
+            cut = {"train": self.data.train.num_cut, "dev": self.data.dev.num_cut}
+            history = tuple(self._history)
+            SeedResult(seed=self.seed, folder=self.folder, steps=step, history=history, cut=cut).write()
+        return finished
 
     def _reports(self, step: int) -> Iterator[StepReport]:
-        settings, features, device = self.settings, self.data.train, self.machine.device
-        units, kind = ShuffledUnits(features.num_units, self.seed), self.model.task.kind
+        settings = self.settings
+        units = ShuffledUnits(self.data.train.num_units, self.seed)
         collator = FeatureCollator(
-            features,
+            self.data.train,
             tokens=self.tokens_per_microbatch,
-            device=device,
-            kind=kind,
+            device=self.machine.device,
+            kind=self.model.task.kind,
             seed=self.seed,
             ranks=self.ranks,
         )

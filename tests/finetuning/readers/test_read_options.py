@@ -52,7 +52,7 @@ def test_wrong_options_are_refused(written: str, message: str) -> None:
 
 
 def test_options_override_what_a_file_showed() -> None:
-    before = {"text": ("a",), "text2": "b", "label": "c", "header": "first_line", "quoting": "csv"}
+    before = {"text": ("a",), "text2": "b", "label": "c", "quoting": "csv"}
     assert with_defaults(ReadOptions(), before) == ReadOptions(**before)
     given = ReadOptions(text="x", quoting="none")
     assert with_defaults(given, before) == ReadOptions(text="x", label="c", quoting="none")

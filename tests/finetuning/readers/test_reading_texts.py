@@ -195,10 +195,9 @@ def test_several_classes_in_a_list_a_text_or_columns(tmp_path: Path) -> None:
     named = ReadOptions(label_columns=("joy", "fear"))
     flags = read(tmp_path, "c.csv", "id,text,joy,fear\n7,a,1,1\n8,b,0,0\n9,c,0,1\n", "multi_label", named)
     assert rows(flags) == expected
-    for separator in "|;,/":
-        options = ReadOptions(label_separator="/" if separator == "/" else None)
+    for separator in "|;,":
         text = f"text\tlabels\na\tjoy{separator}fear\nb\t\nc\tfear\n"
-        assert rows(read(tmp_path, "b.tsv", text, "multi_label", options)) == expected
+        assert rows(read(tmp_path, "b.tsv", text, "multi_label")) == expected
 
 
 def test_labels_are_renamed_dropped_and_filtered(tmp_path: Path) -> None:

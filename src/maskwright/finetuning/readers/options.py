@@ -72,16 +72,13 @@ class ReadOptions(Spec):
         choices: Columns of the options, one each, or the one column that holds a list (choice).
         label: Column of the label, the tags, the answers, the right option.
         first_option: Number of the first option, where the right ones are numbered (choice); None: 0 if it occurs.
-        key: Column of the example's id; else `index`, `idx` or `id` where its values differ, else the line number.
         label_columns: Multi-label: columns of 0 and 1, named as the classes, in place of `label`.
-        label_separator: Multi-label: separator of the classes in one column of text; None: any of | ; and comma.
         label_names: (as written, as wanted) for labels that are to be renamed.
         known_labels: All labels; a row with another is bad. Empty: any.
         dropped_labels: Rows with these labels are left out by rule, e.g. "-" where the annotators did not agree.
         only: (column, value): rows that have the column with another value are left out by rule.
         labels: "needed": a row without label is bad. "if_there": it is kept without one. "ignored": labels are not
             read, as for prediction. Follows from what the file is for.
-        header: Whether the first line names the columns.
         quoting: "csv": double quotes may enclose fields; "none": a double quote is an ordinary character.
         delimiter: One character. A space separates only the first column from the rest of the line (TREC).
         encoding: As Python names it; None: UTF-8, or UTF-16 with a byte order mark.
@@ -95,15 +92,12 @@ class ReadOptions(Spec):
     choices: Names = ()
     label: Columns = ()
     first_option: Literal[0, 1] | None = None
-    key: Columns = ()
     label_columns: Names = ()
-    label_separator: str | None = None
     label_names: Pairs = ()
     known_labels: Names = ()
     dropped_labels: Names = ()
     only: Pairs = ()
     labels: Literal["needed", "if_there", "ignored"] = "needed"
-    header: Literal["first_line", "none"] | None = None
     quoting: Literal["csv", "none"] | None = None
     delimiter: Annotated[str, AfterValidator(_delimiter)] | None = None
     encoding: str | None = None
@@ -111,13 +105,13 @@ class ReadOptions(Spec):
 
     def named_columns(self) -> tuple[str, ...]:
         """Return all column names given."""
-        return (*self.text, *self.text2, *self.negative, *self.choices, *self.label, *self.key, *self.label_columns)
+        return (*self.text, *self.text2, *self.negative, *self.choices, *self.label, *self.label_columns)
 
 
 ReadAs = Mapping[str, Any]
 """Fields of `ReadOptions` with the values that a file was read with."""
 
-_OF_ONE_FILE = {"key", "known_labels", "labels", "encoding"}
+_OF_ONE_FILE = {"known_labels", "labels", "encoding"}
 """What other files of the same data need not have in common."""
 
 
@@ -129,8 +123,7 @@ def to_keep(options: ReadOptions, shown: ReadAs) -> dict[str, Any]:
 
 def with_defaults(options: ReadOptions, read_as: ReadAs) -> ReadOptions:
     """Return options with open fields filled in from how another file was read."""
-    given = options.model_dump(exclude_defaults=True).keys()
-    settled = {*given, *(["header"] if options.named_columns() else [])}  # the header is where these columns are
+    settled = set(options.model_dump(exclude_defaults=True))
     if options.text:
         settled |= {"text2", "negative"}
     if options.label or options.label_columns:

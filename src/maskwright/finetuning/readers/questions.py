@@ -50,9 +50,7 @@ def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleF
         found = () if is_impossible else tuple(_place(text, *one, placed) for one in written or ())
         return QuestionExample(key=key, question=asked, context=text, answers=found, is_impossible=is_impossible)
 
-    return table.file(
-        example, columns, options, skips, lambda _: [f"{count} answers {how}" for how, count in placed.items()]
-    )
+    return table.file(example, columns, skips, lambda _: [f"{count} answers {how}" for how, count in placed.items()])
 
 
 def _of_article(place: str, key: str, article: Any, skips: Skips) -> Iterator[Row] | None:
@@ -172,7 +170,7 @@ def read_choices(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFil
             label=label,
         )
 
-    return table.file(example, {**columns, "choices": tuple(choices)}, options, skips)
+    return table.file(example, {**columns, "choices": tuple(choices)}, skips)
 
 
 def _of_race_or_dream(place: str, key: str, record: Any, skips: Skips) -> Iterator[Row] | None:

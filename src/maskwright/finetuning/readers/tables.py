@@ -147,7 +147,6 @@ class Table:
         self,
         make: Callable[[Row, str], E | None],
         columns: Mapping[str, Any],
-        options: ReadOptions,
         skips: Skips,
         notes: Callable[[Sequence[E]], Iterable[str]] = lambda _: (),
     ) -> ExampleFile[E]:
@@ -156,7 +155,7 @@ class Table:
         `make` takes a row and its key; `columns` are those that were found, by field of `ReadOptions`; `notes` gives
         further notes on the examples. DataError if no row or less than half of the rows are good.
         """
-        key = self._key(options, [name for names in columns.values() for name in as_names(names or ())])
+        key = self._key([name for names in columns.values() for name in as_names(names or ())])
         made: list[E] = []
         for row in self.rows:
             try:
@@ -173,10 +172,8 @@ class Table:
             read_as={**self.read_as, **{role: names for role, names in columns.items() if names}},
         )
 
-    def _key(self, options: ReadOptions, taken: Collection[str]) -> str | None:
-        """Return the column of ids: the named one, or a usual one whose values are all different."""
-        if options.key:
-            return self.need(options.key, "the id", "--read key=")
+    def _key(self, taken: Collection[str]) -> str | None:
+        """Return the column of ids: one of a usual name whose values are all different."""
         for name in KEYS:
             column = self.find([name])
             if column is not None and column not in taken:
@@ -330,8 +327,6 @@ def _has_header(first: Sequence[str], options: ReadOptions) -> bool:
     It does unless columns are named by number; then only if it has other names that are given, or usual names in those
     places.
     """
-    if options.header is not None:
-        return options.header == "first_line"
     named = options.named_columns()
     numbers = [int(name) for name in named if name.isdecimal()]
     usual = {*TEXTS, *LABELS, *(name for pair in PAIRS for name in pair)}

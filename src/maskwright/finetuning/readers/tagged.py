@@ -63,7 +63,7 @@ def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile
             found.append(f"{what}: {shown}")
         return found
 
-    return table.file(example, columns, options, skips, notes)
+    return table.file(example, columns, skips, notes)
 
 
 def cut_into_words(text: str) -> tuple[str, ...]:

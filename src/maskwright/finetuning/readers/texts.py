@@ -73,7 +73,7 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
             return None
         return TextExample(key=key, texts=pair, label=label)
 
-    return replace(table, rows=chosen).file(example, columns, options, skips, lambda _: notes)
+    return replace(table, rows=chosen).file(example, columns, skips, lambda _: notes)
 
 
 def _text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ def _classes(value: object, options: ReadOptions) -> tuple[str, ...] | None:
         return None
     parts: Iterable[object] = value if isinstance(value, list | tuple) else [value]
     if isinstance(value, str):
-        parts = value.split(options.label_separator) if options.label_separator else re.split("[|;,]", value)
+        parts = re.split("[|;,]", value)
     names = dict.fromkeys(name for part in parts if (name := class_name(part)) is not None)
     return tuple(_known(name, options) for name in names)
 
