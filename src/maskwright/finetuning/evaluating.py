@@ -26,7 +26,6 @@ from maskwright.training.distributed import all_gather_object, world_size
 from maskwright.training.reporting import OnConsole, Reporter
 
 _TEXTS = {1: "single texts", 2: "pairs of texts"}
-_GIVE = {1: "one column, `--text COLUMN`", 2: "both columns, `--text COLUMN --text2 COLUMN`"}
 BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
 """Tokens of a forward pass, a few hundred MB for a base model. On CPU 1024 take 0.87 of the time of 8192 (LOG.md): they
 fit the caches, and lengths in a batch are more alike."""
@@ -145,7 +144,7 @@ def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str) 
         if isinstance(example, TextExample) and len(example.texts) != expected:
             raise DataError(
                 f"{name}: {_TEXTS[len(example.texts)]}, but this model was trained on {_TEXTS[expected]}",
-                todo=f"Give {_TEXTS[expected]}; of a file name {_GIVE[expected]}.",
+                todo=f"Give {_TEXTS[expected]}; of a file name `--text COLUMN{' --text2 COLUMN' * (expected == 2)}`.",
             )
 
 

@@ -85,33 +85,26 @@ def _text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple
         return (first, table.need(options.text2, "the second text", "--text2")) if options.text2 else (first,)
     if table.columns == ("text",):
         return table.columns
-    labels = (options.label, *([name] for name in options.label_columns))
-    named = {column for names in labels if (column := table.find(names)) is not None}
+    labels = {table.find(names) for names in (options.label, *([name] for name in options.label_columns))} - {None}
+    labels = labels or {table.find(LABELS)}
+    free = [column for column in table.columns if column not in labels and column.casefold() not in KEYS]
     for pair in PAIRS:
-        found = tuple(column for name in pair if (column := table.find([name], besides=named)))
+        found = tuple(column for name in pair if (column := table.find([name])) in free)
         if len(found) == 2:
             notes.append(f"pairs of texts: columns {found[0]!r} and {found[1]!r}")
             return found
-    column = table.find(_UNMISTAKABLE, besides=named)
-    if column is None:
-        label = named or {table.find(LABELS) or ""}
-        rest = [name for name in table.columns if name not in label and name.casefold() not in KEYS]
-        is_named = len(table.columns) == 1 or not any(map(str.isdecimal, rest))
-        could = [name for name in rest if name.casefold() in TEXTS] or (rest if len(rest) == 1 and is_named else [])
-        if len(could) != 1:
-            shown = ", ".join(could)
-            problem = f"several columns could be the text: {shown}" if could else "no column has a usual name of a text"
-            raise _to_be_named(table, problem, "text")
-        column = could[0]
-    notes.append(f"text: column {column!r}")
-    return (column,)
+    usual = [column for column in free if column.casefold() in TEXTS]
+    could = [column for name in _UNMISTAKABLE for column in free if column.casefold() == name][:1] or usual or free
+    if len(could) != 1 or could[0].isdecimal():
+        several = f"several columns could be the text: {', '.join(usual)}"
+        raise _to_be_named(table, several if usual else "no column has a usual name of a text", "text")
+    notes.append(f"text: column {could[0]!r}")
+    return (could[0],)
 
 
 def _to_be_named(table: Table, problem: str, role: str) -> DataError:
-    cells = table.rows[0].cells
-    first = "; ".join(f"{column}: {str(value)[:20]}" for column, value in cells.items() if column.isdecimal())
     return DataError(
-        f"{table.name}: {problem}" + f" (the first row is {first})" * bool(first),
+        f"{table.name}: {problem}",
         allowed=table.shown(),
         todo=f"Name it, `--{role} COLUMN`" + ", or two for pairs, `--text COLUMN --text2 COLUMN`" * (role == "text"),
     )
