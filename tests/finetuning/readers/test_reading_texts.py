@@ -8,12 +8,12 @@ import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import ExampleFile, TextExample
-from maskwright.finetuning.readers.options import ReadOptions, TextKind
+from maskwright.finetuning.readers.options import Kind, ReadOptions
 from maskwright.finetuning.readers.texts import read_texts
 
 
 def read(
-    folder: Path, name: str, text: str, kind: TextKind = "classification", options: ReadOptions = ReadOptions()
+    folder: Path, name: str, text: str, kind: Kind = "classification", options: ReadOptions = ReadOptions()
 ) -> ExampleFile[TextExample]:
     path = folder / name
     path.write_text(text, encoding="utf-8", newline="")

@@ -43,7 +43,6 @@ def _delimiter(value: str) -> str:
     return value
 
 
-TextKind = Literal["classification", "regression", "multi_label", "embedding"]
 Kind = Literal[
     "classification", "regression", "multi_label", "tagging", "question_answering", "multiple_choice", "embedding"
 ]

@@ -15,7 +15,7 @@ from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import ExampleFile, Label, Skipped, TextExample
 from maskwright.finetuning.readers.files import Skips, format_of
-from maskwright.finetuning.readers.options import ReadOptions, TextKind
+from maskwright.finetuning.readers.options import Kind, ReadOptions
 from maskwright.finetuning.readers.tables import (
     KEYS,
     LABELS,
@@ -32,7 +32,7 @@ from maskwright.finetuning.readers.tables import (
 _UNMISTAKABLE = ("text", "sentence")
 
 
-def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions()) -> ExampleFile[TextExample]:
+def read_texts(path: Path, kind: Kind, options: ReadOptions = ReadOptions()) -> ExampleFile[TextExample]:
     """Read texts, or pairs of texts, with their labels.
 
     Formats: CSV, TSV, JSON, JSON Lines or Parquet; or one text per line, where no labels are needed.
@@ -111,7 +111,7 @@ def _to_be_named(table: Table, problem: str, role: str) -> DataError:
 
 
 def _label_columns(
-    table: Table, kind: TextKind, options: ReadOptions, texts: Sequence[str], notes: list[str]
+    table: Table, kind: Kind, options: ReadOptions, texts: Sequence[str], notes: list[str]
 ) -> tuple[str, ...]:
     """Return the column of the label, or several of 0 and 1; none if the file has no labels and needs none."""
     if options.labels == "ignored":
@@ -190,7 +190,7 @@ def class_name(value: object) -> str | None:
     return None if value is None else str(value).strip() or None
 
 
-def _label(cells: Cells, kind: TextKind, columns: Sequence[str], options: ReadOptions) -> Label | None:
+def _label(cells: Cells, kind: Kind, columns: Sequence[str], options: ReadOptions) -> Label | None:
     """Return the label of a row; None where there is none. Raises ValueError if it is invalid."""
     if not columns:
         return None
