@@ -386,12 +386,10 @@ def test_what_cannot_be_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
             task_from_json({"kind": "question_answering", **fields})
     tokenizer = tokenizers["wordpiece"]
     unanswerable = question("the cat", key="17")
-    with pytest.raises(DataError, match=r"question 17 has no answer.*squad_v2"):
-        features_of(QuestionAnswering(), [unanswerable], tokenizer, 40, training=True)
     lost = QuestionExample(key="0", question="?", context="cat", answers=(Answer(text="dog", start=None),))
     with pytest.raises(DataError, match="none of the 1 questions"):
         features_of(QuestionAnswering(), [lost], tokenizer, 40, training=True)
     with pytest.raises(DataError, match="are too short"):
         features_of(QuestionAnswering(), [lost], tokenizer, 4, training=False)
-    with pytest.raises(DataError, match="question 17 has no answer"):
+    with pytest.raises(DataError, match=r"question 17 has no answer.*squad_v2"):
         QuestionAnswering().check([unanswerable])

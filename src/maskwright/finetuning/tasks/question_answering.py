@@ -294,7 +294,6 @@ class QuestionAnswering(Task):
         chosen = np.arange(len(examples), dtype=np.int64)
         spans = np.zeros((len(examples), 2), dtype=np.int64)
         if training:
-            self.check(examples)
             spans = np.array([self._span(number, example, texts) for number, example in enumerate(examples)])
             has_target = [example.is_impossible or end > 0 for example, (_, end) in zip(examples, spans, strict=True)]
             chosen = np.flatnonzero(has_target)
