@@ -14,7 +14,7 @@ from maskwright.core.errors import DataError
 from maskwright.core.files import check_writable, write_text
 from maskwright.core.tensors import check_finite
 from maskwright.data.progress import Progress, no_progress
-from maskwright.finetuning.examples import Example, TextExample
+from maskwright.finetuning.examples import Example, ExampleFile, TextExample
 from maskwright.finetuning.features import Features, scoring_batches
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import check_measurable, read_for_model, report_file
@@ -94,9 +94,7 @@ def evaluate(
     options = with_overrides(ReadOptions(), {"text": text, "text2": text2, "label": label}, read)
     with model_to_score(model, device, precision, reporter) as (loaded, machine, talk):
         task = loaded.task
-        examples = read_for_model(file, cast(Kind, task.kind), options, loaded.read_as)
-        report_file("file", examples, talk)
-        refuse_other_texts(examples.examples, loaded.read_as, examples.name)
+        examples = read_file(file, loaded, options, talk)
         check_measurable(examples, task)
         features = features_of(loaded, examples.examples)
         predictions = predict_features(loaded, features, examples.examples, talk.stage, autocast=machine.autocast)
@@ -132,6 +130,14 @@ def model_to_score(
 def machine_to_score(device: str, precision: Precision) -> Machine:
     """Choose device, precision and matmul backend as training does, once per process: scores equal `finetune`'s."""
     return prepare_machine(device, None, None, precision)
+
+
+def read_file(file: Paths, model: FineTunedModel, options: ReadOptions, reporter: Reporter) -> ExampleFile[Any]:
+    """Read a file for a model as its training file was read, and report on it."""
+    examples = read_for_model(file, cast(Kind, model.task.kind), options, model.read_as)
+    report_file("file", examples, reporter)
+    refuse_other_texts(examples.examples, model.read_as, examples.name)
+    return examples
 
 
 def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str) -> None:
@@ -197,8 +203,8 @@ def score_units(
 def plain(prediction: Prediction) -> dict[str, Any]:
     """Return a prediction as JSON-compatible data."""
     # Not `asdict`, whose deep copy takes longer than writing the file.
-    fields = ("key", "value", "score")
-    return {**{name: getattr(prediction, name) for name in fields}, "details": dict(prediction.details)}
+    value, score, details = prediction.value, prediction.score, dict(prediction.details)
+    return {"key": prediction.key, "value": value, "score": score, "details": details}
 
 
 def summary(prediction: Prediction) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """Rows with named columns, from CSV, TSV, JSON, JSON Lines, Parquet and plain lines; usual names of columns."""
 
+import contextlib
 import csv
 import io
 import re
@@ -271,15 +272,16 @@ def _read_delimited(path: Path, options: ReadOptions, skips: Skips) -> Table:
     read_as: dict[str, Any] = {}
     first_line = next((line for line in lines_of(text) if line.strip()), "")
     delimiter = options.delimiter or ("\t" if "\t" in first_line else max(",;|", key=first_line.count))
-    quoting = options.quoting or "none"
-    if options.quoting is None and '"' in text and delimiter != " ":
-        quoting = "csv" if _is_csv(text, delimiter) else "none"
-        read_as["quoting"] = quoting
-        notes.append(f"double quotes {'enclose texts, as in CSV' if quoting == 'csv' else 'are part of the texts'}")
-    if quoting == "csv":
+    plain = enumerate((line.split(delimiter, 1 if delimiter == " " else -1) for line in lines_of(text)), 1)
+    parsed: Iterable[tuple[int, list[str]]] = plain
+    if options.quoting == "csv":
         parsed = _quoted_lines(text, delimiter)
-    else:
-        parsed = enumerate((line.split(delimiter, 1 if delimiter == " " else -1) for line in lines_of(text)), 1)
+    elif options.quoting is None and '"' in text and delimiter != " ":
+        # Double quotes enclose fields if all of the text is valid CSV.
+        with contextlib.suppress(csv.Error):
+            parsed = list(_quoted_lines(text, delimiter, strict=True))
+        read_as["quoting"] = "none" if parsed is plain else "csv"
+        notes.append(f"double quotes {'are part of the texts' if parsed is plain else 'enclose texts, as in CSV'}")
     lines = [(number, fields) for number, fields in parsed if any(field.strip() for field in fields)]
     if not lines:
         return Table(name=str(path), columns=(), rows=())
@@ -302,19 +304,9 @@ def _read_delimited(path: Path, options: ReadOptions, skips: Skips) -> Table:
     return Table(name=str(path), columns=columns, rows=rows, notes=tuple(notes), read_as=read_as)
 
 
-def _is_csv(text: str, delimiter: str) -> bool:
-    """Whether double quotes enclose fields: if all of the text is valid CSV."""
-    try:
-        with long_fields():
-            list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))
-    except csv.Error:
-        return False
-    return True
-
-
-def _quoted_lines(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _quoted_lines(text: str, delimiter: str, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
     with long_fields():
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=strict)
         line = 1
         for fields in reader:
             yield line, fields
