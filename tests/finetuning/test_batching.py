@@ -53,6 +53,10 @@ def check_batch(batch: FeatureBatch, features: Features) -> None:
     assert batch.labels is not None
     assert features.labels is not None
     if features.positions is None:
+        assert batch.rows.tolist() == [sequence for each in sequences for sequence in each]
+    else:
+        assert features.positions[batch.rows].tolist() == [token for token in flat if token in features.positions]
+    if features.positions is None:
         assert batch.positions is None
         assert batch.labels.tolist() == features.labels[batch.unit_numbers].tolist()
     else:

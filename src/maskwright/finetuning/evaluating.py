@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 
 from maskwright.core.errors import DataError
 from maskwright.core.files import check_writable, write_text
 from maskwright.core.tensors import check_finite
+from maskwright.core.types import IntArray
 from maskwright.data.progress import Progress, no_progress
 from maskwright.finetuning.examples import Example, ExampleFile, TextExample
 from maskwright.finetuning.features import Features, scoring_batches
@@ -169,35 +171,36 @@ def predict_features(
     *,
     autocast: torch.dtype | None = None,
 ) -> list[Prediction]:
-    """Return one prediction per example, in order (arguments: see `score_units`)."""
-    scores = score_units(model, features, progress, autocast=autocast)
-    check_finite(*scores)
+    """Return one prediction per example, in order (arguments: see `score_features`)."""
+    scores = score_features(model, features, progress, autocast=autocast)
+    check_finite(scores)
     return model.task.predictions(scores, features, examples, model.tokenizer)
 
 
-def score_units(
+def score_features(
     model: FineTunedModel, features: Features, progress: Progress = no_progress, *, autocast: torch.dtype | None = None
-) -> list[Scores]:
-    """Return the fp32 scores of each unit, in order, without dropout.
+) -> Scores:
+    """Return the head's fp32 outputs for all features, in order, without dropout (shapes: see `Task.predictions`).
 
     The model is on its device, and in evaluation mode afterwards. `progress` is called after each forward pass with the
     tokens done; `autocast` None is fp32. Each rank scores a share and gets the scores of all.
     """
     model.eval()
     device = next(model.parameters()).device
-    scores: dict[int, Scores] = {}
+    found: list[tuple[IntArray, Scores]] = []
     done, total = 0, len(features.ids)
     # Weights are converted and packed once for all batches.
     states = model.packed("fp32" if autocast is None else "bf16")
     precision = torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None)
     with torch.inference_mode(), precision:
         for batch in scoring_batches(features, tokens=BATCH_TOKENS[device.type], device=device):
-            by_unit = model.task.by_unit(model.scores_from(states, batch), batch)
-            scores.update(zip(batch.unit_numbers.tolist(), by_unit, strict=True))
+            found.append((batch.rows, model.scores_from(states, batch).cpu().numpy()))
             done += batch.batch.num_tokens
             progress("scoring", min(total, done * world_size()), total)
-    scores = {unit: each for part in all_gather_object(scores) for unit, each in part.items()}
-    return [scores[unit] for unit in range(features.num_units)]
+    found = [each for part in all_gather_object(found) for each in part]
+    scores = np.concatenate([np.zeros((0, model.task.num_outputs), np.float32), *(each for _, each in found)])
+    order = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in found)])
+    return scores[np.argsort(order)]
 
 
 def plain(prediction: Prediction) -> dict[str, Any]:

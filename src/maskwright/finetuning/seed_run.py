@@ -17,7 +17,7 @@ from typing import Any
 from maskwright.core.amounts import counted
 from maskwright.core.checksums import read_record, write_record
 from maskwright.core.errors import CheckpointError
-from maskwright.finetuning.evaluating import score_units, write_predictions
+from maskwright.finetuning.evaluating import score_features, write_predictions
 from maskwright.finetuning.examples import Example, TextExample
 from maskwright.finetuning.features import FeatureCollator, Features, ShuffledUnits
 from maskwright.finetuning.fine_tuned import FineTunedModel, reads_segments
@@ -286,8 +286,8 @@ class SeedRun:
             text = f"{self.title}  step {step:,}  evaluating on dev: {done / (tokens or done):.0%}"
             self.reporter.training(step / self.total_steps, text)
 
-        unit_scores = score_units(model, data.dev, progress, autocast=self.machine.autocast)
-        scored = (unit_scores, data.dev, data.dev_examples, model.tokenizer)
+        raw = score_features(model, data.dev, progress, autocast=self.machine.autocast)
+        scored = (raw, data.dev, data.dev_examples, model.tokenizer)
         predictions = model.task.predictions(*scored)
         if (tuned := model.task.tuned(predictions, data.dev_examples)) is not model.task:
             model.task, predictions = tuned, tuned.predictions(*scored)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TaggedExample
-from maskwright.finetuning.features import FeatureCollator, Features, scoring_batches
+from maskwright.finetuning.features import FeatureCollator, Features
 from maskwright.finetuning.tasks import make_task, task_from_json
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.finetuning.tasks.tagging import Tagging, to_pieces
@@ -165,7 +165,7 @@ def test_tag_that_marks_no_entity_is_refused(tag: str) -> None:
 def scored(
     task: Tagging, examples: list[TaggedExample], tags: list[list[str]], tokenizer: Tokenizer, max_length: int = 9
 ) -> list[Prediction]:
-    """Score so that each word with pieces gets the wanted tag with probability 0.9 (of all together), in batches."""
+    """Score so that each word with pieces gets the wanted tag with probability 0.9 (of all together)."""
     features = made(task, examples, tokenizer, max_length)
     assert features.positions is not None
     pieces = to_pieces([example.words for example in examples], tokenizer, task.joined)
@@ -173,19 +173,7 @@ def scored(
     wanted = [task.labels.index(tag) for tag, length in zip(flat, pieces.words.lengths, strict=True) if length]
     table = np.zeros((len(wanted), len(task.labels)), dtype=np.float32)
     table[np.arange(len(wanted)), wanted] = math.log(9 * (len(task.labels) - 1))
-    by_position = dict(zip(features.positions.tolist(), table, strict=True))
-    by_unit: dict[int, Any] = {}
-    for batch in scoring_batches(features, tokens=20, device=torch.device("cpu")):
-        assert batch.positions is not None
-        rows = []
-        for slot in batch.positions.tolist():
-            sequence = int(torch.searchsorted(batch.batch.cu_seqlens, slot, right=True)) - 1
-            unit = int(batch.unit_numbers[int(batch.units[sequence])])
-            place = slot - int(batch.batch.first_tokens[sequence])
-            rows.append(by_position[int(features.cu_seqlens[unit]) + place])
-        cut = task.by_unit(torch.tensor(np.array(rows)), batch)
-        by_unit.update(zip(batch.unit_numbers.tolist(), cut, strict=True))
-    return task.predictions([by_unit[unit] for unit in range(features.num_units)], features, examples, tokenizer)
+    return task.predictions(table, features, examples, tokenizer)
 
 
 def test_predictions_name_tags_entities_and_their_places(tokenizers: dict[str, Tokenizer]) -> None:

@@ -10,7 +10,6 @@ from shlex import quote
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
@@ -100,23 +99,14 @@ class Task(Spec, ABC):
         assert batch.labels is not None
         return F.cross_entropy(scores, batch.labels, reduction="sum")
 
-    def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
-        """Split the head's scores into one CPU array per unit, in the order of `batch.unit_numbers`.
-
-        "sequence": (1, C); "token": (tags, C); "span": (L, 2); "choice": (options, 1).
-        """
-        units = batch.units
-        if self.head in ("token", "span"):
-            rows = torch.arange(len(scores), device=units.device) if batch.positions is None else batch.positions
-            units = units[torch.searchsorted(batch.batch.cu_seqlens, rows, right=True) - 1]
-        ends = torch.bincount(units, minlength=len(batch.unit_numbers)).cumsum(0)
-        return np.split(scores.detach().float().cpu().numpy(), ends[:-1].tolist())
-
     @abstractmethod
     def predictions(
-        self, scores: Sequence[Scores], features: Features, examples: Sequence[Any], tokenizer: Tokenizer
+        self, scores: Scores, features: Features, examples: Sequence[Any], tokenizer: Tokenizer
     ) -> list[Prediction]:
-        """Decode the scores of all units into one prediction per example, in the order of the examples."""
+        """Decode the head's outputs into one prediction per example, in the order of the examples.
+
+        `scores`: "sequence" (U, C); "token" (M, C); "span" (T, 2); "choice" (B, 1), in the order of `features`.
+        """
 
     @abstractmethod
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, float]:

@@ -101,12 +101,13 @@ class MultipleChoice(Task):
         return F.cross_entropy(table, batch.labels, reduction="sum")
 
     def predictions(
-        self, scores: Sequence[Scores], features: Features, examples: Sequence[ChoiceExample], tokenizer: Tokenizer
+        self, scores: Scores, features: Features, examples: Sequence[ChoiceExample], tokenizer: Tokenizer
     ) -> list[Prediction]:
         """Predict the index of the most probable option; details hold its text and all probabilities."""
         found = []
-        for example, its_scores in zip(examples, scores, strict=True):
-            probabilities = softmax(its_scores[:, 0]).tolist()
+        of_questions = np.split(scores[:, 0], np.flatnonzero(np.diff(features.units)) + 1)
+        for example, its_scores in zip(examples, of_questions, strict=True):
+            probabilities = softmax(its_scores).tolist()
             best = int(np.argmax(probabilities))
             details = {"option": example.options[best], "probabilities": probabilities}
             found.append(Prediction(key=example.key, value=best, score=probabilities[best], details=details))

@@ -192,7 +192,7 @@ class Tagging(Task):
         return np.array(targets, dtype=np.int64)
 
     def predictions(
-        self, scores: Sequence[Scores], features: Features, examples: Sequence[TaggedExample], tokenizer: Tokenizer
+        self, scores: Scores, features: Features, examples: Sequence[TaggedExample], tokenizer: Tokenizer
     ) -> list[Prediction]:
         """List each sentence's tags, one per word.
 
@@ -202,7 +202,7 @@ class Tagging(Task):
         """
         pieces = to_pieces([example.words for example in examples], tokenizer, self.joined)
         seen = pieces.words.lengths > 0
-        probabilities = softmax(np.concatenate(scores)) if scores else np.zeros((0, len(self.labels)))
+        probabilities = softmax(scores)
         best = np.full(len(seen), self.labels.index(self.outside), dtype=np.int64)
         best[seen] = probabilities.argmax(axis=1)
         certain = np.full(len(seen), np.nan)

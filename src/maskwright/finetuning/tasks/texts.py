@@ -82,9 +82,9 @@ class TextTask(Task):
         return replace(laid, labels=labels, num_cut=int(np.count_nonzero(is_cut)))
 
     def predictions(
-        self, scores: Sequence[Scores], features: Features, examples: Sequence[TextExample], tokenizer: Tokenizer
+        self, scores: Scores, features: Features, examples: Sequence[TextExample], tokenizer: Tokenizer
     ) -> list[Prediction]:
-        decoded = self.decode(np.concatenate(scores).astype(np.float64))
+        decoded = self.decode(scores.astype(np.float64))
         return [
             Prediction(key=example.key, value=value, score=score, details=details)
             for example, (value, score, details) in zip(examples, decoded, strict=True)
