@@ -303,7 +303,7 @@ def read_for_model(paths: Paths, kind: Kind, options: ReadOptions, trained: Read
     of its format.
     """
     format = _format_of(paths, kind, options)
-    if format == "text" and options.labels == "needed" and "format" in trained:
+    if format == "text" and options.labels == "needed" and trained.get("format") in ("csv", "tsv"):
         # Lines of a text alone have no label, so that it must be the layout of the training file (TREC).
         format = trained["format"]
         options = options.replace(format=format)
