@@ -49,7 +49,7 @@ def load_text(path: Path, encoding: str | None = None) -> str:
         if codec != "utf-8" or not isinstance(error, UnicodeDecodeError):
             raise DataError(f"{path} is not {codec}: {error}", todo="Name its encoding.") from error
         bad = undecodable(data, error, str(path), data.count(b"\n", 0, error.start) + 1)
-        todo = f"{bad.todo}, or name its encoding, e.g. `--read encoding=gb18030`."
+        todo = f"{bad.todo}, or name its encoding, `--read encoding=...`."
         raise DataError(f"{bad.place}: {bad.problem}", todo=todo) from error
 
 
