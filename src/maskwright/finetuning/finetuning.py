@@ -13,9 +13,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from maskwright.core.checksums import read_record, write_record
 from maskwright.core.devices import choose_device
-from maskwright.core.errors import CheckpointError, RecipeError
-from maskwright.core.files import atomic_path, check_writable, read_json, write_json, write_text
+from maskwright.core.errors import CheckpointError, MaskwrightError, RecipeError
+from maskwright.core.files import atomic_path, check_writable, write_json, write_text
 from maskwright.core.spec import override, parse_overrides
 from maskwright.finetuning.baselines import baselines_of
 from maskwright.finetuning.evaluating import features_of, predict_features, write_predictions
@@ -195,8 +196,11 @@ def finetune(
             from_scratch=from_scratch,
             precision=precision,
         )
+        is_ours = False
         try:
             record = on_rank_zero(lambda: folder.open(plan.request))
+            record.pop("problem", None)
+            is_ours = rank() == 0
             with rank_zero_first():  # The choice of a matmul library is measured once and cached.
                 machine, message = prepare_machine_again(record.get("machine", {}), device, None, precision)
             if message:
@@ -204,6 +208,10 @@ def finetune(
             with computing_on(machine), stop_on_signals() as stop:
                 work = _FineTuningRun(folder, plan, record, machine, checkpoint_minutes * 60, talk, stop)
                 results = work.run(range(seed, seed + seeds))
+        except MaskwrightError as error:
+            if is_ours:
+                folder.record_problem(error)
+            raise
         finally:
             folder.close()
     return FineTuning(folder=folder.path, finished=results is not None, results=results, stopped_by=stop.signal)
@@ -338,7 +346,7 @@ class _FineTuningRun:
         tokens_per_microbatch = broadcast_object(
             kept or machine.tokens_per_microbatch(plan.existing.config.hidden_size)
         )
-        begun_with: int = self.record.get("ranks", 1) if before else world_size()
+        begun_with: int = self.record["ranks"] if before else world_size()
         record = {
             **{name: value for name, value in self.record.items() if name not in _WRITTEN_AT_END},
             "system": plan.system,
@@ -400,6 +408,8 @@ class _FineTuningRun:
         """Train a seed unless it is done; False if a stop was requested. `said` are notes on the model, each once."""
         folder = self.folder.path / RUNS / f"seed-{seed}"
         if (before := on_rank_zero(lambda: read_result(folder))) is not None:
+            if rank() == 0:
+                before.clean()
             self.reporter.say("finished", f"seed {seed} already trained ({before.chosen.main:.4g})")
             return True
         if self.stop.agree():
@@ -469,10 +479,10 @@ def measure_test(folder: Path, test: ExampleFile[Any], machine: Machine, reporte
     record = folder / "test.json"
     if record.exists():
         try:
-            before: dict[str, Any] = read_json(record)
+            before = read_record(record)
             if before["examples"] == test.fingerprint:
                 return before
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError) as error:
             raise CheckpointError(f"{record} cannot be read: {error}", todo="Remove it to evaluate again.") from error
     model = load(folder / MODEL).to(machine.device)
     features = features_of(model, test.examples)
@@ -480,5 +490,5 @@ def measure_test(folder: Path, test: ExampleFile[Any], machine: Machine, reporte
     write_predictions(folder / PREDICTIONS, predictions)
     metrics = model.task.measure(predictions, test.examples) if has_labels(test.examples) else None
     scores = {"examples": test.fingerprint, "metrics": metrics, "num_cut": features.num_cut}
-    write_json(record, scores)
+    write_record(record, scores)
     return scores

@@ -2,7 +2,7 @@
 
 run.json                  development metrics of each epoch, the best epoch
 metrics.jsonl             loss, gradient norm, learning rate by step (a function of the seed)
-checkpoints/              removed when the run is finished
+checkpoints/, best/       to resume from, and the best epochs so far; removed when the run is finished
 model/                    the best epoch's model, a Hugging Face folder
 dev_predictions.jsonl     that model's predictions on the development examples
 """
@@ -38,6 +38,9 @@ from maskwright.training.reporting import Reporter
 
 MODEL = "model"
 """Sub-folder with the best epoch's model."""
+_PREDICTIONS = "dev_predictions.jsonl"
+_BEST = "best"
+"""Sub-folder with a folder for each epoch that was the best when it ended, by its step, until the run is finished."""
 _METRICS_SHOWN = 4
 _STEPS_BEFORE_ESTIMATE = 5
 """Steps before the time left is shown; the first ones are slower."""
@@ -127,10 +130,20 @@ class SeedResult:
         return self.history[best_of(self.history)]
 
     def write(self) -> None:
-        """Write run.json, without the folder, which may be moved, and remove the checkpoints."""
+        """Put the best epoch's model in place, write run.json (without the folder, which may be moved), and clean."""
+        shutil.copytree(_best_folder(self.folder, self.chosen.step), self.folder, dirs_exist_ok=True)
         data = {name: value for name, value in asdict(self).items() if name != "folder"}
         write_record(self.folder / "run.json", {**data, "finished": True})
-        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+        self.clean()
+
+    def clean(self) -> None:
+        """Remove what only an unfinished run needs."""
+        for leftover in (self.folder / "checkpoints", self.folder / _BEST):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _best_folder(folder: Path, step: int) -> Path:
+    return folder / _BEST / f"step-{step}"
 
 
 def read_result(folder: Path) -> SeedResult | None:
@@ -197,6 +210,7 @@ class SeedRun:
         self.steps_per_epoch = self.settings.steps_of_epoch(self.data.train.num_units)
         self.total_steps = self.settings.total_steps(self.data.train.num_units)
         self._history: list[Measured] = []
+        self._kept_best = 0
 
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> bool:
         """Train until all epochs are done or early stopping applies; return False if `stop` became true before.
@@ -204,6 +218,7 @@ class SeedRun:
         If the loss is not finite or the disk is full, the last checkpoint is valid.
         """
         first, is_saved, self._history = on_rank_zero(self._resume)
+        self._kept_best = self._best_step()
         checkpoint.broadcast_loaded(first, self.model.state_dict(), self.optimizer)
         step, total, patience = first, self.total_steps, self.settings.patience
         metrics = JsonLines(self.folder / "metrics.jsonl", step) if rank() == 0 else None
@@ -296,11 +311,12 @@ class SeedRun:
         is_best = best_of(self._history) == len(self._history) - 1
         if metrics is not None:
             metrics.write({"step": step, **{f"dev_{name}": value for name, value in scores.items()}})
-            # Saved before the checkpoint that records it. After a kill in between, the resumed run computes and saves
-            # the same weights bit for bit.
+            # Saved before the checkpoint that records it. A run that is killed in between measures this step again, on
+            # a GPU perhaps with another result, so the best epoch of the last checkpoint is kept beside it.
             if is_best:
-                write_predictions(self.folder / "dev_predictions.jsonl", predictions)
-                model.save(self.folder / MODEL)
+                place = _best_folder(self.folder, step)
+                model.save(place / MODEL)
+                write_predictions(place / _PREDICTIONS, predictions)
         shown = ", ".join(f"{name} {value:.4g}" for name, value in list(scores.items())[:_METRICS_SHOWN])
         self.reporter.say("dev", f"{self.title}, epoch {epoch:.3g}: {shown}{' (best so far)' if is_best else ''}")
         self.model.train()  # Scoring leaves it in evaluation mode.
@@ -333,6 +349,13 @@ class SeedRun:
         state = {"history": [asdict(measured) for measured in self._history]}
         weights, moments = dict(self.model.named_parameters()), self.optimizer.state()
         checkpoint.save(self.folder / "checkpoints", step, state, weights, moments)
+        # The one before, too: the run resumes from it if this one is damaged.
+        kept, self._kept_best = {self._kept_best, self._best_step()}, self._best_step()
+        for place in set((self.folder / _BEST).glob("step-*")) - {_best_folder(self.folder, best) for best in kept}:
+            shutil.rmtree(place)
+
+    def _best_step(self) -> int:
+        return self._history[best_of(self._history)].step if self._history else 0
 
 
 def _logged(report: StepReport) -> dict[str, Any]:
