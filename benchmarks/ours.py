@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 LEVERS: Mapping[str, Mapping[str, Any]] = {
     # What stands in a lever's place: the value that each function then returns.
-    "whole last layer instead of output positions": {"maskwright.training.model.output_positions_of": None},
+    "whole last layer instead of output positions": {"maskwright.training.batches.output_positions": None},
     "attention over rows instead of in C": {"maskwright.kernels.cpu.attention.is_supported": False},
     "freed memory returned to the system": {"maskwright.training.device.keep_freed_memory": False},
     "512 tokens per micro-batch": {"maskwright.training.pretrain.pretraining_microbatch": 512},

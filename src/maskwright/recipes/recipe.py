@@ -130,6 +130,19 @@ class Recipe(Spec):
     teacher: Teacher | None = None
     training: Training
 
+    @property
+    def encoders(self) -> dict[str, tuple[EncoderConfig, tuple[ObjectiveChoice, ...]]]:
+        """The shapes of the "encoder" and, if there is one, the "generator", each with the objectives on it."""
+        if self.generator is None:
+            return {"encoder": (self.encoder, self.objectives)}
+        return {
+            "encoder": (self.encoder, tuple(each for each in self.objectives if not each.on_generator)),
+            "generator": (
+                self.generator.config(self.encoder),
+                tuple(each for each in self.objectives if each.on_generator),
+            ),
+        }
+
     @model_validator(mode="after")
     def _choices_fit_together(self) -> "Recipe":
         kinds = [objective.kind for objective in self.objectives]

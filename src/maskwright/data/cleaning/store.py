@@ -21,9 +21,10 @@ from maskwright.core.files import cache_folder, checksum, read_json, write_json,
 from maskwright.core.randomness import bits, keys
 from maskwright.core.spec import fingerprint
 from maskwright.data.cache import open_or_build
-from maskwright.data.cleaning.block import Counts, clean_block, on_bad_line, take_block
+from maskwright.data.cleaning.block import EXCLUDED, Counts, clean_block, on_bad_line, take_block
 from maskwright.data.cleaning.data_card import SourceCount, card_page, data_card
 from maskwright.data.cleaning.deduplication import BlockWriter, Repeats, repeated, without_repeats
+from maskwright.data.cleaning.overlap import excluded_hashes
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.pool import ordered_map
 from maskwright.data.progress import Progress, no_progress
@@ -47,8 +48,11 @@ def _build_store(
     """Write the store of a clean corpus to an empty folder (see `clean_corpus`)."""
     work = folder / "work"
     work.mkdir()
+    if cleaning.exclude:
+        np.save(work / EXCLUDED, excluded_hashes(cleaning))
     counts = [Counts() for _ in sources]
     documents, paragraphs = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.uint64)]
+    lengths = [np.empty(0, dtype=np.int64)]
     bands: list[NDArray[np.uint64]] = []
     sizes = [sum(path.stat().st_size for path in source.files) for source in sources]
     block_sources: list[int] = []
@@ -60,6 +64,7 @@ def _build_store(
         counts[block.source].add(block.counts)
         documents.append(block.document_hashes)
         paragraphs.append(block.paragraph_hashes)
+        lengths.append(block.lengths)
         bands.append(block.band_hashes)
         block_sources.append(block.source)
         progress("reading and cleaning (bytes)", block.bytes_read, sum(sizes) or None)
@@ -67,10 +72,14 @@ def _build_store(
         _refuse_empty(source, read, cleaning)
     writer = BlockWriter(folder / "blocks", len(sources))
     repeats = [Repeats() for _ in sources]
-    repeated_documents, repeated_paragraphs = repeated(np.concatenate(documents)), repeated(np.concatenate(paragraphs))
+    repeated_documents = repeated(_joined(documents))
     near_repeats = np.zeros_like(repeated_documents)
-    for band in np.concatenate(bands, axis=1):
+    for band in _joined(bands):
         near_repeats |= repeated(band) & ~repeated_documents
+    hashes = _joined(paragraphs)
+    hashes[np.repeat(repeated_documents | near_repeats, _joined(lengths))] = 0  # A dropped paragraph repeats nothing.
+    repeated_paragraphs = repeated(hashes)
+    del hashes
     document = paragraph = 0
     for number, place in enumerate(block_sources):
         data, index = take_block(work, number)
@@ -88,6 +97,7 @@ def _build_store(
         writer.add(place, data)
         progress("deduplicating", number + 1, len(block_sources))
     writer.flush()
+    (work / EXCLUDED).unlink(missing_ok=True)
     work.rmdir()
     columns = zip(sources, sizes, counts, repeats, writer.statistics, writer.examples, strict=True)
     counted = [SourceCount(*row) for row in columns]
@@ -102,6 +112,13 @@ def _build_store(
     write_text(folder / "data_card.md", card_page(card))
     store = {"version": STORE_VERSION, "fingerprint": key, "blocks": writer.blocks}
     write_json(folder / STORE_FILE, store)
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Join arrays along their last axis, and let go of them."""
+    whole = np.concatenate(parts, axis=-1)
+    parts.clear()
+    return whole
 
 
 def _refuse_empty(source: Source, read: Counts, cleaning: Cleaning) -> None:
@@ -243,7 +260,12 @@ def clean_corpus(
             ]
             for source in sources
         ]
-    key = fingerprint([STORE_VERSION, described, cleaning])
+        # The suffix decides how a file is read.
+        excluded = [
+            _checksum(Path(name).expanduser(), checksums) + "".join(Path(name).suffixes) for name in cleaning.exclude
+        ]
+    # The content of the excluded files counts, not where they are.
+    key = fingerprint([STORE_VERSION, described, cleaning.replace(exclude=excluded)])
 
     def make(folder: Path) -> None:
         _build_store(folder, sources, cleaning, key, workers, progress)
