@@ -32,7 +32,7 @@ _TOY = (
 )
 _RENDEZVOUS = "read_timeout=10,last_call_timeout=3,keep_alive_interval=2,keep_alive_max_attempt=3"
 _VARIABLES = ("GLOO_SOCKET_IFNAME=eth0", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1")
-"""Without the second, an agent that is started again waits in vain for the address of rank 0 (PyTorch 2.13)."""
+"""Without the second, an agent that is started again times out waiting for the address of rank 0 (PyTorch 2.13)."""
 _NEEDS = "not tried: needs root and `ip`"
 _RETRIES = 5
 """How often the kernel sends a packet again: a lost connection fails after about 13 seconds, by default 15 minutes."""

@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 LEVERS: Mapping[str, Mapping[str, Any]] = {
     # What stands in a lever's place: the value that each function then returns.
-    "whole last layer instead of output positions": {"maskwright.training.model.output_positions_of": None},
+    "whole last layer instead of output positions": {"maskwright.training.batches.output_positions": None},
     "attention over rows instead of in C": {"maskwright.kernels.cpu.attention.is_supported": False},
     "freed memory returned to the system": {"maskwright.training.device.keep_freed_memory": False},
     "512 tokens per micro-batch": {"maskwright.training.pretrain.pretraining_microbatch": 512},
@@ -192,7 +192,7 @@ class BuildCorpus:
         from maskwright.data.cleaning import store
         from maskwright.data.shards import tokenize
         from maskwright.data.tokenizers import spec as tokenizer_spec
-        from maskwright.data.tokenizers import vocabulary as vocabularies
+        from maskwright.data.tokenizers.training import train_tokenizer
 
         spec = {
             "wordpiece": tokenizer_spec.WordPiece,
@@ -202,9 +202,7 @@ class BuildCorpus:
         self._file, self._cache = file, Path(cache)
         self._clean, self._tokenize = store.clean_corpus, tokenize.tokenize_corpus
         clean = self._clean([file], cache=self._cache / "first")
-        self.tokenizer = vocabularies.train_tokenizer(
-            spec, clean, seed=0, max_sample_bytes=3_000_000, cache=self._cache / "first"
-        )
+        self.tokenizer = train_tokenizer(spec, clean, seed=0, max_sample_bytes=3_000_000, cache=self._cache / "first")
 
     def run(self) -> dict[str, Any]:
         """Build in an empty cache."""

@@ -28,8 +28,7 @@ from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.sources import files, readers
 from maskwright.data.sources.arguments import resolve_sources
 from maskwright.data.sources.files import BadLine
-from maskwright.data.sources.parsing import documents_of
-from maskwright.data.sources.readers import raw_blocks
+from maskwright.data.sources.readers import documents_of, raw_blocks
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.readers import read_examples

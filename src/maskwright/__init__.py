@@ -53,29 +53,7 @@ _MODULES = {
     "show": "inference.showing",
 }
 
-__all__ = [
-    "MaskwrightError",
-    "Model",
-    "Run",
-    "compare",
-    "detect",
-    "doctor",
-    "embed",
-    "evaluate",
-    "examine",
-    "export",
-    "fill_mask",
-    "finetune",
-    "load",
-    "plan",
-    "predict",
-    "pretrain",
-    "push",
-    "quickstart",
-    "recipes",
-    "serve",
-    "show",
-]
+__all__ = [*_MODULES, "recipes"]
 
 
 def __getattr__(name: str) -> Any:

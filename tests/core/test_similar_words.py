@@ -25,7 +25,6 @@ def small_table() -> SimilarWords:
         counts=np.array([2, 1])[order],
         random_firsts=np.array([4, 4, 5]),
         random_counts=np.array([0, 1, 2]),
-        similarities=np.ones(3, dtype=np.float32),
     )
 
 
@@ -39,7 +38,6 @@ def empty_table() -> SimilarWords:
         counts=none,
         random_firsts=none,
         random_counts=none,
-        similarities=none.astype(np.float32),
     )
 
 

@@ -7,7 +7,8 @@ import pytest
 from pydantic import Field, PositiveInt
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.spec import ByName, Spec, field_paths, fingerprint, override, parse_overrides, validate
+from maskwright.core.fields import field_paths
+from maskwright.core.spec import ByName, Spec, fingerprint, override, parse_overrides, validate
 
 
 class Token(Spec):

@@ -127,12 +127,15 @@ def test_repeats_are_kept_once_and_short_paragraphs_are_no_repeats(tmp_path: Pat
 def test_near_duplicates_are_dropped_on_request(tmp_path: Path) -> None:
     pytest.importorskip("rensa")
     long = " ".join(prose(number) for number in range(20))
-    texts = [long, long.replace("0", "zero", 1), " ".join(prose(100 + number) for number in range(20))]
-    file = jsonl(tmp_path / "a.jsonl", texts)
+    shared = "A paragraph that a near duplicate and another document have in common."
+    other = " ".join(prose(100 + number) for number in range(20))
+    file = jsonl(tmp_path / "a.jsonl", [long, f"{long.replace('0', 'zero', 1)}\n\n{shared}", f"{other}\n\n{shared}"])
     assert clean_corpus([file], cache=tmp_path).num_documents == 3
     corpus = clean_corpus([file], cleaning=Cleaning(near_duplicates=True), cache=tmp_path)
     assert corpus.num_documents == 2
     assert corpus.card["total"]["dropped"]["nearly repeated documents"]["documents"] == 1
+    # What only the dropped document had before is kept where it occurs again.
+    assert [shared in "".join(document) for document in corpus.sentences(0)] == [False, True]
 
 
 def test_fingerprint_is_of_the_content_not_of_places_and_times(tmp_path: Path) -> None:

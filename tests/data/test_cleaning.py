@@ -13,7 +13,7 @@ ODD = st.sampled_from(
 TEXTS = st.text(st.one_of(ODD, st.characters()), max_size=120)
 CLEANINGS = st.builds(
     Cleaning,
-    unicode=st.sampled_from(["NFC", "NFKC", "none"]),
+    unicode=st.sampled_from(["NFC", "NFKC"]),
     control_characters=st.sampled_from(["drop", "keep"]),
     line_breaks=st.sampled_from(["auto", "paragraph", "sentence", "space"]),
 )
@@ -61,7 +61,6 @@ def test_odd_characters_are_mended(raw: str, clean: list[str]) -> None:
 def test_unicode_forms() -> None:
     assert clean_document("ﬁne，Ａ½", Cleaning()) == ["ﬁne，Ａ½"]
     assert clean_document("ﬁne，Ａ", Cleaning(unicode="NFKC")) == ["fine,A"]
-    assert clean_document("e\u0301", Cleaning(unicode="none")) == ["e\u0301"]
 
 
 WRAPPED = """It is a truth universally acknowledged, that a single man in

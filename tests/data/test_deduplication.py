@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.data.cleaning.block import BlockIndex, band_hashes
+from maskwright.data.cleaning.block import BlockIndex
 from maskwright.data.cleaning.deduplication import repeated, without_repeats
+from maskwright.data.cleaning.overlap import band_hashes
 
 
 def by_set(hashes: list[int]) -> list[bool]:

@@ -154,7 +154,6 @@ def test_bounds_are_kept(packages: Path) -> None:
     documents = list(docstring_documents(workers=1))
     size = len(documents[0].encode())
     assert list(docstring_documents(workers=1, max_bytes=size)) == documents[:1]
-    assert list(docstring_documents(workers=1, min_words=10_000)) == []
 
 
 def test_fingerprint_follows_the_packages(packages: Path) -> None:

@@ -11,7 +11,7 @@ from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.tokenizers.spec import WordPiece
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.data.words.annotator import Annotator
 from maskwright.data.words.segmenters import open_segmenter
 from maskwright.data.words.span_facts import SpanFacts, describe_spans

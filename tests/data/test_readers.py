@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,8 +15,7 @@ from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.sources import files, readers
 from maskwright.data.sources.arguments import resolve_sources
 from maskwright.data.sources.markdown import strip_markdown
-from maskwright.data.sources.parsing import documents_of
-from maskwright.data.sources.readers import raw_blocks
+from maskwright.data.sources.readers import documents_of, raw_blocks
 
 SKIP = Cleaning(bad_lines="skip")
 
@@ -279,16 +277,3 @@ def test_markdown_is_stripped_to_its_prose(tmp_path: Path) -> None:
 )
 def test_html_without_an_end_or_in_code_does_not_hide_the_rest_of_a_page(page: str, prose: list[str]) -> None:
     assert strip_markdown(page).split("\n\n") == prose
-
-
-@pytest.mark.parametrize(
-    "part",
-    ["`a", "<!-- ", "<svg> </svg>", "[", "![", "*a ", "``<!--`\n\n"],
-)
-def test_hostile_markdown_takes_linear_time(part: str) -> None:
-    times = []
-    for repeats in (2_000, 16_000):
-        begun = time.process_time()
-        strip_markdown(part * repeats)
-        times.append(time.process_time() - begun)
-    assert times[1] < 30 * times[0] + 0.5, "eight times the text; quadratic time would be 64 times"

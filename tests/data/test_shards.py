@@ -21,7 +21,7 @@ from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.tokenizers.backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
 from maskwright.data.tokenizers.spec import ByteBPE, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.data.tokenizers.training import train_tokenizer
 
 SHARD_TOKENS = 4096
 
@@ -224,7 +224,7 @@ def test_corpus_without_a_token_is_refused_and_leaves_nothing(tokenizer: Tokeniz
 
 def test_preparing_text_does_not_import_torch() -> None:
     code = (
-        "import sys, maskwright.data.shards.tokenize, maskwright.data.tokenizers.vocabulary;"
+        "import sys, maskwright.data.shards.tokenize, maskwright.data.tokenizers.training;"
         "sys.exit(','.join({'torch', 'transformers', 'pyarrow'} & set(sys.modules)) or 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -18,7 +18,7 @@ from maskwright.data.shards.corpus import Corpus
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.tokenizers.spec import ByteBPE, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.data.words.similar_words import (
     KeptTable,
     TokenSample,
@@ -120,7 +120,7 @@ def test_the_nearest_are_those_of_a_plain_search(seed: int, most: int, least: fl
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(30, 6)).astype(np.float32)
     lengths = rng.integers(1, 4, 30)
-    words, others, cosines = nearest(vectors, lengths, most=most, least=least)
+    words, others = nearest(vectors, lengths, most=most, least=least)
     unit = vectors - vectors.mean(axis=0)
     unit = unit / np.linalg.norm(unit, axis=1, keepdims=True)
     expected = []
@@ -129,7 +129,6 @@ def test_the_nearest_are_those_of_a_plain_search(seed: int, most: int, least: fl
                 if other != word and lengths[other] == lengths[word]]  # fmt: skip
         expected += [(word, other) for cosine, other in sorted(near)[:most] if -cosine >= least]
     assert list(zip(words.tolist(), others.tolist(), strict=True)) == expected
-    assert cosines == pytest.approx([float(unit[word] @ unit[other]) for word, other in expected], abs=1e-5)
 
 
 def test_a_sample_is_made_of_whole_sentences_from_all_over(english: tuple[Corpus, Tokenizer]) -> None:
@@ -239,7 +238,6 @@ def test_what_is_learnt_from_a_corpus_is_the_same_again(english: tuple[Corpus, T
     table = first.table
     assert len(table) > 50
     assert table.counts.max() <= 3
-    assert table.similarities.min() >= 0.1
     # Candidates and random words are words of the corpus, ordinary, and frequent enough.
     words = count_words(sample_tokens(corpus), tokenizer.special_tokens)
     frequent = {

@@ -66,26 +66,17 @@ def test_column_is_named_after_a_hash(here: Path) -> None:
 
 def test_hub_names_are_recognized(here: Path) -> None:
     plain, full = resolve_sources(["owner/name", "owner/name[config, test]#body:0.3"])
-    assert plain.dataset is not None
-    assert (plain.kind, plain.dataset.name, plain.dataset.config, plain.dataset.split) == (
-        "hub",
-        "owner/name",
-        None,
-        "train",
-    )
-    assert full.dataset is not None
-    assert (full.dataset.config, full.dataset.split, full.column, full.weight) == ("config", "test", "body", 0.3)
+    assert (plain.kind, plain.dataset) == ("hub", HubDataset("owner/name", None, "train"))
+    assert full.dataset == HubDataset("owner/name", "config", "test")
+    assert (full.column, full.weight) == ("body", 0.3)
     assert resolve_sources(["imdb[test]"])[0].dataset is not None
 
 
 def test_names_are_unique(here: Path) -> None:
     write(here / "a" / "x.txt")
     write(here / "b" / "x.txt")
-    assert [source.name for source in resolve_sources(["a/x.txt", "b/x.txt", "b/x.txt"])] == [
-        "x.txt",
-        "x.txt (2)",
-        "x.txt (3)",
-    ]
+    names = [source.name for source in resolve_sources(["a/x.txt", "b/x.txt", "b/x.txt"])]
+    assert names == ["x.txt", "x.txt (2)", "x.txt (3)"]
 
 
 @pytest.mark.parametrize("argument", ["novel.txt", "./novel.txt", "data/novel.txt", "novels:0.5"])

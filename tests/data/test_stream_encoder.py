@@ -10,7 +10,7 @@ from maskwright.data.tokenizers import stream_encoder
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.data.tokenizers.training import train_tokenizer
 
 
 def assembled_otherwise(tokenizer: Tokenizer, change: str) -> Tokenizer:

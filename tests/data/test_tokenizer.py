@@ -17,7 +17,7 @@ from token_samples import AWKWARD, CHINESE, awkward_text, chinese_documents, cle
 from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.data.tokenizers.training import train_tokenizer
 
 SPECS = {
     "uncased": WordPiece(vocab_size=1500),

@@ -6,7 +6,7 @@ from token_samples import chinese_documents, clean_corpus_of, english_documents
 from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.tokenizers.spec import ByteBPE, TokenizerSpec, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.vocabulary import sample_texts, train_tokenizer
+from maskwright.data.tokenizers.training import sample_texts, train_tokenizer
 
 
 @pytest.fixture(scope="module")

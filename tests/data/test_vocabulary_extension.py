@@ -17,7 +17,7 @@ from maskwright.data.tokenizers.extension import (
 )
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.data.tokenizers.training import train_tokenizer
 
 SPECS = (WordPiece(vocab_size=600), ByteBPE(vocab_size=500), Unigram(vocab_size=400))
 DOMAIN = ("hyperbilirubinemia", "tachycardia", "myocarditis", "tachycardiac")

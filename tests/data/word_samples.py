@@ -14,7 +14,7 @@ from maskwright.core.types import BoolArray
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder, TokenStream
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.data.tokenizers.training import train_tokenizer
 
 SCRIPTS = {
     "latin": ("Whole words are masked together, never in parts.", " Überraschend naïve Wörter, wie immer."),

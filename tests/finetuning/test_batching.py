@@ -53,6 +53,10 @@ def check_batch(batch: FeatureBatch, features: Features) -> None:
     assert batch.labels is not None
     assert features.labels is not None
     if features.positions is None:
+        assert batch.rows.tolist() == [sequence for each in sequences for sequence in each]
+    else:
+        assert features.positions[batch.rows].tolist() == [token for token in flat if token in features.positions]
+    if features.positions is None:
         assert batch.positions is None
         assert batch.labels.tolist() == features.labels[batch.unit_numbers].tolist()
     else:
@@ -145,21 +149,10 @@ def features_of_lengths(lengths: Sequence[int]) -> Features:
     )
 
 
-def plain_features(num_units: int = 50) -> Features:
-    lengths = np.arange(num_units) % 9 + 1
-    return Features(
-        ids=np.arange(lengths.sum(), dtype=np.int32),
-        segment_ids=np.zeros(lengths.sum(), dtype=np.int8),
-        cu_seqlens=np.concatenate([[0], np.cumsum(lengths)]),
-        units=np.arange(num_units),
-        examples=np.arange(num_units),
-        labels=np.arange(num_units),
-    )
-
-
 def test_dropout_keys_differ_between_micro_batches_and_steps_and_are_the_same_again() -> None:
     def keys(seed: int, step: int) -> list[int | None]:
-        collator = FeatureCollator(plain_features(), tokens=20, device=CPU, seed=seed)
+        lengths = [number % 9 + 1 for number in range(50)]
+        collator = FeatureCollator(features_of_lengths(lengths), tokens=20, device=CPU, seed=seed)
         rows, _ = ShuffledUnits(50, 0).read(ShuffledUnits(50, 0).start(), 20)
         made = collator.collate(rows, step)
         assert len(made.micro_batches) > 3

@@ -48,12 +48,12 @@ def test_a_tuple_of_two_texts_is_a_pair_and_a_list_is_two(bert_folder: Path, tmp
     [same] = predict(out, [("the cat", "the dog")], reporter=Silent())
     assert pair == same
     assert len(predict(out, ["the cat", "the dog"], reporter=Silent())) == 2
-    tagger = saved(bert_folder, Tagging(labels=("O", "B-PER"), scheme="BIO", metrics=("f1",)), tmp_path / "tagger")
+    tagger = saved(bert_folder, Tagging(labels=("O", "B-PER"), entities=True, metrics=("f1",)), tmp_path / "tagger")
     assert len(predict(tagger, ("the cat", "the dog"), reporter=Silent())) == 2
 
 
 def test_entities_of_files_are_placed_in_the_file_s_text(bert_folder: Path, tmp_path: Path) -> None:
-    model = build(bert_folder, Tagging(labels=("I-X", "O"), scheme="IO", metrics=("f1",)), seed=3, max_length=32)
+    model = build(bert_folder, Tagging(labels=("I-X", "O"), entities=True, metrics=("f1",)), seed=3, max_length=32)
     with torch.no_grad():
         model.get_parameter("head.output.bias")[0] = 1000.0  # every word is of one entity
     texts = ["  我 爱北京!", "the   cat,sat  on"]
@@ -124,7 +124,7 @@ def test_standard_input_is_read_like_a_file(bert_folder: Path, tmp_path: Path, m
     model = build(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
     file = tmp_path / "texts.csv"
     file.write_text("text\nthe dog\n", encoding="utf-8")
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfthe cat\n\nsch\xf6n\n")))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfthe cat\n\nsch\xc3\xb6n\n")))
     said = predict(model, "a word", file=["-", file], reporter=Silent())
     assert [(one.key, one.input_text) for one in said] == [
         ("input:1", "a word"),

@@ -33,7 +33,7 @@ from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regres
 TAGS = ("O", "B-PER", "I-PER")
 TASKS = {
     "sequence": Classification(labels=LABELS),
-    "token": Tagging(labels=TAGS, scheme="BIO", metrics=("f1",)),
+    "token": Tagging(labels=TAGS, entities=True, metrics=("f1",)),
     "span": QuestionAnswering(),
     "choice": MultipleChoice(),
 }
@@ -162,7 +162,7 @@ GUESSES = [
     ("sequence", {"labels": LABELS, "problem_type": "multi_label_classification"}, MultiLabel(labels=LABELS)),
     ("sequence", {"labels": ("LABEL_0",)}, Regression()),
     ("sequence", {"labels": ("score",), "problem_type": "regression"}, Regression()),
-    ("token", {"labels": TAGS}, Tagging(labels=TAGS, scheme="BIO", metrics=("f1", "precision", "recall", "accuracy"))),
+    ("token", {"labels": TAGS}, Tagging(labels=TAGS, entities=True, metrics=("f1", "precision", "recall", "accuracy"))),
     ("token", {"labels": ("NOUN", "VERB")}, Tagging(labels=("NOUN", "VERB"), outside="NOUN")),
     ("span", {}, QuestionAnswering()),
     ("choice", {}, MultipleChoice()),

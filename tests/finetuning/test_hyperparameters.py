@@ -1,12 +1,12 @@
 """Settings of fine-tuning: published rows, how they are laid over each other, and what is fitted to small models."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from maskwright.core.errors import RecipeError
 from maskwright.finetuning.benchmarks import BENCHMARKS
-from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.hyperparameters import (
     Hyperparameters,
     fit_length,
@@ -14,17 +14,16 @@ from maskwright.finetuning.hyperparameters import (
     fit_stride,
     fit_training,
     published,
-    published_task_fields,
-    system_named,
     system_of,
 )
 from maskwright.finetuning.published_settings import PUBLISHED, SYSTEMS
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
-from maskwright.finetuning.tasks.texts import Classification, Regression
+from maskwright.finetuning.tasks.texts import Regression
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes import catalog
 
 BASE = EncoderConfig()
+OTHER = SimpleNamespace(folder=Path("nowhere"), family="another")
 LARGE = EncoderConfig(hidden_size=1024, num_heads=16, num_layers=24)
 TINY = EncoderConfig(hidden_size=128, num_heads=2, num_layers=2)
 
@@ -39,7 +38,7 @@ def test_every_row_is_of_a_known_system_has_a_source_and_fits_the_fields() -> No
 
 def test_every_system_of_the_catalogue_has_settings() -> None:
     for name in catalog.names():
-        settings, source = published(system_named(name), "sequence", BENCHMARKS["sst-2"], BASE)
+        settings, _, source = published(system_of(OTHER, name), "sequence", BENCHMARKS["sst-2"], BASE)
         assert settings.learning_rate <= 1e-4
         assert source
 
@@ -71,20 +70,20 @@ def test_every_system_of_the_catalogue_has_settings() -> None:
     ],
 )  # fmt: skip
 def test_settings_are_as_published(system, head, benchmark, expected) -> None:
-    settings, source = published(system, head, BENCHMARKS.get(benchmark), BASE)
+    settings, _, source = published(system, head, BENCHMARKS.get(benchmark), BASE)
     assert settings.model_dump(include=set(expected)) == expected
     assert source
 
 
 def test_electra_s_large_and_small_models_have_settings_of_their_own() -> None:
-    large, _ = published("electra", "sequence", BENCHMARKS["mnli"], LARGE)
+    large, *_ = published("electra", "sequence", BENCHMARKS["mnli"], LARGE)
     assert (large.learning_rate, large.layer_decay) == (5e-5, 0.9)
-    small, _ = published("electra", "sequence", BENCHMARKS["mnli"], EncoderConfig(hidden_size=256, num_heads=4))
+    small, *_ = published("electra", "sequence", BENCHMARKS["mnli"], EncoderConfig(hidden_size=256, num_heads=4))
     assert (small.learning_rate, small.weight_decay, small.layer_decay) == (3e-4, 0.0, 0.8)
 
 
 def test_a_large_model_with_much_data_keeps_the_published_settings() -> None:
-    settings, _ = published("bert", "sequence", BENCHMARKS["mnli"], BASE)
+    settings, *_ = published("bert", "sequence", BENCHMARKS["mnli"], BASE)
     assert fit_training(settings, 392_702, (), width=768, system="bert") == (settings, ())
     assert fit_length(settings, 512, ()) == (settings, ())
 
@@ -92,7 +91,7 @@ def test_a_large_model_with_much_data_keeps_the_published_settings() -> None:
 @pytest.mark.parametrize(("width", "rate"), [(128, 1e-3), (256, 5e-4), (768, 1.7e-4)])
 def test_a_model_pretrained_for_minutes_tolerates_a_higher_rate(width: int, rate: float) -> None:
     config = EncoderConfig(hidden_size=width, num_heads=width // 64)
-    settings, _ = published("bert", "sequence", None, config)
+    settings, *_ = published("bert", "sequence", None, config)
     fitted, choices = fit_training(settings, 100_000, (), width=width, system="bert", tokens=4e6)
     assert fitted.learning_rate == rate
     assert "4M tokens" in choices[0].reason
@@ -101,7 +100,7 @@ def test_a_model_pretrained_for_minutes_tolerates_a_higher_rate(width: int, rate
 
 
 def test_adjustments_have_reasons_and_spare_what_the_user_set() -> None:
-    settings, _ = published("bert", "sequence", None, TINY)
+    settings, *_ = published("bert", "sequence", None, TINY)
     fitted, choices = fit_training(settings, 40, (), width=128, system="bert")
     assert {choice.field for choice in choices} == {"learning_rate", "epochs", "bias_correction"}
     assert all(choice.reason for choice in choices)
@@ -130,11 +129,12 @@ def test_the_system_is_the_chosen_one_or_that_of_the_recipe_or_family(tmp_path) 
         system_of(model, "macbart")
 
 
-def test_electra_learns_sts_b_as_shares_of_five() -> None:
-    assert published_task_fields("electra", "sequence", BENCHMARKS["sts-b"], BASE) == {"scale": 5.0}
-    assert published_task_fields("electra", "sequence", BENCHMARKS["mnli"], BASE) == {}
-    assert published_task_fields("bert", "sequence", BENCHMARKS["sts-b"], BASE) == {}
-    assert published_task_fields("electra", "sequence", None, BASE) == {}
+@pytest.mark.parametrize(
+    ("system", "benchmark", "fields"),
+    [("electra", "sts-b", {"scale": 5.0}), ("electra", "mnli", {}), ("bert", "sts-b", {}), ("electra", "", {})],
+)
+def test_electra_learns_sts_b_as_shares_of_five(system: str, benchmark: str, fields: dict[str, float]) -> None:
+    assert published(system, "sequence", BENCHMARKS.get(benchmark), BASE)[1] == fields
 
 
 @pytest.mark.parametrize(
@@ -152,24 +152,22 @@ def test_windows_move_on_by_the_same_share_of_a_shorter_sequence(
     stride: int, published_length: int, length: int, expected: int
 ) -> None:
     task, choices = fit_stride(QuestionAnswering(doc_stride=stride), published_length, length, ())
-    assert isinstance(task, QuestionAnswering)
     assert task.doc_stride == expected
     assert [choice.field for choice in choices] == ["task.doc_stride"] * (expected != stride)
 
 
-def test_numbers_are_learnt_around_0() -> None:
-    examples = [TextExample(key="", texts=("a",), label=label) for label in (1000.0, 2000.0, 6000.0)]
-    task, choices = fit_numbers(Regression(), examples, ())
-    assert (task.offset, task.scale) == (3000.0, 2160.0)
-    assert [choice.field for choice in choices] == ["task.offset", "task.scale"]
-    years = [TextExample(key="", texts=("a",), label=label) for label in (2012.0, 2014.0, 2019.0)]
-    task, _ = fit_numbers(Regression(), years, ())
-    assert (task.offset, task.scale) == (2015.0, 2.94)
-    thousands = [TextExample(key="", texts=("a",), label=123_456.0 + label) for label in (-10, 10)]
-    task, _ = fit_numbers(Regression(), thousands, ())
-    assert (task.offset, task.scale) == (123_456.0, 10.0)
+@pytest.mark.parametrize(
+    ("labels", "offset", "scale"),
+    [
+        ((1000.0, 2000.0, 6000.0), 3000.0, 2160.0),
+        ((2012.0, 2014.0, 2019.0), 2015.0, 2.94),
+        ((123_446.0, 123_466.0), 123_456.0, 10.0),
+        ((7.0,), 0.0, 1.0),
+    ],
+)
+def test_numbers_are_learnt_around_0(labels: tuple[float, ...], offset: float, scale: float) -> None:
+    task, choices = fit_numbers(Regression(), labels, ())
+    assert (task.offset, task.scale) == (offset, scale)
+    assert [choice.field for choice in choices] == ["task.offset", "task.scale"] * (scale != 1.0)
     for fixed in ({"scale"}, {"offset"}):
-        assert fit_numbers(Regression(), examples, fixed) == (Regression(), ())
-    assert fit_numbers(Regression(), examples[:1], ()) == (Regression(), ())
-    other = Classification(labels=("a", "b"))
-    assert fit_numbers(other, examples, ()) == (other, ())
+        assert fit_numbers(Regression(), labels, fixed) == (Regression(), ())

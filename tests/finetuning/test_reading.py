@@ -81,6 +81,20 @@ def test_running_text_is_read_by_a_model_trained_on_conll(tmp_path: Path) -> Non
     assert [example.words[:4] for example in read.examples] == [("我", "爱", "北", "京"), ("在", "北", "京", "的")]
 
 
+def test_labels_and_texts_between_spaces_are_evaluated_as_they_were_trained_on(tmp_path: Path) -> None:
+    """As TREC has them: in evaluation lines have a label, in prediction they are texts."""
+    file = tmp_path / "trec.label"
+    file.write_text("DESC How did it ?\nLOC Where is it ?\n", encoding="utf-8")
+    trained = {"format": "tsv", "delimiter": " ", "label": ("1",), "text": ("2",)}
+    read = read_for_model(file, "classification", ReadOptions(), trained)
+    assert [(one.texts, one.label) for one in read.examples] == [
+        (("How did it ?",), "DESC"),
+        (("Where is it ?",), "LOC"),
+    ]
+    read = read_for_model(file, "classification", ReadOptions(labels="ignored"), trained)
+    assert read.examples[0].texts == ("DESC How did it ?",)
+
+
 def test_lines_of_text_have_no_columns(tmp_path: Path) -> None:
     lines = tmp_path / "a.txt"
     lines.write_text("one text\nanother\n", encoding="utf-8")

@@ -14,7 +14,7 @@ from maskwright.model.inference import InferenceEncoder
 
 TASKS = {
     "sequence": Classification(labels=LABELS),
-    "token": Tagging(labels=("O", "B-PER", "I-PER"), scheme="BIO", metrics=("f1",)),
+    "token": Tagging(labels=("O", "B-PER", "I-PER"), entities=True, metrics=("f1",)),
     "span": QuestionAnswering(),
     "choice": MultipleChoice(),
 }

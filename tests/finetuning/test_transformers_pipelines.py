@@ -87,7 +87,7 @@ def test_regression(folder, tmp_path):
 
 
 def test_token_classification(folder, tmp_path):
-    task = Tagging(labels=TAGS, scheme="BIO", metrics=("f1",))
+    task = Tagging(labels=TAGS, entities=True, metrics=("f1",))
     model, pipe = _saved(folder, task, tmp_path), _pipeline("token-classification", tmp_path)
     examples = [TaggedExample(key="1", words=words, tags=None) for words in SENTENCES]
     for example, answer in zip(examples, predict_examples(model, examples), strict=True):

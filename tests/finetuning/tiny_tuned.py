@@ -151,6 +151,7 @@ def ragged(family: str, kind: HeadKind, seed: int = 0) -> Ragged:
             max_seqlen=shape[1],
         ),
         unit_numbers=np.arange(len(LENGTHS) // of_unit),
+        rows=np.arange(len(LENGTHS)),
         units=torch.arange(len(LENGTHS)) // of_unit,
         positions=torch.arange(sum(LENGTHS))[::2] if kind == "token" else None,
         labels=None,

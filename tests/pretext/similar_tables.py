@@ -26,7 +26,6 @@ def table_of(similar: Mapping[Word, Sequence[Word]], random: Sequence[Word] = ()
         counts=np.array([len(similar[word]) for word in words], dtype=np.int64),
         random_firsts=len(flat) + np.cumsum(random_sizes).astype(np.int64) - np.array(random_sizes, dtype=np.int64),
         random_counts=np.array([len(group) for group in by_length], dtype=np.int64),
-        similarities=np.ones(sum(len(similar[word]) for word in words), dtype=np.float32),
     )
 
 

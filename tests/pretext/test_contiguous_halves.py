@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pretext_samples import documents_of, lay_out, ranges, within
 
-from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import generator
 from maskwright.core.types import Plan
 from maskwright.pretext.formats import ContiguousHalves
@@ -18,7 +16,7 @@ Row = tuple[list[int], list[int]]
 
 def told_plainly(lengths: Sequence[Sequence[int]], max_length: int, seed: int, format: ContiguousHalves) -> list[Row]:
     """ELECTRA's examples with lists of tokens, one sentence at a time: (A, B) of each."""
-    specials = 2 + format.num_separators_between
+    specials = 3
     tokens = iter(range(sum(map(sum, lengths))))
     examples: list[Row] = []
     for number, document in enumerate(lengths):
@@ -71,24 +69,20 @@ corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=15), min_si
     st.integers(0, 5),
     st.sampled_from([0.0, 0.05, 1.0]),
     st.sampled_from([0.0, 0.1, 1.0]),
-    st.sampled_from([1, 2]),
 )
 def test_plan_equals_the_plain_account(
-    lengths: list[list[int]], max_length: int, seed: int, short: float, single: float, between: int
+    lengths: list[list[int]], max_length: int, seed: int, short: float, single: float
 ) -> None:
-    format = ContiguousHalves.model_validate(
-        {"short_share": short, "single_share": single, "num_separators_between": between}
-    )
+    format = ContiguousHalves(short_share=short, single_share=single)
     plan = format.plan(documents_of(lengths), max_length, seed, refresh=0)
     assert rows_of(plan) == told_plainly(lengths, max_length, seed, format)
     assert (plan.pair_labels == -1).all()
 
 
 @settings(max_examples=100)
-@given(corpora, st.integers(6, 70), st.sampled_from([1, 2]))
-def test_sequences_fit_and_halves_are_neighbors(lengths: list[list[int]], max_length: int, between: int) -> None:
-    documents = documents_of(lengths)
-    format = ContiguousHalves.model_validate({"num_separators_between": between})
+@given(corpora, st.integers(6, 70))
+def test_sequences_fit_and_halves_are_neighbors(lengths: list[list[int]], max_length: int) -> None:
+    documents, format = documents_of(lengths), ContiguousHalves()
     plan = format.plan(documents, max_length, seed=3, refresh=0)
     assert (plan.first_end > plan.first_start).all()
     has_second = plan.second_end > plan.second_start
@@ -117,11 +111,3 @@ def test_shares_are_those_of_the_original() -> None:
     assert set((plan.second_end - plan.second_start)[full].tolist()) == {63, 64}
     alone = firsts[whole & single[firsts]]
     assert set((plan.first_end - plan.first_start)[alone].tolist()) == {126}
-
-
-@pytest.mark.parametrize("between", [1, 2])
-def test_lengths_without_room_are_refused(between: int) -> None:
-    format = ContiguousHalves.model_validate({"num_separators_between": between, "short_share": 1})
-    with pytest.raises(RecipeError, match=f"at least {4 + between}"):
-        format.plan(documents_of([[5, 5]]), 3 + between, 0, 0)
-    assert len(format.plan(documents_of([[5, 5]]), 4 + between, 0, 0))

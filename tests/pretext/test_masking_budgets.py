@@ -16,7 +16,6 @@ from maskwright.pretext.masking import (
     TokenMasking,
     WholeWordMasking,
 )
-from maskwright.pretext.masking.base import WordMasking
 
 MASKINGS = [
     TokenMasking(),
@@ -25,7 +24,7 @@ MASKINGS = [
     TokenMasking(rounding="random", candidates="all"),
     WholeWordMasking(),
     WholeWordMasking(rate=0.3, rounding="down", max_targets=7),
-    WholeWordMasking(budget="words", rounding="random", candidates="all"),
+    WholeWordMasking(rounding="random", candidates="all"),
     NgramMasking(),
     NgramMasking(budget="words", order="left_to_right"),
     SpanMasking(),
@@ -79,7 +78,7 @@ def test_selection_keeps_to_budget_candidates_and_order(
     if masking.candidates == "ordinary":
         assert not instances.special[selection.positions].any()
     positions = selection.positions
-    by_words = isinstance(masking, WordMasking) and masking.budget == "words"
+    by_words = isinstance(masking, NgramMasking) and masking.budget == "words"
     counted = positions[instances.word_starts[positions]] if by_words else positions
     given_up = np.bincount(sequences[counted], minlength=len(lengths))
     assert (given_up <= masking.budgets(instances, rng)).all()

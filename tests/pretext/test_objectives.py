@@ -1,6 +1,7 @@
 """Masked language modeling, next-sentence and sentence-order prediction: targets, heads, losses."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,14 @@ from maskwright.core.tensors import EncoderOutput, LossInputs, TargetTensors, Vi
 from maskwright.core.types import Examples, HeadShape, Selection
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import TokenMasking
-from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction, SentenceOrderPrediction
+from maskwright.pretext.objectives import (
+    MaskedLanguageModeling,
+    NextSentencePrediction,
+    Objective,
+    ReplacedTokenDetection,
+    SentenceOrderPrediction,
+    SpanBoundaryObjective,
+)
 from maskwright.pretext.replacement import MaskRandomKeep
 
 SHAPE = HeadShape(hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation="gelu_tanh", layer_norm_eps=1e-12)
@@ -64,99 +72,78 @@ def test_mlm_loss_equals_logits_of_all_positions() -> None:
     assert torch.allclose(chosen, logits[targets.positions], atol=1e-5)
 
 
-def test_mlm_without_targets_is_zero_and_still_differentiable() -> None:
-    mlm = MaskedLanguageModeling()
-    head, hidden = mlm.head(SHAPE), torch.randn(6, 24, requires_grad=True)
-    embeddings = torch.randn(60, 12, requires_grad=True)
-    term = mlm.loss(head, inputs_of(EncoderOutput(hidden, None), targets_of([], []), embeddings))
+@pytest.mark.parametrize(
+    "objective",
+    [MaskedLanguageModeling(), NextSentencePrediction(), ReplacedTokenDetection(), SpanBoundaryObjective()],
+    ids=lambda each: each.kind,
+)
+def test_without_targets_the_loss_is_zero_and_still_differentiable(objective: Objective) -> None:
+    head, nothing = objective.head(SHAPE), torch.zeros(0, dtype=torch.int64)
+    targets = TargetTensors(
+        positions=nothing, labels=nothing, extra={"place": nothing}, anchors={"left": nothing, "right": nothing}
+    )
+    hidden = torch.randn(6, 24, requires_grad=True)
+    output = EncoderOutput(hidden, hidden[:2])
+    term = objective.loss(head, inputs_of(output, targets, torch.randn(60, 12)))
     assert (term.total.item(), term.correct.item()) == (0.0, 0)
     term.total.backward()
-    for parameter in (hidden, embeddings, *head.parameters()):
+    for parameter in (hidden, *head.parameters()):
         assert parameter.grad is not None
         assert not parameter.grad.any()
 
 
-@pytest.mark.parametrize(("activation", "theirs"), [("gelu", "gelu"), ("gelu_tanh", "gelu_new"), ("relu", "relu")])
-def test_heads_and_losses_equal_those_of_transformers(activation: str, theirs: str) -> None:
+SIZES: dict[str, Any] = {
+    "vocab_size": 60,
+    "hidden_size": 24,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "initializer_range": 0.5,
+}
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "relu", "albert"])
+def test_heads_and_losses_equal_those_of_transformers(activation: str) -> None:
     torch.manual_seed(1)
-    config = BertConfig(
-        vocab_size=60,
-        hidden_size=24,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        hidden_act=theirs,
-        layer_norm_eps=1e-12,
-        initializer_range=0.5,
-    )
-    model = BertForPreTraining(config).eval()
-    torch.nn.init.normal_(model.cls.predictions.bias)
-    shape = HeadShape(
-        hidden_size=24, embedding_size=24, vocab_size=60, hidden_activation=activation, layer_norm_eps=1e-12
-    )
-    mlm, nsp = MaskedLanguageModeling(), NextSentencePrediction()
-    mlm_head, nsp_head = mlm.head(shape), nsp.head(shape)
-    mlm_head.dense.load_state_dict(model.cls.predictions.transform.dense.state_dict())
-    mlm_head.layer_norm.load_state_dict(model.cls.predictions.transform.LayerNorm.state_dict())
-    mlm_head.bias.data.copy_(model.cls.predictions.bias.data)
-    nsp_head.classifier.load_state_dict(model.cls.seq_relationship.state_dict())
+    pair: NextSentencePrediction | SentenceOrderPrediction = NextSentencePrediction()
+    model: Any
+    if activation == "albert":
+        pair, shape = SentenceOrderPrediction(), SHAPE
+        model = AlbertForPreTraining(AlbertConfig(**SIZES, embedding_size=12)).eval()
+        encoder, predictions, classifier = model.albert, model.predictions, model.sop_classifier.classifier
+        transform, names = predictions, ("sentence_order_label", "sop_logits")
+    else:
+        shape = replace(SHAPE, embedding_size=24, hidden_activation=activation)
+        theirs = {"gelu_tanh": "gelu_new"}.get(activation, activation)
+        model = BertForPreTraining(BertConfig(**SIZES, hidden_act=theirs, layer_norm_eps=1e-12)).eval()
+        encoder, predictions, classifier = model.bert, model.cls.predictions, model.cls.seq_relationship
+        transform, names = predictions.transform, ("next_sentence_label", "seq_relationship_logits")
+    torch.nn.init.normal_(predictions.bias)
+    mlm = MaskedLanguageModeling()
+    mlm_head, pair_head = mlm.head(shape), pair.head(shape)
+    mlm_head.dense.load_state_dict(transform.dense.state_dict())
+    mlm_head.layer_norm.load_state_dict(transform.LayerNorm.state_dict())
+    mlm_head.bias.data.copy_(predictions.bias.data)
+    pair_head.classifier.load_state_dict(classifier.state_dict())
 
     ids = torch.randint(60, (3, 10))
     labels = torch.where(torch.rand(3, 10) < 0.4, torch.randint(60, (3, 10)), -100)
     pair_labels = torch.tensor([0, 1, 1])
     with torch.no_grad():
-        encoded = model.bert(ids)
-        theirs_out = model(ids, labels=labels, next_sentence_label=pair_labels)
+        encoded = encoder(ids)
+        expected = model(ids, labels=labels, **{names[0]: pair_labels})
         output = EncoderOutput(encoded.last_hidden_state.flatten(0, 1), encoded.pooler_output)
         positions = (labels.flatten() >= 0).nonzero().flatten()
-        embeddings = model.bert.embeddings.word_embeddings.weight
+        embeddings = encoder.embeddings.word_embeddings.weight
         mlm_targets = targets_of(positions.tolist(), labels.flatten()[positions].tolist())
         mlm_term = mlm.loss(mlm_head, inputs_of(output, mlm_targets, embeddings))
-        nsp_term = nsp.loss(nsp_head, inputs_of(output, targets_of([0, 1, 2], pair_labels.tolist()), NO_EMBEDDINGS))
+        pair_term = pair.loss(pair_head, inputs_of(output, targets_of([0, 1, 2], pair_labels.tolist()), NO_EMBEDDINGS))
         logits = mlm.logits(mlm_head, output.hidden, embeddings)
-        scores = nsp_head(output.pooled)
-    assert (logits - theirs_out.prediction_logits.flatten(0, 1)).abs().max() <= 1e-5
-    assert (scores - theirs_out.seq_relationship_logits).abs().max() <= 1e-5
-    ours = mlm_term.total / len(positions) + nsp_term.total / 3
-    assert ours.item() == pytest.approx(theirs_out.loss.item(), abs=1e-5)
-
-
-def test_albert_s_heads_and_losses_equal_those_of_transformers() -> None:
-    torch.manual_seed(2)
-    config = AlbertConfig(
-        vocab_size=60,
-        embedding_size=12,
-        hidden_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        initializer_range=0.5,
-    )
-    model = AlbertForPreTraining(config).eval()
-    torch.nn.init.normal_(model.predictions.bias)
-    mlm, sop = MaskedLanguageModeling(), SentenceOrderPrediction()
-    mlm_head, sop_head = mlm.head(SHAPE), sop.head(SHAPE)
-    mlm_head.dense.load_state_dict(model.predictions.dense.state_dict())
-    mlm_head.layer_norm.load_state_dict(model.predictions.LayerNorm.state_dict())
-    mlm_head.bias.data.copy_(model.predictions.bias.data)
-    sop_head.classifier.load_state_dict(model.sop_classifier.classifier.state_dict())
-
-    ids = torch.randint(60, (3, 10))
-    labels = torch.where(torch.rand(3, 10) < 0.4, torch.randint(60, (3, 10)), -100)
-    order_labels = torch.tensor([1, 0, 1])
-    with torch.no_grad():
-        encoded = model.albert(ids)
-        theirs = model(ids, labels=labels, sentence_order_label=order_labels)
-        output = EncoderOutput(encoded.last_hidden_state.flatten(0, 1), encoded.pooler_output)
-        positions = (labels.flatten() >= 0).nonzero().flatten()
-        mlm_targets = targets_of(positions.tolist(), labels.flatten()[positions].tolist())
-        embeddings = model.albert.embeddings.word_embeddings.weight
-        mlm_term = mlm.loss(mlm_head, inputs_of(output, mlm_targets, embeddings))
-        sop_term = sop.loss(sop_head, inputs_of(output, targets_of([0, 1, 2], order_labels.tolist()), NO_EMBEDDINGS))
-        assert output.pooled is not None
-        assert (sop_head(output.pooled) - theirs.sop_logits).abs().max() <= 1e-5
-    ours = mlm_term.total / len(positions) + sop_term.total / 3
-    assert ours.item() == pytest.approx(theirs.loss.item(), abs=1e-5)
+        scores = pair_head(encoded.pooler_output)
+    assert (logits - expected.prediction_logits.flatten(0, 1)).abs().max() <= 1e-5
+    assert (scores - expected[names[1]]).abs().max() <= 1e-5
+    ours = mlm_term.total / len(positions) + pair_term.total / 3
+    assert ours.item() == pytest.approx(expected.loss.item(), abs=1e-5)
 
 
 def labeled(labels: list[int]) -> Examples:

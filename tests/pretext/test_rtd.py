@@ -70,16 +70,6 @@ def test_hits_misses_and_false_alarms_are_counted() -> None:
     assert details == {"replaced": 0.4, "precision": 0.5, "recall": 0.5}
 
 
-def test_without_targets_the_loss_is_zero_and_still_differentiable() -> None:
-    head, hidden = RTD.head(SHAPE), torch.randn(6, 24, requires_grad=True)
-    term = loss_of(hidden, head, [], [])
-    assert (term.total.item(), term.correct.item()) == (0.0, 0)
-    term.total.backward()
-    for parameter in (hidden, *head.parameters()):
-        assert parameter.grad is not None
-        assert not parameter.grad.any()
-
-
 @pytest.mark.parametrize(("activation", "theirs"), [("gelu", "gelu"), ("relu", "relu")])
 def test_head_and_loss_equal_those_of_transformers(activation: str, theirs: str) -> None:
     torch.manual_seed(1)

@@ -73,15 +73,6 @@ def texts(plan: Plan) -> list[tuple[int, int]]:
     return ranges(plan.first_start, plan.first_end)
 
 
-def test_full_sentences_cross_documents_with_one_separator() -> None:
-    documents = documents_of([[3, 3], [2], [9]])
-    format = FullSentences()
-    plan = format.plan(documents, 12, 0, 0)
-    assert texts(plan) == [(0, 8), (8, 17)]
-    ids = lay_out(format, documents, plan).ids.tolist()
-    assert ids[:11] == [2, 100, 101, 102, 103, 104, 105, 3, 106, 107, 3]
-
-
 def test_full_sentences_of_a_subset_do_not_reach_over_its_gaps() -> None:
     documents = documents_of([[3], [4], [5], [2], [2]])
     subset = documents.pick(np.array([0, 1, 3, 4]))

@@ -24,14 +24,10 @@ MASKINGS: list[Masking] = [
     SpanMasking(),
     NgramMasking(length_shares=(0.4, 0.3, 0.2, 0.1), budget="words", order="left_to_right", rounding="down"),
 ]
-# Texts over few ids, so that words of the table occur: 5..12 are ordinary.
-TABLE = table_of(
-    {(5,): [(6,), (7,)], (5, 6): [(8, 9)], (7, 8): [(9, 5), (6, 6), (5, 6)], (6, 7, 8): [(8, 8, 8)]},
-    [(10,), (11,), (10, 11), (11, 10), (12, 12)],
-)
 
 
 def few_ids(lengths: list[int], seed: int = 0, share_of_word_starts: float = 0.6) -> Instances:
+    """Make texts over few ids, 5 to 12, so that words of a table occur."""
     made = batch_of(lengths, seed, share_of_word_starts)
     ids = np.where(made.special, made.ids, 5 + made.ids % 8).astype(np.int32)
     return dataclasses.replace(made, ids=ids)
@@ -175,7 +171,7 @@ def plainly(
 @settings(max_examples=60)
 def test_it_equals_the_rule_applied_word_by_word(lengths: list[int], seed: int, masking: Masking) -> None:
     instances = few_ids(lengths, seed)
-    rng = rng_for(instances, seed)
+    before, rng = instances.ids.copy(), rng_for(instances, seed)
     selection = masking.select(instances, rng)
     similar = {(5,): [(6,), (7,)], (5, 6): [(8, 9)], (7, 8): [(9, 5), (6, 6), (5, 6)], (6, 7, 8): [(8, 8, 8)]}
     random: list[Word] = [(50,), (51,), (52, 53), (54, 55)]
@@ -183,30 +179,11 @@ def test_it_equals_the_rule_applied_word_by_word(lengths: list[int], seed: int, 
     expected, counted = plainly(instances, selection, rng, similar, random)
     after = SimilarWord().replace_tokens(instances, selection, rng, facts)
     assert np.array_equal(after, expected)
-    outcomes = SimilarWord().outcomes(instances, selection, rng, facts)
-    assert list(outcomes.values()) == list(counted.values())
-
-
-@given(
-    lengths=st.lists(st.integers(2, 80), min_size=1, max_size=8),
-    seed=st.integers(0, 1000),
-    masking=st.sampled_from(MASKINGS),
-)
-@settings(max_examples=60)
-def test_no_mask_token_appears_and_nothing_else_changes(lengths: list[int], seed: int, masking: Masking) -> None:
-    instances, facts = few_ids(lengths, seed), knowing(VOCABULARY, TABLE)
-    before = instances.ids.copy()
-    rng = rng_for(instances, seed)
-    selection = masking.select(instances, rng)
-    after = SimilarWord().replace_tokens(instances, selection, rng, facts)
-    assert not (after == SPECIAL.mask).any()
-    differing = np.flatnonzero(after != before)
-    assert set(differing.tolist()) <= set(selection.positions.tolist())
     assert np.array_equal(instances.ids, before)
     assert after.dtype == np.int32
+    assert not (after == SPECIAL.mask).any()
     outcomes = SimilarWord().outcomes(instances, selection, rng, facts)
-    assert sum(outcomes.values()) == len(selection.positions)
-    assert np.array_equal(SimilarWord().replace_tokens(instances, selection, rng, facts), after)
+    assert list(outcomes.values()) == list(counted.values())
 
 
 # The worked example: 使用 语言 模型 来 预测 , 语言模型 selected as one unit of four characters.

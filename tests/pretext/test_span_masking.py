@@ -19,7 +19,6 @@ maskings = st.builds(
     rate=st.sampled_from([0.15, 0.4, 0.85]),
     geometric_p=st.sampled_from([0.05, 0.2, 0.6]),
     longest_span=st.sampled_from([1, 3, 10]),
-    cut_last_word=st.booleans(),
     max_targets=st.sampled_from([None, 6]),
 )
 
@@ -47,10 +46,6 @@ def spans_of(masking: SpanMasking, sequence: Instances, rng: RandomNumbers) -> l
     masked: set[int] = set()
     number = 0
     while len(masked) < budget:
-        left = budget - len(masked)
-        free = [word_start(token) for token in ordinary if token not in masked]
-        if not masking.cut_last_word and all(word_end(start) - start > left for start in free):
-            break
         anchor = ordinary[int(uniform(anchor_key, number)[0] * len(ordinary))]
         drawn, wanted = uniform(length_key, number)[0], 1
         reached = masking.length_probabilities[0]
@@ -66,8 +61,6 @@ def spans_of(masking: SpanMasking, sequence: Instances, rng: RandomNumbers) -> l
                 break
             end = word_end(start)
             fresh = [token for token in range(start, end) if token not in masked]
-            if not masking.cut_last_word and len(masked) + len(fresh) > budget:
-                break
             masked |= set(fresh[: budget - len(masked)])
             start = end
     runs: list[tuple[int, int]] = []
@@ -91,26 +84,6 @@ def test_spans_are_those_of_the_plain_loop(masking: SpanMasking, lengths: list[i
         spans = spans_of(masking, single, rng_for(single, seed, first_index=5 + number))
         expected += [(start + offset, end + offset) for start, end in spans]
     assert ranges(selection.starts, selection.ends) == expected
-
-
-@settings(max_examples=60)
-@given(maskings, lengths, st.floats(0.2, 1), st.integers(0, 1000))
-def test_the_budget_is_met_exactly_or_no_word_is_cut(
-    masking: SpanMasking, lengths: list[int], share: float, seed: int
-) -> None:
-    instances = batch_of(lengths, seed, share)
-    rng = rng_for(instances, seed)
-    selection = masking.select(instances, rng)
-    given_up = np.bincount(instances.sequence_ids[selection.positions], minlength=len(instances))
-    budgets = np.minimum(masking.budgets(instances, rng), instances.lengths - 2)
-    assert not instances.special[selection.positions].any()
-    assert (selection.ends[:-1] < selection.starts[1:]).all()  # Spans that touch are one unit.
-    if masking.cut_last_word:
-        assert np.array_equal(given_up, budgets)
-    else:
-        assert (given_up <= budgets).all()
-        assert instances.word_starts[selection.starts].all()
-        assert np.append(instances.word_starts, True)[selection.ends].all()
 
 
 @pytest.mark.parametrize(("ordinary", "count"), [(510, 77), (126, 19), (20, 3), (21, 4), (1, 1)])

@@ -1,22 +1,18 @@
 """Whole words: never cut, never over the budget, the others still tried."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pretext_samples import batch_of, ranges, rng_for, with_levels
-from pydantic import ValidationError
 
-from maskwright.core.types import Instances
-from maskwright.pretext.masking import LevelMasking, Masking, PMIMasking, SpanMasking, WholeWordMasking
+from maskwright.pretext.masking import LevelMasking, Masking, PMIMasking, WholeWordMasking
 from maskwright.pretext.masking.sampling import RandomOrder
 
 
 @pytest.mark.parametrize(
     "masking",
-    [WholeWordMasking(), SpanMasking(cut_last_word=False), LevelMasking(), PMIMasking()],
+    [WholeWordMasking(), LevelMasking(), PMIMasking()],
     ids=lambda masking: masking.kind,
 )
 def test_no_mask_splits_a_word_and_the_rate_holds(masking: Masking) -> None:
@@ -46,43 +42,3 @@ def test_words_fill_the_budget_like_a_plain_loop(lengths: list[int], share: floa
             expected.append((start, end))
     selection = masking.select(instances, rng)
     assert ranges(selection.starts, selection.ends) == sorted(expected)
-
-
-def of_words(sizes: list[int], copies: int) -> Instances:
-    """Sequences that all consist of words with the given numbers of tokens."""
-    instances = batch_of([sum(sizes) + 2] * copies)
-    word_starts = instances.special.copy()
-    offsets = 1 + np.cumsum([0, *sizes[:-1]])
-    word_starts[(instances.cu_seqlens[:-1, None] + offsets).ravel()] = True
-    return replace(instances, word_starts=word_starts)
-
-
-def test_a_word_that_would_overrun_is_skipped_and_others_are_tried() -> None:
-    instances = of_words([30, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1], 200)  # budget round(.15 * 42) = 6
-    selection = WholeWordMasking().select(instances, rng_for(instances))
-    assert np.bincount(instances.sequence_ids[selection.positions]).tolist() == [6] * 200
-    assert (selection.ends - selection.starts == 1).all()
-
-
-def test_whole_words_meet_the_budget_where_single_token_words_abound() -> None:
-    instances = batch_of([128] * 500, share_of_word_starts=0.8)
-    masking = WholeWordMasking()
-    counts = np.bincount(instances.sequence_ids[masking.select(instances, rng_for(instances)).positions])
-    assert (counts == 19).mean() > 0.99
-
-
-def test_robertas_option_takes_a_share_of_the_words() -> None:
-    instances = of_words([1, 5] * 50, 400)  # 102 words with the specials: 15.3
-    masking = WholeWordMasking(budget="words", candidates="all")
-    selection = masking.select(instances, rng_for(instances))
-    assert np.bincount(instances.sequence_ids[selection.starts]).tolist() == [15] * 400
-    sizes = selection.ends - selection.starts
-    assert set(sizes.tolist()) == {1, 5}
-    assert abs((sizes == 5).mean() - 50 / 102) < 4.5 * 0.5 / np.sqrt(len(sizes))
-    masking = WholeWordMasking(budget="words", rate_relative_to="ordinary", rounding="up")
-    assert masking.budgets(instances, rng_for(instances))[0] == 15  # 100 ordinary words
-
-
-def test_a_token_cap_does_not_go_with_a_budget_of_words() -> None:
-    with pytest.raises(ValidationError, match="max_targets"):
-        WholeWordMasking(budget="words", max_targets=20)

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from maskwright.core.errors import JsonError, RecipeError
-from maskwright.core.spec import field_paths
+from maskwright.core.fields import field_paths
 from maskwright.recipes import catalog
 from maskwright.recipes.recipe import Recipe
 

@@ -54,7 +54,6 @@ WORDPIECE = {"kind": "wordpiece", "vocab_size": 30522, "lowercase": True}
 CHINESE = WORDPIECE | {"vocab_size": 21128}
 WHOLE_WORDS = {
     "kind": "whole_word",
-    "budget": "tokens",
     "rate": 0.15,
     "rounding": "half_even",
     "rate_relative_to": "all",
@@ -186,7 +185,6 @@ PUBLISHED: dict[str, dict[str, Any]] = {
             "rate_relative_to": "ordinary",
             "geometric_p": 0.2,
             "longest_span": 10,
-            "cut_last_word": True,
         },
         replacement=MASK_80_10_10 | {"per": "unit", "random_from": "corpus"},
         masks={"copies": None},
@@ -397,11 +395,6 @@ def test_the_settings_for_bert_wwms_two_runs_give_those_two_runs(name: str, pair
         assert (training.steps, training.batch_sequences) == (1000 * thousands, batch)
         assert training.warmup_steps == training.steps / 10
         assert [(phase.share, phase.max_length) for phase in training.phases] == [(1.0, length)]
-
-
-def test_ernie_s_stages_add_phrases_then_entities() -> None:
-    masking: Any = catalog.get("ernie/base").masking
-    assert [stage.span_kinds for _, stage in masking.stages] == [set(), {"phrase"}, {"entity"}]
 
 
 @pytest.mark.parametrize("size", ["tiny", "mini", "small", "medium", "base"])

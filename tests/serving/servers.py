@@ -17,7 +17,7 @@ from tests.finetuning.tiny_tuned import LABELS, pretrained
 
 TASKS = {
     "classes": Classification(labels=LABELS),
-    "tags": Tagging(labels=("O", "B-PER", "I-PER"), scheme="BIO", metrics=("f1",)),
+    "tags": Tagging(labels=("O", "B-PER", "I-PER"), entities=True, metrics=("f1",)),
     "answers": QuestionAnswering(max_answer_length=6),
     "choices": MultipleChoice(),
 }

@@ -31,7 +31,7 @@ TASKS = {
     "classification": Classification(labels=LABELS),
     "regression": Regression(),
     "multi_label": MultiLabel(labels=LABELS),
-    "tagging": Tagging(labels=("O", "B-PER", "I-PER"), scheme="BIO", metrics=("f1",)),
+    "tagging": Tagging(labels=("O", "B-PER", "I-PER"), entities=True, metrics=("f1",)),
     "question_answering": QuestionAnswering(max_answer_length=6),
     "multiple_choice": MultipleChoice(),
 }

@@ -238,6 +238,19 @@ def test_another_budget_in_the_same_folder_is_refused(whole: Comparison, study: 
         study("whole", flops=2 * FLOPS)
 
 
+def test_a_damaged_record_of_a_study_is_named(
+    whole: Comparison, study: Callable[..., Comparison], shared: Path
+) -> None:
+    copy = shutil.copytree(whole.folder, shared / "damaged")
+    for file in (copy / "study.json", next((copy / "measurements").glob("*/*/masked.json"))):
+        content = file.read_text()
+        for damaged in ("[]", "{}", content.replace('"', "", 1), content.replace("1", "2", 1)):
+            file.write_text(damaged)
+            with pytest.raises(CheckpointError, match=f"{file.name} is damaged"):
+                study("damaged")
+        file.write_text(content)
+
+
 def test_minutes_become_the_flops_of_the_baseline_once(
     whole: Comparison, study: Callable[..., Comparison], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,6 +295,18 @@ def test_tasks_are_checked_before_anything_runs(tmp_path: Path) -> None:
     ):
         with pytest.raises(RecipeError, match=message):
             tasks_of([wrong])
+
+
+def test_a_missing_teacher_is_named_before_anything_runs(shared: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"learns from a teacher.*small:teacher\.model="):
+        compare(
+            shared / "corpus.txt",
+            ["bert/tiny", "small=distilbert/tiny"],
+            flops=FLOPS,
+            out=tmp_path / "study",
+            reporter=Silent(),
+        )
+    assert not (tmp_path / "study").exists()
 
 
 def test_lists_are_split_at_commas_outside_of_brackets() -> None:

@@ -1,7 +1,7 @@
 from typing import Any
 
 from maskwright.study.probes import _seconds
-from maskwright.study.results import budget_text, sentences, shown_verdict
+from maskwright.study.results import budget_text, sentences, shown_sd, shown_verdict
 from maskwright.study.statistics import BETTER, NO_DIFFERENCE
 
 METRIC = {"title": "masked words, accuracy", "unit": "share", "is_main": True}
@@ -24,6 +24,12 @@ def test_the_budget_names_what_was_spent_equally() -> None:
     assert "equal tokens within 0.1%" in budget_text(report)
     report["budget"] = {"unit": "flops", "amount": 1e9}
     assert "equal FLOPs within 0.0%" in budget_text(report)
+
+
+def test_a_deviation_that_is_only_rounding_is_not_shown() -> None:
+    assert shown_sd({"mean": 3.24e6, "sd": 5.7e-10}, "count") == ""
+    assert shown_sd({"mean": 0.5, "sd": 0.01}, "share") == "1.0"
+    assert shown_sd({"mean": 0.5, "sd": None}, "share") == shown_sd({"mean": 0.0, "sd": None}, "nats") == "–"
 
 
 def test_a_call_is_timed_often_but_for_a_limited_time() -> None:

@@ -14,7 +14,7 @@ from maskwright.core.errors import CheckpointError, ConversionError, DeviceError
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
 from maskwright.recipes.catalog import names, resolve
-from maskwright.training import checkpoint
+from maskwright.training import checkpoint, interrupt
 from maskwright.training.checkpoint import CheckpointTimer, check_savable
 from maskwright.training.interrupt import stop_on_signals
 
@@ -166,3 +166,13 @@ def test_a_generator_must_be_savable_too() -> None:
     recipe = resolve("electra/tiny", ["encoder.hidden_activation=gelu_tanh"])
     with pytest.raises(ConversionError, match="hidden_activation gelu_tanh"):
         check_savable(recipe, 0)
+
+
+def test_the_first_signal_after_another_process_asked_to_stop_does_not_kill(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupt, "all_reduce_max", lambda value: 1.0)  # As if another process had received one.
+    with stop_on_signals() as stop:
+        assert stop.agree()
+        signal.raise_signal(signal.SIGINT)
+        assert stop.signal == "SIGINT"
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)

@@ -65,6 +65,21 @@ def test_damage_is_named(folder: Path) -> None:
     assert on("model", folder)[0].text == "1 weights of model.safetensors are not finite, the first w"
 
 
+def test_no_checkpoint_is_intact(folder: Path) -> None:
+    for place in (folder / "checkpoints").glob("step-*"):
+        (place / "state.json").write_text("{}")
+    *damaged, last = on("checkpoint", folder)
+    assert len(damaged) == 2
+    assert last.text == "none is intact"
+    assert last.todo
+
+
+def test_a_number_that_no_float_can_hold_is_no_loss(folder: Path) -> None:
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write(json.dumps({"step": 201, "loss": 10**400}) + "\n")
+    assert "up to step 200" in on("loss", folder)[0].text
+
+
 def test_a_checkpoint_that_the_run_removes_meanwhile_is_not_called_damaged(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,7 +94,7 @@ def test_a_checkpoint_that_the_run_removes_meanwhile_is_not_called_damaged(
 
 
 def test_the_record_of_one_seed_is_described_and_is_no_pretraining(tmp_path: Path) -> None:
-    SeedResult(seed=3, folder=tmp_path, finished=True, cut={}).write()
+    SeedResult(seed=3, folder=tmp_path, steps=1, history=(), cut={}).write()
     assert on("record", tmp_path)[0].text == "fine-tuning of one seed, finished"
     with pytest.raises(CheckpointError, match="holds a fine-tuning of one seed, and a pretraining would"):
         RunDirectory(tmp_path).open({})

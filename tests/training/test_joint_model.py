@@ -370,7 +370,7 @@ def test_weights_come_whole_and_go_back() -> None:
         ("masking=whole_word", "encoder.sharing=all", "masks.copies=10"),
         ("objectives=[mlm, rtd, nsp]", "format=segment_pair", "encoder.pooler=true", "objectives.rtd.loss_at=selected"),
         ("objectives=[mlm, rtd, sop]", "format={kind: segment_pair, second: next_or_swapped}", "encoder.pooler=true"),
-        ("format=full_sentences", "masking.candidates=all", "generator.shared=none", "generator.depth=0.5"),
+        ("format=full_sentences", "masking.candidates=all", "generator.shared=none"),
         ("replacement={mask: 0.8, random: 0.1, keep: 0.1}",),
     ],
 )

@@ -25,8 +25,8 @@ from maskwright.training import kernel_check
 from maskwright.training import pretrain as pretrain_module
 from maskwright.training import session as session_module
 from maskwright.training.batches import StepBatch
-from maskwright.training.device import Machine
-from maskwright.training.kernel_check import KernelCheck, _loss_and_gradients, check_kernels, checks_kernels_on
+from maskwright.training.device import Machine, prepare_machine
+from maskwright.training.kernel_check import KernelCheck, _loss_and_gradients, check_kernels
 from maskwright.training.metrics import read_rows
 from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer
@@ -141,11 +141,15 @@ def test_gradients_that_are_compared_are_those_of_a_step() -> None:
 # Wishes, and runs.
 
 
+GPU = Machine(torch.device("cuda"), "a GPU", 1, "default", 1e12, HALF, "auto")
+
+
 def test_a_cpu_checks_no_kernels_and_unknown_settings_are_refused() -> None:
-    assert [checks_kernels_on(torch.device("cuda"), wish) for wish in ("auto", "reference")] == [True, False]
-    assert not checks_kernels_on(torch.device("cpu"), "auto")
+    assert GPU.needs_kernel_check
+    assert not replace(GPU, kernels="reference").needs_kernel_check
+    assert not replace(GPU, device=torch.device("cpu")).needs_kernel_check
     with pytest.raises(DeviceError, match="unknown setting 'yes' of --kernels"):
-        checks_kernels_on(torch.device("cpu"), "yes")  # type: ignore[arg-type]
+        prepare_machine("cpu", kernels="yes")  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -159,15 +163,8 @@ def test_a_run_tells_the_result_of_the_check_and_can_be_resumed_without(
         return check_kernels(model, batch, autocast)
 
     # As if the processor were a GPU.
-    monkeypatch.setattr(pretrain_module, "checks_kernels_on", lambda device, wish: wish == "auto")
+    monkeypatch.setattr(Machine, "needs_kernel_check", property(lambda machine: machine.kernels == "auto"))
     monkeypatch.setattr(session_module, "check_kernels", check)
-    prepare = pretrain_module.prepare_machine_again
-
-    def prepared(*given: Any) -> tuple[Machine, str]:
-        machine, said = prepare(*given)
-        return replace(machine, kernels="auto"), said
-
-    monkeypatch.setattr(pretrain_module, "prepare_machine_again", prepared)
     listening = Listening()
     with killed_after(3):
         train_toy(tmp_path, steps=6, kernels=wish, checkpoint_minutes=0.0, reporter=listening)
@@ -191,9 +188,6 @@ def test_kernels_on_a_cpu_change_no_result_but_rounding(tmp_path: Path) -> None:
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
-GPU = Machine(torch.device("cuda"), "a GPU", 1, "default", 1e12, HALF, "auto")
-
-
 @pytest.mark.parametrize(
     ("machine", "wish", "computes"),
     [
@@ -213,11 +207,14 @@ def test_kernels_are_used_unless_they_are_off_or_unavailable(
 ) -> None:
     found = []
 
-    def session(*given: Any, check_kernels: bool) -> Any:
-        found.append((given[4].kernels, check_kernels, kernels_enabled()))
+    def session(*given: Any) -> Any:
+        found.append((given[4].kernels, given[4].needs_kernel_check, kernels_enabled()))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pretrain_module, "prepare_machine_again", lambda *_: (machine, ""))
+    def prepared(*given: Any) -> tuple[Machine, str]:
+        return machine if given[-1] == "auto" else replace(machine, kernels="reference"), ""
+
+    monkeypatch.setattr(pretrain_module, "prepare_machine_again", prepared)
     monkeypatch.setattr(pretrain_module, "_prepare", lambda *_: (None, {}))
     monkeypatch.setattr(pretrain_module, "Session", session)
     with pytest.raises(KeyboardInterrupt):

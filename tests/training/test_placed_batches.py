@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from test_batches import step
-from test_every_recipe import RECIPES, model_of, teacher_of, toy
+from test_every_recipe import RECIPES, toy
 from torch import Tensor
 
 from maskwright.training.batches import MicroBatch, _move_together, map_tensors
@@ -29,16 +29,13 @@ def elsewhere(micro: MicroBatch) -> MicroBatch:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_micro_batch_arrives_whole_and_in_one_piece(name: str) -> None:
-    recipe = toy(name)
-    model = model_of(recipe, teacher_of(recipe, steps=0))
-    for micro in step(recipe).micro_batches:
-        for given in (micro, model.with_output_positions(micro)):
-            moved, pieces = elsewhere(given).to(CPU), list[Tensor]()
-            found, expected = (map_tensors(each, lambda t: (t.dtype, t.tolist())) for each in (moved, given))
-            assert found == expected
-            map_tensors(moved, pieces.append)
-            assert all(each.is_contiguous() for each in pieces)
-            assert len({each.untyped_storage().data_ptr() for each in pieces if each.numel()}) == 1
+    for given in step(toy(name)).micro_batches:
+        moved, pieces = elsewhere(given).to(CPU), list[Tensor]()
+        found, expected = (map_tensors(each, lambda t: (t.dtype, t.tolist())) for each in (moved, given))
+        assert found == expected
+        map_tensors(moved, pieces.append)
+        assert all(each.is_contiguous() for each in pieces)
+        assert len({each.untyped_storage().data_ptr() for each in pieces if each.numel()}) == 1
 
 
 def test_what_is_there_already_stays_itself() -> None:
@@ -64,30 +61,12 @@ def test_tensors_of_every_kind_move_together() -> None:
     assert _move_together([], CPU) == []
 
 
-# Output positions.
-
-
-@pytest.mark.parametrize("name", ["bert/tiny", "electra/tiny", "spanbert/tiny"])
-def test_a_placed_step_has_output_positions_and_computes_the_same(name: str) -> None:
-    recipe = toy(name)
-    batch, model = step(recipe), model_of(recipe).eval()
-    placed = model.placed(batch)
-    assert replace(placed, micro_batches=()) == replace(batch, micro_batches=())
-    towers = {"encoder"} | ({"generator"} if recipe.generator else set())
-    for micro, before in zip(placed.micro_batches, batch.micro_batches, strict=True):
-        assert micro.output_positions is not None
-        assert micro.output_positions.keys() == towers
-        assert before.output_positions is None
-        assert model.with_output_positions(micro) is micro
-        assert model.skipped_flops(micro) == model.skipped_flops(before)
-        terms, others = model.losses(micro), model.losses(before)
-        assert terms.keys() == others.keys()
-        assert all(torch.equal(each.total, others[kind].total) for kind, each in terms.items())
-    if name == "electra/tiny":
-        (micro, *_) = placed.micro_batches
-        assert micro.output_positions is not None
+def test_an_electra_needs_the_selected_tokens_of_its_generator_and_all_of_its_encoder() -> None:
+    batch = step(toy("electra/tiny"))
+    for micro in batch.micro_batches:
         generator = micro.output_positions["generator"]
         assert generator is not None
         assert generator.tolist() == micro.targets["mlm"].positions.tolist()
         # Every token is asked whether it was replaced.
         assert micro.output_positions["encoder"] is None
+    assert batch.skipped_tokens == {"encoder": 0, "generator": batch.num_tokens - batch.counts["mlm"]}

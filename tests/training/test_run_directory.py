@@ -98,3 +98,22 @@ def test_a_start_that_fails_leaves_no_folder_of_its_own(tmp_path: Path) -> None:
     begun(tmp_path / "begun", "pretraining")
     opened(tmp_path / "begun", "pretraining", REQUEST)
     assert (tmp_path / "begun" / "run.json").is_file()
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_only_own_temporary_files_are_removed_and_none_from_a_folder_that_is_refused(
+    refused: bool, tmp_path: Path
+) -> None:
+    (tmp_path / ".notes.tmp").mkdir()
+    (tmp_path / ".draft.tmp").write_text("precious")
+    (tmp_path / ".run.json.0a1b2c3d.tmp").write_text("{")
+    if refused:
+        (tmp_path / "main.py").write_text("precious")
+        with pytest.raises(CheckpointError, match="is not empty"):
+            opened(tmp_path, "pretraining", REQUEST)
+    else:
+        opened(tmp_path, "pretraining", REQUEST)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left >= {".notes.tmp", ".draft.tmp"}
+    assert (".run.json.0a1b2c3d.tmp" in left) == refused
+    assert (".lock" in left) == (not refused)

@@ -5,9 +5,10 @@ import torch
 from test_batches import step
 from test_every_recipe import RECIPES, model_of, teacher_of, toy
 
-from maskwright.training import model as model_module
-from maskwright.training.batches import StepBatch
-from maskwright.training.model import PretrainingModel, output_positions_of
+from maskwright.training import batches
+from maskwright.training.batches import StepBatch, output_positions
+from maskwright.training.flops import skipped_flops
+from maskwright.training.model import PretrainingModel
 
 
 def totals_and_gradients(model: PretrainingModel, batch: StepBatch) -> tuple[dict[str, float], dict[str, torch.Tensor]]:
@@ -26,13 +27,13 @@ def totals_and_gradients(model: PretrainingModel, batch: StepBatch) -> tuple[dic
 def test_losses_and_gradients_are_those_of_computing_all_tokens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = toy(name)
     batch, model = step(recipe), model_of(recipe, teacher_of(recipe, steps=0)).eval()
-    skipped = sum(model.skipped_flops(micro) for micro in batch.micro_batches)
     totals, gradients = totals_and_gradients(model, batch)
-    monkeypatch.setattr(model_module, "_MAX_OUTPUT_SHARE", -1.0)
-    assert not any(model.skipped_flops(micro) for micro in batch.micro_batches)
-    all_totals, all_gradients = totals_and_gradients(model, batch)
+    monkeypatch.setattr(batches, "_MAX_OUTPUT_SHARE", -1.0)
+    whole = step(recipe)
+    all_totals, all_gradients = totals_and_gradients(model, whole)
+    assert skipped_flops(recipe, whole) == 0
     # A student follows its teacher at every token.
-    assert (skipped > 0) == (recipe.teacher is None)
+    assert (skipped_flops(recipe, batch) > 0) == (recipe.teacher is None)
     assert totals == pytest.approx(all_totals, rel=1e-6)
     assert gradients.keys() == all_gradients.keys()
     for part, gradient in gradients.items():
@@ -43,7 +44,7 @@ def test_pooled_first_tokens_and_anchors_are_output_positions() -> None:
     recipe = toy("spanbert/tiny")
     (micro, *_) = step(recipe).micro_batches
     boundary = micro.targets["sbo"]
-    found = output_positions_of(recipe.objectives, micro.batch, micro.targets, pools=True)
+    found = output_positions(recipe.objectives, micro.batch, micro.targets, pools=True)
     assert found is not None
     wanted = torch.cat(
         [micro.batch.first_tokens, micro.targets["mlm"].positions, boundary.anchors["left"], boundary.anchors["right"]]

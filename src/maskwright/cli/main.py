@@ -4,9 +4,9 @@ A subcommand is one line in `VERBS` and one module `cli/<module>.py` with the at
 with typer's annotations (`Annotated[..., typer.Option(...)]`; the docstring is the help) or, for a group of
 subcommands, a `typer.Typer`. A subcommand's module
 
-- imports only typer, `cli.output` and the standard library at the top, and everything else inside the function, so that
+- imports at the top only what imports neither PyTorch nor NumPy, and everything else inside the function, so that
   `--help` is fast;
-- contains no logic: it parses options, makes one call and prints the result with `output`;
+- parses options, calls the library and prints the result with `output`;
 - lets `MaskwrightError` propagate: it is printed here as one line on standard error with exit code 2 (with
   MASKWRIGHT_DEBUG=1, as a traceback). An interrupt exits with 130, a closed pipe silently.
 """

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -113,11 +114,16 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 def remove_abandoned(parent: Path) -> None:
     """Remove temporary folders of `atomic_folder` whose process has been killed."""
-    for left in parent.glob(".*.tmp/"):
+    for left in filter(is_temporary, parent.glob(".*.tmp/")):
         with contextlib.suppress(OSError):
             if (lock := _lock(left, wait=False)) >= 0:
                 shutil.rmtree(left, ignore_errors=True)
                 os.close(lock)
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether a file or folder has a name that only this module gives, while it writes."""
+    return re.fullmatch(r"\..+\.[0-9a-f]{8}\.tmp", path.name) is not None
 
 
 def _sibling(path: Path) -> Path:

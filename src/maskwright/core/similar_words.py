@@ -1,7 +1,7 @@
 """Similar words and random words as token ids, for every language, vocabulary and segmentation.
 
-A word is found by a hash of its ids, so looking up a batch takes a few array operations. W words, C candidates, K words
-looked up, T token ids.
+A word is found by a hash of its ids, so looking up a batch takes a few array operations. W words, K words looked up,
+T token ids.
 """
 
 import hashlib
@@ -65,7 +65,6 @@ class SimilarWords:
         counts: Shape (W,): candidates of each, at least 1.
         random_firsts: Shape (L,): where the random words of 0, 1, ... L-1 tokens begin in `ids`.
         random_counts: Shape (L,): number of random words of each length.
-        similarities: Shape (C,): of each candidate, in the order of the words.
     """
 
     ids: NDArray[np.int32]
@@ -75,7 +74,6 @@ class SimilarWords:
     counts: NDArray[np.int64]
     random_firsts: NDArray[np.int64]
     random_counts: NDArray[np.int64]
-    similarities: NDArray[np.float32]
 
     @property
     def fingerprint(self) -> str:

@@ -12,20 +12,8 @@ from typing import Any, ClassVar, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.fields import explain, field_paths, kinds, member_of, suggest_path
+from maskwright.core.fields import explain, kinds, member_of, suggest_path
 from maskwright.core.plain_yaml import read_yaml
-
-__all__ = [
-    "ByName",
-    "Spec",
-    "SpecType",
-    "by_name",
-    "field_paths",
-    "fingerprint",
-    "override",
-    "parse_overrides",
-    "validate",
-]
 
 
 class Spec(BaseModel):

@@ -20,7 +20,7 @@ Files = tuple[str, ...]
 class Benchmark:
     """One benchmark.
 
-    `name` is what `--task` takes, `title` what papers write, `folders` usual names of its folder inside a folder of
+    `name` and `aliases` are what `--task` takes, `title` what papers write, `folders` usual names inside a folder of
     several benchmarks. `files` are the usual places of each split inside it; the first that exists is used. Labels are
     as the files write them. `metrics` begin with the main one, and are empty where `task_fields` (further fields of the
     task) name a script; `labels` are the classes in the order of the logits, empty if the training file tells them or
@@ -28,6 +28,7 @@ class Benchmark:
     """
 
     name: str
+    aliases: tuple[str, ...] = ()
     title: str
     kind: Kind = "classification"
     language: Literal["en", "zh"] = "en"
@@ -76,7 +77,7 @@ def _existing(path: Path) -> Path | None:
 
 
 def _row(
-    name: str,
+    names: str,
     title: str,
     folders: str,
     files: tuple[str, ...],
@@ -88,9 +89,15 @@ def _row(
     language: Literal["en", "zh"] = "en",
     **options: Any,
 ) -> Benchmark:
-    """Return a row. Names are separated by spaces; `files` are those of SPLITS, "a+b" for two that belong together."""
+    """Return a row.
+
+    Names are separated by spaces: `names` are the name and its aliases; `files` are those of SPLITS, "a+b" for two that
+    belong together.
+    """
+    name, *aliases = names.split()
     return Benchmark(
         name=name,
+        aliases=tuple(aliases),
         title=title,
         kind=kind,
         language=language,
@@ -137,16 +144,20 @@ _ROWS = (
     *(
         _row(name, title, "MNLI mnli multinli", ("train.tsv", f"dev_{part}.tsv", f"test_{part}.tsv"), "accuracy",
              labels=_NLI, **_PAIR, label="gold_label", dropped_labels=("-",), **_GLUE)
-        for name, title, part in (("mnli", "MNLI", "matched"), ("mnli-mm", "MNLI mismatched", "mismatched"))
+        for name, title, part in (
+            ("mnli mnli-m mnli-matched", "MNLI", "matched"),
+            ("mnli-mm mnli-mismatched", "MNLI mismatched", "mismatched"),
+        )
     ),
     _row("qnli", "QNLI", "QNLI qnli", _TSV, "accuracy", labels=_ENTAILMENT, text="question", text2="sentence",
          label="label", **_GLUE),
     _row("rte", "RTE", "RTE rte", _TSV, "accuracy", labels=_ENTAILMENT, **_PAIR, label="label", **_GLUE),
     _row("wnli", "WNLI", "WNLI wnli", _TSV, "accuracy", labels="0 1", **_PAIR, label="label", **_GLUE),
 
-    _row("squad-1.1", "SQuAD 1.1", "squad SQuAD squad1", ("train-v1.1.json", "dev-v1.1.json"),
+    _row("squad-1.1 squad squad-v1 squad-v1.1", "SQuAD 1.1", "squad SQuAD squad1", ("train-v1.1.json", "dev-v1.1.json"),
          kind="question_answering", format="json", task={"metric": "squad"}),
-    _row("squad-2.0", "SQuAD 2.0", "squad SQuAD squad2", ("train-v2.0.json", "dev-v2.0.json"),
+    _row("squad-2.0 squad-2 squad-v2 squad-v2.0", "SQuAD 2.0", "squad SQuAD squad2",
+         ("train-v2.0.json", "dev-v2.0.json"),
          kind="question_answering", format="json", task={"metric": "squad_v2"}),
     _row("race", "RACE", "RACE race", ("train train.jsonl", "dev dev.jsonl", "test test.jsonl"), "accuracy",
          kind="multiple_choice", format="json"),
@@ -156,7 +167,7 @@ _ROWS = (
     _row("swag", "SWAG", "swag SWAG swagaf data", ("train.csv", "val.csv dev.csv", "test.csv"), "accuracy",
          kind="multiple_choice", text="sent1", text2="sent2", choices="ending0,ending1,ending2,ending3", label="label",
          first_option=0),
-    _row("conll-2003", "CoNLL-2003 NER", "conll2003 conll-2003 CoNLL-2003 CoNLL2003",
+    _row("conll-2003 conll", "CoNLL-2003 NER", "conll2003 conll-2003 CoNLL-2003 CoNLL2003",
          ("eng.train train.txt train.conll", "eng.testa valid.txt dev.txt testa.txt dev.conll",
           "eng.testb test.txt testb.txt test.conll"),
          _ENTITIES, kind="tagging", format="conll", text="1", label="-1"),
@@ -165,7 +176,7 @@ _ROWS = (
           "emerging.test.annotated test.conll test.txt"),
          _ENTITIES, kind="tagging", format="conll", text="1", label="2"),
 
-    _row("cmrc2018", "CMRC 2018", "cmrc2018 CMRC2018 cmrc2018_public squad-style-data",
+    _row("cmrc2018 cmrc", "CMRC 2018", "cmrc2018 CMRC2018 cmrc2018_public squad-style-data",
          tuple(f"cmrc2018_{split}.json {split}.json" for split in SPLITS),
          kind="question_answering", format="json", task={"metric": "cmrc"}, **_ZH),
     _row("drcd", "DRCD", "drcd DRCD", ("DRCD_training.json train.json", "DRCD_dev.json dev.json",
@@ -201,10 +212,10 @@ _ROWS = (
          ("c3-m-train.json+c3-d-train.json m-train.json+d-train.json",
           "c3-m-dev.json+c3-d-dev.json m-dev.json+d-dev.json", "c3-m-test.json+c3-d-test.json test1.0.json test.json"),
          "accuracy", kind="multiple_choice", **_ZH),
-    _row("sts-b-zh", "STS-B (Chinese)", "chinese_stsb STS-B",
+    _row("sts-b-zh chinese-sts-b", "STS-B (Chinese)", "chinese_stsb STS-B",
          tuple(f"sts-b-{split}.txt {split}.txt" for split in SPLITS), "spearman pearson",
          text=("sentence1", "1"), text2=("sentence2", "2"), label=("score", "3"), **_STS, **_ZH),
-    _row("weibo-ner", "Weibo NER", "weibo_ner weibo Weibo",
+    _row("weibo-ner weibo", "Weibo NER", "weibo_ner weibo Weibo",
          tuple(f"weiboNER_2nd_conll.{split} weiboNER.conll.{split} {split}.txt" for split in SPLITS), _ENTITIES,
          kind="tagging", format="conll", text="1", label="2", word_ending="segmentation_digit",
          task={"joined": "nothing"}, **_ZH),
@@ -213,21 +224,6 @@ _ROWS = (
 
 BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType({row.name: row for row in _ROWS})
 """All benchmarks by name."""
-ALIASES: Mapping[str, str] = {
-    alias: name
-    for name, aliases in (
-        ("squad-1.1", "squad squad-v1 squad-v1.1"),
-        ("squad-2.0", "squad-2 squad-v2 squad-v2.0"),
-        ("mnli", "mnli-m mnli-matched"),
-        ("mnli-mm", "mnli-mismatched"),
-        ("conll-2003", "conll"),
-        ("cmrc2018", "cmrc"),
-        ("weibo-ner", "weibo"),
-        ("sts-b-zh", "chinese-sts-b"),
-    )
-    for alias in aliases.split()
-}
-"""Other names of benchmarks."""
 
 
 def benchmark(name: str) -> Benchmark | None:
@@ -236,5 +232,4 @@ def benchmark(name: str) -> Benchmark | None:
     def plain(name: str) -> str:
         return "".join(filter(str.isalnum, name.casefold()))
 
-    known = {plain(known): known for known in (*ALIASES, *BENCHMARKS)}.get(plain(name))
-    return None if known is None else BENCHMARKS[ALIASES.get(known, known)]
+    return next((row for row in _ROWS if plain(name) in map(plain, (row.name, *row.aliases))), None)

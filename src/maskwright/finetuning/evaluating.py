@@ -8,13 +8,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.core.files import check_writable, write_text
 from maskwright.core.tensors import check_finite
+from maskwright.core.types import IntArray
 from maskwright.data.progress import Progress, no_progress
-from maskwright.finetuning.examples import Example, TextExample
+from maskwright.finetuning.examples import Example, ExampleFile, TextExample
 from maskwright.finetuning.features import Features, scoring_batches
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import check_measurable, read_for_model, report_file
@@ -28,7 +30,6 @@ from maskwright.training.distributed import all_gather_object, world_size
 from maskwright.training.reporting import OnConsole, Reporter
 
 _TEXTS = {1: "single texts", 2: "pairs of texts"}
-_GIVE = {1: "one column, `--text COLUMN`", 2: "both columns, `--text COLUMN --text2 COLUMN`"}
 BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
 """Tokens of a forward pass, a few hundred MB for a base model. On CPU 1024 take 0.87 of the time of 8192 (LOG.md): they
 fit the caches, and lengths in a batch are more alike."""
@@ -107,9 +108,7 @@ def evaluate(
         return evaluate_embedding(model, file=file, options=options, device=device, reporter=reporter)
     with model_to_score(model, device, precision, reporter) as (loaded, machine, talk):
         task = loaded.task
-        examples = read_for_model(file, cast(Kind, task.kind), options, loaded.read_as)
-        report_file("file", examples, talk)
-        refuse_other_texts(examples.examples, loaded.read_as, examples.name)
+        examples = read_file(file, loaded, options, talk)
         check_measurable(examples, task)
         features = features_of(loaded, examples.examples)
         predictions = predict_features(loaded, features, examples.examples, talk.stage, autocast=machine.autocast)
@@ -147,6 +146,14 @@ def machine_to_score(device: str, precision: Precision) -> Machine:
     return prepare_machine(device, None, None, precision)
 
 
+def read_file(file: Paths, model: FineTunedModel, options: ReadOptions, reporter: Reporter) -> ExampleFile[Any]:
+    """Read a file for a model as its training file was read, and report on it."""
+    examples = read_for_model(file, cast(Kind, model.task.kind), options, model.read_as)
+    report_file("file", examples, reporter)
+    refuse_other_texts(examples.examples, model.read_as, examples.name)
+    return examples
+
+
 def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str) -> None:
     """Raise `DataError` on single texts for a model trained on pairs, and on pairs for one trained on single texts.
 
@@ -157,7 +164,7 @@ def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str) 
         if isinstance(example, TextExample) and len(example.texts) != expected:
             raise DataError(
                 f"{name}: {_TEXTS[len(example.texts)]}, but this model was trained on {_TEXTS[expected]}",
-                todo=f"Give {_TEXTS[expected]}; of a file name {_GIVE[expected]}.",
+                todo=f"Give {_TEXTS[expected]}; of a file name `--text COLUMN{' --text2 COLUMN' * (expected == 2)}`.",
             )
 
 
@@ -176,42 +183,43 @@ def predict_features(
     *,
     autocast: torch.dtype | None = None,
 ) -> list[Prediction]:
-    """Return one prediction per example, in order (arguments: see `score_units`)."""
-    scores = score_units(model, features, progress, autocast=autocast)
-    check_finite(*scores)
+    """Return one prediction per example, in order (arguments: see `score_features`)."""
+    scores = score_features(model, features, progress, autocast=autocast)
+    check_finite(scores)
     return model.task.predictions(scores, features, examples, model.tokenizer)
 
 
-def score_units(
+def score_features(
     model: FineTunedModel, features: Features, progress: Progress = no_progress, *, autocast: torch.dtype | None = None
-) -> list[Scores]:
-    """Return the fp32 scores of each unit, in order, without dropout.
+) -> Scores:
+    """Return the head's fp32 outputs for all features, in order, without dropout (shapes: see `Task.predictions`).
 
     The model is on its device, and in evaluation mode afterwards. `progress` is called after each forward pass with the
     tokens done; `autocast` None is fp32. Each rank scores a share and gets the scores of all.
     """
     model.eval()
     device = next(model.parameters()).device
-    scores: dict[int, Scores] = {}
+    found: list[tuple[IntArray, Scores]] = []
     done, total = 0, len(features.ids)
     # Weights are converted and packed once for all batches.
     states = model.packed("fp32" if autocast is None else "bf16")
     precision = torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None)
     with torch.inference_mode(), precision:
         for batch in scoring_batches(features, tokens=BATCH_TOKENS[device.type], device=device):
-            by_unit = model.task.by_unit(model.scores_from(states, batch), batch)
-            scores.update(zip(batch.unit_numbers.tolist(), by_unit, strict=True))
+            found.append((batch.rows, model.scores_from(states, batch).cpu().numpy()))
             done += batch.batch.num_tokens
             progress("scoring", min(total, done * world_size()), total)
-    scores = {unit: each for part in all_gather_object(scores) for unit, each in part.items()}
-    return [scores[unit] for unit in range(features.num_units)]
+    found = [each for part in all_gather_object(found) for each in part]
+    scores = np.concatenate([np.zeros((0, model.task.num_outputs), np.float32), *(each for _, each in found)])
+    order = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in found)])
+    return scores[np.argsort(order)]
 
 
 def plain(prediction: Prediction) -> dict[str, Any]:
     """Return a prediction as JSON-compatible data."""
     # Not `asdict`, whose deep copy takes longer than writing the file.
-    fields = ("key", "value", "score")
-    return {**{name: getattr(prediction, name) for name in fields}, "details": dict(prediction.details)}
+    value, score, details = prediction.value, prediction.score, dict(prediction.details)
+    return {"key": prediction.key, "value": value, "score": score, "details": details}
 
 
 def summary(prediction: Prediction) -> tuple[str, str]:

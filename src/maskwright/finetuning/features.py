@@ -173,12 +173,14 @@ def lay_out(
 class FeatureBatch:
     """Some units of `Features`, packed for the encoder; sequences are ordered by unit and option.
 
-    `unit_numbers`, (U',), NumPy: indices of these units in the features, ascending. `units`, (B,): unit of each
-    sequence, from 0 within this batch. `positions`, (M',), and `labels` as in `Features`, on the device.
+    `unit_numbers`, (U',), NumPy: indices of these units in the features, ascending. `rows`, (W',), NumPy: of the head's
+    outputs for all features those for this batch: tagged tokens, for answers all tokens, else sequences. `units`, (B,):
+    unit of each sequence, from 0 within this batch. `positions`, (M',), and `labels` as in `Features`, on the device.
     """
 
     batch: PackedBatch
     unit_numbers: IntArray
+    rows: IntArray
     units: Tensor
     positions: Tensor | None
     labels: Tensor | None
@@ -286,10 +288,11 @@ class FeatureCollator:
         first_tokens = features.cu_seqlens[sequences]
         tokens = concatenated_ranges(first_tokens, lengths)
         positions, labeled = None, np.asarray(units, dtype=np.int64)
+        rows = sequences if features.offsets is None else tokens
         if self._positions is not None:
             assert features.positions is not None
             of_sequences = self._positions.pick(sequences)
-            labeled = of_sequences.tokens
+            rows = labeled = of_sequences.tokens
             positions = features.positions[labeled] + np.repeat(cu_seqlens[:-1] - first_tokens, of_sequences.lengths)
 
         def tensor(values: NDArray) -> Tensor:  # type: ignore[type-arg]
@@ -305,6 +308,7 @@ class FeatureCollator:
                 dropout_key=dropout_key,
             ),
             unit_numbers=np.asarray(units, dtype=np.int64),
+            rows=rows,
             units=tensor(np.repeat(np.arange(len(units)), of_units.lengths)),
             positions=None if positions is None else tensor(positions),
             labels=None if features.labels is None else tensor(features.labels[labeled]),

@@ -35,7 +35,6 @@ from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.inference import InferenceEncoder
 from maskwright.model.initialization import initialize
-from maskwright.training.batches import StepBatch
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.initialization import parts_of
 
@@ -112,19 +111,11 @@ class FineTunedModel(nn.Module):
         """The task's loss."""
         return (TaskLoss(self.task.kind),)
 
-    def placed(self, batch: StepBatch) -> StepBatch:
-        """Return the batch: `FeatureCollator` makes it on the model's device."""
-        return batch
-
     def losses(self, micro_batch: FeatureBatch) -> dict[str, LossTerm]:
         """Return the task's summed loss, 0 without labels."""
         scores = self.scores(micro_batch)
         total = 0.0 * scores.sum() if micro_batch.labels is None else self.task.loss(scores, micro_batch)
         return {self.task.kind: LossTerm(total, correct=None)}
-
-    def skipped_flops(self, micro_batch: FeatureBatch) -> float:
-        """Return 0: fine-tuning counts no operations."""
-        return 0.0
 
     def as_saved(self) -> "FineTunedModel":
         """Return the model as `save` writes it; its predictions equal those of the saved model bit for bit.

@@ -7,14 +7,16 @@ OUT/runs/seed-N/          one folder per seed (`seed_run`)
 """
 
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from maskwright.core.checksums import read_record, write_record
 from maskwright.core.devices import choose_device
-from maskwright.core.errors import CheckpointError, RecipeError
-from maskwright.core.files import atomic_path, check_writable, read_json, write_json, write_text
+from maskwright.core.errors import CheckpointError, MaskwrightError, RecipeError
+from maskwright.core.files import atomic_path, check_writable, write_json, write_text
 from maskwright.core.spec import override, parse_overrides
 from maskwright.finetuning.baselines import baselines_of
 from maskwright.finetuning.evaluating import features_of, predict_features, write_predictions
@@ -27,7 +29,6 @@ from maskwright.finetuning.hyperparameters import (
     fit_stride,
     fit_training,
     published,
-    published_task_fields,
     system_of,
     tokens_of,
 )
@@ -36,6 +37,8 @@ from maskwright.finetuning.results import Results, SeedRow, data_of, model_card
 from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, TrainingData, read_result, training_data
 from maskwright.finetuning.tasks import KINDS
 from maskwright.finetuning.tasks.base import Task
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.texts import Regression
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again
 from maskwright.training.distributed import (
     broadcast_object,
@@ -182,21 +185,22 @@ def finetune(
     check_writable(Path(out).expanduser())
     folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/seed-*")
     with (reporter or OnConsole()) if rank() == 0 else Silent() as talk:
-        existing = open_model(model, folder.path)
-        chosen_system = system_of(existing, system)
-        fields = published_task_fields(chosen_system, KINDS[request.kind].head, request.benchmark, existing.config)
         plan = make_plan(
-            existing,
-            read_labeled(request, {**fields, **of_task}, talk),
-            overrides,
-            system=chosen_system,
+            open_model(model, folder.path),
+            request,
+            talk,
+            overrides=overrides,
+            of_task=of_task,
+            system=system,
             as_published=as_published,
             from_scratch=from_scratch,
-            task_overrides=of_task.keys(),
             precision=precision,
         )
+        is_ours = False
         try:
             record = on_rank_zero(lambda: folder.open(plan.request))
+            record.pop("problem", None)
+            is_ours = rank() == 0
             with rank_zero_first():  # The choice of a matmul library is measured once and cached.
                 machine, message = prepare_machine_again(record.get("machine", {}), device, None, precision)
             if message:
@@ -204,14 +208,13 @@ def finetune(
             with computing_on(machine), stop_on_signals() as stop:
                 work = _FineTuningRun(folder, plan, record, machine, checkpoint_minutes * 60, talk, stop)
                 results = work.run(range(seed, seed + seeds))
+        except MaskwrightError as error:
+            if is_ours:
+                folder.record_problem(error)
+            raise
         finally:
             folder.close()
-    return FineTuning(
-        folder=folder.path,
-        finished=results is not None,
-        results=results,
-        stopped_by=stop.signal,
-    )
+    return FineTuning(folder=folder.path, finished=results is not None, results=results, stopped_by=stop.signal)
 
 
 def open_model(model: str | Path, out: Path) -> ExistingModel:
@@ -249,7 +252,7 @@ class Plan:
     choices: tuple[Choice, ...]
     source: str
     system: str
-    precision: Precision = "auto"
+    precision: Precision
 
     @property
     def request(self) -> dict[str, Any]:
@@ -273,25 +276,30 @@ class Plan:
 
 def make_plan(
     existing: ExistingModel,
-    labeled: Labeled,
-    overrides: Sequence[tuple[str, Any]],
+    request: LabeledRequest,
+    reporter: Reporter,
     *,
-    system: str,
-    as_published: bool,
-    from_scratch: bool,
-    task_overrides: Collection[str] = (),
+    overrides: Sequence[tuple[str, Any]] = (),
+    of_task: Mapping[str, Any] = MappingProxyType({}),
+    system: str | None = None,
+    as_published: bool = False,
+    from_scratch: bool = False,
     precision: Precision = "auto",
 ) -> Plan:
-    """Plan a fine-tuning; `overrides` and `task_overrides` are the settings and the task's fields that the user set."""
-    base, source = published(system, labeled.task.head, labeled.benchmark, existing.config)
-    fixed = {name for name, _ in overrides}
+    """Read the files and settle all settings; `overrides` and `of_task` are the fields that the user set."""
+    system = system_of(existing, system)
+    base, task_fields, source = published(system, KINDS[request.kind].head, request.benchmark, existing.config)
+    labeled = read_labeled(request, {**task_fields, **of_task}, reporter)
     train, dev = (labeled.parts[name].examples for name in ("train", "dev"))
+    fixed = {name for name, _ in overrides}
     settings, choices = fit_length(override(base, overrides), existing.max_length, fixed)
-    task, more = fit_stride(labeled.task, base.max_length, settings.max_length, task_overrides)
+    task = labeled.task
+    more: tuple[Choice, ...] = ()
+    if isinstance(task, QuestionAnswering):
+        task, more = fit_stride(task, base.max_length, settings.max_length, of_task.keys())
+    elif isinstance(task, Regression) and labeled.benchmark is None:
+        task, more = fit_numbers(task, [example.label for example in train], of_task.keys())
     choices += more
-    if labeled.benchmark is None:
-        task, more = fit_numbers(task, train, task_overrides)
-        choices += more
     data = training_data(existing, task, settings, train, dev)
     if not as_published:
         settings, more = fit_training(
@@ -338,7 +346,7 @@ class _FineTuningRun:
         tokens_per_microbatch = broadcast_object(
             kept or machine.tokens_per_microbatch(plan.existing.config.hidden_size)
         )
-        begun_with: int = self.record.get("ranks", 1) if before else world_size()
+        begun_with: int = self.record["ranks"] if before else world_size()
         record = {
             **{name: value for name, value in self.record.items() if name not in _WRITTEN_AT_END},
             "system": plan.system,
@@ -400,6 +408,8 @@ class _FineTuningRun:
         """Train a seed unless it is done; False if a stop was requested. `said` are notes on the model, each once."""
         folder = self.folder.path / RUNS / f"seed-{seed}"
         if (before := on_rank_zero(lambda: read_result(folder))) is not None:
+            if rank() == 0:
+                before.clean()
             self.reporter.say("finished", f"seed {seed} already trained ({before.chosen.main:.4g})")
             return True
         if self.stop.agree():
@@ -430,7 +440,7 @@ class _FineTuningRun:
             ranks=ranks,
             reporter=self.reporter,
         )
-        return run.run(self.stop, self.checkpoint_seconds).finished
+        return run.run(self.stop, self.checkpoint_seconds)
 
     def _results(self, trained: Sequence[SeedResult], tested: Sequence[dict[str, Any]]) -> Results:
         plan, labeled = self.plan, self.plan.labeled
@@ -469,10 +479,10 @@ def measure_test(folder: Path, test: ExampleFile[Any], machine: Machine, reporte
     record = folder / "test.json"
     if record.exists():
         try:
-            before: dict[str, Any] = read_json(record)
+            before = read_record(record)
             if before["examples"] == test.fingerprint:
                 return before
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError) as error:
             raise CheckpointError(f"{record} cannot be read: {error}", todo="Remove it to evaluate again.") from error
     model = load(folder / MODEL).to(machine.device)
     features = features_of(model, test.examples)
@@ -480,5 +490,5 @@ def measure_test(folder: Path, test: ExampleFile[Any], machine: Machine, reporte
     write_predictions(folder / PREDICTIONS, predictions)
     metrics = model.task.measure(predictions, test.examples) if has_labels(test.examples) else None
     scores = {"examples": test.fingerprint, "metrics": metrics, "num_cut": features.num_cut}
-    write_json(record, scores)
+    write_record(record, scores)
     return scores

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from pydantic import Field, PositiveInt
@@ -13,8 +13,7 @@ from maskwright.core.files import read_json
 from maskwright.core.spec import Spec
 from maskwright.core.types import HeadKind
 from maskwright.finetuning.benchmarks import Benchmark
-from maskwright.finetuning.published_settings import ALL_WIDTHS, PUBLISHED, RATES_AT_WIDTH_768, SYSTEMS, Published
-from maskwright.finetuning.tasks.base import Task
+from maskwright.finetuning.published_settings import ALL_WIDTHS, PUBLISHED, RATES_AT_WIDTH_768, SYSTEMS
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Regression
 from maskwright.model.config import EncoderConfig
@@ -38,6 +37,9 @@ docs/fine-tuning.md)."""
 SECOND_MOMENT_MEMORY = 3000
 """Steps below which Adam's bias correction matters: three time constants of a second moment with beta2 = 0.999."""
 
+S = TypeVar("S", bound=Spec)
+Fitted: TypeAlias = tuple[S, tuple[Choice, ...]]
+"""Values with some fields changed, and what was changed, with reasons."""
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 
@@ -120,20 +122,12 @@ class Hyperparameters(Spec):
         return self.steps or max(1, round(self.epochs * self.steps_of_epoch(num_units)))
 
 
-def system_named(name: str) -> str:
-    """Return the system with this name; raise `RecipeError` if no settings are known for it."""
-    system = name.partition("/")[0]
-    if system in SYSTEMS:
-        return SYSTEMS[system]
-    problem, allowed, todo = unknown_name("system", name, SYSTEMS)
-    raise RecipeError(problem, allowed=allowed, todo=todo)
-
-
 def system_of(existing: ExistingModel, wanted: str | None) -> str:
     """Return the system whose published settings apply: the user's choice, or the model's recipe or family."""
-    if wanted:
-        return system_named(wanted)
-    recorded = (_entry(existing, "recipe.json", "name"), _entry(existing, "run.json", "system"))
+    if wanted and wanted.partition("/")[0] not in SYSTEMS:
+        problem, allowed, todo = unknown_name("system", wanted, SYSTEMS)
+        raise RecipeError(problem, allowed=allowed, todo=todo)
+    recorded = (wanted, _entry(existing, "recipe.json", "name"), _entry(existing, "run.json", "system"))
     recipe = next((name for name in recorded if isinstance(name, str) and name), "")
     return SYSTEMS.get(recipe.partition("/")[0], existing.family)
 
@@ -159,81 +153,54 @@ def _entry(existing: ExistingModel, file: str, *keys: str) -> Any:
 
 def published(
     system: str, head: HeadKind, benchmark: Benchmark | None, config: EncoderConfig
-) -> tuple[Hyperparameters, str]:
-    """Return the published settings of a system on a benchmark, and their sources; BERT's where nothing was published.
+) -> tuple[Hyperparameters, dict[str, Any], str]:
+    """Return the published settings of a system on a benchmark, fields of the task, and their sources.
 
     Later ones override earlier ones: BERT's rows of the table, the system's rows; each from general to specific. `head`
     is what the task's head scores; `benchmark` is None for the user's own data.
     """
-    merged: dict[str, Any] = {}
+    name = "" if benchmark is None else benchmark.name
+    settings: dict[str, Any] = {}
+    task_fields: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for each in dict.fromkeys(("bert", system)):
-        for row in _rows(each, head, benchmark, config):
-            merged |= row.settings
+        rows = [row for row in PUBLISHED if row.system == each and row.fits(name, head, config.hidden_size)]
+        for row in sorted(rows, key=lambda row: (bool(row.benchmarks), bool(row.heads), row.widths != ALL_WIDTHS)):
+            settings |= row.settings
+            task_fields |= row.task_fields
             sources |= dict.fromkeys(row.settings, row.source)
-    return Hyperparameters(**merged), "; ".join(dict.fromkeys(sources.values()))
+    return Hyperparameters(**settings), task_fields, "; ".join(dict.fromkeys(sources.values()))
 
 
-def published_task_fields(
-    system: str, head: HeadKind, benchmark: Benchmark | None, config: EncoderConfig
-) -> dict[str, Any]:
-    """Return the task fields that a system publishes for a benchmark (see `published`)."""
-    rows = _rows(system, head, benchmark, config)
-    return {name: value for row in rows for name, value in row.task_fields.items()}
-
-
-def _rows(system: str, head: HeadKind, benchmark: Benchmark | None, config: EncoderConfig) -> list[Published]:
-    """Return the matching rows of a system, from general to specific."""
-    fitting = [row for row in PUBLISHED if row.system == system and _fits(row, head, benchmark, config)]
-    return sorted(fitting, key=lambda row: (bool(row.benchmarks), bool(row.heads), row.widths != ALL_WIDTHS))
-
-
-def _fits(row: Published, head: HeadKind, benchmark: Benchmark | None, config: EncoderConfig) -> bool:
-    return (
-        (not row.benchmarks or (benchmark is not None and benchmark.name in row.benchmarks))
-        and (not row.heads or head in row.heads)
-        and row.widths[0] <= config.hidden_size <= row.widths[1]
-    )
-
-
-def fit_length(
-    settings: Hyperparameters, longest: int, fixed: Collection[str]
-) -> tuple[Hyperparameters, tuple[Choice, ...]]:
+def fit_length(settings: Hyperparameters, longest: int, fixed: Collection[str]) -> Fitted[Hyperparameters]:
     """Limit sequences to the longest of pretraining. `fixed`: fields that the user set, which are kept."""
     wanted = [("max_length", min(settings.max_length, longest), f"the model was trained on {longest} tokens")]
     return _apply(settings, wanted, fixed)
 
 
 def fit_stride(
-    task: Task, published_length: int, length: int, fixed: Collection[str]
-) -> tuple[Task, tuple[Choice, ...]]:
-    """Scale `doc_stride` of question answering with `max_length`, if that is shorter than published.
+    task: QuestionAnswering, published_length: int, length: int, fixed: Collection[str]
+) -> Fitted[QuestionAnswering]:
+    """Scale `doc_stride` with `max_length`, if that is shorter than the one published together with it.
 
     Otherwise windows would overlap less or not at all, and answers at their ends would be split or lack context.
-
-    `published_length` is the `max_length` published together with `doc_stride`; `fixed`: see `fit_length`.
     """
-    if not isinstance(task, QuestionAnswering) or length >= published_length:
-        return task, ()
-    stride = max(1, round(task.doc_stride * length / published_length))
+    stride = max(1, round(task.doc_stride * min(length, published_length) / published_length))
     why = f"keeps the published ratio to max_length, {task.doc_stride} of {published_length} tokens"
     return _apply(task, [("doc_stride", stride, why)], fixed, "task.")
 
 
-def fit_numbers(task: Task, examples: Sequence[Any], fixed: Collection[str]) -> tuple[Task, tuple[Choice, ...]]:
+def fit_numbers(task: Regression, labels: Sequence[float], fixed: Collection[str]) -> Fitted[Regression]:
     """Standardize the targets of a regression.
 
     Outputs start near 0 and change little per step, so that prices in thousands would not be reached, which
     correlations do not show. If the user set `offset` or `scale` (`fixed`), both are kept.
     """
-    if not isinstance(task, Regression) or {"offset", "scale"} & set(fixed):
-        return task, ()
-    numbers = np.array([float(example.label) for example in examples], dtype=np.float64)
-    scale = float(f"{numbers.std():.3g}")
-    if scale == 0.0:  # All targets are equal: reported in `Task.check`.
+    scale = float(f"{np.std(labels):.3g}")
+    if scale == 0.0 or {"offset", "scale"} & set(fixed):  # All targets are equal: reported in `Task.check`.
         return task, ()
     # Rounded to a hundredth of the scale.
-    offset = round(float(numbers.mean()), 2 - math.floor(math.log10(scale)))
+    offset = round(float(np.mean(labels)), 2 - math.floor(math.log10(scale)))
     wanted = [
         ("offset", offset, "mean of the training values: targets are standardized"),
         ("scale", scale, "standard deviation of the training values"),
@@ -249,7 +216,7 @@ def fit_training(
     width: int,
     system: str,
     tokens: float | None = None,
-) -> tuple[Hyperparameters, tuple[Choice, ...]]:
+) -> Fitted[Hyperparameters]:
     """Adjust published settings to small models and little data, with reasons; `fixed` fields are kept.
 
     `width` is the model's hidden size, `system` what it was pretrained as ("macbert", or ""), `tokens` its pretraining
@@ -275,12 +242,7 @@ def fit_training(
     return changed, choices
 
 
-_S = TypeVar("_S", bound=Spec)
-
-
-def _apply(
-    values: _S, wanted: Sequence[tuple[str, Any, str]], fixed: Collection[str], prefix: str = ""
-) -> tuple[_S, tuple[Choice, ...]]:
+def _apply(values: S, wanted: Sequence[tuple[str, Any, str]], fixed: Collection[str], prefix: str = "") -> Fitted[S]:
     """Set the wanted fields (name, value, reason) that are not fixed."""
     changed = [row for row in wanted if row[0] not in fixed and row[1] != getattr(values, row[0])]
     choices = tuple(Choice(f"{prefix}{name}", getattr(values, name), value, why) for name, value, why in changed)

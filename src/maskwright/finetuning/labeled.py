@@ -38,7 +38,7 @@ _LABELS_SHOWN = 12
 _DISTINCT_SHARE, _DISTINCT_FROM = 0.9, 20
 """Share of different labels, in so many examples, from which the label column is doubted."""
 READING_FILE = "reading.json"
-_OF_A_FORMAT = ("header", "quoting", "delimiter", "word_ending")
+_OF_A_FORMAT = ("quoting", "delimiter", "word_ending")
 """What files of the same format have in common: quotes of a TSV file do not apply to a CSV file."""
 _COLUMNS = ("text", "text2", "negative", "choices", "label", "label_columns", "only")
 
@@ -145,16 +145,18 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: 
             allowed=" or ".join(row.usual_files("train")) if row else "",
             todo="Name their file, `--train FILE`.",
         )
-    # A new guess might read the other files differently.
-    format = _format_of(paths, request.kind, request.options.replace(format=None))
-    read_as = {**to_keep(request.options, train.read_as), "format": format}
+    read_as = {
+        **to_keep(request.options, train.read_as),
+        "format": _format_of(paths, request.kind, request.options),
+    }
     dev, test = (request.read(part, talk, trained=read_as) for part in ("dev", "test"))
     task = make_task(request.kind, row, train.examples, task_fields)
     notes: list[str] = []
     if dev is None:
         train, dev = with_held_out(train, talk, notes)
-    check_measurable(dev, task)
     parts = {"train": train, "dev": dev}
+    for part in parts.values():
+        check_measurable(part, task)
     if test is not None:
         if has_labels(test.examples):
             test = without_unlabeled(test, talk, notes)
@@ -301,6 +303,10 @@ def read_for_model(paths: Paths, kind: Kind, options: ReadOptions, trained: Read
     of its format.
     """
     format = _format_of(paths, kind, options)
+    if format == "text" and options.labels == "needed" and trained.get("format") in ("csv", "tsv"):
+        # Lines of a text alone have no label, so that it must be the layout of the training file (TREC).
+        format = trained["format"]
+        options = options.replace(format=format)
     fields = {
         name: value
         for name, value in trained.items()
@@ -319,6 +325,4 @@ def read_for_model(paths: Paths, kind: Kind, options: ReadOptions, trained: Read
 
 
 def _format_of(paths: Paths, kind: Kind, options: ReadOptions) -> str:
-    first = Path(paths if isinstance(paths, str | Path) else paths[0]).expanduser()
-    # Without labels running text is distinguished from columns.
-    return format_of(first, kind, options.replace(labels="ignored"))
+    return format_of(Path(paths if isinstance(paths, str | Path) else paths[0]).expanduser(), kind, options)

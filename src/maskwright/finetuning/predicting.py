@@ -10,7 +10,13 @@ from typing import Any, TypeGuard, cast
 
 from maskwright.core.errors import DataError
 from maskwright.data.progress import no_progress
-from maskwright.finetuning.evaluating import features_of, model_to_score, predict_features, refuse_other_texts
+from maskwright.finetuning.evaluating import (
+    features_of,
+    model_to_score,
+    predict_features,
+    read_file,
+    refuse_other_texts,
+)
 from maskwright.finetuning.examples import (
     ChoiceExample,
     Example,
@@ -20,7 +26,6 @@ from maskwright.finetuning.examples import (
     TextExample,
 )
 from maskwright.finetuning.fine_tuned import FineTunedModel
-from maskwright.finetuning.labeled import read_for_model, report_file
 from maskwright.finetuning.readers import Paths, as_one
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.readers.tables import as_text
@@ -86,9 +91,7 @@ def predict(
                 if path == Path("-"):
                     path = Path(folder, "standard input")
                     path.write_bytes(sys.stdin.buffer.read())
-                files.append(read_for_model(path, kind, options, trained))
-                report_file("file", files[-1], talk)
-                refuse_other_texts(files[-1].examples, trained, files[-1].name)
+                files.append(read_file(path, loaded, options, talk))
         examples = as_one(files).examples
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")

@@ -30,6 +30,11 @@ class Published:
     task_fields: Mapping[str, Any] = field(default_factory=dict)
     source: str
 
+    def fits(self, benchmark: str, head: str, width: int) -> bool:
+        """Whether the row is for this benchmark ("" is none), head and hidden size."""
+        of_task = (not self.benchmarks or benchmark in self.benchmarks) and (not self.heads or head in self.heads)
+        return of_task and self.widths[0] <= width <= self.widths[1]
+
 
 # Examples in the published training files.
 _TRAINING_EXAMPLES = {

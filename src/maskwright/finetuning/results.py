@@ -1,7 +1,7 @@
 """Results of a fine-tuning: one row per seed, mean, standard deviation, best; as JSON, table and model card."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,50 +94,41 @@ class Results:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
+        fields = asdict(self)
         return {
-            "task": self.task,
-            "kind": self.kind,
-            "model": self.model,
-            "from_scratch": self.from_scratch,
             "main_metric": self.main_metric,
             "best_seed": self.best.seed,
             **{part: {name: asdict(spread) for name, spread in self.spread(part).items()} for part in ("dev", "test")},
-            "seeds": [asdict(row) for row in self.rows],
-            "baselines": {name: dict(scores) for name, scores in self.baselines.items()},
-            "data": {name: dict(counts) for name, counts in self.data.items()},
-            "settings": dict(self.settings),
-            "task_settings": dict(self.task_settings),
-            "precision": self.precision,
-            "notes": list(self.notes),
+            "seeds": fields.pop("rows"),
+            **fields,
         }
-
-    @property
-    def _digits(self) -> int:
-        """Decimals: question answering is scored in percent, other tasks in [0, 1]."""
-        return 2 if self.kind == "question_answering" else 4
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return (columns, rows) of the table: seeds, mean, standard deviation and best, then the baselines.
 
         With one seed it has one row, and the baselines.
         """
-        names = {part: list(spread) for part in ("dev", "test") if (spread := self.spread(part))}
-        columns = ["", *(f"{name} ({part})" for part, metrics in names.items() for name in metrics), "best epoch"]
+        spreads = {(part, name): spread for part in ("dev", "test") for name, spread in self.spread(part).items()}
+        columns = ["", *(f"{name} ({part})" for part, name in spreads), "best epoch"]
+        digits = 2 if self.kind == "question_answering" else 4  # in percent, others in [0, 1]
 
-        def row(title: str, scores: Mapping[str, Mapping[str, float | None] | None], epoch: str = "") -> list[str]:
-            values = [(scores.get(part) or {}).get(name) for part, metrics in names.items() for name in metrics]
-            return [title, *(_written(value, self._digits) for value in values), epoch]
+        def row(title: str, values: Iterable[float | None], epoch: str = "") -> list[str]:
+            return [title, *("-" if value is None else f"{value:.{digits}f}" for value in values), epoch]
 
         body = [
-            row(f"seed {each.seed}", {"dev": each.dev, "test": each.test}, f"{each.best_epoch:g}") for each in self.rows
+            row(
+                f"seed {each.seed}",
+                [(getattr(each, part) or {}).get(name) for part, name in spreads],
+                f"{each.best_epoch:g}",
+            )
+            for each in self.rows
         ]
-        titles = {"mean": "mean", "sd": "standard deviation", "best": f"best (seed {self.best.seed})"}
-        for attribute, title in titles.items() if len(self.rows) > 1 else ():
-            spreads = {
-                part: {name: getattr(spread, attribute) for name, spread in self.spread(part).items()} for part in names
-            }
-            body.append(row(title, spreads))
-        body += [row(f"baseline: {name}", scores) for name, scores in self.baselines.items()]
+        if len(self.rows) > 1:
+            body.append(row("mean", [spread.mean for spread in spreads.values()]))
+            body.append(row("standard deviation", [spread.sd for spread in spreads.values()]))
+            body.append(row(f"best (seed {self.best.seed})", [spread.best for spread in spreads.values()]))
+        for title, scores in self.baselines.items():
+            body.append(row(f"baseline: {title}", [scores.get(part, {}).get(name) for part, name in spreads]))
         return columns, body
 
     def markdown(self) -> str:
@@ -187,10 +178,6 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> lis
         f"|{'---|' * len(columns)}",
         *(f"| {' | '.join(row)} |" for row in cells[1:]),
     ]
-
-
-def _written(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
 
 
 _TAGS: dict[HeadKind, str] = {

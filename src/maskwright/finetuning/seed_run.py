@@ -2,7 +2,7 @@
 
 run.json                  development metrics of each epoch, the best epoch
 metrics.jsonl             loss, gradient norm, learning rate by step (a function of the seed)
-checkpoints/              removed when the run is finished
+checkpoints/, best/       to resume from, and the best epochs so far; removed when the run is finished
 model/                    the best epoch's model, a Hugging Face folder
 dev_predictions.jsonl     that model's predictions on the development examples
 """
@@ -17,7 +17,7 @@ from typing import Any
 from maskwright.core.amounts import counted
 from maskwright.core.checksums import read_record, write_record
 from maskwright.core.errors import CheckpointError
-from maskwright.finetuning.evaluating import score_units, write_predictions
+from maskwright.finetuning.evaluating import score_features, write_predictions
 from maskwright.finetuning.examples import Example, TextExample
 from maskwright.finetuning.features import FeatureCollator, Features, ShuffledUnits
 from maskwright.finetuning.fine_tuned import FineTunedModel, reads_segments
@@ -38,6 +38,9 @@ from maskwright.training.reporting import Reporter
 
 MODEL = "model"
 """Sub-folder with the best epoch's model."""
+_PREDICTIONS = "dev_predictions.jsonl"
+_BEST = "best"
+"""Sub-folder with a folder for each epoch that was the best when it ended, by its step, until the run is finished."""
 _METRICS_SHOWN = 4
 _STEPS_BEFORE_ESTIMATE = 5
 """Steps before the time left is shown; the first ones are slower."""
@@ -109,31 +112,38 @@ def should_stop(history: Sequence[Measured], patience: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedResult:
-    """The state of a run; if it is not finished, the same call resumes it.
+    """A finished run.
 
-    `history` are the development metrics of each epoch, `best` the index of the weights that are kept, -1 before the
-    first epoch ends; `cut` is the number of truncated examples, by "train" and "dev".
+    `history` are the development metrics of each epoch; `cut` is the number of truncated examples, by "train" and
+    "dev".
     """
 
     seed: int
     folder: Path
-    finished: bool
-    steps: int = 0
-    history: tuple[Measured, ...] = ()
-    best: int = -1
+    steps: int
+    history: tuple[Measured, ...]
     cut: Mapping[str, int]
 
     @property
     def chosen(self) -> Measured:
         """Metrics of the weights that are kept."""
-        return self.history[self.best]
+        return self.history[best_of(self.history)]
 
     def write(self) -> None:
-        """Write run.json, without the folder, which may be moved, and remove the checkpoints."""
-        data = asdict(self)
-        del data["folder"]
-        write_record(self.folder / "run.json", data)
-        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+        """Put the best epoch's model in place, write run.json (without the folder, which may be moved), and clean."""
+        shutil.copytree(_best_folder(self.folder, self.chosen.step), self.folder, dirs_exist_ok=True)
+        data = {name: value for name, value in asdict(self).items() if name != "folder"}
+        write_record(self.folder / "run.json", {**data, "finished": True})
+        self.clean()
+
+    def clean(self) -> None:
+        """Remove what only an unfinished run needs."""
+        for leftover in (self.folder / "checkpoints", self.folder / _BEST):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _best_folder(folder: Path, step: int) -> Path:
+    return folder / _BEST / f"step-{step}"
 
 
 def read_result(folder: Path) -> SeedResult | None:
@@ -144,7 +154,7 @@ def read_result(folder: Path) -> SeedResult | None:
     try:
         data = read_record(record)
         history = tuple(Measured(**measured) for measured in data["history"])
-        return SeedResult(**{**data, "folder": folder, "history": history})
+        return SeedResult(seed=data["seed"], folder=folder, steps=data["steps"], history=history, cut=data["cut"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         todo = f"Remove {folder} to train it again."
         raise CheckpointError(f"{record} cannot be read: {error}", todo=todo) from error
@@ -200,13 +210,15 @@ class SeedRun:
         self.steps_per_epoch = self.settings.steps_of_epoch(self.data.train.num_units)
         self.total_steps = self.settings.total_steps(self.data.train.num_units)
         self._history: list[Measured] = []
+        self._kept_best = 0
 
-    def run(self, stop: StopRequest, checkpoint_seconds: float) -> SeedResult:
-        """Train until all epochs are done, early stopping applies, or `stop` becomes true.
+    def run(self, stop: StopRequest, checkpoint_seconds: float) -> bool:
+        """Train until all epochs are done or early stopping applies; return False if `stop` became true before.
 
         If the loss is not finite or the disk is full, the last checkpoint is valid.
         """
         first, is_saved, self._history = on_rank_zero(self._resume)
+        self._kept_best = self._best_step()
         checkpoint.broadcast_loaded(first, self.model.state_dict(), self.optimizer)
         step, total, patience = first, self.total_steps, self.settings.patience
         metrics = JsonLines(self.folder / "metrics.jsonl", step) if rank() == 0 else None
@@ -235,27 +247,20 @@ class SeedRun:
         finally:
             if metrics is not None:
                 metrics.close()
-        end = SeedResult(
-            seed=self.seed,
-            folder=self.folder,
-            finished=finished,
-            steps=step,
-            history=tuple(self._history),
-            best=best_of(self._history),
-            cut={"train": self.data.train.num_cut, "dev": self.data.dev.num_cut},
-        )
         if finished and metrics is not None:
-            end.write()
-        return end
+            cut = {"train": self.data.train.num_cut, "dev": self.data.dev.num_cut}
+            history = tuple(self._history)
+            SeedResult(seed=self.seed, folder=self.folder, steps=step, history=history, cut=cut).write()
+        return finished
 
     def _reports(self, step: int) -> Iterator[StepReport]:
-        settings, features, device = self.settings, self.data.train, self.machine.device
-        units, kind = ShuffledUnits(features.num_units, self.seed), self.model.task.kind
+        settings = self.settings
+        units = ShuffledUnits(self.data.train.num_units, self.seed)
         collator = FeatureCollator(
-            features,
+            self.data.train,
             tokens=self.tokens_per_microbatch,
-            device=device,
-            kind=kind,
+            device=self.machine.device,
+            kind=self.model.task.kind,
             seed=self.seed,
             ranks=self.ranks,
         )
@@ -296,8 +301,8 @@ class SeedRun:
             text = f"{self.title}  step {step:,}  evaluating on dev: {done / (tokens or done):.0%}"
             self.reporter.training(step / self.total_steps, text)
 
-        unit_scores = score_units(model, data.dev, progress, autocast=self.machine.autocast)
-        scored = (unit_scores, data.dev, data.dev_examples, model.tokenizer)
+        raw = score_features(model, data.dev, progress, autocast=self.machine.autocast)
+        scored = (raw, data.dev, data.dev_examples, model.tokenizer)
         predictions = model.task.predictions(*scored)
         if (tuned := model.task.tuned(predictions, data.dev_examples)) is not model.task:
             model.task, predictions = tuned, tuned.predictions(*scored)
@@ -306,11 +311,12 @@ class SeedRun:
         is_best = best_of(self._history) == len(self._history) - 1
         if metrics is not None:
             metrics.write({"step": step, **{f"dev_{name}": value for name, value in scores.items()}})
-            # Saved before the checkpoint that records it. After a kill in between, the resumed run computes and saves
-            # the same weights bit for bit.
+            # Saved before the checkpoint that records it. A run that is killed in between measures this step again, on
+            # a GPU perhaps with another result, so the best epoch of the last checkpoint is kept beside it.
             if is_best:
-                write_predictions(self.folder / "dev_predictions.jsonl", predictions)
-                model.save(self.folder / MODEL)
+                place = _best_folder(self.folder, step)
+                model.save(place / MODEL)
+                write_predictions(place / _PREDICTIONS, predictions)
         shown = ", ".join(f"{name} {value:.4g}" for name, value in list(scores.items())[:_METRICS_SHOWN])
         self.reporter.say("dev", f"{self.title}, epoch {epoch:.3g}: {shown}{' (best so far)' if is_best else ''}")
         self.model.train()  # Scoring leaves it in evaluation mode.
@@ -343,6 +349,13 @@ class SeedRun:
         state = {"history": [asdict(measured) for measured in self._history]}
         weights, moments = dict(self.model.named_parameters()), self.optimizer.state()
         checkpoint.save(self.folder / "checkpoints", step, state, weights, moments)
+        # The one before, too: the run resumes from it if this one is damaged.
+        kept, self._kept_best = {self._kept_best, self._best_step()}, self._best_step()
+        for place in set((self.folder / _BEST).glob("step-*")) - {_best_folder(self.folder, best) for best in kept}:
+            shutil.rmtree(place)
+
+    def _best_step(self) -> int:
+        return self._history[best_of(self._history)].step if self._history else 0
 
 
 def _logged(report: StepReport) -> dict[str, Any]:

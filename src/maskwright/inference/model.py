@@ -270,7 +270,7 @@ class Model:
     def _encode(
         self, sequences: list[IntArray], batch_tokens: int, positions: list[IntArray] | None = None
     ) -> Iterator[tuple[TextBatch, Tensor]]:
-        """Yield batches with the hidden states of all slots, or of some positions of each text, in order."""
+        """Yield batches with the hidden states of all tokens, or of some positions of each text, in order."""
         device = self.encoder.word_embeddings.weight.device
         for batch in batches(sequences, tokens=batch_tokens, device=device):
             if positions is None:

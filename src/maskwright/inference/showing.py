@@ -17,12 +17,12 @@ from maskwright.core.types import Documents, Examples, Instances, IntArray, Spec
 from maskwright.data.cleaning.sentences import split_paragraph
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning, clean_document
-from maskwright.data.progress import Progress
+from maskwright.data.progress import Progress, no_progress
 from maskwright.data.shards.corpus import Corpus
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.data.words.annotator import open_annotator
 from maskwright.data.words.similar_words import (
     Coverage,
@@ -124,7 +124,7 @@ def show(
     set: Sequence[str] = (),
     max_sequences: int = 10,
     cache: Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> Showing:
     """Format a text into sequences, then mask and replace tokens as training does in one epoch.
 

@@ -19,7 +19,7 @@ _SAMPLE_FILE = "documents.json"
 
 
 def small_tokenizer(
-    spec: TokenizerSpec, text: str, *, cache: Path | None = None, progress: Progress | None = None
+    spec: TokenizerSpec, text: str, *, cache: Path | None = None, progress: Progress = no_progress
 ) -> Tokenizer:
     """Return a tokenizer of this kind, with at most 8,000 entries, that knows every character of the text.
 
@@ -27,22 +27,22 @@ def small_tokenizer(
         DeviceError: If the cache cannot be written.
     """
     small = spec.replace(vocab_size=min(spec.vocab_size, _VOCAB_SIZE))
-    folder, report = cache or cache_folder(), progress or no_progress
+    folder = cache or cache_folder()
     sample_key = fingerprint(["docstring sample", _VERSION, docstrings_fingerprint(), _SAMPLE_BYTES])
 
     def write_sample(to: Path) -> None:
-        report("reading docstrings", 0, None)
+        progress("reading docstrings", 0, None)
         write_json(to / _SAMPLE_FILE, list(docstring_documents(max_bytes=_SAMPLE_BYTES, workers=1)))
-        report("reading docstrings", 1, 1)
+        progress("reading docstrings", 1, 1)
 
     def make(to: Path) -> None:
         # Reading docstrings takes several times as long as training on them, so they are cached for other texts.
         sample = open_or_build(folder / f"docstring-sample-{sample_key}", _open_sample, write_sample)
-        report("training a small vocabulary", 0, None)
+        progress("training a small vocabulary", 0, None)
         texts = [text, *sample]
         # Training drops rare characters; repeating those of the text keeps them.
         train(small, ["".join(sorted(set(text))) * FREQUENT, *texts], texts).save(to)
-        report("training a small vocabulary", 1, 1)
+        progress("training a small vocabulary", 1, 1)
 
     key = fingerprint(["shown tokenizer", _VERSION, small, sample_key, text])
     return open_or_build(folder / f"shown-tokenizer-{key}", Tokenizer.from_folder, make)

@@ -16,8 +16,6 @@ from maskwright.pretext.objectives import ObjectiveChoice
 from maskwright.pretext.replacement import ReplacementChoice
 from maskwright.recipes.optimization import Training
 
-Fraction = Annotated[float, Field(gt=0, le=1)]
-
 SHARED_EMBEDDINGS = ("word_embeddings", "position_embeddings", "segment_embeddings", "embedding_norm")
 """Modules that generator and encoder share if `Generator.shared` is "embeddings" (electra: one variable scope)."""
 
@@ -40,18 +38,16 @@ class MaskRefresh(Spec):
 class Generator(Spec):
     """A small masked language model whose samples replace the selected tokens (Clark et al. 2020, section 3).
 
-    Its sizes follow the encoder's (electra: run_pretraining.py:338-350): hidden size round(H x size), layers
-    round(L x depth), heads max(1, hidden size // 64), feed-forward 4 x hidden size. If that number of heads does not
-    divide the hidden size (never at a published size), the next lower number that does is used.
+    Its sizes follow the encoder's (electra: run_pretraining.py:338-350): as many layers, hidden size round(H x size),
+    heads max(1, hidden size // 64), feed-forward 4 x hidden size. If that number of heads does not divide the hidden
+    size (never at a published size), the next lower number that does is used.
 
     Attributes:
         size: Hidden size as a fraction of the encoder's.
-        depth: Layers as a fraction of the encoder's.
         shared: "embeddings": generator and encoder share `SHARED_EMBEDDINGS`; "none": each has its own.
     """
 
-    size: Fraction = 0.25
-    depth: Fraction = 1.0
+    size: Annotated[float, Field(gt=0, le=1)] = 0.25
     shared: Literal["embeddings", "none"] = "embeddings"
 
     def config(self, encoder: EncoderConfig) -> EncoderConfig:
@@ -59,7 +55,6 @@ class Generator(Spec):
         hidden = max(1, round(encoder.hidden_size * self.size))
         return encoder.replace(
             hidden_size=hidden,
-            num_layers=max(1, round(encoder.num_layers * self.depth)),
             num_heads=next(heads for heads in range(max(1, hidden // 64), 0, -1) if hidden % heads == 0),
             intermediate_size=4 * hidden,
             embedding_size=encoder.embedding_width,
@@ -134,6 +129,19 @@ class Recipe(Spec):
     generator: Generator | None = None
     teacher: Teacher | None = None
     training: Training
+
+    @property
+    def encoders(self) -> dict[str, tuple[EncoderConfig, tuple[ObjectiveChoice, ...]]]:
+        """The shapes of the "encoder" and, if there is one, the "generator", each with the objectives on it."""
+        if self.generator is None:
+            return {"encoder": (self.encoder, self.objectives)}
+        return {
+            "encoder": (self.encoder, tuple(each for each in self.objectives if not each.on_generator)),
+            "generator": (
+                self.generator.config(self.encoder),
+                tuple(each for each in self.objectives if each.on_generator),
+            ),
+        }
 
     @model_validator(mode="after")
     def _choices_fit_together(self) -> "Recipe":

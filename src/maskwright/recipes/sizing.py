@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from maskwright.core.types import HeadShape
 from maskwright.model.config import EncoderConfig
 from maskwright.model.sizes import count_parameters, flops_per_token, memory, mlm_head_parameters, total_parameters
-from maskwright.pretext.objectives import Objective
 from maskwright.recipes.recipe import SHARED_EMBEDDINGS, Recipe
 
 _SHARED = tuple(part.replace("_", " ") for part in SHARED_EMBEDDINGS)
@@ -86,7 +84,9 @@ def sizes(recipe: Recipe) -> Sizes:
     parts = count_parameters(config, vocab_size)
     pooler = parts.pop("pooler")
     heads: dict[str, int] = {
-        each.kind: each.num_parameters(_head_shape(recipe, each, vocab_size)) for each in recipe.objectives
+        each.kind: each.num_parameters(shape.head_shape(vocab_size))
+        for shape, objectives in recipe.encoders.values()
+        for each in objectives
     }
     masked_lm, masked_lm_config = sum(parts.values()), config
     generator: dict[str, int] = {}
@@ -129,8 +129,6 @@ def training_flops_per_token(
     A teacher and its head run forward only, so they count once, trained modules three times.
 
     Args:
-        recipe: The recipe.
-        vocab_size: Entries of the vocabulary.
         length: Mean number of tokens attended to.
         predictions_per_token: Predictions of each objective per token, by kind; None: those of full sequences
             (`Objective.predictions_per_token`).
@@ -141,26 +139,17 @@ def training_flops_per_token(
     if recipe.teacher is not None:
         teacher = (teacher or recipe.teacher.config(recipe.encoder)).replace(pooler=False)
         distilled = flops_per_token(teacher, length=length) / 3
-    generator = [] if recipe.generator is None else [recipe.generator.config(recipe.encoder)]
-    for config in (recipe.encoder, *generator):
+    for config, objectives in recipe.encoders.values():
         encoders += flops_per_token(config, length=length, sequences_per_token=sequences_per_token)
-    for objective in recipe.objectives:
-        if predictions_per_token is None:
-            share = objective.predictions_per_token(recipe.masking.rate, length)
-        else:
-            share = predictions_per_token.get(objective.kind, 0.0)
-        heads += share * objective.flops(_head_shape(recipe, objective, vocab_size))
-        if teacher is not None and objective.needs_teacher_scores:
-            distilled += share * objective.flops(teacher.head_shape(vocab_size))
+        for objective in objectives:
+            if predictions_per_token is None:
+                share = objective.predictions_per_token(recipe.masking.rate, length)
+            else:
+                share = predictions_per_token.get(objective.kind, 0.0)
+            heads += share * objective.flops(config.head_shape(vocab_size))
+            if teacher is not None and objective.needs_teacher_scores:
+                distilled += share * objective.flops(teacher.head_shape(vocab_size))
     return encoders + 3 * heads + distilled
-
-
-def _head_shape(recipe: Recipe, objective: Objective, vocab_size: int) -> HeadShape:
-    """The shape of the encoder (or generator) below an objective's head."""
-    config = recipe.encoder
-    if recipe.generator is not None and objective.on_generator:
-        config = recipe.generator.config(config)
-    return config.head_shape(vocab_size)
 
 
 def _phase_costs(recipe: Recipe) -> tuple[PhaseCost, ...]:

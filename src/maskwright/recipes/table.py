@@ -162,7 +162,6 @@ _LABELS: Mapping[str, str] = {
     "tokenizer.vocab_size": "vocabulary size",
     "format.second": "second text",
     "format.short_share": "shorter sequences",
-    "format.num_separators_between": "separators between texts",
     "format.separator_after": "separator after every",
     "format.single_share": "single-text sequences",
     "masking.kind": "unit",
@@ -172,7 +171,6 @@ _LABELS: Mapping[str, str] = {
     "masking.budget": "rate counts",
     "masking.max_targets": "maximum per sequence",
     "masking.geometric_p": "p of geometric span lengths",
-    "masking.cut_last_word": "cut the last word at the budget",
     "masking.basic": "words or characters",
     "masking.phrase": "phrases",
     "masking.entity": "entities",
@@ -202,7 +200,6 @@ _LABELS: Mapping[str, str] = {
     "encoder.initializer": "initialization",
     "encoder.initializer_range": "initialization std",
     "generator.size": "generator width",
-    "generator.depth": "generator layers",
     "generator.shared": "generator shares",
     "teacher.model": "teacher",
     "teacher.initialize": "initialized from",
@@ -228,10 +225,6 @@ def _phases(phases: tuple[LengthPhase, ...]) -> str:
     if len(phases) == 1:
         return str(phases[0].max_length)
     return " + ".join(f"{share(phase.share)} at {phase.max_length}" for phase in phases)
-
-
-def _of_the_encoder(value: float) -> str:
-    return f"{share(value)} of the encoder's"
 
 
 _SHARES = (
@@ -273,8 +266,7 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
     "encoder.sharing": _one_of(all="attention and feed-forward"),
     "encoder.initializer": _one_of(truncated_normal="normal, truncated at 2 std"),
     "encoder.initial_attention": _one_of(neighbors="to neighboring tokens"),
-    "generator.size": _of_the_encoder,
-    "generator.depth": _of_the_encoder,
+    "generator.size": lambda value: f"{share(value)} of the encoder's",
     "teacher.model": lambda model: model or "set with --teacher",
     "teacher.initialize": _one_of(layers="the teacher's embeddings, head and some layers", none="random weights"),
     "training.batch_sequences": lambda value: f"{exact_or_short(value)} sequences",

@@ -20,12 +20,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from maskwright.core.checksums import write_record
 from maskwright.core.errors import CheckpointError, RecipeError, unknown_name
-from maskwright.core.files import atomic_folder, read_json, write_json
+from maskwright.core.files import atomic_folder
 from maskwright.core.spec import fingerprint, override, parse_overrides
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
-from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.finetuning import finetune
 from maskwright.finetuning.tasks import KINDS
@@ -36,7 +37,7 @@ from maskwright.study import probes
 from maskwright.study.intrinsic import check_text, intrinsic
 from maskwright.study.report import write_report
 from maskwright.study.request import DEFAULT_TASKS, SAMPLES, Task, Variant, tasks_of, variants_of
-from maskwright.study.results import collect
+from maskwright.study.results import collect, read_study_record
 from maskwright.study.text import StudyText, prepare_text
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision, prepare_machine_again
@@ -49,6 +50,7 @@ from maskwright.training.distributed import (
     world_size,
 )
 from maskwright.training.flops import expected_tokens
+from maskwright.training.initialization import require_teacher
 from maskwright.training.pretrain import Run, pretrain
 from maskwright.training.reporting import OnConsole, Reporter, Silent
 from maskwright.training.resolve import vocabulary_size
@@ -154,6 +156,8 @@ def compare(
         raise RecipeError(problem, allowed=allowed, todo=todo)
     if seeds < 1:
         raise RecipeError(f"--seeds is {seeds}", allowed="1 or more")
+    for variant in variants.values():
+        require_teacher(variant.recipe, f"`--set {variant.label}:teacher.model=DIR_OR_HUB_NAME`")
     chosen = tasks_of(tasks)
     requested = Budget.of(flops=flops, tokens=tokens, minutes=minutes)
     if requested is None or (wall_clock and requested.unit != "seconds"):
@@ -190,7 +194,7 @@ def compare(
         if dry_run:
             return Comparison(folder=folder, finished=False, runs=runs, report=None)
         if rank() == 0:
-            write_json(folder / "study.json", shared)
+            write_record(folder / "study.json", shared)
         report = study.run(sources, baseline)
         return Comparison(folder=folder, finished=study.complete, runs=runs, report=report)
 
@@ -203,7 +207,7 @@ def _agreed(folder: Path, request: Mapping[str, Any]) -> dict[str, Any] | None:
     """
     if not (folder / "study.json").is_file():
         return None
-    kept: dict[str, Any] = read_json(folder / "study.json")
+    kept = read_study_record(folder / "study.json")
     differing = [f"{key} was {kept[key]!r}, now {value!r}" for key, value in request.items() if kept[key] != value]
     if differing:
         raise CheckpointError(
@@ -295,7 +299,7 @@ class Study:
                 recipe = self.with_vocabulary(variant)
                 tokens = expected_tokens(self.budget, recipe, _lengths(recipe))
                 record = self.run_folder(variant, seed) / "run.json"
-                result = read_json(record).get("result", {}) if record.is_file() else None
+                result = read_study_record(record).get("result", {}) if record.is_file() else None
                 runs.append(
                     PlannedRun(
                         label=variant.label,
@@ -406,7 +410,7 @@ class Study:
 
     def _is_measured(self, task: Task, variant: Variant, seed: int) -> bool:
         file = self.file(task, variant, seed)
-        return file.is_file() and read_json(file)["definition"] == self._definition(task)
+        return file.is_file() and bool(read_study_record(file)["definition"] == self._definition(task))
 
     def measure(self, variant: Variant, seed: int, text: StudyText) -> bool:
         """Measure what is missing of a run; returns False if a stop was requested."""
@@ -429,7 +433,7 @@ class Study:
             else:
                 return False
             if rank() == 0:
-                write_json(self.file(task, variant, seed), {"definition": self._definition(task), **content})
+                write_record(self.file(task, variant, seed), {"definition": self._definition(task), **content})
         return True
 
     def _probe(self, task: Task, model: Model, run: Path, text: StudyText) -> probes.Measured:

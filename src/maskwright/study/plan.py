@@ -20,7 +20,6 @@ from scipy import optimize
 
 from maskwright.core.amounts import size_in_bytes
 from maskwright.core.errors import RecipeError
-from maskwright.core.files import read_json
 from maskwright.core.randomness import generator
 from maskwright.core.spec import override, parse_overrides
 from maskwright.data.cleaning.text import Cleaning
@@ -28,6 +27,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import sizes
 from maskwright.study.compare import Study
 from maskwright.study.request import Task, Variant, variants_of
+from maskwright.study.results import read_study_record
 from maskwright.study.statistics import Floats
 from maskwright.study.text import StudyText, prepare_text
 from maskwright.training.budget import Budget
@@ -242,7 +242,7 @@ def run_trials(
         run = one.train(trial, 0, text)
         if not run.finished or not one.measure(trial, 0, text):
             raise KeyboardInterrupt
-        found = read_json(one.file(one.tasks[0], trial, 0))["metrics"].get("word_loss")
+        found = read_study_record(one.file(one.tasks[0], trial, 0))["metrics"].get("word_loss")
         if found is None:
             raise RecipeError(f"{variant.label} predicts no masked words, so there is no loss to plan")
         trials.append((float(run.tokens), float(found["value"])))

@@ -23,8 +23,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from maskwright.core.checksums import read_record
 from maskwright.core.errors import DataError, MaskwrightError
-from maskwright.core.files import parse_json, read_json
+from maskwright.core.files import parse_json
 from maskwright.core.randomness import generator
 from maskwright.core.tensors import EncoderOutput
 from maskwright.core.types import IntArray
@@ -258,7 +259,7 @@ def minimal_pairs(
 
 def cost(model: Model, text: StudyText, run: Path) -> Measured:
     """Measure parameters, FLOPs per token, speed, memory and disk."""
-    recipe, result = resolve(str(run / "recipe.json")), read_json(run / "run.json")["result"]
+    recipe, result = resolve(str(run / "recipe.json")), read_record(run / "run.json")["result"]
     length, vocabulary = recipe.training.max_length, recipe.tokenizer.vocab_size
     passages = [passage[: PASSAGE_BYTES // 3] for _, passage in text.passages(32)]
     found: dict[str, float] = {

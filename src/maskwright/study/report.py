@@ -35,7 +35,7 @@ def html(report: dict[str, Any]) -> str:
     title = ", ".join(report["recipes"])
     if len(title) > 60:
         title = f"{len(report['recipes'])} recipes"
-    names = ("shown", "shown_interval", "shown_p", "shown_verdict", "title_with_unit")
+    names = ("shown", "shown_sd", "shown_interval", "shown_p", "shown_verdict", "title_with_unit")
     return render(
         Path(__file__).parent / "study.html.jinja",
         {"fill_rows": _fill_rows} | {name: getattr(results, name) for name in names},

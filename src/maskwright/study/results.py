@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.amounts import counted, plain_float, short_count, size_in_bytes
+from maskwright.core.checksums import read_record
+from maskwright.core.errors import CheckpointError
 from maskwright.core.files import read_json
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.table import diff
@@ -73,6 +75,22 @@ def metric_of(name: str, details: str = "") -> Metric:
     return Metric(f"{name}, {details or 'accuracy'}")
 
 
+def read_study_record(path: Path) -> dict[str, Any]:
+    """Read a JSON file of a study that has its own checksum.
+
+    Raises:
+        CheckpointError: If it is missing or damaged.
+    """
+    try:
+        return read_record(path)
+    except ValueError as error:
+        raise CheckpointError(
+            f"{path} is damaged: {error}",
+            todo="Restore it from a copy; or remove its folder, if that is below `measurements` or `runs`, and run the "
+            "same command again.",
+        ) from error
+
+
 def collect(
     folder: Path,
     variants: Mapping[str, Variant],
@@ -89,16 +107,18 @@ def collect(
         seeds: Seeds whose runs are trained and measured.
         planned_seeds: All seeds of the study.
     """
-    shared = read_json(folder / "study.json")
+    shared = read_study_record(folder / "study.json")
     runs = {
         label: {seed: folder / "runs" / variant.folder / f"seed-{seed}" for seed in seeds}
         for label, variant in variants.items()
     }
-    records = {label: {seed: read_json(run / "run.json") for seed, run in each.items()} for label, each in runs.items()}
+    records = {
+        label: {seed: read_study_record(run / "run.json") for seed, run in each.items()} for label, each in runs.items()
+    }
     recipes = {label: resolve(str(each[seeds[0]])) for label, each in runs.items()}
     samples = {}
     for label, variant in variants.items():
-        sampled = read_json(folder / "measurements" / variant.folder / f"seed-{seeds[0]}" / f"{SAMPLES}.json")
+        sampled = read_study_record(folder / "measurements" / variant.folder / f"seed-{seeds[0]}" / f"{SAMPLES}.json")
         samples[label] = {"masks": sampled["masks"], "fills": sampled["fills"]}
     first = records[baseline][seeds[0]]
     card = read_json(runs[baseline][seeds[0]] / "data_card.json")
@@ -155,7 +175,7 @@ def _metrics(
         for label, variant in variants.items():
             for seed in seeds:
                 file = folder / "measurements" / variant.folder / f"seed-{seed}" / f"{task.name}.json"
-                for metric, measured in read_json(file)["metrics"].items():
+                for metric, measured in read_study_record(file)["metrics"].items():
                     found.setdefault(metric, {}).setdefault(label, {})[seed] = measured
     metrics = {}
     for name, by_label in found.items():
@@ -206,6 +226,12 @@ def shown(value: float | None, unit: str, signed: bool = False) -> str:
     else:
         text = size_in_bytes(value) if unit == "bytes" else short_count(value)
     return text.replace("-", _MINUS)
+
+
+def shown_sd(row: dict[str, Any], unit: str) -> str:
+    """Write a standard deviation; nothing where all seeds have the same value but for rounding."""
+    sd = row["sd"]
+    return "" if sd is not None and sd <= 1e-9 * abs(row["mean"]) else shown(sd, unit)
 
 
 def shown_interval(row: dict[str, Any], unit: str) -> str:
@@ -296,7 +322,7 @@ def markdown(report: dict[str, Any]) -> str:
     for metric in report["metrics"].values():
         unit = metric["unit"]
         for label, row in metric["rows"].items():
-            cells = [title_with_unit(metric), label, shown(row["mean"], unit), shown(row["sd"], unit)]
+            cells = [title_with_unit(metric), label, shown(row["mean"], unit), shown_sd(row, unit)]
             cells += [shown_interval(row, unit) if metric["is_tested"] else ""]
             other = row["difference"] if label != report["baseline"] else None
             cells += ["", "", "", ""] if other is None else [

@@ -23,10 +23,9 @@ from maskwright.core.randomness import generator
 from maskwright.data.cleaning.block import Counts, on_bad_line
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
-from maskwright.data.progress import Progress
+from maskwright.data.progress import Progress, no_progress
 from maskwright.data.sources.arguments import Source, resolve_sources
-from maskwright.data.sources.parsing import documents_of
-from maskwright.data.sources.readers import raw_blocks
+from maskwright.data.sources.readers import documents_of, raw_blocks
 
 SHARE, MAX_CHARACTERS = 0.05, 400_000
 """Held out at most."""
@@ -80,7 +79,7 @@ def prepare_text(
     *,
     cache: Path | None = None,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> StudyText:
     """Split a corpus, or open the split that is in the folder already.
 
@@ -162,9 +161,7 @@ def _boundary(text: str, size: int) -> int:
     return max((match.end() for match in _BOUNDARY.finditer(text, 0, size)), default=0)
 
 
-def _clean(
-    folder: Path, cleaning: Cleaning, cache: Path | None, workers: int | None, progress: Progress | None
-) -> None:
+def _clean(folder: Path, cleaning: Cleaning, cache: Path | None, workers: int | None, progress: Progress) -> None:
     described = read_json(folder / "text.json")
     train = [folder / "train" / name for name in described["train"]]
     held = [path for path in sorted((folder / "held_out").iterdir()) if path.stat().st_size]

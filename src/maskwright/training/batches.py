@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 from maskwright.core.randomness import RandomNumbers, integer_key
 from maskwright.core.tensors import PackedBatch, TargetTensors
 from maskwright.core.types import Instances, IntArray, TakenTokens, Targets
+from maskwright.model.config import EncoderConfig
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.formats.base import Format, TakeTokens
 from maskwright.pretext.masking.base import Masking
@@ -25,13 +26,13 @@ from maskwright.training.stream import Rows
 class MicroBatch:
     """The data of one forward and backward pass.
 
-    `output_positions` are the tokens whose last hidden states the objectives of the encoder and the generator use
-    (`model.output_positions_of`); None before they are computed.
+    `output_positions` are the tokens whose last hidden states the objectives on the "encoder" and the "generator" use
+    (see the function of that name); None, or no entry, stands for all.
     """
 
     batch: PackedBatch
     targets: dict[str, TargetTensors]
-    output_positions: Mapping[str, Tensor | None] | None = None
+    output_positions: Mapping[str, Tensor | None] = field(default_factory=dict)
 
     def to(self, device: torch.device) -> "MicroBatch":
         """Return the same micro-batch on a device (itself if it is there), moved in one copy."""
@@ -54,7 +55,10 @@ def map_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:
     return value
 
 
+_CPU = torch.device("cpu")
 _KEY_INDEXES = 8
+# Above this share of the tokens, gathering them is assumed to cost what the last layer saves: not measured.
+_MAX_OUTPUT_SHARE = 0.75
 _ALIGNMENT = 16
 """Bytes: each tensor of a joint copy begins at a multiple."""
 
@@ -85,6 +89,7 @@ class StepBatch:
         counts: Predictions of each objective, the losses' denominators: a collator's are of these micro-batches, and
             the loop sums them over the ranks.
         squared_lengths: Sum of squared sequence lengths (the cost of attention).
+        skipped_tokens: Tokens that the last layer of each encoder does not compute, summed as `counts` are.
         key: Which batch this is, for messages: seed, epoch (from 1), mask sample, and the numbers of its sequences.
     """
 
@@ -94,6 +99,7 @@ class StepBatch:
     num_sequences: int
     squared_lengths: int
     key: str
+    skipped_tokens: dict[str, int] = field(default_factory=dict)
 
     def without_dropout(self) -> "StepBatch":
         """Return the same batch with dropout off."""
@@ -110,6 +116,8 @@ class Collator:
         separator_points: Where the format puts extra separators (`Format.separator_points`).
         tokens_per_microbatch: Most tokens of a forward and backward pass; a longer sequence has one of its own.
         ranks: The number of micro-batches is a multiple of it, where that is possible.
+        encoders: The recipe's encoders with their objectives (`Recipe.encoders`).
+        device: Where the tensors are.
         samples: Whether a generator samples tokens: its targets then have one uniform number each ("sampling").
     """
 
@@ -123,6 +131,8 @@ class Collator:
     seed: int
     max_length: int
     tokens_per_microbatch: int
+    encoders: Mapping[str, tuple[EncoderConfig, Sequence[Objective]]]
+    device: torch.device = _CPU
     dropout: bool = True
     samples: bool = False
     ranks: int = 1
@@ -154,13 +164,15 @@ class Collator:
                 given = targets[kind]
                 uniform = rng.uniform_of("generator sample", instances.cu_seqlens, given.positions)
                 targets[kind] = replace(given, extra={**given.extra, "sampling": uniform.astype(np.float32)})
+        micro_batches = tuple(self._cut(parts, instances, examples.corrupted, targets, step))
         return StepBatch(
-            micro_batches=tuple(self._cut(parts, instances, examples.corrupted, targets, step)),
+            micro_batches=tuple(each.to(self.device) for each in micro_batches),
             counts={kind: each.count for kind, each in targets.items()},
             num_tokens=int(lengths.sum()),
             num_sequences=len(lengths),
             squared_lengths=int((lengths**2).sum()),
-            key=f"seed {self.seed}, epoch {math.ceil(rows.epochs)}, mask sample {rows.refresh[0]}, sequences "
+            skipped_tokens={name: sum(_skipped(each, name) for each in micro_batches) for name in self.encoders},
+            key=f"seed {self.seed}, epoch {math.ceil(round(rows.epochs, 9))}, mask sample {rows.refresh[0]}, sequences "
             + ", ".join(map(str, rows.index[:_KEY_INDEXES]))
             + f" and {len(rows.index) - _KEY_INDEXES} more" * (len(rows.index) > _KEY_INDEXES),
         )
@@ -192,7 +204,36 @@ class Collator:
                 )
                 for each in self.objectives
             }
-            yield MicroBatch(batch, own)
+            positions = {
+                name: output_positions(objectives, batch, own, pools=config.pooler) if objectives else None
+                for name, (config, objectives) in self.encoders.items()
+            }
+            yield MicroBatch(batch, own, positions)
+
+
+def output_positions(
+    objectives: Sequence[Objective], batch: PackedBatch, targets: Mapping[str, TargetTensors], *, pools: bool
+) -> Tensor | None:
+    """Return the tokens whose last hidden states the objectives of one encoder use. Shape (W,), int64, ascending.
+
+    Anchors of targets count too and, if the encoder `pools`, the first token of each sequence. None stands for all:
+    where most tokens are used, or none.
+    """
+    if any(objective.predicts == "every_token" for objective in objectives):
+        return None
+    places = [batch.first_tokens] if pools else []
+    for objective in objectives:
+        if objective.predicts == "token":
+            places += [targets[objective.kind].positions, *targets[objective.kind].anchors.values()]
+    if not places:
+        return None
+    positions = torch.unique(torch.cat(places))
+    return positions if 0 < len(positions) <= _MAX_OUTPUT_SHARE * batch.num_tokens else None
+
+
+def _skipped(micro_batch: MicroBatch, encoder: str) -> int:
+    positions = micro_batch.output_positions[encoder]
+    return 0 if positions is None else micro_batch.batch.num_tokens - len(positions)
 
 
 def even_bounds(cu_seqlens: IntArray, limit: int, ranks: int = 1) -> IntArray:

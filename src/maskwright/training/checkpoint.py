@@ -26,7 +26,7 @@ from maskwright.huggingface.huggingface import save_model
 from maskwright.huggingface.refusals import refuse_inexpressible
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.distributed import broadcast, rank
-from maskwright.training.model import PretrainingModel, encoders_of
+from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.run_directory import GENERATOR
 
@@ -144,7 +144,7 @@ def check_savable(recipe: Recipe, pad: int) -> None:
     Raises:
         ConversionError: Names the field, allowed values, and the families that can represent it.
     """
-    for encoder, objectives in encoders_of(recipe):
+    for encoder, objectives in recipe.encoders.values():
         heads = frozenset[str](objective.kind for objective in objectives)
         refuse_inexpressible(family_named(recipe.family), encoder, pad, heads)
 

@@ -75,6 +75,11 @@ class Machine:
         """Precision of matmuls; weights and sums are always fp32."""
         return "fp32" if self.autocast is None else "bf16"
 
+    @property
+    def needs_kernel_check(self) -> bool:
+        """Whether kernels may be used only after they have passed `kernel_check.check_kernels`."""
+        return self.device.type == "cuda" and self.kernels == "auto"
+
     def to_json(self) -> dict[str, str]:
         """Return what a run records."""
         return {
@@ -99,9 +104,7 @@ def pretraining_microbatch(machine: Machine, recipe: Recipe) -> int:
     Total memory counts, not free memory: dropout is keyed by micro-batches, so a resumed run must cut its steps as
     before.
     """
-    encoders = [recipe.encoder]
-    if recipe.generator is not None:
-        encoders.append(recipe.generator.config(recipe.encoder))
+    encoders = [config for config, _ in recipe.encoders.values()]
     if machine.device.type == "cpu":
         return machine.tokens_per_microbatch(max(encoder.hidden_size for encoder in encoders))
     per_token = sum(_ACTIVATION_BYTES * encoder.hidden_size * encoder.num_layers for encoder in encoders)
@@ -131,6 +134,8 @@ def prepare_machine(
     """
     if precision not in get_args(Precision):
         raise DeviceError(f"unknown precision {precision!r}", allowed=", ".join(get_args(Precision)))
+    if kernels not in get_args(Kernels):
+        raise DeviceError(f"unknown setting {kernels!r} of --kernels", allowed=", ".join(get_args(Kernels)))
     chosen = own_device(choose_device(device))
     threads = torch.get_num_threads()
     has_bf16 = multiplies_bf16(chosen)
@@ -157,13 +162,14 @@ def prepare_machine(
 
 
 def prepare_machine_again(
-    recorded: Mapping[str, Any], device: str, cache: Path | None, precision: Precision
+    recorded: Mapping[str, Any], device: str, cache: Path | None, precision: Precision, kernels: Kernels = "auto"
 ) -> tuple[Machine, str]:
-    """Choose as `prepare_machine` does, but with the matmul library and kernels that a run began with.
+    """Choose as `prepare_machine` does, but with the matmul library that a run began with, and its kernels at most.
 
     `recorded` is its `Machine.to_json`, {} for a new run. Returns the machine, and a warning; "" if there is none.
     """
-    kernels: Kernels = "reference" if recorded.get("kernels") == "reference" else "auto"
+    if recorded.get("kernels") == "reference":
+        kernels = "reference"
     machine = prepare_machine(device, recorded.get("matmul"), cache, precision, kernels)
     if not recorded or machine.device.type == "cpu" or machine.kernels == kernels:
         return machine, ""

@@ -57,8 +57,9 @@ def process_group() -> Iterator[None]:
     """Join the processes of torchrun (or of an existing default group) while the block runs.
 
     It does nothing in a single process, and within another such block. An error in one process ends all. Of torchrun's
-    processes the first that fails raises the error, and the others, which mostly fail for the same reason, exit; errors
-    that are not `MaskwrightError`, and those in an existing group, are raised in each.
+    processes the first that fails raises the error, and the others, which mostly fail for the same reason, exit. In an
+    existing group, or if the error is not a `MaskwrightError`, a process raises its own error and must then end, since
+    the others wait for it.
     """
     global _groups
     started = os.environ.keys() >= _VARIABLES and os.environ["WORLD_SIZE"] != "1"

@@ -127,7 +127,7 @@ def health_line(measured: Measured, baseline: Baseline, vocab_size: int) -> str:
     elif measured.accuracy is not None and measured.accuracy < baseline.accuracy:
         verdict = "not better than the unigram baseline in accuracy yet"
     elif loss > 0.97 * unigram:
-        verdict = "hardly better than the unigram baseline (a plateau that every such model passes)"
+        verdict = "hardly better than the unigram baseline (an early plateau)"
     elif loss > 0.8 * unigram:
         verdict = "has begun to use context"
     else:
@@ -195,7 +195,7 @@ class Spikes:
 def divergence(loss: float, first_loss: float, baseline: float, weights: Iterable[Tensor]) -> str:
     """Say why a run has diverged; "" if it has not.
 
-    Losses are those on held-out text, 0 without any: now, before the first step (infinite if unknown), of the unigram
+    Losses are those on held-out text, 0 without any: now, before the first step, of the unigram
     baseline.
     """
     if not math.isfinite(loss) or loss > max(_DIVERGED * first_loss, baseline):

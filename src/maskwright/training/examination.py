@@ -64,8 +64,8 @@ def _record(folder: Path) -> Iterator[Finding]:
 
 def _checkpoints(folder: Path) -> Iterator[Finding]:
     for place in sorted(folder.glob("**/checkpoints")):
-        newest = ""
-        for checkpoint in sorted(place.glob("step-*"), reverse=True):
+        newest, found = "", sorted(place.glob("step-*"), reverse=True)
+        for checkpoint in found:
             try:
                 record = read_record(checkpoint / "state.json")
                 compare_files(checkpoint, record["checksums"])
@@ -73,7 +73,9 @@ def _checkpoints(folder: Path) -> Iterator[Finding]:
             except (ValueError, KeyError) as error:
                 if not checkpoint.exists():  # The run has replaced it by a newer one meanwhile.
                     continue
-                yield Finding("checkpoint", f"{checkpoint.name} is damaged: {error}", "Resuming uses the one before.")
+                yield Finding("checkpoint", f"{checkpoint.name} is damaged: {error}")
+        if found and not newest:
+            yield Finding("checkpoint", "none is intact", "Start again with another --out.")
         if newest:
             yield Finding("checkpoint", f"{place.relative_to(folder) / newest} is the newest that is intact")
 
@@ -82,14 +84,14 @@ def _metrics(folder: Path) -> Iterator[Finding]:
     for path in sorted(folder.glob("**/metrics.jsonl")):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            rows = [row for row in read_rows(path) if isinstance(row.get("loss"), int | float)]
+            rows = [row for row in read_rows(path) if _is_number(row.get("loss"))]
         for warning in caught:
             yield Finding("metrics", str(warning.message), "A disk or another program has changed the file.")
         if not rows:
             continue
         spikes = Spikes()
         for row in rows:
-            numbers = {name: row[key] for name, key in _SERIES.items() if isinstance(row.get(key), int | float)}
+            numbers = {name: row[key] for name, key in _SERIES.items() if _is_number(row.get(key))}
             for spike in spikes.find(numbers):
                 yield Finding("spike", f"step {row['step']:,}: {spike}", "Several: lower the learning rate.")
         first, last = rows[0]["loss"], float(np.mean([row["loss"] for row in rows[-20:]]))
@@ -100,6 +102,11 @@ def _metrics(folder: Path) -> Iterator[Finding]:
             f"{rows[-1]['step']:,}",
             "" if fell or len(rows) < 20 else "It has not fallen: train longer, or with a lower learning rate.",
         )
+
+
+def _is_number(value: Any) -> bool:
+    # JSON has integers that no float can hold.
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < 1e300)
 
 
 def _model(folder: Path) -> Iterator[Finding]:

@@ -8,7 +8,6 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.training.batches import StepBatch
 from maskwright.training.budget import Budget
-from maskwright.training.model import encoders_of
 
 EVALUATIONS = 20
 """Held-out evaluations in a run, evenly spaced over its budget."""
@@ -17,13 +16,13 @@ _HELD_OUT_MIN, _HELD_OUT_MAX = 5_000, 60_000
 
 
 def planned_skipped_flops_per_token(recipe: Recipe) -> float:
-    """Estimate how many of them the last layers skip (`PretrainingModel.skipped_flops`).
+    """Estimate the training FLOPs per token that the last layers skip (see `skipped_flops`).
 
     Only selected tokens count as output positions; first tokens, neighbors of spans and recipes that select most tokens
     are ignored.
     """
     skipped = 0.0
-    for config, objectives in encoders_of(recipe):
+    for config, objectives in recipe.encoders.values():
         predicts = {objective.predicts for objective in objectives}
         if predicts and "every_token" not in predicts:
             needed = recipe.masking.rate if "token" in predicts else 0.0
@@ -40,6 +39,13 @@ def step_flops(recipe: Recipe, vocab_size: int, batch: StepBatch, teacher: Encod
         predictions_per_token={kind: count / batch.num_tokens for kind, count in batch.counts.items()},
         sequences_per_token=batch.num_sequences / batch.num_tokens,
         teacher=teacher,
+    )
+
+
+def skipped_flops(recipe: Recipe, batch: StepBatch) -> float:
+    """Return the training FLOPs of a step that `step_flops` counts and the last layers skip."""
+    return sum(
+        batch.skipped_tokens[name] * skipped_flops_per_token(config) for name, (config, _) in recipe.encoders.items()
     )
 
 

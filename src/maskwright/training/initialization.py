@@ -16,7 +16,7 @@ from maskwright.core.errors import RecipeError
 from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.tokenizers.extension import Extension, extend_vocabulary, frequent_words, tokens_per_word
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.vocabulary import DEFAULT_SAMPLE_BYTES
+from maskwright.data.tokenizers.training import DEFAULT_SAMPLE_BYTES
 from maskwright.data.words.lexicon import read_lexicon
 from maskwright.huggingface.families import family_named
 from maskwright.model.config import EncoderConfig
@@ -426,14 +426,19 @@ def open_origins(
 
 def open_teacher(recipe: Recipe) -> ExistingModel:
     """Open the teacher of a recipe; raises RecipeError if none is named."""
+    require_teacher(recipe)
     assert recipe.teacher is not None
-    if not recipe.teacher.model:
+    return open_existing(recipe.teacher.model)
+
+
+def require_teacher(recipe: Recipe, option: str = "`--teacher DIR_OR_HUB_NAME`") -> None:
+    """Raise RecipeError if the recipe needs a teacher and names none; `option` is how to name it."""
+    if recipe.teacher is not None and not recipe.teacher.model:
         raise RecipeError(
             f"recipe {recipe.name!r} learns from a teacher, and none is given",
             allowed="a run's folder, a Hugging Face folder or a hub name",
-            todo="Give it: `--teacher DIR_OR_HUB_NAME`",
+            todo=f"Give it: {option}",
         )
-    return open_existing(recipe.teacher.model)
 
 
 def _check_tokenizers(tokenizers: Mapping[str, Tokenizer]) -> None:

@@ -11,10 +11,11 @@ from maskwright.training.distributed import all_reduce_max, rank
 
 
 class StopRequest:
-    """Whether a signal was received, and which."""
+    """Whether a signal was received, and which; `was_received` is of this process, not agreed with others."""
 
     def __init__(self) -> None:
         self.signal: str | None = None
+        self.was_received = False
         self._last = self._left_out = 0.0
         self._was_stopped = False
 
@@ -50,10 +51,11 @@ def stop_on_signals() -> Iterator[StopRequest]:
     request = StopRequest()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        if request:  # SIGTERM and SIGHUP often come twice: from the system, and from torchrun or a shell.
+        if request.was_received:  # SIGTERM and SIGHUP often come twice: from the system, and from torchrun or a shell.
             if number == signal.SIGINT:
                 raise KeyboardInterrupt
             return
+        request.was_received = True
         request.signal = signal.Signals(number).name
         # Written to the descriptor: a signal may come in the middle of another write, or because the terminal is gone.
         with contextlib.suppress(OSError):

@@ -3,13 +3,12 @@
 import math
 import time
 from collections.abc import Mapping
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from maskwright.core.errors import DeviceError
-from maskwright.kernels.setting import Kernels, kernel_errors, use_kernels
+from maskwright.kernels.setting import kernel_errors, use_kernels
 from maskwright.training.batches import StepBatch
 from maskwright.training.model import PretrainingModel
 from maskwright.training.step import weighted_loss
@@ -29,13 +28,6 @@ class KernelCheck(NamedTuple):
 
     passed: bool
     message: str
-
-
-def checks_kernels_on(device: torch.device, setting: Kernels) -> bool:
-    """Return whether a run on a device checks and uses kernels. Raises DeviceError if the setting is unknown."""
-    if setting not in get_args(Kernels):
-        raise DeviceError(f"unknown setting {setting!r} of --kernels", allowed=", ".join(get_args(Kernels)))
-    return setting == "auto" and device.type == "cuda"
 
 
 def check_kernels(model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> KernelCheck:
@@ -71,7 +63,7 @@ _Computed = tuple[float, Mapping[str, Tensor]]
 
 def _loss_and_gradients(model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> _Computed:
     device, loss = next(model.parameters()).device, 0.0
-    for micro in model.placed(batch.without_dropout()).micro_batches:
+    for micro in batch.without_dropout().micro_batches:
         with torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None):
             terms = model.losses(micro)
         total = weighted_loss(model.objectives, terms, batch.counts)

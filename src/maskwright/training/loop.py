@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -34,6 +34,9 @@ class RowCollator(Protocol):
 
     def collate(self, rows: Any, step: int, share: slice = ...) -> StepBatch: ...
 
+
+STALL_SECONDS = 60.0
+"""A batch that takes longer is reported."""
 
 Prepared = tuple[StepBatch, Cursor, float]
 """A batch, the cursor after it, and the epochs including it."""
@@ -78,8 +81,9 @@ class StepReport:
     Attributes:
         position: After the step.
         progress: Share of the budget spent after the step.
-        batch: For its counts (targets, tokens, sequences, slots).
+        batch: For its counts (targets, tokens, sequences).
         flops: Training FLOPs of the step by the documented formula.
+        skipped_flops: Those of them that the step did not compute.
         seconds: Wall clock of the step, waiting included.
         waited: Seconds in which the device was idle because the batch was not ready.
         is_contended: Whether other processes compete for the cores (`SpinControl`); False on a GPU.
@@ -91,6 +95,7 @@ class StepReport:
     progress: float
     batch: StepBatch
     flops: float
+    skipped_flops: float
     seconds: float
     waited: float
     is_contended: bool = False
@@ -116,8 +121,10 @@ def train(
     budget: Budget,
     schedule: Schedule,
     flops_of: Callable[[StepBatch], float],
+    skipped_flops_of: Callable[[StepBatch], float] = lambda batch: 0.0,
     autocast: torch.dtype | None = None,
     running: Callable[[float], float] = lambda now: now,
+    on_stall: Callable[[int], None] = lambda step: None,
 ) -> Iterator[StepReport]:
     """Train until the budget is spent, yielding a report after each step.
 
@@ -130,6 +137,7 @@ def train(
         optimizer: Over the model's parameters, at `position`.
         autocast: Matmul type (bfloat16); None is fp32.
         running: Leaves out the time in which the process was stopped (`StopRequest.running`).
+        on_stall: Called with the number of steps done after each 60 s of waiting for one batch.
     """
     started = running(time.perf_counter()) - position.spent.seconds
     device = next(model.parameters()).device
@@ -146,11 +154,19 @@ def train(
             launched[0].drop()
 
     def submit(phase: Phase, cursor: Cursor, step: int) -> Future[Prepared]:
-        return pool.submit(_prepare, model, phase, cursor, schedule.batch_sequences, step, share)
+        return pool.submit(_prepare, phase, cursor, schedule.batch_sequences, step, share)
 
     def received(future: Future[Prepared]) -> Prepared:
+        try:
+            while wait([future], STALL_SECONDS).not_done:
+                on_stall(position.spent.steps)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False)  # A stalled reader may never end.
+            raise
         batch, cursor, epochs = future.result()
-        return replace(batch, counts=all_reduce_counts(batch.counts)), cursor, epochs
+        summed = all_reduce_counts(batch.counts | batch.skipped_tokens)
+        counts, skipped = ({name: summed[name] for name in each} for each in (batch.counts, batch.skipped_tokens))
+        return replace(batch, counts=counts, skipped_tokens=skipped), cursor, epochs
 
     with ThreadPoolExecutor(1, thread_name_prefix="batches") as pool, contextlib.ExitStack() as at_end:
         at_end.callback(drop_launched)
@@ -204,12 +220,13 @@ def train(
                 progress=budget.progress(spent),
                 batch=batch,
                 flops=flops,
+                skipped_flops=skipped_flops_of(batch),
                 seconds=now - begun,
                 waited=waited,
                 is_contended=spin_control is not None and spin_control.check(),
             )
 
 
-def _prepare(model: TrainedModel, phase: Phase, cursor: Cursor, count: int, step: int, share: slice) -> Prepared:
+def _prepare(phase: Phase, cursor: Cursor, count: int, step: int, share: slice) -> Prepared:
     rows, after = phase.stream.read(cursor, count)
-    return model.placed(phase.collator.collate(rows, step, share)), after, rows.epochs
+    return phase.collator.collate(rows, step, share), after, rows.epochs

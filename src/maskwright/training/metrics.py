@@ -126,7 +126,7 @@ class Journal:
     def step(self, report: StepReport) -> None:
         """Record one step."""
         position, result = report.position, report.result
-        step, flops = position.spent.steps, report.flops - result.skipped_flops
+        step, flops = position.spent.steps, report.flops - report.skipped_flops
         for sums in (self._window, self._session):
             sums += (1, report.batch.num_tokens, report.seconds, report.waited, flops)
         old = self._smooth_loss

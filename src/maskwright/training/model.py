@@ -1,6 +1,6 @@
 """The model of a recipe: an encoder, perhaps a generator, and one head for each objective; perhaps a teacher."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import cast
@@ -15,15 +15,12 @@ from maskwright.kernels import ops
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.initialization import initialize
-from maskwright.model.sizes import skipped_flops_per_token
 from maskwright.pretext.objectives.base import Objective
 from maskwright.recipes.recipe import SHARED_EMBEDDINGS, Recipe
-from maskwright.training.batches import MicroBatch, StepBatch
+from maskwright.training.batches import MicroBatch
 from maskwright.training.existing import TeacherModel
 
 _GENERATOR_KEY = 0x5BD1E995
-# Above this share of the tokens, gathering them is assumed to cost what the last layer saves: not measured.
-_MAX_OUTPUT_SHARE = 0.75
 
 
 class PretrainingModel(nn.Module):
@@ -59,7 +56,12 @@ class PretrainingModel(nn.Module):
         if self.generator is not None and self._shares_embeddings:
             for part in SHARED_EMBEDDINGS:
                 setattr(self.generator, part, getattr(self.encoder, part))
-        self._of_encoder = objectives_by_encoder(objectives, generator=generator is not None)
+        self._of_encoder: dict[str, tuple[Objective, ...]] = {"encoder": objectives}
+        if generator is not None:
+            self._of_encoder = {
+                name: tuple(each for each in objectives if each.on_generator == (name == "generator"))
+                for name in ("encoder", "generator")
+            }
         self.heads = nn.ModuleDict(
             {
                 objective.kind: objective.head(self._encoder(name).config.head_shape(vocab_size))
@@ -79,16 +81,14 @@ class PretrainingModel(nn.Module):
 
     def losses(self, micro_batch: MicroBatch) -> dict[str, LossTerm]:
         """Run each encoder once and every objective's head at its targets; return the losses by objective."""
-        micro_batch = self.with_output_positions(micro_batch)
         batch, targets, positions = micro_batch.batch, micro_batch.targets, micro_batch.output_positions
-        assert positions is not None
         terms: dict[str, LossTerm] = {}
         if self.generator is not None:
             key = batch.dropout_key
             own = batch if key is None else replace(batch, dropout_key=key ^ _GENERATOR_KEY)
-            terms = self._losses_of("generator", own, targets, positions["generator"])
+            terms = self._losses_of("generator", own, targets, positions.get("generator"))
             batch, targets = _with_samples(batch, targets, self._repeat_samples(batch, terms), self.objectives)
-        terms |= self._losses_of("encoder", batch, targets, positions["encoder"])
+        terms |= self._losses_of("encoder", batch, targets, positions.get("encoder"))
         return {objective.kind: terms[objective.kind] for objective in self.objectives}
 
     def _losses_of(
@@ -142,38 +142,6 @@ class PretrainingModel(nn.Module):
                 kept[kind] = replace(term, sampled=self._first_samples.setdefault((kind, which), term.sampled))
         return kept
 
-    def with_output_positions(self, micro_batch: MicroBatch) -> MicroBatch:
-        """Return a micro-batch with its output positions; computed on the CPU, they make no GPU wait."""
-        if micro_batch.output_positions is not None:
-            return micro_batch
-        batch, targets = micro_batch.batch, micro_batch.targets
-        return replace(
-            micro_batch,
-            output_positions={
-                name: output_positions_of(objectives, batch, targets, pools=self._encoder(name).pooler is not None)
-                if objectives
-                else None
-                for name, objectives in self._of_encoder.items()
-            },
-        )
-
-    def placed(self, batch: StepBatch) -> StepBatch:
-        """Return a step's micro-batches with output positions, on the model's device."""
-        device = next(self.parameters()).device
-        return replace(
-            batch, micro_batches=tuple(self.with_output_positions(each).to(device) for each in batch.micro_batches)
-        )
-
-    def skipped_flops(self, micro_batch: MicroBatch) -> float:
-        """Return the training FLOPs saved because the last layers compute the output positions only."""
-        positions = self.with_output_positions(micro_batch).output_positions
-        assert positions is not None
-        return sum(
-            (micro_batch.batch.num_tokens - len(used)) * skipped_flops_per_token(self._encoder(name).config)
-            for name, used in positions.items()
-            if used is not None
-        )
-
     def weights(self) -> dict[str, Tensor]:
         """Return all weights by name, shared ones once, as the encoder's."""
         state = self.state_dict()
@@ -211,55 +179,15 @@ class PretrainingModel(nn.Module):
 
 def build_model(recipe: Recipe, vocab_size: int, teacher: TeacherModel | None = None) -> PretrainingModel:
     """Build the model of a recipe, uninitialized."""
-    generator = recipe.generator
+    generator, _ = recipe.encoders.get("generator", (None, ()))
     return PretrainingModel(
         recipe.encoder,
         vocab_size,
         recipe.objectives,
-        generator=None if generator is None else generator.config(recipe.encoder),
-        shares_embeddings=generator is not None and generator.shared == "embeddings",
+        generator=generator,
+        shares_embeddings=recipe.generator is not None and recipe.generator.shared == "embeddings",
         teacher=teacher,
     )
-
-
-def objectives_by_encoder(objectives: Iterable[Objective], *, generator: bool) -> dict[str, tuple[Objective, ...]]:
-    """Return the objectives that use the "encoder" and, if there is one, the "generator", each in their order."""
-    if not generator:
-        return {"encoder": tuple(objectives)}
-    objectives = tuple(objectives)
-    return {
-        name: tuple(each for each in objectives if each.on_generator == (name == "generator"))
-        for name in ("encoder", "generator")
-    }
-
-
-def encoders_of(recipe: Recipe) -> list[tuple[EncoderConfig, tuple[Objective, ...]]]:
-    """Return the shape of the encoder and, if there is one, of the generator, each with its objectives."""
-    by_encoder = objectives_by_encoder(recipe.objectives, generator=recipe.generator is not None)
-    encoders = [(recipe.encoder, by_encoder["encoder"])]
-    if recipe.generator is not None:
-        encoders.append((recipe.generator.config(recipe.encoder), by_encoder["generator"]))
-    return encoders
-
-
-def output_positions_of(
-    objectives: Sequence[Objective], batch: PackedBatch, targets: Mapping[str, TargetTensors], *, pools: bool
-) -> Tensor | None:
-    """Return the tokens whose last hidden states the objectives of one encoder use. Shape (W,), int64, ascending.
-
-    Anchors of targets count too and, if the encoder `pools`, the first token of each sequence. None stands for all:
-    where most tokens are used, or none.
-    """
-    if any(objective.predicts == "every_token" for objective in objectives):
-        return None
-    places = [batch.first_tokens] if pools else []
-    for objective in objectives:
-        if objective.predicts == "token":
-            places += [targets[objective.kind].positions, *targets[objective.kind].anchors.values()]
-    if not places:
-        return None
-    positions = torch.unique(torch.cat(places))
-    return positions if 0 < len(positions) <= _MAX_OUTPUT_SHARE * batch.num_tokens else None
 
 
 def _with_samples(

@@ -17,7 +17,7 @@ from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.sources.arguments import resolve_sources
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.vocabulary import train_tokenizer
+from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.data.words.annotator import check_words, words_fingerprint
 from maskwright.data.words.collocations import describe_collocations
 from maskwright.data.words.lexicon import has_lexicon_search
@@ -151,7 +151,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
             )
         reached_flops *= world_size()
         if is_busy:
-            reporter.say("load", "other processes keep the cores busy; the plan assumes that they continue")
+            reporter.say("load", "other processes use the CPU; the plan assumes that they continue")
     fit = partial(
         resolve,
         budget=request.budget,
@@ -261,12 +261,14 @@ def _clean(request: Request, reporter: Reporter) -> CleanCorpus:
         workers=request.workers,
         progress=reporter.stage,
     )
-    short = cleaned.card["total"]["dropped"]["short documents"]["documents"]
+    dropped = cleaned.card["total"]["dropped"]
+    short, leaked = dropped["short documents"]["documents"], dropped["paragraphs with evaluation text"]["paragraphs"]
     reporter.say(
         "corpus",
         f"{', '.join(cleaned.source_names)}: {size_in_bytes(cleaned.num_bytes)} of clean text, "
         f"{counted(cleaned.num_documents, 'document')}, {counted(cleaned.num_sentences, 'sentence')}"
         + (f", {counted(short, 'short document')} left out" if short else "")
+        + (f", {counted(leaked, 'paragraph')} with evaluation text left out" if request.cleaning.exclude else "")
         + _took(begun),
     )
     return cleaned

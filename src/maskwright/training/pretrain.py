@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from maskwright.core.amounts import counted, short_count
-from maskwright.core.errors import RecipeError, TrainingError
+from maskwright.core.errors import MaskwrightError, RecipeError
 from maskwright.core.files import checksum, read_json, write_json, write_text
 from maskwright.core.spec import overridden_fields, override, parse_overrides, validate
 from maskwright.data.cleaning.text import Cleaning
@@ -20,7 +19,6 @@ from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again, pretraining_microbatch
 from maskwright.training.distributed import process_group, rank, rank_zero_first, world_size
 from maskwright.training.interrupt import stop_on_signals
-from maskwright.training.kernel_check import checks_kernels_on
 from maskwright.training.preparation import Prepared, Request, prepare, prepare_again
 from maskwright.training.report import PAGE, write_page
 from maskwright.training.reporting import OnConsole, Reporter, Silent
@@ -111,37 +109,36 @@ def pretrain(
         workers=workers,
         cache=None if cache is None else Path(cache).expanduser(),
     )
-    directory = RunDirectory(Path(out).expanduser())
+    directory, is_ours = RunDirectory(Path(out).expanduser()), False
     with process_group(), (reporter or OnConsole()) if rank() == 0 else Silent() as reporter, ExitStack() as at_end:
         try:
             with rank_zero_first():
                 is_first = rank() == 0
                 record = directory.open(request.to_json()) if is_first else read_json(directory.path / "run.json")
+                is_ours = is_first
                 if record.get("result", {}).get("finished"):
                     reporter.say("finished", f"{directory.path} is already trained; nothing to do")
                     if is_first and not (directory.path / PAGE).exists():
                         write_page(directory.path, reporter)
                     return Run.from_json(record["result"], directory.path)
-                machine, warning = prepare_machine_again(record.get("machine", {}), device, request.cache, precision)
+                recorded = record.get("machine", {})
+                machine, warning = prepare_machine_again(recorded, device, request.cache, precision, kernels)
                 if warning:
                     reporter.say("warning", warning)
-                uses_kernels = checks_kernels_on(machine.device, kernels) and machine.kernels == "auto"
-                if kernels == "reference":
-                    machine = replace(machine, kernels="reference")
                 at_end.enter_context(computing_on(machine))
                 prepared, record = _prepare(request, directory, record, machine, reporter)
                 if record.pop("problem", None) and is_first:
                     directory.write_record(record)
-            session = Session(directory, request, prepared, record, machine, reporter, check_kernels=uses_kernels)
+            session = Session(directory, request, prepared, record, machine, reporter)
             with stop_on_signals() as stop:
                 run = session.run(stop, checkpoint_minutes * 60)
             if is_first:
                 directory.update_record(result=run.to_json())
                 write_page(directory.path, reporter)
             return run
-        except TrainingError as error:
-            if rank() == 0 and (directory.path / "run.json").exists():  # Preparation may fail before it is written.
-                directory.update_record(problem=str(error))
+        except MaskwrightError as error:
+            if is_ours:
+                directory.record_problem(error)
             raise
         except KeyboardInterrupt:
             saved = any(directory.checkpoints.glob("step-*"))

@@ -25,8 +25,8 @@ from typing import Any, Literal
 import torch
 
 from maskwright.core.checksums import compare_files, read_record, write_record
-from maskwright.core.errors import CheckpointError
-from maskwright.core.files import disk_problem
+from maskwright.core.errors import CheckpointError, MaskwrightError
+from maskwright.core.files import disk_problem, is_temporary
 from maskwright.huggingface.weight_files import WEIGHTS
 
 FORMAT = 1
@@ -66,17 +66,20 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise disk_problem(error, self.path) from error
+        had_lock = (self.path / _LOCK).exists()
         self._take_lock()
-        self._sweep()
         record = self.path / "run.json"
         if not record.exists():
             # Dot files are a lock, remains of a kill, or the system's.
             unknown_files = sorted(item.name for item in self.path.iterdir() if not item.name.startswith("."))
             if unknown_files:
+                if not had_lock:
+                    (self.path / _LOCK).unlink(missing_ok=True)
                 raise CheckpointError(
                     f"{self.path} is not empty and holds no run (found {', '.join(unknown_files[:3])})",
                     todo="Choose an empty or new folder as --out.",
                 )
+            self._sweep()
             return {"request": dict(request)}
         try:
             held = read_record(record)
@@ -91,6 +94,7 @@ class RunDirectory:
             raise CheckpointError(
                 f"{self.path} is damaged: {error}", todo="Restore that file from a copy, or choose another --out."
             ) from error
+        self._sweep()
         if not any(self.path.glob(self._kept)) and not (self.path / WEIGHTS).exists():
             return {"request": dict(request)}  # It ended before anything was saved.
         if differing := _differences(before, dict(request)):
@@ -111,6 +115,8 @@ class RunDirectory:
         """Remove what a kill during writing left; the directory is locked."""
         places = (self.path, self.checkpoints, self.generator)
         for leftover in [leftover for place in places for leftover in place.glob(".*.tmp")]:
+            if not is_temporary(leftover):
+                continue
             if leftover.is_dir():
                 shutil.rmtree(leftover, ignore_errors=True)
             else:
@@ -154,6 +160,11 @@ class RunDirectory:
     def update_record(self, **fields: Any) -> None:
         """Set fields of `run.json`."""
         self.write_record({**read_record(self.path / "run.json"), **fields})
+
+    def record_problem(self, error: MaskwrightError) -> None:
+        """Set "problem" in `run.json`, if it has been written and can be changed."""
+        with contextlib.suppress(MaskwrightError, ValueError):
+            self.update_record(problem=str(error))
 
 
 def _differences(before: Any, now: Any, path: str = "") -> list[str]:

@@ -6,8 +6,10 @@ A run has one session; each time it is interrupted and resumed, one more.
 import contextlib
 import dataclasses
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from maskwright.core.amounts import counted, short_count
 from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
 from maskwright.kernels.setting import use_kernels
 from maskwright.training import checkpoint
-from maskwright.training.budget import Spent
+from maskwright.training.budget import Budget, Spent
 from maskwright.training.checkpoint import CheckpointTimer, save_models
 from maskwright.training.device import Machine, pretraining_microbatch
 from maskwright.training.distributed import (
@@ -40,10 +42,10 @@ from maskwright.training.evaluation import (
     unigram_baseline,
 )
 from maskwright.training.existing import build_teacher
-from maskwright.training.flops import EVALUATIONS, held_out_tokens, step_flops
+from maskwright.training.flops import EVALUATIONS, held_out_tokens, skipped_flops, step_flops
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.kernel_check import KernelCheck, check_kernels
-from maskwright.training.loop import Position, Schedule, train
+from maskwright.training.loop import STALL_SECONDS, Position, Schedule, StepReport, train
 from maskwright.training.metrics import Journal
 from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer
@@ -104,11 +106,69 @@ class Run:
         return cls(**{**data, "folder": folder, "held_out": held_out, "baseline": baseline})
 
 
+class RunMonitor:
+    """Reports spikes, the load of the machine and, under a budget of time, a plan that the measured speed contradicts.
+
+    Args:
+        expected_tokens: The plan of the first session.
+        record: The content of run.json, with the last correction of the plan ("replanned_tokens"), if there is one.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        budget: Budget,
+        expected_tokens: float,
+        record: Mapping[str, Any],
+        reporter: Reporter,
+    ) -> None:
+        self._directory, self._budget, self._reporter = directory, budget, reporter
+        self._expected_tokens = expected_tokens
+        self._planned_tokens = record.get("replanned_tokens") or expected_tokens
+        self._spikes, self._num_spikes = Spikes(), 0
+        self._is_contended = False
+        self._num_steps = 0
+        self._warmed_up: Spent | None = None
+
+    def step(self, report: StepReport) -> None:
+        """Take note of a step of this session."""
+        self._num_steps += 1
+        result, spent = report.result, report.position.spent
+        for spike in self._spikes.find({"loss": result.loss, "gradient norm": result.gradient_norm}):
+            self._num_spikes += 1
+            if self._num_spikes.bit_count() == 1:  # the first, second, fourth, eighth ...
+                where = f"step {spent.steps:,} ({report.batch.key})"
+                self._reporter.say("spike", f"{where}: {spike}; number {self._num_spikes:,}")
+        if self._budget.unit == "seconds":
+            self._replan(spent, report.progress)
+        if report.is_contended and not self._is_contended:
+            self._is_contended = True
+            self._reporter.say("load", "other processes use the CPU; training is slower than alone")
+
+    def _replan(self, spent: Spent, progress: float) -> None:
+        if self._num_steps == _WARMUP_STEPS:
+            self._warmed_up = spent
+        if self._warmed_up is None or self._num_steps < _REPLAN_STEPS or not _REPLAN_FROM <= progress < 1:
+            return
+        speed = (spent.tokens - self._warmed_up.tokens) / (spent.seconds - self._warmed_up.seconds)
+        tokens = spent.tokens + speed * (self._budget.amount - spent.seconds)
+        factor = _REPLAN_FACTOR if self._planned_tokens == self._expected_tokens else _REPLAN_AGAIN_FACTOR
+        if not 1 / factor <= tokens / self._planned_tokens <= factor:
+            planned, self._planned_tokens = self._planned_tokens, tokens
+            if rank() == 0:
+                self._directory.update_record(replanned_tokens=tokens)
+            self._reporter.say(
+                "plan",
+                f"planned {short_count(planned)} tokens; at the measured speed {short_count(tokens)} fit into "
+                f"{self._budget}",
+            )
+
+
 class Session:
     """The model, optimizer and data of one training session.
 
-    `record` is the content of run.json. With `check_kernels`, GPU kernels are used if they reproduce PyTorch's loss and
-    gradients (`kernel_check.check_kernels`).
+    `record` is the content of run.json. GPU kernels are used if they reproduce PyTorch's loss and gradients
+    (`kernel_check.check_kernels`).
     """
 
     def __init__(
@@ -119,17 +179,12 @@ class Session:
         record: Mapping[str, Any],
         machine: Machine,
         reporter: Reporter,
-        *,
-        check_kernels: bool = False,
     ) -> None:
         recipe, text = prepared.recipe, prepared.text
         self.directory, self.recipe, self.text, self.reporter = directory, recipe, text, reporter
         self.tokenizer = prepared.tokenizer
         self.budget, self.machine, self.record = request.budget, machine, record
-        self.checks_kernels = check_kernels
         self.expected_tokens = prepared.expected_tokens
-        self.planned_tokens = record.get("replanned_tokens") or prepared.expected_tokens
-        self._warmed_up: Spent | None = None
         self._first_loss = math.inf
         if recipe.training.batch_sequences < world_size():
             raise RecipeError(
@@ -150,6 +205,7 @@ class Session:
                 dropout=bool(recipe.encoder.hidden_dropout or recipe.encoder.attention_dropout),
                 reporter=reporter,
             ),
+            device=machine.device,
         )
         if not self.workload.held_out:
             reporter.say("warning", "the corpus is too small for held-out text; no held-out loss will be reported")
@@ -166,21 +222,18 @@ class Session:
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> Run:
         """Train until the budget is spent or a stop is requested; the model is saved either way.
 
-        Raises TrainingError if training diverges (`evaluation.py`); the last checkpoint is sound; DeviceError if the
-        disk is full; the last checkpoint is intact.
+        Raises TrainingError if training diverges (`evaluation.py`), DeviceError if the disk is full; the last
+        checkpoint stays intact in both cases.
         """
         position, is_saved = self._position()
-        progress = self.budget.progress(position.spent)
-        training = self.recipe.training
-        teacher_config = None if self.teacher is None else self.teacher.encoder.config
+        steps, progress = position.spent.steps, self.budget.progress(position.spent)
         held_out: dict[str, Measured] = {}
         with contextlib.ExitStack() as stack:
-            if self.checks_kernels:
+            if self.machine.needs_kernel_check:
                 check = self._check_kernels()
                 self.reporter.say("kernels", check.message)
                 if all_reduce_max(not check.passed):
                     stack.enter_context(use_kernels(False))
-            steps = position.spent.steps
             journal = None
             if rank() == 0:
                 peak_flops = self.machine.peak_flops * world_size()
@@ -189,47 +242,22 @@ class Session:
             if not steps:
                 self._first_loss = self._loss(measure(self.model, self.workload.held_out_sample()))
             self._first_loss = broadcast_object(self._first_loss)
-            spikes, num_spikes = Spikes(), 0
-            contention_reported = False
+            monitor = RunMonitor(self.directory, self.budget, self.expected_tokens, self.record, self.reporter)
             timer = CheckpointTimer(
                 lambda: self._save(position, journal), steps if is_saved else -1, checkpoint_seconds
             )
-            for report in train(
-                self.model,
-                self.optimizer,
-                self.workload.phases,
-                position,
-                budget=self.budget,
-                schedule=Schedule(
-                    shape=training.schedule,
-                    peak=training.learning_rate,
-                    warmup_share=training.warmup_steps / training.steps,
-                    batch_sequences=training.batch_sequences,
-                    clip_norm=training.clip_norm,
-                ),
-                flops_of=lambda batch: step_flops(self.recipe, self.text.vocab_size, batch, teacher_config),
-                autocast=self.machine.autocast,
-                running=stop.running,
-            ):
+            for report in self._steps(position, stop):
                 position = report.position
                 if journal is not None:
                     journal.step(report)
-                result, step = report.result, position.spent.steps
-                for spike in spikes.find({"loss": result.loss, "gradient norm": result.gradient_norm}):
-                    num_spikes += 1
-                    if num_spikes.bit_count() == 1:  # the first, second, fourth, eighth ...
-                        self.reporter.say("spike", f"step {step:,} ({report.batch.key}): {spike}; spike {num_spikes}")
+                monitor.step(report)
                 # Evaluations happen at fixed progress, not at fixed times.
                 if self.workload.held_out and int(report.progress * EVALUATIONS) > int(progress * EVALUATIONS):
                     held_out = measure(self.model, self.workload.held_out)
                     if journal is not None:
-                        journal.held_out(step, held_out, self.baseline)
-                    self._check(step, held_out)
+                        journal.held_out(position.spent.steps, held_out, self.baseline)
+                    self._check(position.spent.steps, held_out)
                 progress = report.progress
-                self._replan(position.spent, progress, position.spent.steps - steps)
-                if report.is_contended and not contention_reported:
-                    contention_reported = True
-                    self.reporter.say("load", "other processes keep the cores busy; training is slower than alone")
                 if (stopping := stop.agree()) or timer.is_due():
                     timer.save_step(position.spent.steps)
                 if stopping:
@@ -257,26 +285,28 @@ class Session:
             stopped_by=stop.signal,
         )
 
-    def _replan(self, spent: Spent, progress: float, session_steps: int) -> None:
-        """Correct the plan of a time budget, on screen and in run.json, if the measured speed contradicts it."""
-        if self.budget.unit != "seconds":
-            return
-        if session_steps == _WARMUP_STEPS:
-            self._warmed_up = spent
-        if self._warmed_up is None or session_steps < _REPLAN_STEPS or not _REPLAN_FROM <= progress < 1:
-            return
-        speed = (spent.tokens - self._warmed_up.tokens) / (spent.seconds - self._warmed_up.seconds)
-        tokens = spent.tokens + speed * (self.budget.amount - spent.seconds)
-        factor = _REPLAN_FACTOR if self.planned_tokens == self.expected_tokens else _REPLAN_AGAIN_FACTOR
-        if not 1 / factor <= tokens / self.planned_tokens <= factor:
-            planned, self.planned_tokens = self.planned_tokens, tokens
-            if rank() == 0:
-                self.directory.update_record(replanned_tokens=tokens)
-            self.reporter.say(
-                "plan",
-                f"planned {short_count(planned)} tokens; at the measured speed {short_count(tokens)} fit into "
-                f"{self.budget}",
-            )
+    def _steps(self, position: Position, stop: StopRequest) -> Iterator[StepReport]:
+        training = self.recipe.training
+        teacher_config = None if self.teacher is None else self.teacher.encoder.config
+        return train(
+            self.model,
+            self.optimizer,
+            self.workload.phases,
+            position,
+            budget=self.budget,
+            schedule=Schedule(
+                shape=training.schedule,
+                peak=training.learning_rate,
+                warmup_share=training.warmup_steps / training.steps,
+                batch_sequences=training.batch_sequences,
+                clip_norm=training.clip_norm,
+            ),
+            flops_of=lambda batch: step_flops(self.recipe, self.text.vocab_size, batch, teacher_config),
+            skipped_flops_of=partial(skipped_flops, self.recipe),
+            autocast=self.machine.autocast,
+            running=stop.running,
+            on_stall=self._report_stall,
+        )
 
     def _report_quality(self, held_out: dict[str, Measured]) -> None:
         for kind, measured in held_out.items():
@@ -288,6 +318,12 @@ class Session:
             elif any(each.kind == kind and each.predicts == "sequence" for each in self.recipe.objectives):
                 majority = majority_share(self.workload.held_out, kind)
                 self.reporter.say("health", pair_line(kind, measured, majority))
+
+    def _report_stall(self, step: int) -> None:
+        text = f"after step {step:,}: no batch for {STALL_SECONDS:.0f} s; is the cache's disk slow?"
+        if rank():  # Other reporters than rank 0's are silent.
+            os.write(2, f"process {rank()}: {text}\n".encode())
+        self.reporter.say("waiting", text)
 
     def _check_kernels(self) -> KernelCheck:
         # One batch per sequence length of the run, since the kernels differ by length.
@@ -314,9 +350,9 @@ class Session:
             return Position(Spent(), 0, self.workload.phases[0].stream.start()), False
         try:
             position = Position.from_json(found.state)
+            self._first_loss = float(found.state["first_loss"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{found.folder / 'state.json'} does not fit this version: {error}") from error
-        self._first_loss = float(found.state.get("first_loss", math.inf))  # Earlier versions did not keep it.
         self.model.load(found.weights, str(found.folder))
         self.optimizer.load_state(found.moments, found.step)
         progress = self.budget.progress(position.spent)

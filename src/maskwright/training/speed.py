@@ -13,7 +13,7 @@ from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget, Spent
 from maskwright.training.device import Machine, pretraining_microbatch
-from maskwright.training.flops import step_flops
+from maskwright.training.flops import skipped_flops, step_flops
 from maskwright.training.kernel_check import check_kernels
 from maskwright.training.loop import Position, Schedule, train
 from maskwright.training.model import build_model
@@ -65,14 +65,19 @@ def measure_training_flops(
 def _reached_flops(recipe: Recipe, text: Text, machine: Machine, seconds: float) -> tuple[float, bool]:
     """Return FLOP/s of the median step of a training loop, and whether other processes compete at its end."""
     workload = build_workload(
-        recipe, text, seed=0, held_out_tokens=0, tokens_per_microbatch=pretraining_microbatch(machine, recipe)
+        recipe,
+        text,
+        seed=0,
+        held_out_tokens=0,
+        tokens_per_microbatch=pretraining_microbatch(machine, recipe),
+        device=machine.device,
     )
     model = build_model(recipe, text.vocab_size)
     model.initialize(0)
     model.to(machine.device).train()
     first = workload.phases[0]
     enabled = kernels_enabled()
-    if machine.device.type == "cuda" and machine.kernels == "auto":
+    if machine.needs_kernel_check:
         rows, _ = first.stream.read(first.stream.start(), _CHECKED_SEQUENCES)
         enabled &= check_kernels(model, first.collator.collate(rows, 0), machine.autocast).passed
     schedule = Schedule(
@@ -92,12 +97,13 @@ def _reached_flops(recipe: Recipe, text: Text, machine: Machine, seconds: float)
                 budget=Budget("seconds", seconds),
                 schedule=schedule,
                 flops_of=partial(step_flops, recipe, text.vocab_size),
+                skipped_flops_of=partial(skipped_flops, recipe),
                 autocast=machine.autocast,
             )
         )
     is_busy = reports[-1].is_contended
     counted = [each for each in reports[int(_WARMUP_SHARE * len(reports)) :] if each.is_contended == is_busy]
-    return statistics.median((each.flops - each.result.skipped_flops) / each.seconds for each in counted), is_busy
+    return statistics.median((each.flops - each.skipped_flops) / each.seconds for each in counted), is_busy
 
 
 def _random_text(vocab_size: int) -> Text:

@@ -44,14 +44,8 @@ class TrainedModel(Protocol):
 
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
-    def placed(self, batch: StepBatch) -> StepBatch:
-        """Return the micro-batches on the model's device."""
-
     def losses(self, micro_batch: Any) -> Mapping[str, LossTerm]:
         """Return the summed loss of each objective, by kind."""
-
-    def skipped_flops(self, micro_batch: Any) -> float:
-        """Return the FLOPs that the formula counts but the step did not compute."""
 
 
 class Sums:
@@ -135,7 +129,6 @@ class StepResult:
         losses: Mean loss of each objective, by kind.
         accuracies: Share of correct predictions of each objective that has them, by kind.
         details: Further shares, by kind and name (`Objective.details`).
-        skipped_flops: FLOPs that the formula counts but the step did not compute.
     """
 
     loss: float
@@ -143,7 +136,6 @@ class StepResult:
     accuracies: dict[str, float]
     gradient_norm: float
     details: dict[str, dict[str, float]] = field(default_factory=dict)
-    skipped_flops: float = 0.0
 
 
 class Step:
@@ -167,20 +159,19 @@ class Step:
     ) -> None:
         if not any(batch.counts.values()):
             raise TrainingError(
-                f"step {step} ({batch.key}) has no prediction", todo="Raise masking.rate, or training.batch_sequences."
+                f"step {step + 1:,} ({batch.key}) has no prediction",
+                todo="Raise masking.rate or training.batch_sequences; in fine-tuning, give labeled examples.",
             )
         self.batch, self._model, self._optimizer, self._step = batch, model, optimizer, step
         self._device = next(model.parameters()).device
         # Sums stay on the device: reading each number would wait for the GPU.
-        self._sums, skipped_flops = Sums(), 0.0
-        for micro in model.placed(batch).micro_batches:
+        self._sums = Sums()
+        for micro in batch.micro_batches:
             with torch.autocast(self._device.type, autocast or torch.bfloat16, enabled=autocast is not None):
                 terms = model.losses(micro)
             torch.autograd.backward(weighted_loss(model.objectives, terms, batch.counts))
-            skipped_flops += model.skipped_flops(micro)
             for kind, term in terms.items():
                 self._sums.add_term(kind, term)
-        self._sums.add("skipped", "", torch.full((), skipped_flops, dtype=torch.float64, device=self._device))
 
     def drop(self) -> None:
         """Delete the gradients."""
@@ -223,7 +214,7 @@ class Step:
         loss = sum(objective.weight * losses.get(objective.kind, 0.0) for objective in objectives)
         if not math.isfinite(loss) or not math.isfinite(gradient_norm):
             raise TrainingError(
-                f"step {self._step} ({self.batch.key}): the loss is {loss:g} and the gradient norm "
+                f"step {self._step + 1:,} ({self.batch.key}): the loss is {loss:g} and the gradient norm "
                 f"{gradient_norm:g}; the run stops before the update",
                 todo="Lower the learning rate (`--set training.learning_rate=...`, in fine-tuning `--set "
                 "learning_rate=...`) and use a new --out folder.",
@@ -234,7 +225,6 @@ class Step:
             accuracies={kind: correct[kind] / count for kind, count in counts.items() if count and kind in correct},
             gradient_norm=gradient_norm,
             details=details_of(objectives, counts, numbers),
-            skipped_flops=numbers["skipped"][""],
         )
 
 

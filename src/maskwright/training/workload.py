@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from maskwright.core.randomness import keys
 from maskwright.core.types import Documents, IntArray, Plan
@@ -68,7 +69,14 @@ class Workload:
 
 
 def build_workload(
-    recipe: Recipe, text: Text, *, seed: int, held_out_tokens: int, tokens_per_microbatch: int, ranks: int = 1
+    recipe: Recipe,
+    text: Text,
+    *,
+    seed: int,
+    held_out_tokens: int,
+    tokens_per_microbatch: int,
+    ranks: int = 1,
+    device: torch.device = torch.device("cpu"),
 ) -> Workload:
     """Split off at most `held_out_tokens` of held-out text and build every phase, with micro-batches for `ranks`."""
     parts = split_text(text, seed, held_out_tokens)
@@ -83,6 +91,8 @@ def build_workload(
         seed=seed,
         max_length=recipe.training.phases[0].max_length,
         tokens_per_microbatch=tokens_per_microbatch,
+        encoders=recipe.encoders,
+        device=device,
         dropout=bool(recipe.encoder.hidden_dropout or recipe.encoder.attention_dropout),
         samples=recipe.generator is not None,
         ranks=ranks,

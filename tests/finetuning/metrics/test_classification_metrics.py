@@ -4,17 +4,7 @@ import math
 
 import pytest
 
-from maskwright.finetuning.metrics.scores import (
-    accuracy,
-    binary_f1,
-    macro_f1,
-    matthews,
-    mean_absolute_error,
-    multi_label_scores,
-    pearson,
-    r_squared,
-    spearman,
-)
+from maskwright.finetuning.metrics.scores import ClassMetric, class_score, multi_label_scores, number_scores
 
 # 3 paraphrases found, 1 missed, 2 called so that are none, 4 rightly not.
 GOLD = ["1"] * 4 + ["0"] * 6
@@ -22,31 +12,32 @@ PREDICTED = ["1", "1", "1", "0", "1", "1", "0", "0", "0", "0"]
 
 
 def test_measures_of_two_classes_are_those_of_the_four_counts() -> None:
-    assert accuracy(GOLD, PREDICTED) == pytest.approx(7 / 10)
-    # Precision 3/5, recall 3/4.
-    assert binary_f1(GOLD, PREDICTED, positive="1") == pytest.approx(2 * 3 / (2 * 3 + 2 + 1))
+    expected: dict[ClassMetric, float] = {
+        "accuracy": 7 / 10,
+        "f1": 2 * 3 / (2 * 3 + 2 + 1),  # precision 3/5, recall 3/4
+        "macro_f1": (6 / 9 + 8 / 11) / 2,
+        "matthews": (3 * 4 - 2 * 1) / math.sqrt(5 * 4 * 6 * 5),
+    }
+    for metric, score in expected.items():
+        assert class_score(metric, GOLD, PREDICTED, labels=["0", "1"], positive="1") == pytest.approx(score)
     # Precision 4/5, recall 4/6.
-    assert binary_f1(GOLD, PREDICTED, positive="0") == pytest.approx(2 * 4 / (2 * 4 + 1 + 2))
-    assert macro_f1(GOLD, PREDICTED, labels=["0", "1"]) == pytest.approx((6 / 9 + 8 / 11) / 2)
-    assert matthews(GOLD, PREDICTED) == pytest.approx((3 * 4 - 2 * 1) / math.sqrt(5 * 4 * 6 * 5))
+    assert class_score("f1", GOLD, PREDICTED, labels=["0", "1"], positive="0") == pytest.approx(2 * 4 / (2 * 4 + 1 + 2))
 
 
-def test_correlations_are_those_worked_by_hand() -> None:
-    gold, predicted = [1.0, 2.0, 3.0, 4.0], [1.0, 3.0, 2.0, 4.0]
+def test_scores_of_numbers_are_those_worked_by_hand() -> None:
     # Both are permutations of 1..4: 1 - 6 * (1 + 1) / (4 * 15).
-    assert spearman(gold, predicted) == pytest.approx(0.8)
-    assert pearson([0.0, 1.0, 2.0], [0.0, 1.0, 5.0]) == pytest.approx(5 / math.sqrt(2 * 14))
+    assert number_scores([1.0, 2.0, 3.0, 4.0], [1.0, 3.0, 2.0, 4.0])["spearman"] == pytest.approx(0.8)
+    assert number_scores([0.0, 1.0, 2.0], [0.0, 1.0, 5.0])["pearson"] == pytest.approx(5 / math.sqrt(2 * 14))
     # Equal numbers share their mean rank: 1.5, 1.5, 3 against 1, 2, 3.
-    assert spearman([1, 2, 3], [7, 7, 9]) == pytest.approx(1.5 / math.sqrt(1.5 * 2))
-    assert r_squared([0.0, 1.0, 2.0], [0.0, 1.0, 1.5]) == pytest.approx(1 - 0.25 / 2)
-    assert r_squared([0.0, 1.0, 2.0], [1.0] * 3) == r_squared([1.0] * 3, [0.0, 1.0, 2.0]) == 0
-    assert mean_absolute_error([0.0, 1.0, 2.0], [1.0, 1.0, -5.0]) == pytest.approx(8 / 3)
+    assert number_scores([1, 2, 3], [7, 7, 9])["spearman"] == pytest.approx(1.5 / math.sqrt(1.5 * 2))
+    assert number_scores([0.0, 1.0, 2.0], [0.0, 1.0, 1.5])["r_squared"] == pytest.approx(1 - 0.25 / 2)
+    assert number_scores([0.0, 1.0, 2.0], [1.0, 1.0, -5.0])["mean_absolute_error"] == pytest.approx(8 / 3)
 
 
-def test_correlation_with_a_constant_is_zero() -> None:
-    for correlation in (pearson, spearman):
-        assert correlation([1.0, 2.0, 3.0], [2.5, 2.5, 2.5]) == 0
-        assert correlation([1.0, 1.0], [1.0, 2.0]) == 0
+@pytest.mark.parametrize("sides", [([1.0, 2.0, 3.0], [2.0] * 3), ([1.0, 1.0], [1.0, 2.0])])
+def test_scores_of_a_constant_are_zero(sides: tuple[list[float], list[float]]) -> None:
+    scores = number_scores(*sides)
+    assert [scores[name] for name in ("r_squared", "pearson", "spearman")] == [0, 0, 0]
 
 
 def test_multi_label_scores_are_those_worked_by_hand() -> None:

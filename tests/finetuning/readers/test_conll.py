@@ -36,7 +36,7 @@ def test_sentences_end_at_blank_lines(tmp_path: Path, separator: str, blank: str
     file = read(tmp_path, text.replace(" B", f"{separator}B").replace(" O", f"{separator}O"))
     assert sentences(file) == ["Ada/B-PER codes/O", "Paris/B-LOC"]
     assert file.examples[0].key == "1"
-    assert file.notes == ("tags of scheme BIO (B-PER, O, B-LOC)",)
+    assert file.notes == ("tags of entities: B-PER, O, B-LOC",)
 
 
 def test_columns_are_chosen_by_number(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_columns_are_chosen_by_number(tmp_path: Path) -> None:
     file = read(tmp_path, text)
     assert sentences(file) == ["EU/I-ORG rejects/O", "Peter/I-PER"]
     assert [example.key for example in file.examples] == ["3", "6"]
-    assert file.notes == ("words: column 1, tags: the last of 4 columns", "tags of scheme IO (I-ORG, O, I-PER)")
+    assert file.notes == ("words: column 1, tags: column 4", "tags of entities: I-ORG, O, I-PER")
     assert sentences(read(tmp_path, text, ReadOptions(text="1", label="2"))) == ["EU/NNP rejects/VBZ", "Peter/NNP"]
     assert sentences(read(tmp_path, text, ReadOptions(text="4", label="-4"))) == ["I-ORG/EU O/rejects", "I-PER/Peter"]
     with pytest.raises(DataError, match="has no column '5' for the tags"):
@@ -55,7 +55,6 @@ def test_comments_are_not_words_and_hash_tags_are(tmp_path: Path) -> None:
     text = "# id 4\n#moon _ _ O\nshines _ _ O\n\n# a remark\n# _ _ O\nAda _ _ B-PER\n"
     file = read(tmp_path, text)
     assert sentences(file) == ["#moon/O shines/O", "#/O Ada/B-PER"]
-    assert "2 comments skipped (lines that begin with #)" in file.notes
 
 
 def test_sentence_with_a_bad_line_is_skipped_whole(tmp_path: Path) -> None:
@@ -113,18 +112,3 @@ def test_records_hold_words_and_tags(tmp_path: Path) -> None:
     assert file.skipped[0].reason == "2 words with 1 tag"
     with pytest.raises(DataError, match=r"no column 'tag' for the tags.*Did you mean 'ner_tags'"):
         read(tmp_path, json.dumps(records[0]), ReadOptions(label="tag"), "b.jsonl")
-
-
-def entities(wrong: dict[int, str]) -> str:
-    """Twenty sentences of eight words, two entities each; some lines with other tags."""
-    tags = ["O", "B-PER", "I-PER", "O", "B-LOC", "O", "O", "O"]
-    lines = [line for _ in range(20) for line in (*(f"w\t{tag}" for tag in tags), "")]
-    for number, tag in wrong.items():
-        lines[number - 1] = f"w\t{tag}"
-    return "\n".join(lines)
-
-
-@pytest.mark.parametrize("tag", ["b-PER", "B_PER", "PER", "o"])
-def test_tag_that_marks_no_entity_is_refused(tmp_path: Path, tag: str) -> None:
-    with pytest.raises(DataError, match=rf"a\.conll, example 28: '{tag}' is not a tag of entities"):
-        read(tmp_path, entities({31: tag}))

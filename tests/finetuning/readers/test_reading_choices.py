@@ -34,7 +34,6 @@ def test_race_folders_are_read(tmp_path: Path) -> None:
         (tmp_path / "train" / level).mkdir(parents=True)
         record = RACE | {"id": f"{level}{number}.txt"}
         (tmp_path / "train" / level / f"{number}.txt").write_text(json.dumps(record, indent=number or None))
-    (tmp_path / "train" / "high" / "broken.txt").write_text("{")
     file = read_choices(tmp_path / "train")
     assert [example.key for example in file.examples] == [
         "high0.txt-1",
@@ -45,7 +44,9 @@ def test_race_folders_are_read(tmp_path: Path) -> None:
     assert file.examples[1] == ChoiceExample(
         key="high0.txt-2", context="Ada went to Paris.", question="Where?", options=("Rome", "Paris"), label=1
     )
-    assert "broken.txt" in file.skipped[0].place
+    (tmp_path / "train" / "high" / "broken.txt").write_text("{")
+    with pytest.raises(DataError, match=r"broken\.txt, line 1: not JSON"):
+        read_choices(tmp_path / "train")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"holds no \.txt files"):
         read_choices(tmp_path / "empty")
@@ -124,7 +125,7 @@ def test_records_list_their_options(tmp_path: Path) -> None:
     assert read(tmp_path, json.dumps(record), named, "a.jsonl").examples[0].label == 0
     with pytest.raises(DataError, match=r"no column 'golden' for the right option.*Did you mean 'gold'"):
         read(tmp_path, json.dumps(record), ReadOptions(label="golden"), "a.jsonl")
-    with pytest.raises(DataError, match="no column has a usual name of a list of options"):
+    with pytest.raises(DataError, match="has no column for the options, such as options, choices"):
         read(tmp_path, "question,label\nq,1\n", name="a.csv")
 
 

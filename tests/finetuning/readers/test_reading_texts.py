@@ -8,12 +8,12 @@ import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import ExampleFile, TextExample
-from maskwright.finetuning.readers.options import ReadOptions, TextKind
+from maskwright.finetuning.readers.options import Kind, ReadOptions
 from maskwright.finetuning.readers.texts import read_texts
 
 
 def read(
-    folder: Path, name: str, text: str, kind: TextKind = "classification", options: ReadOptions = ReadOptions()
+    folder: Path, name: str, text: str, kind: Kind = "classification", options: ReadOptions = ReadOptions()
 ) -> ExampleFile[TextExample]:
     path = folder / name
     path.write_text(text, encoding="utf-8", newline="")
@@ -70,11 +70,17 @@ def test_columns_that_are_not_obvious_must_be_named(tmp_path: Path, name: str, t
         read(tmp_path, name, text)
 
 
+def test_columns_may_be_numbers_below_a_header(tmp_path: Path) -> None:
+    numbered = ReadOptions(text="1", label="2")
+    for header in ("sentence,label\n", "Text,Score\n", ""):
+        assert rows(read(tmp_path, "a.csv", f"{header}a,1\nb,0\n", options=numbered)) == [("a", "1"), ("b", "0")]
+
+
 def test_lines_of_label_and_text_are_split_at_the_first_space(tmp_path: Path) -> None:
     """As TREC has them, in Latin-1."""
     lines = [f"{label} How did serfdom d\xe9velop {n} ?" for n in range(9) for label in ("DESC:manner", "LOC:other")]
     (tmp_path / "trec.label").write_bytes("\n".join(lines).encode("latin-1"))
-    options = ReadOptions(delimiter=" ", label="1", text="2")
+    options = ReadOptions(delimiter=" ", label="1", text="2", encoding="latin-1")
     file = read_texts(tmp_path / "trec.label", "classification", options)
     assert rows(file)[0] == ("How did serfdom dévelop 0 ?", "DESC:manner")
 
@@ -161,9 +167,9 @@ def test_json_lines_hold_labels_of_any_type(tmp_path: Path) -> None:
     lines += ['{"sentence": "d", "label": 2.0}', "", '{"sentence": "e", "label": null}', "[1]", "{broken"]
     file = read(tmp_path, "a.json", "\n".join(lines))
     assert rows(file) == [("a", "1"), ("b", "x"), ("c", "true"), ("d", "2")]
-    assert [place for place, _ in reasons(file)] == ["line 8", "line 7", "line 6"]
+    assert [place for place, _ in reasons(file)] == ["line 7", "line 8", "line 6"]
     assert reasons(file)[2][1] == "no label"
-    assert "not JSON (column 2: Expecting property name enclosed in double quotes)" in reasons(file)[0][1]
+    assert "not JSON (column 2: Expecting property name enclosed in double quotes)" in reasons(file)[1][1]
 
 
 @pytest.mark.parametrize(
@@ -189,10 +195,9 @@ def test_several_classes_in_a_list_a_text_or_columns(tmp_path: Path) -> None:
     named = ReadOptions(label_columns=("joy", "fear"))
     flags = read(tmp_path, "c.csv", "id,text,joy,fear\n7,a,1,1\n8,b,0,0\n9,c,0,1\n", "multi_label", named)
     assert rows(flags) == expected
-    for separator in "|;,/":
-        options = ReadOptions(label_separator="/" if separator == "/" else None)
+    for separator in "|;,":
         text = f"text\tlabels\na\tjoy{separator}fear\nb\t\nc\tfear\n"
-        assert rows(read(tmp_path, "b.tsv", text, "multi_label", options)) == expected
+        assert rows(read(tmp_path, "b.tsv", text, "multi_label")) == expected
 
 
 def test_labels_are_renamed_dropped_and_filtered(tmp_path: Path) -> None:

@@ -11,16 +11,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TaggedExample
-from maskwright.finetuning.features import FeatureCollator, Features, scoring_batches
+from maskwright.finetuning.features import FeatureCollator, Features
 from maskwright.finetuning.tasks import make_task, task_from_json
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.finetuning.tasks.tagging import Tagging, to_pieces
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
 BIO = Tagging(
-    labels=("O", "B-LOC", "I-LOC", "B-PER", "I-PER"), scheme="BIO", metrics=("f1", "precision", "recall", "accuracy")
+    labels=("O", "B-LOC", "I-LOC", "B-PER", "I-PER"), entities=True, metrics=("f1", "precision", "recall", "accuracy")
 )
 # With two words that WordPiece's cleaning drops.
 WORDS = ("Angela", "Merkel", "visited", "New", "York", "\u200b", "\ufffd", "😀", "Größe", ",", "don't", "2019")
@@ -61,7 +62,7 @@ def test_words_are_cut_and_tagged_where_transformers_puts_them(
 @pytest.mark.parametrize("kind", KINDS)
 def test_characters_are_joined_by_nothing(kind: str, tokenizers: dict[str, Tokenizer]) -> None:
     text = "今天的天气很好，我们去公园散步吧！"
-    task = Tagging(labels=BIO.labels, scheme="BIO", joined="nothing")
+    task = Tagging(labels=BIO.labels, entities=True, joined="nothing")
     tokenizer = tokenizers[kind]
     features = made(task, [sentence(text)], tokenizer)
     assert features.positions is not None
@@ -138,21 +139,24 @@ def test_training_labels_are_those_of_the_words_with_pieces(tokenizers: dict[str
 
 
 @pytest.mark.parametrize(
-    ("tags", "scheme", "labels", "outside"),
+    ("tags", "entities", "labels", "outside"),
     [
-        ("O B-PER I-PER B-LOC", "BIO", ("O", "B-LOC", "B-PER", "I-PER"), "O"),
-        ("O I-PER I-PER O", "IO", ("O", "I-PER"), "O"),
-        ("O I-PER B-PER O", "BIO", ("O", "B-PER", "I-PER"), "O"),
-        ("S-PER B-LOC I-LOC E-LOC O", "IOBES", ("O", "B-LOC", "E-LOC", "I-LOC", "S-PER"), "O"),
-        ("U-PER B-LOC I-LOC L-LOC O", "BILOU", ("O", "B-LOC", "I-LOC", "L-LOC", "U-PER"), "O"),
-        ("NOUN VERB NOUN ADP", None, ("ADP", "NOUN", "VERB"), "NOUN"),
+        ("O B-PER I-PER B-LOC", True, ("O", "B-LOC", "B-PER", "I-PER"), "O"),
+        ("S-PER B-LOC I-LOC E-LOC O", True, ("O", "B-LOC", "E-LOC", "I-LOC", "S-PER"), "O"),
+        ("NOUN VERB NOUN ADP", False, ("ADP", "NOUN", "VERB"), "NOUN"),
     ],
 )
-def test_scheme_and_tags_are_found(tags: str, scheme: str | None, labels: tuple[str, ...], outside: str) -> None:
+def test_tags_are_found(tags: str, entities: bool, labels: tuple[str, ...], outside: str) -> None:
     task = make_task("tagging", None, [sentence(tags.split(), tags.split()), sentence(["x"])], {})
-    assert (task.scheme, task.labels, task.outside, task.joined) == (scheme, labels, outside, "space")
-    assert task.metrics[0] == ("accuracy" if scheme is None else "f1")
+    assert (task.entities, task.labels, task.outside, task.joined) == (entities, labels, outside, "space")
+    assert task.metrics[0] == ("f1" if entities else "accuracy")
     assert task_from_json(json.loads(json.dumps(task.to_json()))) == task
+
+
+@pytest.mark.parametrize("tag", ["b-PER", "B_PER", "PER", "o"])
+def test_tag_that_marks_no_entity_is_refused(tag: str) -> None:
+    with pytest.raises(DataError, match=f"example 1: '{tag}' is not a tag of entities"):
+        BIO.check([sentence(["Ada", "codes"], ["B-PER", tag])])
 
 
 # Scores.
@@ -161,7 +165,7 @@ def test_scheme_and_tags_are_found(tags: str, scheme: str | None, labels: tuple[
 def scored(
     task: Tagging, examples: list[TaggedExample], tags: list[list[str]], tokenizer: Tokenizer, max_length: int = 9
 ) -> list[Prediction]:
-    """Score so that each word with pieces gets the wanted tag with probability 0.9 (of all together), in batches."""
+    """Score so that each word with pieces gets the wanted tag with probability 0.9 (of all together)."""
     features = made(task, examples, tokenizer, max_length)
     assert features.positions is not None
     pieces = to_pieces([example.words for example in examples], tokenizer, task.joined)
@@ -169,19 +173,7 @@ def scored(
     wanted = [task.labels.index(tag) for tag, length in zip(flat, pieces.words.lengths, strict=True) if length]
     table = np.zeros((len(wanted), len(task.labels)), dtype=np.float32)
     table[np.arange(len(wanted)), wanted] = math.log(9 * (len(task.labels) - 1))
-    by_position = dict(zip(features.positions.tolist(), table, strict=True))
-    by_unit: dict[int, Any] = {}
-    for batch in scoring_batches(features, tokens=20, device=torch.device("cpu")):
-        assert batch.positions is not None
-        rows = []
-        for slot in batch.positions.tolist():
-            sequence = int(torch.searchsorted(batch.batch.cu_seqlens, slot, right=True)) - 1
-            unit = int(batch.unit_numbers[int(batch.units[sequence])])
-            place = slot - int(batch.batch.first_tokens[sequence])
-            rows.append(by_position[int(features.cu_seqlens[unit]) + place])
-        cut = task.by_unit(torch.tensor(np.array(rows)), batch)
-        by_unit.update(zip(batch.unit_numbers.tolist(), cut, strict=True))
-    return task.predictions([by_unit[unit] for unit in range(features.num_units)], features, examples, tokenizer)
+    return task.predictions(table, features, examples, tokenizer)
 
 
 def test_predictions_name_tags_entities_and_their_places(tokenizers: dict[str, Tokenizer]) -> None:

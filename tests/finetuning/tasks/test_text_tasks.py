@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import Label, TextExample
-from maskwright.finetuning.features import FeatureBatch, FeatureCollator, Features, cut_pairs, scoring_batches
+from maskwright.finetuning.features import FeatureBatch, FeatureCollator, Features, cut_pairs
 from maskwright.finetuning.tasks import make_task, task_from_json
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
@@ -45,13 +45,9 @@ def labeled(labels: Sequence[Label | None]) -> list[TextExample]:
 
 
 def scored(task: Task, examples: list[TextExample], scores: np.ndarray[Any, Any], tokenizer: Tokenizer) -> list[Any]:
-    """Run scores (a row per example) through batches in another order, and back."""
+    """Decode scores, a row per example."""
     features = task.features(examples, tokenizer, max_length=20, segments=True, training=False)
-    by_unit: dict[int, Any] = {}
-    for batch in scoring_batches(features, tokens=16, device=CPU):
-        rows = task.by_unit(torch.tensor(scores[batch.unit_numbers], dtype=torch.float32), batch)
-        by_unit.update(zip(batch.unit_numbers.tolist(), rows, strict=True))
-    return list(task.predictions([by_unit[unit] for unit in range(len(examples))], features, examples, tokenizer))
+    return list(task.predictions(scores, features, examples, tokenizer))
 
 
 def a_batch(task: Task, examples: list[TextExample], tokenizer: Tokenizer) -> FeatureBatch:
@@ -153,8 +149,12 @@ def test_labels_are_found_and_sorted_as_numbers_where_they_are_numbers() -> None
     [
         ("classification", {"labels": ("a",)}, "only 'a'"),
         ("classification", {"labels": ("a", "b", "a")}, "'a' is listed twice"),
-        ("classification", {"labels": ("a", "b"), "metrics": ("acuracy",)}, "Did you mean 'accuracy'"),
-        ("classification", {"labels": ("a", "b"), "metrics": ()}, "needs a metric"),
+        (
+            "classification",
+            {"labels": ("a", "b"), "metrics": ("acuracy",)},
+            "metrics.0: must be 'accuracy', .*found 'acuracy'",
+        ),
+        ("classification", {"labels": ("a", "b"), "metrics": ()}, "metrics: .*at least 1 item"),
         ("classification", {"labels": ("a", "b", "c"), "metrics": ("f1",)}, "'f1' is of one class"),
         ("classification", {"labels": ("a", "b"), "positive": "c"}, "positive class: unknown label 'c'"),
         ("classification", {"labels": ("a", "b"), "metric": ["f1"]}, "did you mean 'metrics'"),

@@ -4,8 +4,6 @@ Besides the sentences it writes an index (lengths and hashes of paragraphs and d
 blocks can be removed without parsing the text again.
 """
 
-import hashlib
-import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,19 +11,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.extras import install
-from maskwright.data.cleaning.sentences import sentences_of
+from maskwright.data.cleaning.overlap import BANDS, band_hashes, hash_of, shares_text
+from maskwright.data.cleaning.sentences import split_paragraph
 from maskwright.data.cleaning.statistics import Sums
-from maskwright.data.cleaning.text import HAN_AND_KANA, Cleaning, clean_document
-from maskwright.data.libraries import imported
-from maskwright.data.sources.files import BadLine
-from maskwright.data.sources.parsing import OnBadLine, documents_of
-from maskwright.data.sources.readers import MAX_DOCUMENT_BYTES, RawBlock
+from maskwright.data.cleaning.text import Cleaning, clean_document
+from maskwright.data.sources.files import BadLine, OnBadLine
+from maskwright.data.sources.readers import MAX_DOCUMENT_BYTES, RawBlock, documents_of
 
 _PLACES_KEPT = 5
-_BANDS, _BAND_SIZE, _NGRAM = 14, 8, 5
-_WORDS = re.compile(f"[{HAN_AND_KANA}]|[^\\W{HAN_AND_KANA}]+")
-_INSTALL_RENSA = f"Install the extra: {install('dedup')}"
+EXCLUDED = "excluded.npy"
+"""The file with the hashes of evaluation text (`overlap.excluded_hashes`), if any is excluded."""
 
 
 @dataclass(slots=True)
@@ -35,6 +30,7 @@ class Counts(Sums):
     Attributes:
         documents, paragraphs, characters: As read.
         removed_characters: Removed by cleaning (control characters, repeated white space) less those added.
+        excluded_paragraphs, excluded_characters: Dropped because they share text with `Cleaning.exclude`.
         short_documents, short_characters: Dropped because they are short; clean characters.
         longest_document: Bytes of clean text of the longest document.
         bad_lines: Lines (or rows) skipped.
@@ -45,6 +41,8 @@ class Counts(Sums):
     paragraphs: int = 0
     characters: int = 0
     removed_characters: int = 0
+    excluded_paragraphs: int = 0
+    excluded_characters: int = 0
     short_documents: int = 0
     short_characters: int = 0
     longest_document: int = 0
@@ -87,6 +85,7 @@ class CleanedBlock:
     Attributes:
         paragraph_hashes: Shape (P,); 0 for paragraphs that are never duplicates.
         document_hashes: Shape (D,); 0 where documents are not compared.
+        lengths: Shape (D,), paragraphs of each document.
         band_hashes: Shape (14, D): documents with an equal hash in a band are near duplicates; (0, D) if none are
             looked for.
     """
@@ -94,6 +93,7 @@ class CleanedBlock:
     source: int
     paragraph_hashes: NDArray[np.uint64]
     document_hashes: NDArray[np.uint64]
+    lengths: NDArray[np.int64]
     band_hashes: NDArray[np.uint64]
     bytes_read: int
     counts: Counts
@@ -107,6 +107,7 @@ def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: P
     """
     number, block = numbered
     counts = Counts()
+    excluded = np.load(folder / EXCLUDED, mmap_mode="r") if cleaning.exclude else None
     compare_paragraphs = cleaning.deduplicate == "documents_and_paragraphs"
     index: list[tuple[int, int, int, int]] = []
     lengths: list[int] = []
@@ -114,20 +115,23 @@ def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: P
     bands: list[list[int]] = []
     with open(folder / f"{number:08d}.txt", "wb") as file:
         for text in _bounded_documents(block, on_bad_line(counts, cleaning)):
-            paragraphs = clean_document(text, cleaning)
+            paragraphs = _without_excluded(clean_document(text, cleaning), counts, excluded)
             encoded = [paragraph.encode() for paragraph in paragraphs]
             if not _keep(text, paragraphs, encoded, counts, cleaning):
                 continue
             for position, (paragraph, utf8) in enumerate(zip(paragraphs, encoded, strict=True)):
                 # The line break before a paragraph is white space like any other.
                 space = " " if position else ""
-                lines = (space + "\n".join(sentences_of(paragraph, cleaning)) + "\n").encode()
+                sentences = [paragraph]
+                if cleaning.line_breaks != "sentence":
+                    sentences = split_paragraph(paragraph, cleaning.language, cleaning.max_sentence_characters)
+                lines = (space + "\n".join(sentences) + "\n").encode()
                 compared = compare_paragraphs and len(utf8) >= cleaning.min_duplicate_bytes
-                index.append((len(lines), len(paragraph), len(utf8), _hash(utf8) if compared else 0))
+                index.append((len(lines), len(paragraph), len(utf8), hash_of(utf8) if compared else 0))
                 file.write(lines)
             file.write(b"\n")
             lengths.append(len(paragraphs))
-            hashes.append(_hash(b"\n".join(encoded)) if cleaning.deduplicate != "none" else 0)
+            hashes.append(hash_of(b"\n".join(encoded)) if cleaning.deduplicate != "none" else 0)
             bands.append(band_hashes(" ".join(paragraphs)) if cleaning.near_duplicates else [])
     stored_bytes, characters, text_bytes, paragraph_hashes = zip(*index, strict=True) if index else ((), (), (), ())
     arrays = BlockIndex(*(np.array(each, dtype=np.int64) for each in (lengths, stored_bytes, characters, text_bytes)))
@@ -136,7 +140,8 @@ def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: P
         source=block.source,
         paragraph_hashes=np.array(paragraph_hashes, dtype=np.uint64),
         document_hashes=np.array(hashes, dtype=np.uint64),
-        band_hashes=np.array(bands, dtype=np.uint64).reshape(len(bands), _BANDS * cleaning.near_duplicates).T,
+        lengths=arrays.paragraphs,
+        band_hashes=np.array(bands, dtype=np.uint64).reshape(len(bands), BANDS * cleaning.near_duplicates).T,
         bytes_read=block.bytes_read,
         counts=counts,
     )
@@ -172,6 +177,19 @@ def _bounded_documents(block: RawBlock, on_bad_line: OnBadLine) -> Iterator[str]
             yield text
 
 
+def _without_excluded(paragraphs: list[str], counts: Counts, excluded: NDArray[np.uint64] | None) -> list[str]:
+    if excluded is None:
+        return paragraphs
+    kept = [paragraph for paragraph in paragraphs if not shares_text(paragraph, excluded)]
+    dropped, characters = len(paragraphs) - len(kept), len("\n".join(paragraphs)) - len("\n".join(kept))
+    counts.excluded_paragraphs += dropped
+    counts.excluded_characters += characters
+    # `_keep` counts what is left.
+    counts.paragraphs += dropped
+    counts.removed_characters -= characters
+    return kept
+
+
 def _keep(text: str, paragraphs: list[str], encoded: list[bytes], counts: Counts, cleaning: Cleaning) -> bool:
     characters, size = len("\n".join(paragraphs)), sum(map(len, encoded))
     counts.documents += 1
@@ -184,24 +202,3 @@ def _keep(text: str, paragraphs: list[str], encoded: list[bytes], counts: Counts
     counts.short_documents += 1
     counts.short_characters += characters
     return False
-
-
-def band_hashes(text: str) -> list[int]:
-    """Return the hash of each band of a document's MinHash over sequences of words (`Cleaning.near_duplicates`).
-
-    A character of Chinese or Japanese is a word.
-
-    Raises:
-        DataError: If the library is missing.
-    """
-    rensa = imported("rensa", package="rensa", purpose="near_duplicates", todo=_INSTALL_RENSA)
-    words = _WORDS.findall(text.lower())
-    minhash = rensa.RMinHash(num_perm=_BANDS * _BAND_SIZE, seed=0)
-    minhash.update([" ".join(words[n : n + _NGRAM]) for n in range(max(1, len(words) - _NGRAM + 1))])
-    digest = np.array(minhash.digest(), dtype="<u4").reshape(_BANDS, _BAND_SIZE)
-    return [_hash(band.tobytes()) for band in digest]
-
-
-def _hash(text: bytes) -> int:
-    # 64 bits: among a thousand million paragraphs, the chance that any two different ones collide is 3 %.
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") or 1

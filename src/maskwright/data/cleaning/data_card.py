@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from maskwright.core.amounts import counted
@@ -54,7 +55,7 @@ def data_card(sources: list[SourceCount], cleaning: Cleaning, fingerprint: str) 
             }
             for source in sources
         ],
-        "cleaning": cleaning.model_dump(mode="json"),
+        "cleaning": {**cleaning.model_dump(mode="json"), "exclude": [Path(name).name for name in cleaning.exclude]},
     }
 
 
@@ -68,6 +69,10 @@ def _section(read: Counts, repeats: Repeats, kept: TextStatistics, bytes_on_disk
         },
         "dropped": {
             "control characters and white space": {"characters": read.removed_characters},
+            "paragraphs with evaluation text": {
+                "paragraphs": read.excluded_paragraphs,
+                "characters": read.excluded_characters,
+            },
             "short documents": {"documents": read.short_documents, "characters": read.short_characters},
             "repeated documents": {"documents": repeats.documents, "characters": repeats.document_characters},
             "nearly repeated documents": {

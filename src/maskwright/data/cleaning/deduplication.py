@@ -18,11 +18,13 @@ _PARTS = 16
 def repeated(hashes: NDArray[np.uint64]) -> BoolArray:
     """Return which hashes are equal to an earlier one; 0 never is. Shape (N,).
 
-    Takes 9 bytes for each hash, and 3 for sorting.
+    Takes at most 9 bytes for each hash besides the hash.
     """
     found = np.zeros(len(hashes), dtype=np.bool_)
+    parts = (hashes % _PARTS).astype(np.uint8)
+    parts[hashes == 0] = _PARTS
     for part in range(_PARTS):
-        places = np.flatnonzero((hashes % _PARTS == part) & (hashes != 0))
+        places = np.flatnonzero(parts == part)
         again = np.ones(len(places), dtype=np.bool_)
         again[np.unique(hashes[places], return_index=True)[1]] = False
         found[places[again]] = True

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 
 from sentencex import segment
 
-from maskwright.data.cleaning.text import Cleaning
-
 # Ranges of letters and the language whose rules fit them, ascending.
 _SCRIPTS = (
     (0x0370, 0x03FF, "el"),
@@ -76,19 +74,7 @@ def language_of(paragraph: str) -> str:
     return language if 2 * (len(start.encode()) - len(start)) >= len(start) else "en"
 
 
-def sentences_of(paragraph: str, cleaning: Cleaning) -> list[str]:
-    """Return the sentences of a clean paragraph: itself where lines are sentences, else what `split_paragraph` finds.
-
-    Example:
-        >>> sentences_of("是的。我们去公园吧。", Cleaning(line_breaks="sentence"))
-        ['是的。我们去公园吧。']
-    """
-    if cleaning.line_breaks == "sentence":
-        return [paragraph]
-    return split_paragraph(paragraph, language=cleaning.language, max_characters=cleaning.max_sentence_characters)
-
-
-def split_paragraph(paragraph: str, *, language: str = "auto", max_characters: int = 2000) -> list[str]:
+def split_paragraph(paragraph: str, language: str = "auto", max_characters: int = 2000) -> list[str]:
     """Split a clean paragraph into sentences that join to it: a leading space where white space stood between.
 
     Args:

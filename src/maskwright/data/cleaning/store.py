@@ -21,9 +21,10 @@ from maskwright.core.files import cache_folder, checksum, read_json, write_json,
 from maskwright.core.randomness import bits, keys
 from maskwright.core.spec import fingerprint
 from maskwright.data.cache import open_or_build
-from maskwright.data.cleaning.block import Counts, clean_block, on_bad_line, take_block
+from maskwright.data.cleaning.block import EXCLUDED, Counts, clean_block, on_bad_line, take_block
 from maskwright.data.cleaning.data_card import SourceCount, card_page, data_card
 from maskwright.data.cleaning.deduplication import BlockWriter, Repeats, repeated, without_repeats
+from maskwright.data.cleaning.overlap import excluded_hashes
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.pool import ordered_map
 from maskwright.data.progress import Progress, no_progress
@@ -47,8 +48,11 @@ def _build_store(
     """Write the store of a clean corpus to an empty folder (see `clean_corpus`)."""
     work = folder / "work"
     work.mkdir()
+    if cleaning.exclude:
+        np.save(work / EXCLUDED, excluded_hashes(cleaning))
     counts = [Counts() for _ in sources]
     documents, paragraphs = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.uint64)]
+    lengths = [np.empty(0, dtype=np.int64)]
     bands: list[NDArray[np.uint64]] = []
     sizes = [sum(path.stat().st_size for path in source.files) for source in sources]
     block_sources: list[int] = []
@@ -60,6 +64,7 @@ def _build_store(
         counts[block.source].add(block.counts)
         documents.append(block.document_hashes)
         paragraphs.append(block.paragraph_hashes)
+        lengths.append(block.lengths)
         bands.append(block.band_hashes)
         block_sources.append(block.source)
         progress("reading and cleaning (bytes)", block.bytes_read, sum(sizes) or None)
@@ -67,10 +72,14 @@ def _build_store(
         _refuse_empty(source, read, cleaning)
     writer = BlockWriter(folder / "blocks", len(sources))
     repeats = [Repeats() for _ in sources]
-    repeated_documents, repeated_paragraphs = repeated(np.concatenate(documents)), repeated(np.concatenate(paragraphs))
+    repeated_documents = repeated(_joined(documents))
     near_repeats = np.zeros_like(repeated_documents)
-    for band in np.concatenate(bands, axis=1):
+    for band in _joined(bands):
         near_repeats |= repeated(band) & ~repeated_documents
+    hashes = _joined(paragraphs)
+    hashes[np.repeat(repeated_documents | near_repeats, _joined(lengths))] = 0  # A dropped paragraph repeats nothing.
+    repeated_paragraphs = repeated(hashes)
+    del hashes
     document = paragraph = 0
     for number, place in enumerate(block_sources):
         data, index = take_block(work, number)
@@ -88,6 +97,7 @@ def _build_store(
         writer.add(place, data)
         progress("deduplicating", number + 1, len(block_sources))
     writer.flush()
+    (work / EXCLUDED).unlink(missing_ok=True)
     work.rmdir()
     columns = zip(sources, sizes, counts, repeats, writer.statistics, writer.examples, strict=True)
     counted = [SourceCount(*row) for row in columns]
@@ -102,6 +112,13 @@ def _build_store(
     write_text(folder / "data_card.md", card_page(card))
     store = {"version": STORE_VERSION, "fingerprint": key, "blocks": writer.blocks}
     write_json(folder / STORE_FILE, store)
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Join arrays along their last axis, and let go of them."""
+    whole = np.concatenate(parts, axis=-1)
+    parts.clear()
+    return whole
 
 
 def _refuse_empty(source: Source, read: Counts, cleaning: Cleaning) -> None:
@@ -160,22 +177,9 @@ class CleanCorpus:
         shares: Mapping[str, float] = self.card["total"]["scripts"]
         return shares
 
-    def sentences(self, block: int) -> Iterator[list[str]]:
-        """Yield the documents of a block, each the list of its sentences as stored.
-
-        Raises:
-            DataError: If the block's file is damaged.
-        """
-        path = self.blocks[block]
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            refuse_unreadable(path, error)
-            raise rebuilt(path, f"it cannot be read ({error.strerror})") from error
-        if checksum(data) != self.checksums[block]:
-            raise rebuilt(path, "it is not what was written (its checksum differs)")
-        for document in data.decode().split("\n\n")[:-1]:
-            yield document.split("\n")
+    def sentences(self, block: int) -> list[list[str]]:
+        """Return the documents of a block (see `read_block`)."""
+        return read_block(self.blocks[block], self.checksums[block])
 
     def sample(self, max_bytes: int, seed: int) -> Iterator[str]:
         """Yield a sample of sentences from all over the corpus, of at most `max_bytes` bytes of UTF-8, in corpus order.
@@ -190,7 +194,7 @@ class CleanCorpus:
         threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
         spent = first = 0
         for block in range(len(self.blocks)):
-            documents = list(self.sentences(block))
+            documents = self.sentences(block)
             lengths = np.array([len(document) for document in documents])
             key = keys(seed, "corpus sample", 0, np.arange(first, first + len(documents)))
             first += len(documents)
@@ -203,13 +207,25 @@ class CleanCorpus:
                 yield sentence
 
 
+def read_block(path: Path, expected_checksum: str) -> list[list[str]]:
+    """Return the documents of a block, each the list of its sentences as stored; DataError if the file is damaged."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        refuse_unreadable(path, error)
+        raise rebuilt(path, f"it cannot be read ({error.strerror})") from error
+    if checksum(data) != expected_checksum:
+        raise rebuilt(path, "it is not what was written (its checksum differs)")
+    return [document.split("\n") for document in data.decode().split("\n\n")[:-1]]
+
+
 def clean_corpus(
     corpus: Sequence[str | Path],
     *,
     cleaning: Cleaning = Cleaning(),
     cache: Path | None = None,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> CleanCorpus:
     """Read, clean, split and deduplicate a corpus, or open it from the cache.
 
@@ -230,7 +246,7 @@ def clean_corpus(
     Example:
         >>> corpus = clean_corpus(["novels.txt", "news/*.jsonl.gz:0.3"])  # doctest: +SKIP
     """
-    cache, report = cache or cache_folder(), progress or no_progress
+    cache = cache or cache_folder()
     sources = resolve_sources(corpus)
     with ChecksumBook(cache / CHECKSUMS) as checksums:
         described = [
@@ -244,10 +260,15 @@ def clean_corpus(
             ]
             for source in sources
         ]
-    key = fingerprint([STORE_VERSION, described, cleaning])
+        # The suffix decides how a file is read.
+        excluded = [
+            _checksum(Path(name).expanduser(), checksums) + "".join(Path(name).suffixes) for name in cleaning.exclude
+        ]
+    # The content of the excluded files counts, not where they are.
+    key = fingerprint([STORE_VERSION, described, cleaning.replace(exclude=excluded)])
 
     def make(folder: Path) -> None:
-        _build_store(folder, sources, cleaning, key, workers, report)
+        _build_store(folder, sources, cleaning, key, workers, progress)
 
     return open_or_build(cache / f"clean-{key}", partial(_open, sources=sources), make, ("blocks/*",))
 

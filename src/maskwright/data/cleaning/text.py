@@ -20,7 +20,7 @@ class Cleaning(Spec):
 
     Attributes:
         unicode: Normalization form. "NFC" composes accents; "NFKC" also folds full-width letters, ligatures and
-            superscripts (and turns ， into a comma); "none" keeps the text.
+            superscripts (and turns ， into a comma).
         control_characters: "drop" removes control characters, U+FFFD, zero-width spaces, soft hyphens and byte order
             marks; "keep" only removes what cannot be stored (NUL, lone surrogates).
         line_breaks: Meaning of a single line break. "paragraph": a new paragraph; "sentence": a new sentence, the only
@@ -34,6 +34,9 @@ class Cleaning(Spec):
         near_duplicates: Whether documents that nearly equal an earlier one are dropped too: with probability
             1 - (1 - s^8)^14 if the share s of their sequences of five words is the same (0.56 for s = 0.7, 0.92 for
             0.8), by MinHash in 14 bands of 8 (Broder 1997; numbers of Penedo et al. 2024, FineWeb).
+        exclude: Files of evaluation texts (JSON, JSON Lines, or text with one example a line, also .gz and .zst).
+            Paragraphs that share 13 words in a row with one, in any case and punctuation, are dropped; a character of
+            Chinese or Japanese is a word. Texts of fewer words are not looked for, since they recur by chance.
         min_duplicate_bytes: Shorter paragraphs are never duplicates: headings ("Parameters") and short replies recur
             naturally.
         min_document_bytes: Shorter documents are dropped, also if duplicates were removed from them.
@@ -43,12 +46,13 @@ class Cleaning(Spec):
             them out and counts them in the data card.
     """
 
-    unicode: Literal["NFC", "NFKC", "none"] = "NFC"
+    unicode: Literal["NFC", "NFKC"] = "NFC"
     control_characters: Literal["drop", "keep"] = "drop"
     line_breaks: Literal["auto", "paragraph", "sentence", "space"] = "auto"
     text_documents: Literal["auto", "blank_lines", "files", "wiki_titles"] = "auto"
     deduplicate: Literal["documents_and_paragraphs", "documents", "none"] = "documents_and_paragraphs"
     near_duplicates: bool = False
+    exclude: tuple[str, ...] = ()
     min_duplicate_bytes: Annotated[int, Field(ge=1)] = 30
     min_document_bytes: Annotated[int, Field(ge=1)] = 60
     max_sentence_characters: Annotated[int, Field(ge=20)] = 2000
@@ -89,7 +93,7 @@ def clean_document(text: str, cleaning: Cleaning) -> list[str]:
     tidy = not _UNTIDY.search(text)  # most texts are, which saves most of the work below
     if not tidy:
         text = _without_unwanted(text, cleaning)
-    if cleaning.unicode != "none" and not text.isascii():
+    if not text.isascii():
         # After the removals: two characters that a zero-width space kept apart may now compose.
         text = unicodedata.normalize(cleaning.unicode, text)
         tidy = tidy and cleaning.unicode == "NFC"  # NFKC makes new spaces

@@ -42,14 +42,9 @@ def tokens_file(shard: int) -> str:
     return f"tokens-{shard:05d}.npy"
 
 
-def word_starts_file(shard: int) -> str:
-    """Return the name of a shard's word starts, one bit per token, lowest bit first."""
-    return f"word_starts-{shard:05d}.npy"
-
-
-def span_starts_file(span_kind: str, shard: int) -> str:
-    """Return the name of a shard's starts of spans of a span kind, stored as word starts are."""
-    return f"{span_kind}_starts-{shard:05d}.npy"
+def starts_file(kind: str, shard: int) -> str:
+    """Return the name of a shard's starts of words ("word") or spans of a kind: one bit per token, lowest first."""
+    return f"{kind}_starts-{shard:05d}.npy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +111,7 @@ class Corpus:
 
     Attributes:
         fingerprint: Identifies text, tokenizer and format.
-        num_tokens, vocab_size: Tokens of the text, entries of the vocabulary.
-        num_characters, num_bytes: Of the clean text in UTF-8.
-        source_names: A short name of each source.
+        num_tokens: Tokens of the text.
         span_facts: For each span kind, what was found (`words.span_facts`).
         documents: Boundaries of sentences and documents.
         document_ends: Shape (D,), int64, ascending: the token offset where each document ends.
@@ -130,9 +123,7 @@ class Corpus:
         self.folder = folder
         self.manifest = manifest
         self.fingerprint = manifest.fingerprint
-        self.num_tokens, self.vocab_size = manifest.num_tokens, manifest.vocab_size
-        self.num_characters, self.num_bytes = manifest.num_characters, manifest.num_bytes
-        self.source_names = tuple(manifest.source_names)
+        self.num_tokens = manifest.num_tokens
         self.span_facts: Mapping[str, Mapping[str, Any]] = manifest.levels
         sentences = _mapped(folder / DOCUMENT_SENTENCES)
         self.documents = Documents(_mapped(folder / SENTENCE_ENDS), first=sentences[:-1], last=sentences[1:])
@@ -146,8 +137,7 @@ class Corpus:
                 return [CheckedArray(folder / name, checksums[name]) for name in names]
 
             self._tokens = opened(tokens_file)
-            self._word_starts = opened(word_starts_file)
-            self._span_starts = {kind: opened(partial(span_starts_file, kind)) for kind in manifest.levels}
+            self._starts = {kind: opened(partial(starts_file, kind)) for kind in ("word", *manifest.levels)}
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
@@ -185,18 +175,17 @@ class Corpus:
         """
         starts, ends = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
         total = int((ends - starts).sum())
-        ids, word_starts = np.empty(total, dtype=np.int32), np.empty(total, dtype=np.bool_)
-        span_starts = {span_kind: np.empty(total, dtype=np.bool_) for span_kind in self._span_starts}
+        ids = np.empty(total, dtype=np.int32)
+        starts_of = {kind: np.empty(total, dtype=np.bool_) for kind in self._starts}
         for shard, runs in self._runs(starts, ends):
             tokens, stops = self._tokens[shard], runs.starts + runs.lengths
             tokens.compare(runs.starts, stops)
             runs.copy(tokens.values, ids)
-            bits = [(self._word_starts[shard], word_starts)]
-            bits += [(self._span_starts[kind][shard], unpacked) for kind, unpacked in span_starts.items()]
-            for packed, unpacked in bits:
+            for kind, unpacked in starts_of.items():
+                packed = self._starts[kind][shard]
                 packed.compare(runs.starts // 8, (stops + 7) // 8)
                 runs.unpack(packed.values, unpacked)
-        return TakenTokens(ids, word_starts, span_starts)
+        return TakenTokens(ids, starts_of.pop("word"), starts_of)
 
     def _runs(self, starts: IntArray, ends: IntArray) -> Iterator[tuple[int, Runs]]:
         """Cut ranges at the ends of shards; yield each shard with its ranges and where they are copied to."""

@@ -4,9 +4,9 @@ Blocks are encoded in a process pool and written in order as they arrive, so mem
 bytes are the same for any number of workers.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -20,9 +20,9 @@ from maskwright.core.checksums import block_checksums
 from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, write_json
 from maskwright.core.spec import fingerprint
-from maskwright.core.types import BoolArray, IntArray
+from maskwright.core.types import IntArray
 from maskwright.data.cache import open_or_build
-from maskwright.data.cleaning.store import CleanCorpus
+from maskwright.data.cleaning.store import CleanCorpus, read_block
 from maskwright.data.pool import ordered_map
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.shards.corpus import (
@@ -40,9 +40,8 @@ from maskwright.data.shards.corpus import (
     VERSION,
     Corpus,
     Manifest,
-    span_starts_file,
+    starts_file,
     tokens_file,
-    word_starts_file,
 )
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder, TokenStream
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -50,7 +49,7 @@ from maskwright.data.words.annotator import Annotation, Annotator, check_words, 
 from maskwright.data.words.collocations import find_collocations
 from maskwright.data.words.segmenters import open_segmenter, segmenter_fingerprint
 from maskwright.data.words.span_facts import SpanFacts
-from maskwright.data.words.spec import SpanKind, Words
+from maskwright.data.words.spec import Words
 
 SHARD_TOKENS = 1 << 28
 """512 MB of two-byte ids."""
@@ -89,21 +88,22 @@ class TokenWriter:
 
     Args:
         shard_tokens: Tokens in each shard but the last; a multiple of 8.
+        kinds: Kinds of spans.
     """
 
     def __init__(self, folder: Path, dtype: "np.dtype[Any]", shard_tokens: int, kinds: Sequence[str] = ()) -> None:
         self.count = 0
-        self._kinds = tuple(kinds)
+        self._kinds = ("word", *kinds)
         self._folder = folder
         self._dtype = dtype
         self._shard_tokens = shard_tokens
         self._files = ExitStack()
         # Starts of words and spans, a row each, that do not fill a byte yet.
-        self._waiting = np.empty((1 + len(self._kinds), 0), dtype=np.bool_)
+        self._waiting = np.empty((len(self._kinds), 0), dtype=np.bool_)
 
-    def append(self, ids: IntArray, word_starts: BoolArray, span_starts: Mapping[str, BoolArray] = {}) -> None:
-        """Append tokens. Shapes (T,)."""
-        starts = np.stack([word_starts, *(span_starts[kind] for kind in self._kinds)])
+    def append(self, ids: IntArray, annotation: Annotation) -> None:
+        """Append T tokens. Shape (T,)."""
+        starts = np.stack([annotation.word_starts, *(annotation.span_starts[kind] for kind in self._kinds[1:])])
         done = 0
         while done < len(ids):
             place = self.count % self._shard_tokens
@@ -126,7 +126,7 @@ class TokenWriter:
         self._files.close()
         shard = self.count // self._shard_tokens
         self._ids = self._files.enter_context(ArrayWriter(self._folder / tokens_file(shard), self._dtype))
-        names = [word_starts_file(shard), *(span_starts_file(kind, shard) for kind in self._kinds)]
+        names = [starts_file(kind, shard) for kind in self._kinds]
         self._starts = [self._files.enter_context(ArrayWriter(self._folder / name, "u1")) for name in names]
 
     def __enter__(self) -> "TokenWriter":
@@ -145,7 +145,7 @@ def tokenize_corpus(
     words: Words = Words(),
     cache: Path | None = None,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     shard_tokens: int = SHARD_TOKENS,
 ) -> Corpus:
     """Encode a clean corpus, or open the shards from the cache.
@@ -168,13 +168,13 @@ def tokenize_corpus(
     check_words(words)
     words_key = words_fingerprint(words)
     key = fingerprint(["shards", VERSION, clean.fingerprint, tokenizer.fingerprint, words_key, shard_tokens])
-    cache, report = cache or cache_folder(), progress or no_progress
+    cache = cache or cache_folder()
 
     def make(folder: Path) -> None:
         tokenizer.save(folder / TOKENIZER)
         if "collocations" in words.phrases:
             segmenter = open_segmenter(words)
-            found = find_collocations(clean, segmenter, segmenter_fingerprint(words), cache=cache, progress=report)
+            found = find_collocations(clean, segmenter, segmenter_fingerprint(words), cache=cache, progress=progress)
             copyfile(found, folder / COLLOCATIONS)
         vocab_size = tokenizer.special_tokens.vocab_size
         manifest = Manifest(
@@ -188,7 +188,7 @@ def tokenize_corpus(
             vocab_size=vocab_size,
             shard_tokens=shard_tokens,
             source_names=list(clean.source_names),
-            **_write_shards(folder, clean, words, vocab_size, shard_tokens, workers, report),
+            **_write_shards(folder, clean, words, vocab_size, shard_tokens, workers, progress),
         )
         write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, **asdict(manifest)})
         shards = sorted(path for pattern in CHECKED_WHEN_READ for path in folder.glob(pattern))
@@ -226,10 +226,10 @@ def _write_shards(
             document_ends.append(ends[last - 1])
             document_sources.append(np.full(len(last), source))
             sentence_ends.append(ends)
-            tokens.append(block.ids, block.word_starts, block.span_starts)
+            tokens.append(block.ids, block.annotation)
             for kind, found in facts.items():
-                found.add(block.facts[kind])
-            token_counts += block.token_counts
+                found.add(block.annotation.facts[kind])
+            token_counts += np.bincount(block.ids, minlength=vocab_size)
             done += path.stat().st_size
             progress("tokenizing", done, total)
     if not tokens.count:
@@ -246,11 +246,7 @@ def _write_shards(
 
 
 def _encoded(clean: CleanCorpus, folder: Path, words: Words, workers: int | None) -> Iterator["EncodedBlock"]:
-    # A process receives one block's path, not the list of all.
-    blocks = (
-        replace(clean, blocks=(path,), block_sources=(source,), checksums=(checksums,), card={})
-        for path, source, checksums in zip(clean.blocks, clean.block_sources, clean.checksums, strict=True)
-    )
+    blocks = zip(clean.blocks, clean.checksums, strict=True)
     try:
         yield from ordered_map(partial(encode_block, folder=folder, words=words), blocks, workers=workers)
     finally:
@@ -263,22 +259,14 @@ class EncodedBlock:
 
     Attributes:
         ids: Shape (T,), in their stored type.
-        word_starts: Shape (T,), True where a token begins a word.
-        span_starts: For each kind, shape (T,), True where a token begins a unit: a span of that kind, or a
-            word outside spans.
         sentence_lengths: Shape (S,), int64: tokens of each sentence, at least 1.
         document_lengths: Shape (D,), int64: sentences of each document, at least 1.
-        token_counts: Shape (V,), int64: count of each id.
-        facts: For each kind of spans, what was found.
     """
 
     ids: IntArray
-    word_starts: BoolArray
-    span_starts: dict[str, BoolArray]
+    annotation: Annotation
     sentence_lengths: NDArray[np.int64]
     document_lengths: NDArray[np.int64]
-    token_counts: NDArray[np.int64]
-    facts: dict[SpanKind, SpanFacts]
 
 
 def id_type(vocab_size: int) -> "np.dtype[np.uint16] | np.dtype[np.uint32]":
@@ -286,17 +274,18 @@ def id_type(vocab_size: int) -> "np.dtype[np.uint16] | np.dtype[np.uint32]":
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
-def encode_block(block: CleanCorpus, folder: Path, words: Words) -> EncodedBlock:
-    """Encode a corpus of one block; tokenizer and word lists are read once per process.
+def encode_block(block: tuple[Path, str], folder: Path, words: Words) -> EncodedBlock:
+    """Encode a block of clean text; tokenizer and word lists are read once per process.
 
     Args:
+        block: Its path and checksum.
         folder: Holds the tokenizer and, if wanted, the collocations.
 
     Raises:
         DataError: If block, tokenizer or word lists cannot be read.
     """
     encoder, annotator, vocab_size = block_tools(folder, words)
-    documents = list(block.sentences(0))
+    documents = read_block(*block)
     streams: list[TokenStream] = []
     annotations: list[Annotation] = []
     sentences = list(chain.from_iterable(documents))
@@ -310,19 +299,19 @@ def encode_block(block: CleanCorpus, folder: Path, words: Words) -> EncodedBlock
     lengths = np.concatenate([stream.lengths for stream in streams])
     document_of = np.repeat(np.arange(len(documents)), list(map(len, documents)))
     kept_sentences = np.bincount(document_of[lengths > 0], minlength=len(documents))
-    ids = np.concatenate([stream.ids for stream in streams])
     facts = {kind: SpanFacts() for kind in words.span_kinds}
     for annotation in annotations:
         for kind, found in facts.items():
             found.add(annotation.facts[kind])
     return EncodedBlock(
-        ids=ids.astype(id_type(vocab_size)),
-        word_starts=np.concatenate([annotation.word_starts for annotation in annotations]),
-        span_starts={kind: np.concatenate([each.span_starts[kind] for each in annotations]) for kind in facts},
+        ids=np.concatenate([stream.ids for stream in streams]).astype(id_type(vocab_size)),
+        annotation=Annotation(
+            word_starts=np.concatenate([annotation.word_starts for annotation in annotations]),
+            span_starts={kind: np.concatenate([each.span_starts[kind] for each in annotations]) for kind in facts},
+            facts=facts,
+        ),
         sentence_lengths=lengths[lengths > 0],
         document_lengths=kept_sentences[kept_sentences > 0],
-        token_counts=np.bincount(ids, minlength=vocab_size),
-        facts=facts,
     )
 
 

@@ -15,7 +15,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -133,7 +133,7 @@ def _split_weight(argument: str) -> tuple[str, float | None]:
 
 def _from_path(path: Path) -> Source:
     if path.is_dir():
-        files, passed_over = _walk(path)
+        files, passed_over = _divide(_walk(path))
         if not files:
             others = ", ".join(f"{count} {suffix}" for suffix, count in passed_over[:8]) or "nothing else"
             raise DataError(f"the folder {path} contains no text files; it contains {others}", allowed=_READ)
@@ -149,25 +149,29 @@ def _from_path(path: Path) -> Source:
     return Source(name=path.name, files=(path,))
 
 
-def _walk(folder: Path) -> tuple[tuple[Path, ...], tuple[tuple[str, int], ...]]:
+def _walk(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder and its folders in order, without hidden ones."""
+
     def refuse(error: OSError) -> None:
         todo = "Check that you may read it."
         raise DataError(f"cannot list {error.filename}: {error.strerror}", todo=todo) from error
 
-    files: list[Path] = []
-    others: Counter[str] = Counter()
     for place, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            path = Path(place, name)
-            if name.startswith("."):
-                continue
-            if file_format(path) is None:
-                others["".join(path.suffixes[-2:]) or "without suffix"] += 1
-            elif path.exists() and not path.is_file():
-                others["pipe or device"] += 1
-            else:
-                files.append(path)
+        yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
+
+
+def _divide(paths: Iterable[Path]) -> tuple[tuple[Path, ...], tuple[tuple[str, int], ...]]:
+    """Return the files that are read, and the suffixes of the others with their number."""
+    files: list[Path] = []
+    others: Counter[str] = Counter()
+    for path in paths:
+        if file_format(path) is None:
+            others["".join(path.suffixes[-2:]) or "without suffix"] += 1
+        elif path.exists() and not path.is_file():
+            others["pipe or device"] += 1
+        else:
+            files.append(path)
     return tuple(files), tuple(others.most_common())
 
 
@@ -176,12 +180,11 @@ def _from_glob(pattern: str) -> Source:
     if not matches:
         todo = _suggestion(Path(pattern).parent, Path(pattern).name)
         raise DataError(f"nothing matches the pattern {pattern!r}", todo=todo)
-    files = [path for path in matches if path.is_file() and file_format(path) is not None]
+    files, passed_over = _divide(path for path in matches if not path.is_dir())
     if not files:
         found = f"the first match is {matches[0]}"
         raise DataError(f"no file that matches {pattern!r} can be read ({found})", allowed=_READ)
-    others = Counter(path.suffix for path in matches if path.is_file() and file_format(path) is None)
-    return Source(name=Path(pattern).name, files=tuple(files), passed_over=tuple(others.most_common()))
+    return Source(name=Path(pattern).name, files=files, passed_over=passed_over)
 
 
 def _looks_like_path(argument: str) -> bool:

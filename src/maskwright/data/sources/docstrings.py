@@ -12,7 +12,6 @@ import site
 import sysconfig
 import warnings
 from collections.abc import Iterator
-from functools import partial
 from inspect import cleandoc
 from itertools import accumulate
 from pathlib import Path
@@ -35,6 +34,7 @@ def _words(text: str) -> frozenset[str]:
 
 _FILES_PER_BATCH = 64
 _MAX_FILE_BYTES = 2_000_000
+_MIN_WORDS = 40
 _SKIPPED_FOLDERS = _words(
     "__pycache__ _pyrepl _vendor dist-packages ensurepip idlelib lib2to3 node_modules site-packages test testing tests "
     "turtledemo vendor vendored"
@@ -86,17 +86,15 @@ _BOILERPLATE = re.compile(
 )
 
 
-def docstring_documents(
-    *, min_words: int = 40, max_bytes: int = MAX_BYTES, workers: int | None = None
-) -> Iterator[str]:
-    """Yield the prose of each module with at least `min_words` words, paragraphs separated by blank lines.
+def docstring_documents(*, max_bytes: int = MAX_BYTES, workers: int | None = None) -> Iterator[str]:
+    """Yield the prose of each module with at least 40 words, paragraphs separated by blank lines.
 
     Stops before `max_bytes` bytes of UTF-8. The order depends only on what is installed.
     """
     files = [path for _, paths in _packages() for path in paths]
     batches = (files[first : first + _FILES_PER_BATCH] for first in range(0, len(files), _FILES_PER_BATCH))
     size = 0
-    for documents in ordered_map(partial(_read_batch, min_words=min_words), batches, workers=workers):
+    for documents in ordered_map(_read_batch, batches, workers=workers):
         for document in documents:
             size += len(document.encode())
             if size > max_bytes:
@@ -141,11 +139,11 @@ def _python_files(root: Path) -> list[Path]:
     return [path for path, size in zip(paths, sizes, strict=True) if size <= MAX_SOURCE_BYTES_PER_PACKAGE]
 
 
-def _read_batch(paths: list[Path], *, min_words: int) -> list[str]:
+def _read_batch(paths: list[Path]) -> list[str]:
     documents = []
     for path in paths:
         paragraphs = dict.fromkeys(part for text in _docstrings(path) for part in prose_paragraphs(cleandoc(text)))
-        if sum(paragraph.count(" ") + 1 for paragraph in paragraphs) >= min_words:
+        if sum(paragraph.count(" ") + 1 for paragraph in paragraphs) >= _MIN_WORDS:
             documents.append("\n\n".join(paragraphs))
     return documents
 

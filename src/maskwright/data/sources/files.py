@@ -95,7 +95,10 @@ class BadLine:
         return DataError(f"{self.place}: {self.problem}", todo=todo)
 
 
-def lines_in(stream: BinaryIO, name: str, on_bad_line: Callable[[BadLine], None] | None = None) -> Iterator[bytes]:
+OnBadLine = Callable[[BadLine], None]
+
+
+def lines_in(stream: BinaryIO, name: str, on_bad_line: OnBadLine | None = None) -> Iterator[bytes]:
     """Yield the lines of a file.
 
     Args:
@@ -111,7 +114,7 @@ def lines_in(stream: BinaryIO, name: str, on_bad_line: Callable[[BadLine], None]
         yield line
 
 
-def skip_long_line(stream: BinaryIO, name: str, number: int, on_bad_line: Callable[[BadLine], None] | None) -> None:
+def skip_long_line(stream: BinaryIO, name: str, number: int, on_bad_line: OnBadLine | None) -> None:
     """Report a line longer than `MAX_LINE_BYTES`, of which the beginning was read, and skip the rest of it."""
     problem, todo = f"longer than {MAX_LINE_BYTES:,} bytes", "Check that the file is what its name says"
     bad = BadLine(f"{name}, line {number}", problem, f"{todo}, divide its documents")

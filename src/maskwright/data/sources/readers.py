@@ -1,29 +1,71 @@
-"""Blocks of raw text from all sources, in order and in bounded memory.
+"""Documents of all sources: blocks of raw text, in order and in bounded memory, and their parsing.
 
 The parent process only finds where documents end; workers decode, parse, clean and split each block. Block boundaries
 depend only on the files, so any number of workers gives the same bytes.
 """
 
+import io
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import BufferedReader
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from maskwright.core.errors import json_problem
+from maskwright.core.files import parse_json
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.sources.arguments import Source, file_format
 from maskwright.data.sources.docstrings import docstring_documents
-from maskwright.data.sources.files import MAX_LINE_BYTES, decompressed, reading, refuse_utf_16, skip_long_line
-from maskwright.data.sources.parsing import WIKI_TITLE, OnBadLine, Piece, PieceFormat
+from maskwright.data.sources.files import (
+    MAX_LINE_BYTES,
+    BadLine,
+    OnBadLine,
+    decompressed,
+    reading,
+    refuse_utf_16,
+    skip_long_line,
+    undecodable,
+)
 from maskwright.data.sources.tables import csv_documents, hub_documents, json_column, parquet_documents
 
 BLOCK_BYTES = 1 << 21
 # A document longer than this is cut at a line end: 8 MB are three novels, and memory must not follow the corpus.
 MAX_DOCUMENT_BYTES = 1 << 23
-_WIKI_TITLE_LINE = re.compile(rb"^ ?= [^=\s][^=\n]* = *$", re.MULTILINE)
 _SPACED_LINE = re.compile(rb"\n[ \t\r]+\n")
+_WIKI_TITLE = r"^ ?= [^=\s][^=\n]* = *$"
+_WIKI_TITLE_LINE = re.compile(_WIKI_TITLE, re.MULTILINE)
+_WIKI_TITLE_BYTES = re.compile(_WIKI_TITLE.encode(), re.MULTILINE)
+_WIKI_HEADING = re.compile(r"^ ?(?:= )+(.*?)(?: =)+ *$", re.MULTILINE)
+# WikiText writes the marks inside words and numbers apart: "well @-@ known", "1 @,@ 000", "3 @.@ 5".
+_WIKI_MARK = re.compile(r" @([-,.])@ ")
+_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+
+PieceFormat = Literal["blank_lines", "files", "wiki_titles", "markdown", "jsonl", "records"]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some consecutive documents of one file (or a part of one too long for memory), not yet parsed.
+
+    Attributes:
+        file: The file's name; with it and `first_line` errors name file and line.
+        payload: Bytes of whole lines, or texts from a table.
+        first_line: Line (or row) number at which the piece begins, from 1.
+        column: The field to read (format "jsonl").
+    """
+
+    file: str
+    format: PieceFormat
+    payload: bytes | tuple[str, ...]
+    first_line: int = 1
+    column: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the payload (texts: characters)."""
+        return len(self.payload) if isinstance(self.payload, bytes) else sum(map(len, self.payload))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +168,7 @@ def _in_pieces(documents: Iterator[str], file: str) -> Iterator[Piece]:
 
 
 def _pieces_of_lines(
-    stream: BufferedReader,
+    stream: io.BufferedReader,
     path: Path,
     format: PieceFormat | Literal["auto"],
     column: str | None,
@@ -141,7 +183,7 @@ def _pieces_of_lines(
         waiting += data
         if format == "auto":
             start = bytes(waiting[: 1 << 16]).decode("utf-8", errors="replace")
-            format = "wiki_titles" if WIKI_TITLE.search(start) else "blank_lines"
+            format = "wiki_titles" if _WIKI_TITLE_LINE.search(start) else "blank_lines"
         if cut := _last_document_start(waiting, format) if data else len(waiting):
             payload = bytes(waiting[:cut])
             del waiting[:cut]
@@ -164,7 +206,7 @@ def _last_document_start(data: bytearray, format: PieceFormat) -> int:
     if format == "jsonl":
         return data.rfind(b"\n") + 1
     if format == "wiki_titles":
-        cut = max((match.start() for match in _WIKI_TITLE_LINE.finditer(data)), default=0)
+        cut = max((match.start() for match in _WIKI_TITLE_BYTES.finditer(data)), default=0)
     elif format == "blank_lines":
         unix, windows = data.rfind(b"\n\n"), data.rfind(b"\n\r\n")
         # Pieces end before the line break that ends the blank line, so that line numbers stay exact.
@@ -181,3 +223,94 @@ def _line_end(data: bytearray) -> int:
     while cut and data[cut] & 0xC0 == 0x80:  # not inside a character
         cut -= 1
     return cut or len(data)
+
+
+# Parsing of pieces, in a worker process.
+
+
+def documents_of(piece: Piece, on_bad_line: OnBadLine) -> Iterator[str]:
+    """Read the documents of a piece, in order.
+
+    Args:
+        on_bad_line: Called for each line that cannot be read; it raises, or returns to have the line skipped.
+    """
+    if isinstance(piece.payload, tuple):
+        yield from piece.payload
+    elif piece.format == "jsonl":
+        yield from _json_texts(piece, piece.payload, on_bad_line)
+    else:
+        text = decode_lines(piece.payload, piece.file, piece.first_line, on_bad_line)
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        match piece.format:
+            case "blank_lines":
+                yield from (part for part in _BLANK_LINES.split(text) if part and not part.isspace())
+            case "wiki_titles":
+                yield from _wiki_articles(text)
+            case "markdown":
+                from maskwright.data.sources.markdown import strip_markdown  # takes time to import
+
+                yield strip_markdown(text)
+            case _:
+                yield text
+
+
+def decode_lines(data: bytes, file: str, first_line: int, on_bad_line: OnBadLine) -> str:
+    """Decode UTF-8; where it is broken, report the line and, if that returns, leave the whole line out."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    lines = []
+    start = 0
+    for number, line in enumerate(io.BytesIO(data), first_line):
+        try:
+            lines.append(line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            whole = UnicodeDecodeError("utf-8", data, start + error.start, start + error.end, error.reason)
+            on_bad_line(undecodable(data, whole, file, number))
+        start += len(line)
+    return "".join(lines)
+
+
+def _json_texts(piece: Piece, data: bytes, on_bad_line: OnBadLine) -> Iterator[str]:
+    for number, line in enumerate(io.BytesIO(data), piece.first_line):
+        if not line.strip():
+            continue
+        try:
+            record = parse_json(line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            on_bad_line(undecodable(line, error, piece.file, number))
+            continue
+        except ValueError as error:
+            shown = line[:60].decode("utf-8", errors="replace").strip()
+            problem = f"not JSON ({json_problem(error)}); it begins {shown!r}"
+            on_bad_line(BadLine(f"{piece.file}, line {number}", problem))
+            continue
+        text = record.get(piece.column) if isinstance(record, dict) else None
+        if isinstance(text, list) and all(isinstance(part, str) for part in text):
+            text = "\n\n".join(text)
+        if isinstance(text, str):
+            yield text
+        elif isinstance(record, dict) and piece.column in record and text is None:
+            yield ""  # a null is an empty document, not a broken line
+        else:
+            on_bad_line(BadLine(f"{piece.file}, line {number}", _without_text(record, piece.column)))
+
+
+def _without_text(record: object, column: str) -> str:
+    if not isinstance(record, dict):
+        return f"not a JSON object but {type(record).__name__}"
+    if column in record:
+        return f"the field {column!r} is not a text but {type(record[column]).__name__}"
+    return f"no field {column!r}; found {', '.join(map(repr, list(record)[:12])) or 'no fields'}"
+
+
+def _wiki_articles(text: str) -> Iterator[str]:
+    starts = [match.start() for match in _WIKI_TITLE_LINE.finditer(text)]
+    bounds = [0, *(start for start in starts if start > 0), len(text)]
+    for start, end in pairwise(bounds):
+        article = _WIKI_MARK.sub(r"\1", text[start:end])
+        # Each line of WikiText is a whole paragraph; blank lines only set them apart.
+        article = _WIKI_HEADING.sub(r"\n\1\n", article)
+        if article.strip():
+            yield article

@@ -12,8 +12,7 @@ from maskwright.core.extras import install
 from maskwright.core.files import parse_json
 from maskwright.data.libraries import imported
 from maskwright.data.sources.arguments import HubDataset
-from maskwright.data.sources.files import MAX_LINE_BYTES, BadLine, lines_in, undecodable
-from maskwright.data.sources.parsing import OnBadLine
+from maskwright.data.sources.files import MAX_LINE_BYTES, BadLine, OnBadLine, lines_in, undecodable
 
 _ROWS_LOOKED_AT = 20
 _ROWS_AT_ONCE = 512

@@ -12,6 +12,7 @@ tokenizer allows:
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -91,12 +92,13 @@ def extend_vocabulary(tokenizer: Tokenizer, words: Sequence[str], most: int | No
         DataError: If something is not a single word, or nothing is left to add.
     """
     adding = _Growing(tokenizer)
+    limit = math.inf if most is None else most
     added = []
     for word in words:
         unit = _unit(tokenizer, word)
-        if most is not None and len(adding.pieces) >= most:
+        if len(adding.pieces) >= limit:
             break
-        if adding.add(unit, None if most is None else most - len(adding.pieces)):
+        if adding.add(unit, limit - len(adding.pieces)):
             added.append(word)
     if not added:
         raise DataError(
@@ -164,7 +166,7 @@ class _Growing:
                 todo="Leave --extend-vocabulary out.",
             )
 
-    def add(self, unit: str, limit: int | None) -> bool:
+    def add(self, unit: str, limit: float) -> bool:
         """Add a unit if it has several pieces and needs at most `limit` entries; return whether it was added."""
         backend, kind, vocabulary = self._tokenizer.backend, self._tokenizer.kind, self._model["vocab"]
         pieces = tuple(token.id for token in backend.model.tokenize(unit))
@@ -187,10 +189,10 @@ class _Growing:
         self.pieces.append(pieces)
         return self._tokenizer.special_tokens.vocab_size + len(self.pieces) - 1
 
-    def _add_merges(self, pieces: tuple[int, ...], limit: int | None) -> bool:
+    def _add_merges(self, pieces: tuple[int, ...], limit: float) -> bool:
         tokens = self._tokenizer.tokens(pieces)
         parts = self._merged([(token, (piece,)) for token, piece in zip(tokens, pieces, strict=True)])
-        if len(parts) == 1 or (limit is not None and len(parts) - 1 > limit):
+        if len(parts) == 1 or len(parts) - 1 > limit:
             return False
         while len(parts) > 1:
             (first, its_pieces), (second, more) = parts[:2]

@@ -21,6 +21,7 @@ from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.tokenizers.backends import SPACE, is_albert_splitting, is_gpt2_splitting, library_errors
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.word_starts import without_starts_at_marks
+from maskwright.data.words.scripts import code_points
 
 _SPACED_STRETCH = re.compile(" *[^ ]+| +")
 # Only the two large blocks: an ideograph of a rarer block merely shares its chunk with its neighbors.
@@ -159,10 +160,10 @@ def _within_chunks(
     base = np.repeat(_starts_of(chunks), sizes)
     last = base + np.repeat(_lengths(chunks), sizes)
     starts, ends = covered[:, 0] + base, covered[:, 1] + base
-    code_points = np.frombuffer("".join(chunks).encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    codes = code_points("".join(chunks))
     # For each character: the next one, itself included, that is not white space.
-    visible = np.where(np.isin(code_points, _WHITE_SPACE), len(code_points), np.arange(len(code_points)))
-    visible = np.append(np.minimum.accumulate(visible[::-1])[::-1], len(code_points))
+    visible = np.where(np.isin(codes, _WHITE_SPACE), len(codes), np.arange(len(codes)))
+    visible = np.append(np.minimum.accumulate(visible[::-1])[::-1], len(codes))
     seen = visible[starts]
     # Of white space alone offsets may be empty and stand behind it.
     first = np.maximum.accumulate(np.where(seen < last, seen, np.minimum(starts, last - 1)))

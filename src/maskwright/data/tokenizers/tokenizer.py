@@ -17,7 +17,7 @@ from maskwright.core.types import BoolArray, IntArray, SpecialTokens
 from maskwright.data.tokenizers.backends import SPACE, SpecialNames, library_errors, running_text, state_of
 from maskwright.data.tokenizers.files import ROLES, read_folder, write_folder
 from maskwright.data.tokenizers.spec import TokenizerKind
-from maskwright.data.tokenizers.word_starts import PieceWords, starts_of_numbered, without_starts_at_marks
+from maskwright.data.tokenizers.word_starts import PieceWords, without_starts_at_marks
 
 _LOWERCASING = ("Lowercase", "BertNormalizer")
 
@@ -169,7 +169,8 @@ class Tokenizer:
         ids = np.array(encoding.ids, dtype=np.int32)
         if self.piece_words is not None:
             return ids, self.piece_words.starts(ids)
-        starts = starts_of_numbered(encoding.word_ids)
+        # Where the word number changes; special tokens (None, so NaN) are words.
+        starts = np.diff(np.array(encoding.word_ids, dtype=np.float64), prepend=np.nan) != 0
         if self.kind == "byte_bpe":
             first = np.array([start for start, _ in encoding.offsets], dtype=np.int64)
             starts = without_starts_at_marks(starts, first, text)

@@ -1,5 +1,9 @@
 """Training of WordPiece, byte-level BPE and unigram vocabularies: the same bytes for the same text.
 
+Sample. A vocabulary is trained on a bounded, seeded sample of the corpus and cached by fingerprint. Trainers store
+every distinct word, so memory follows the text: 100 to 800 MB for 32 MB of English. The worst case is byte-level BPE of
+a script without spaces, whose words are whole clauses: about 120 bytes for each byte of text.
+
 Alphabet. A word with a character outside the alphabet becomes [UNK], so the alphabet is chosen by coverage: the usual
 limit of 1,000 characters makes a tenth of Chinese text unknown. Printable ASCII is always included.
 
@@ -26,12 +30,18 @@ import re
 import string
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 from maskwright.core.errors import DataError
+from maskwright.core.files import cache_folder
+from maskwright.core.spec import fingerprint
+from maskwright.data.cache import open_or_build
+from maskwright.data.cleaning.store import CleanCorpus
+from maskwright.data.progress import Progress, no_progress
 from maskwright.data.tokenizers.backends import (
     BYTE_BPE_NAMES,
     CONTINUATION,
@@ -49,6 +59,75 @@ from maskwright.data.tokenizers.backends import (
 )
 from maskwright.data.tokenizers.spec import ByteBPE, TokenizerSpec, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.words.scripts import code_points
+
+DEFAULT_SAMPLE_BYTES = 32 << 20
+"""About 5 million English words or 10 million Chinese characters; more changes a vocabulary little."""
+
+_MAX_TEXT_CHARACTERS = 1000
+_VERSION = 1
+_TEXTS_BETWEEN_REPORTS = 4096
+
+
+def train_tokenizer(
+    spec: TokenizerSpec,
+    clean: CleanCorpus,
+    *,
+    seed: int,
+    max_sample_bytes: int = DEFAULT_SAMPLE_BYTES,
+    cache: Path | None = None,
+    progress: Progress = no_progress,
+) -> Tokenizer:
+    """Train a tokenizer on a sample of the corpus, or open it from the cache.
+
+    The same corpus, spec and seed give the same bytes. The vocabulary is smaller than asked for if the corpus is too
+    small to fill it; `special_tokens.vocab_size` is its actual size.
+
+    Args:
+        cache: Cache directory; None for `core.files.cache_folder()`.
+
+    Raises:
+        DataError: If the corpus contains no text.
+        DeviceError: If the cache cannot be written.
+    """
+    key = fingerprint(["vocabulary", _VERSION, spec, clean.fingerprint, seed, max_sample_bytes])
+
+    def make(folder: Path) -> None:
+        texts = sample_texts(clean, max_sample_bytes, seed)
+        train(spec, texts, _reported(texts, progress)).save(folder)
+
+    return open_or_build((cache or cache_folder()) / f"tokenizer-{key}", Tokenizer.from_folder, make)
+
+
+def sample_texts(clean: CleanCorpus, max_bytes: int, seed: int) -> list[str]:
+    """Sample sentences in corpus order, the same for the same seed; DataError if there are none.
+
+    None is longer than 1,000 characters, so that an unbroken run cannot stall training.
+    """
+    texts = [
+        sentence[start : start + _MAX_TEXT_CHARACTERS]
+        for sentence in clean.sample(max_bytes, seed)
+        for start in range(0, len(sentence), _MAX_TEXT_CHARACTERS)
+    ]
+    if not texts:
+        raise _without_text()
+    return texts
+
+
+def _without_text() -> DataError:
+    return DataError(
+        "cannot train a tokenizer: the corpus contains no text",
+        todo="Look at the corpus and the cleaning report, then name files that contain text.",
+    )
+
+
+def _reported(texts: list[str], progress: Progress) -> Iterator[str]:
+    for number, text in enumerate(texts):
+        if number % _TEXTS_BETWEEN_REPORTS == 0:
+            progress("training the tokenizer", number, len(texts))
+        yield text
+    progress("training the tokenizer", len(texts), len(texts))
+
 
 COVERAGE = 0.99995
 """Minimum share of the sample's characters in the alphabet, as far as the vocabulary allows."""
@@ -93,7 +172,7 @@ def choose_alphabet(
 
 def count_characters(texts: Iterable[str], normalizer: normalizers.Normalizer) -> dict[str, int]:
     """Return how often each character occurs in texts that a tokenizer has cleaned; white space is not counted."""
-    counts = np.bincount(np.frombuffer("".join(texts).encode("utf-32-le"), dtype="<u4"))
+    counts = np.bincount(code_points("".join(texts)))
     return _normalized({chr(code): int(counts[code]) for code in np.flatnonzero(counts)}, normalizer)
 
 
@@ -212,10 +291,7 @@ def train_unigram(spec: Unigram, texts: Sequence[str], reading: Iterable[str]) -
     normalizer = albert_normalizer(lowercase=spec.lowercase)
     counts = count_characters(texts, normalizer)
     if not counts.keys() - _RESERVED_CHARACTERS:
-        raise DataError(
-            "cannot train a tokenizer: the text contains no characters",
-            todo="Look at the corpus and the cleaning report, then name files that hold text.",
-        )
+        raise _without_text()
     alphabet = _alphabet(counts, spec, normalizer)
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(

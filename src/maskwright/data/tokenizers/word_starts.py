@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.tokenizers.backends import SPACE
+from maskwright.data.words.scripts import code_points
 
 JOINERS = "\u200c\u200d"
 """ZERO WIDTH NON-JOINER and ZERO WIDTH JOINER: invisible, of no category of marks, and within words."""
@@ -53,7 +54,7 @@ def without_starts_at_marks(
     """
     if text.isascii() or not len(first):
         return starts
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    codes = code_points(text)
     if codes.max() < _FIRST_MARK:
         return starts
     kinds = _kinds()[np.minimum(codes, 0xFFFF)]
@@ -74,14 +75,6 @@ def _kinds() -> NDArray[np.uint8]:
     return kinds
 
 
-def starts_of_numbered(word_numbers: Sequence[int | None]) -> BoolArray:
-    """Return where the word number changes: the tokenizer's own pre-tokenization. Shape (T,)."""
-    numbers = np.array(word_numbers, dtype=np.float64)
-    starts = np.ones(len(numbers), dtype=np.bool_)
-    starts[1:] = numbers[1:] != numbers[:-1]
-    return starts
-
-
 class PieceWords:
     """Finds the word starts of a unigram tokenizer from ids.
 
@@ -95,7 +88,9 @@ class PieceWords:
         bodies = [piece.removeprefix(SPACE) for piece in pieces]
         self._spaced = _flags(piece.startswith(SPACE) for piece in pieces)
         self._lone = _flags(piece.startswith(SPACE) and not body for piece, body in zip(pieces, bodies, strict=True))
-        self._begins = _flags(bool(body) and (_stands_alone(body[0]) or _has_ideograph(body)) for body in bodies)
+        self._begins = _flags(
+            bool(body) and (_stands_alone(body[0]) or any(map(_is_ideograph, body))) for body in bodies
+        )
         self._ends = _flags(bool(body) and _stands_alone(body[-1]) for body in bodies)
         alone = list(special)
         self._spaced[alone] = self._ends[alone] = True
@@ -121,10 +116,6 @@ def _flags(values: Iterable[bool]) -> BoolArray:
 
 def _stands_alone(character: str) -> bool:
     return unicodedata.category(character)[0] in "PS" or _is_ideograph(character)
-
-
-def _has_ideograph(text: str) -> bool:
-    return any(map(_is_ideograph, text))
 
 
 def _is_ideograph(character: str) -> bool:

@@ -27,12 +27,13 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.word_vectors import LEARNING, MAX_WORDS, learn_vectors, nearest, require_gensim
 
 DEFAULT_TOKENS = 8_000_000
-"""About 30 MB of English or 20 MB of Chinese; more changes the neighbors of frequent words little."""
+"""Words are counted, and vectors learned, in about so many tokens from all over the corpus: about 30 MB of English or
+20 MB of Chinese. More changes the neighbors of frequent words little."""
 
 FEW_WORDS = 100_000
 """Vectors learned from fewer words than this have mostly arbitrary neighbors (measured on Chinese articles)."""
 
-_VERSION = 2
+_VERSION = 3
 _TABLE, _CARD = "table.npz", "coverage.json"
 _STRETCHES = 1024
 _SEPARATORS = re.compile(r"[\s,，、;；|]+")
@@ -102,8 +103,7 @@ def similar_words(
     tokenizer: Tokenizer,
     *,
     cache: Path | None = None,
-    progress: Progress | None = None,
-    most_tokens: int = DEFAULT_TOKENS,
+    progress: Progress = no_progress,
 ) -> KeptTable:
     """Build the table of similar words of a corpus, or open it from the cache.
 
@@ -113,7 +113,6 @@ def similar_words(
     Args:
         tokenizer: The corpus's.
         cache: Cache directory; None for `core.files.cache_folder()`.
-        most_tokens: Words are counted, and vectors learned, in about so many tokens from all over the corpus.
 
     Raises:
         DataError: If the source cannot be used, or no word of the corpus has a similar one.
@@ -122,11 +121,11 @@ def similar_words(
     check_source(spec)
     learned = spec.source == "corpus"
     source = f"gensim {version('gensim')}" if learned else checksum(Path(spec.source).expanduser())
-    settings = [_VERSION, spec.replace(source="-"), LEARNING, MAX_WORDS, most_tokens]
+    settings = [_VERSION, spec.replace(source="-"), LEARNING, MAX_WORDS, DEFAULT_TOKENS]
     key = fingerprint(["similar words", settings, source, corpus.fingerprint, tokenizer.fingerprint])
 
     def make(folder: Path) -> None:
-        made = table_of(spec, sample_tokens(corpus, most_tokens), tokenizer, progress=progress)
+        made = table_of(spec, sample_tokens(corpus), tokenizer, progress=progress)
         np.savez(folder / _TABLE, **{field.name: getattr(made.table, field.name) for field in fields(SimilarWords)})
         write_json(folder / _CARD, asdict(made.coverage))
 
@@ -149,16 +148,15 @@ def _open(folder: Path) -> KeptTable:
 
 
 def table_of(
-    spec: SimilarWordsSpec, sample: "TokenSample", tokenizer: Tokenizer, *, progress: Progress | None = None
+    spec: SimilarWordsSpec, sample: "TokenSample", tokenizer: Tokenizer, *, progress: Progress = no_progress
 ) -> KeptTable:
     """Build the table of similar words of some running text (see `similar_words`), without the cache."""
     words = count_words(sample, tokenizer.special_tokens)
     if spec.source == "corpus":
-        source, numbers, ids, similarities = _learned_pairs(spec, words, tokenizer, progress or no_progress)
+        source, numbers, ids = _learned_pairs(spec, words, tokenizer, progress)
     else:
         synonyms, source = read_synonyms(Path(spec.source).expanduser())
         numbers, ids = _synonym_pairs(synonyms, words, tokenizer, spec.candidates)
-        similarities = np.ones(len(numbers), dtype=np.float32)
     covered, first_pair, counts = np.unique(numbers, return_index=True, return_counts=True)
     pair_starts = np.cumsum(words.lengths[numbers]) - words.lengths[numbers]
     pool = _random_pool(words, spec.min_count)
@@ -172,7 +170,6 @@ def table_of(
         counts=counts.astype(np.int64),
         random_firsts=len(ids) + np.cumsum(random_tokens) - random_tokens,
         random_counts=random_counts,
-        similarities=similarities,
     )
     coverage = Coverage(
         source=source,
@@ -189,20 +186,19 @@ def table_of(
 
 def _learned_pairs(
     spec: SimilarWordsSpec, words: "CountedWords", tokenizer: Tokenizer, progress: Progress
-) -> tuple[str, IntArray, IntArray, NDArray[np.float32]]:
-    """Return a description, and for each pair the word, the tokens of the other and their cosine; in order of words."""
+) -> tuple[str, IntArray, IntArray]:
+    """Return a description, and for each pair the word and the tokens of the other; in order of words."""
     frequent = words.counts >= spec.min_count
     numbers = word = np.empty(0, dtype=np.int64)
-    ids, cosines = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+    ids = np.empty(0, dtype=np.int32)
     if (frequent & words.ordinary).any():
-        ends = words.sentence_ends
-        numbers, vectors = learn_vectors(words.running, ends, words.ordinary, spec.min_count, progress)
+        numbers, vectors = learn_vectors(words.running, words.sentence_ends, words.ordinary, spec.min_count, progress)
         texts = map(tokenizer.token_text, range(tokenizer.special_tokens.vocab_size))
         has_letter = np.array([any(char.isalnum() or char == "\ufffd" for char in text) for text in texts])
         is_punctuation = ~np.logical_or.reduceat(has_letter[words.ids], words.starts)
         # Only words of equal length are compared, and words never with punctuation.
         groups = 2 * words.lengths[numbers] + is_punctuation[numbers]
-        word, other, cosines = nearest(vectors, groups, most=spec.candidates, least=spec.min_similarity)
+        word, other = nearest(vectors, groups, most=spec.candidates, least=spec.min_similarity)
         word, ids = numbers[word], words.tokens_of(numbers[other])
     description = (
         f"the corpus itself: vectors of {len(numbers):,} distinct words, learned from "
@@ -210,7 +206,7 @@ def _learned_pairs(
         f"{int(words.counts[frequent].sum()) / max(1, len(words.running)):.1%} of which "
         f"occur at least {counted(spec.min_count, 'time')}"
     )
-    return description, word, ids, cosines
+    return description, word, ids
 
 
 def _synonym_pairs(

@@ -89,36 +89,33 @@ class _Sentences:
                 self._progress("learning similar words", self._done, self._total)
 
 
-def nearest(
-    vectors: NDArray[np.float32], groups: IntArray, *, most: int, least: float
-) -> tuple[IntArray, IntArray, NDArray[np.float32]]:
+def nearest(vectors: NDArray[np.float32], groups: IntArray, *, most: int, least: float) -> tuple[IntArray, IntArray]:
     """Return for each word the nearest others of its group.
 
     Args:
         vectors: Shape (K, size), K at least 1.
         groups: Shape (K,).
         most: Maximum number of neighbors per word.
+        least: Minimum cosine.
 
     Returns:
-        (words, neighbors, cosines), each of shape (P,), ordered by word and falling cosine.
+        (words, neighbors), each of shape (P,), ordered by word and falling cosine.
     """
     # The mean vector says nothing about any two words; in vectors from little text it is nearly everything (Mu and
     # Viswanath 2018, "All-but-the-top", section 2).
     own = vectors - vectors.mean(axis=0)
     unit = own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), np.finfo(np.float32).tiny)
     found = [_nearest_in(np.flatnonzero(groups == group), unit, most, least) for group in np.unique(groups).tolist()]
-    words, others, cosines = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    words, others = (np.concatenate(parts) for parts in zip(*found, strict=True))
     order = np.argsort(words, kind="stable")
-    return words[order], others[order], cosines[order]
+    return words[order], others[order]
 
 
-def _nearest_in(
-    members: IntArray, unit: NDArray[np.float32], most: int, least: float
-) -> tuple[IntArray, IntArray, NDArray[np.float32]]:
+def _nearest_in(members: IntArray, unit: NDArray[np.float32], most: int, least: float) -> tuple[IntArray, IntArray]:
     own, most = unit[members], min(most, len(members) - 1)
     if not most:
-        return members[:0], members[:0], np.empty(0, dtype=np.float32)
-    words, others, cosines = [], [], []
+        return members[:0], members[:0]
+    words, others = [], []
     rows_at_once = max(1, _COMPARED_AT_ONCE // len(members))
     for low in range(0, len(members), rows_at_once):
         near = own[low : low + rows_at_once] @ own.T
@@ -131,5 +128,4 @@ def _nearest_in(
         row, place = np.nonzero(best >= least)
         words.append(members[low + row])
         others.append(members[column[row, place]])
-        cosines.append(best[row, place])
-    return np.concatenate(words), np.concatenate(others), np.concatenate(cosines)
+    return np.concatenate(words), np.concatenate(others)

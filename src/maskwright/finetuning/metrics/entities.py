@@ -5,19 +5,17 @@ An entity is correct if both boundaries and the type are. Entities are read from
 entity, "B-PER" before "O" is a whole one in every scheme. The strict mode of seqeval would drop such entities.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from maskwright.core.errors import DataError
 
-TagScheme = Literal["IO", "BIO", "IOBES", "BILOU", "BMES"]
-"""Letters that mark the words of an entity. "BIO" (IOB1 or IOB2): B begins, I continues. "IOBES": also E ends, S is a
-single word; "BILOU" has L and U for E and S, "BMES", usual in Chinese, M for I. "IO": I only."""
-
-_LETTERS: dict[TagScheme, str] = {"IO": "I", "BIO": "BI", "IOBES": "BIES", "BILOU": "BILU", "BMES": "BMES"}
+_ENTITY_TAG = re.compile(r"O|[BIESLUM](-.+)?", re.DOTALL)
+"""B begins an entity and I continues it, in IOB1 only a B after an entity of the same type is written. IOBES has also E
+for the end and S for a single word; BILOU writes L and U for these, and BMES, usual in Chinese, M for I."""
 _AS_IOBES = {"L": "E", "U": "S", "M": "I"}
-_NO_TYPE = "_"
 
 
 class Entity(NamedTuple):
@@ -36,28 +34,7 @@ def mark_entities(tags: Iterable[str]) -> bool:
 
 def is_entity_tag(tag: str) -> bool:
     """Whether a tag is "O" or a letter of any scheme with or without a type: "B-PER", "B"."""
-    return tag == "O" or (tag[:1] in set("BIESLUM") and (len(tag) == 1 or (tag[1] == "-" and len(tag) > 2)))
-
-
-def scheme_of(sentences: Iterable[Sequence[str]]) -> TagScheme:
-    """Return the scheme that has all tags of some sentences: "BIO" for [["B-PER", "I-PER", "O"]]."""
-    counts = Counter(_checked(tag)[0] for tags in sentences for tag in tags)
-    letters = counts.keys() - {"O"}
-    for scheme, known in _LETTERS.items():
-        if letters <= set(known):
-            return scheme
-    rarest = min(letters, key=lambda letter: (counts[letter], letter))
-    raise DataError(
-        f"tags begin with the letters {', '.join(sorted(letters))}, which no scheme of tags has together "
-        f"({rarest} is the rarest: {counts[rarest]:,} of {counts.total():,} tags)",
-        allowed="O and the letters of one scheme: " + ", ".join(_LETTERS),
-        todo="Correct the tags in the file.",
-    )
-
-
-def type_of(tag: str) -> str:
-    """Return the entity type of a tag other than "O": "PER" for "B-PER", "_" for "B"."""
-    return tag[2:] or _NO_TYPE
+    return _ENTITY_TAG.fullmatch(tag) is not None
 
 
 def entities_of(tags: Sequence[str]) -> list[Entity]:
@@ -68,23 +45,18 @@ def entities_of(tags: Sequence[str]) -> list[Entity]:
     found: list[Entity] = []
     before = "O"
     for place, tag in enumerate(tags):
-        letter, type_ = _checked(tag)[0], type_of(tag)
-        letter = _AS_IOBES.get(letter, letter)
+        if not is_entity_tag(tag):
+            raise DataError(
+                f"{tag!r} is not a tag of entities",
+                allowed='"O", or B, I, E, S, L, U or M with a hyphen and a type, e.g. "B-PER"',
+            )
+        letter, type_ = _AS_IOBES.get(tag[0], tag[0]), tag[2:] or "_"
         if found and before in "BI" and letter in "IE" and type_ == found[-1].type:
             found[-1] = found[-1]._replace(end=place + 1)
         elif letter != "O":
             found.append(Entity(type_, place, place + 1))
         before = letter
     return found
-
-
-def _checked(tag: str) -> str:
-    if not is_entity_tag(tag):
-        raise DataError(
-            f"{tag!r} is not a tag of entities",
-            allowed='"O", or B, I, E, S, L, U or M with a hyphen and a type, e.g. "B-PER"',
-        )
-    return tag
 
 
 def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:

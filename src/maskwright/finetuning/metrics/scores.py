@@ -4,10 +4,9 @@ Metrics of GLUE: Wang et al. 2019, table 1. Gold and predicted values are of the
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError
 
@@ -17,23 +16,28 @@ def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
     return sum(right == guess for right, guess in zip(gold, predicted, strict=True)) / len(gold)
 
 
-def binary_f1(gold: Sequence[str], predicted: Sequence[str], *, positive: str) -> float:
-    """Return the F1 of one class ("1", a paraphrase, in MRPC), in [0, 1]; 0 where it is neither gold nor predicted."""
-    return macro_f1(gold, predicted, labels=[positive])
+ClassMetric = Literal["accuracy", "f1", "macro_f1", "matthews"]
 
 
-def macro_f1(gold: Sequence[str], predicted: Sequence[str], *, labels: Sequence[str]) -> float:
-    """Return the mean F1 of all classes, in [0, 1]; a class that is neither gold nor predicted counts as 0."""
-    from sklearn.metrics import f1_score
+def class_score(
+    metric: ClassMetric, gold: Sequence[str], predicted: Sequence[str], *, labels: Sequence[str], positive: str
+) -> float:
+    """Score single classes.
 
-    return float(f1_score(list(gold), list(predicted), labels=list(labels), average="macro", zero_division=0.0))
+    In [0, 1]: "accuracy"; "f1" of the class `positive` ("1", a paraphrase, in MRPC); "macro_f1", the mean of all
+    classes. The F1 of a class that is neither gold nor predicted is 0. In [-1, 1]: "matthews", the correlation
+    (Matthews 1975; Gorodkin 2004), 0 if one class is always predicted.
+    """
+    from sklearn.metrics import f1_score, matthews_corrcoef
 
-
-def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Return the Matthews correlation in [-1, 1] (Matthews 1975; Gorodkin 2004); 0 if one class is always predicted."""
-    from sklearn.metrics import matthews_corrcoef
-
-    return float(matthews_corrcoef(list(gold), list(predicted)))
+    right, guessed = list(gold), list(predicted)
+    match metric:
+        case "accuracy":
+            return accuracy(right, guessed)
+        case "matthews":
+            return float(matthews_corrcoef(right, guessed))
+    of = [positive] if metric == "f1" else list(labels)
+    return float(f1_score(right, guessed, labels=of, average="macro", zero_division=0.0))
 
 
 def multi_label_scores(
@@ -56,48 +60,30 @@ def multi_label_scores(
     }
 
 
-def pearson(gold: Sequence[float], predicted: Sequence[float]) -> float:
-    """Return Pearson's correlation, in [-1, 1].
+def number_scores(gold: Sequence[float], predicted: Sequence[float]) -> dict[str, float]:
+    """Score numbers.
 
-    DEVIATION: 0 where one side is constant. SciPy gives NaN there, which is not JSON and cannot be compared.
+    "r_squared", the coefficient of determination, at most 1; "pearson" and "spearman", the correlations of numbers and
+    of ranks, in [-1, 1]; "mean_absolute_error", in the unit of the numbers.
+
+    DEVIATION: correlations are 0 where one side is constant, and R² where all gold values are the same. SciPy gives NaN
+    there, which is not JSON and cannot be compared.
     """
-    return _correlation("pearsonr", gold, predicted)
-
-
-def spearman(gold: Sequence[float], predicted: Sequence[float]) -> float:
-    """Return Spearman's rank correlation, in [-1, 1]. DEVIATION: 0 where one side is constant, as in `pearson`."""
-    return _correlation("spearmanr", gold, predicted)
-
-
-def mean_absolute_error(gold: Sequence[float], predicted: Sequence[float]) -> float:
-    """Return the mean absolute error, in the unit of the numbers."""
-    right, guessed = _finite(gold, predicted)
-    return float(np.abs(right - guessed).mean())
-
-
-def r_squared(gold: Sequence[float], predicted: Sequence[float]) -> float:
-    """Return the coefficient of determination R², at most 1. DEVIATION: 0 where all gold values are the same."""
-    right, guessed = _finite(gold, predicted)
-    if right.min() == right.max():
-        return 0.0
-    return float(1 - np.square(right - guessed).sum() / np.square(right - right.mean()).sum())
-
-
-def _correlation(function: str, gold: Sequence[float], predicted: Sequence[float]) -> float:
     from scipy import stats
 
-    right, guessed = _finite(gold, predicted)
-    if any(values.min() == values.max() for values in (right, guessed)):
-        return 0.0
-    return float(getattr(stats, function)(right, guessed).statistic)
-
-
-def _finite(gold: Sequence[float], predicted: Sequence[float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     right, guessed = np.asarray(gold, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
     for values, what in ((right, "gold values"), (guessed, "predictions")):
         if not np.isfinite(values).all():
             raise DataError(f"the {what} contain non-finite numbers")
-    return right, guessed
+    varies = bool(np.ptp(right) > 0)
+    correlates = varies and bool(np.ptp(guessed) > 0)
+    residuals, deviations = np.square(right - guessed).sum(), np.square(right - right.mean()).sum()
+    return {
+        "r_squared": float(1 - residuals / deviations) if varies else 0.0,
+        "pearson": float(stats.pearsonr(right, guessed).statistic) if correlates else 0.0,
+        "spearman": float(stats.spearmanr(right, guessed).statistic) if correlates else 0.0,
+        "mean_absolute_error": float(np.abs(right - guessed).mean()),
+    }
 
 
 class Report(NamedTuple):

@@ -14,15 +14,12 @@ from maskwright.finetuning.readers.texts import read_texts
 
 Paths = str | Path | Sequence[str | Path]
 
-_READERS: Mapping[Kind, Callable[[Path, ReadOptions], ExampleFile[Any]]] = {
-    "classification": lambda path, options: read_texts(path, "classification", options),
-    "regression": lambda path, options: read_texts(path, "regression", options),
-    "multi_label": lambda path, options: read_texts(path, "multi_label", options),
+_READERS: Mapping[str, Callable[[Path, ReadOptions], ExampleFile[Any]]] = {
     "tagging": read_tagged,
     "question_answering": read_questions,
     "multiple_choice": read_choices,
-    "embedding": lambda path, options: read_texts(path, "embedding", options),
 }
+"""By kind of task; other kinds are texts."""
 
 
 def read_examples(paths: Paths, kind: Kind, options: ReadOptions = ReadOptions()) -> ExampleFile[Any]:
@@ -34,7 +31,8 @@ def read_examples(paths: Paths, kind: Kind, options: ReadOptions = ReadOptions()
     files: list[ExampleFile[Any]] = []
     for path in [paths] if isinstance(paths, str | Path) else paths:
         as_first = with_defaults(options, files[0].read_as) if files else options
-        files.append(_READERS[kind](Path(path).expanduser(), as_first))
+        path = Path(path).expanduser()
+        files.append(_READERS[kind](path, as_first) if kind in _READERS else read_texts(path, kind, as_first))
     if not files:
         raise DataError("no file was given", allowed="one file or more")
     return as_one(files)

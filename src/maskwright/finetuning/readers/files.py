@@ -1,4 +1,4 @@
-"""Labeled files before they are parsed: content, encoding, format, and the rows that are left out of them."""
+"""Labeled files before they are parsed: text, format, and the rows that are left out of them."""
 
 import codecs
 from collections.abc import Mapping
@@ -6,17 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from maskwright.core.errors import DataError, nearest
-from maskwright.data.sources.files import COMPRESSIONS, decompressed, guess_encoding, reading, undecodable
+from maskwright.data.sources.files import COMPRESSIONS, decompressed, reading, undecodable
 from maskwright.finetuning.examples import Skipped, summary_of
 from maskwright.finetuning.readers.options import Format, Kind, ReadOptions
 
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_LOOKED_AT = 1 << 14
-
-
-def suffix_of(path: Path) -> str:
-    """Return a file's suffix without `.gz` or `.zst`, in lower case."""
-    return (path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path).suffix.lower()
 
 
 def check_exists(path: Path) -> None:
@@ -41,61 +35,30 @@ def load_bytes(path: Path) -> bytes:
     return data
 
 
-def load_text(path: Path, encoding: str | None = None) -> tuple[str, tuple[str, ...]]:
-    """Return the text of a file without byte order mark, and notes (see `load_bytes` and `decode`)."""
-    return decode(load_bytes(path), str(path), encoding)
-
-
-def decode(data: bytes, name: str, encoding: str | None = None) -> tuple[str, tuple[str, ...]]:
-    """Return bytes as text, and notes; `name` is for messages.
-
-    UTF-8 and, with a byte order mark, UTF-16 are certain. Anything else is guessed. Damaged bytes within UTF-8 become
-    lone surrogates, so that their rows can be skipped.
-    """
-    if encoding is not None:
-        return _decode_as(data, name, encoding), ()
-    if data.startswith(_UTF_16_MARKS):
-        return _decode_as(data, name, "utf-16"), ("UTF-16, by its byte order mark",)
-    data = data.removeprefix(codecs.BOM_UTF8)
-    if data.count(0) > len(data) // 5:
-        raise DataError(
-            f"{name} is not a text file: it has many NUL bytes",
-            allowed="CSV, TSV, JSON, JSON Lines, Parquet or plain text, also .gz and .zst",
-            todo="Export it as UTF-8, or name its encoding, `--read encoding=...`.",
-        )
+def load_text(path: Path, encoding: str | None = None) -> str:
+    """Return the text of a file without byte order mark. Without `encoding`: UTF-8, or UTF-16 with a mark."""
+    data = load_bytes(path)
+    codec = encoding or ("utf-16" if data.startswith(_UTF_16_MARKS) else "utf-8")
     try:
-        return data.decode("utf-8"), ()
-    except UnicodeDecodeError as error:
-        around = (data[max(0, error.start - _LOOKED_AT) : error.start], data[error.start : error.start + _LOOKED_AT])
-        guess, codec = guess_encoding(*around)
-        line = data.count(b"\n", 0, error.start) + 1
-        if not codec and "damaged" in guess:
-            return data.decode("utf-8", errors="surrogateescape"), (f"damaged UTF-8 from line {line} on",)
-        note = f"not UTF-8 (line {line}): {guess}; read as {codec} (`--read encoding=...` for another)"
-        try:
-            return data.decode(codec), (note,)
-        except (LookupError, UnicodeDecodeError):  # "" is not the name of an encoding
-            found = undecodable(data, error, name, line)
-            raise DataError(f"{found.place}: {found.problem}", todo=f"{found.todo}, or name its encoding.") from error
-
-
-def _decode_as(data: bytes, name: str, encoding: str) -> str:
-    try:
-        return data.decode(encoding).removeprefix("\ufeff")
+        return data.decode(codec).removeprefix("\ufeff")
     except LookupError as error:
         raise DataError(
             f"unknown encoding {encoding!r}", allowed="utf-8, gb18030, big5, cp1252, utf-16 and others of Python's"
         ) from error
     except UnicodeError as error:
-        raise DataError(f"{name} is not {encoding}: {error}", todo="Name another encoding, or none.") from error
+        if codec != "utf-8" or not isinstance(error, UnicodeDecodeError):
+            raise DataError(f"{path} is not {codec}: {error}", todo="Name its encoding.") from error
+        bad = undecodable(data, error, str(path), data.count(b"\n", 0, error.start) + 1)
+        todo = f"{bad.todo}, or name its encoding, `--read encoding=...`."
+        raise DataError(f"{bad.place}: {bad.problem}", todo=todo) from error
 
 
 def lines_of(text: str) -> list[str]:
-    """Split a text at line feeds, with or without carriage return (old Macs: at carriage returns), and nowhere else.
+    """Split a text at line feeds, with or without carriage return, and nowhere else.
 
     `str.splitlines` would also split at form feeds, U+0085 and U+2028, which occur inside sentences.
     """
-    lines = [line.removesuffix("\r") for line in text.split("\n")] if "\n" in text else text.split("\r")
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines[:-1] if lines[-1] == "" else lines
 
 
@@ -133,16 +96,17 @@ def format_of(path: Path, kind: Kind, options: ReadOptions) -> Format:
 def _guess(path: Path, kind: Kind, options: ReadOptions) -> Format:
     if path.is_dir() and kind == "multiple_choice":
         return "json"
-    suffix = suffix_of(path)
+    suffix = (path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path).suffix.lower()
     if suffix in _SUFFIXES and (kind, suffix) != ("tagging", ".tsv"):
         return _SUFFIXES[suffix]
-    text, _ = load_text(path, options.encoding)
+    text = load_text(path, options.encoding)
     if text.lstrip()[:1] in ("{", "["):
         return "json"
     lines = [line for line in lines_of(text)[:200] if line.strip()]
     if kind == "tagging":
+        # Running text to be tagged has lines of different numbers of words.
         widths = [len(line.split()) for line in lines]
-        in_columns = max(widths) <= 1 or (len(set(widths)) == 1 and len(widths) > 1 and widths[0] <= 5)
+        in_columns = max(widths, default=0) <= 1 or (len(set(widths)) == 1 and len(widths) > 1 and widths[0] <= 5)
         return "text" if options.labels == "ignored" and suffix == ".txt" and not in_columns else "conll"
     return "tsv" if options.delimiter or sum("\t" in line for line in lines) > len(lines) // 2 else "text"
 
@@ -160,7 +124,7 @@ class Skips:
         self.bad.append(Skipped(place, reason))
 
     def finished(self, kept: int) -> tuple[Skipped, ...]:
-        """Return all rows left out, given the number of rows kept."""
+        """Return all rows left out; DataError if no row was kept, or fewer than were bad."""
         if len(self.bad) > kept:
             raise DataError(
                 f"{self.name}: {len(self.bad)} of {len(self.bad) + kept} rows cannot be read; {summary_of(self.bad)}",

@@ -1,4 +1,4 @@
-"""How a labeled file is read: kind of task, format and columns.
+"""How a labeled file is read: format and columns, as the user says or as the training file was read.
 
 Guesses depend on what a file happens to contain. How the training file was read is therefore stored, for the
 development and test files, and beside the model for later files (`to_keep`, `with_defaults`).
@@ -43,12 +43,6 @@ def _delimiter(value: str) -> str:
     return value
 
 
-def in_tuples(value: Any) -> Any:
-    """Return a value with its lists, as JSON and command lines have them, as tuples."""
-    return tuple(in_tuples(item) for item in value) if isinstance(value, list) else value
-
-
-TextKind = Literal["classification", "regression", "multi_label", "embedding"]
 Kind = Literal[
     "classification", "regression", "multi_label", "tagging", "question_answering", "multiple_choice", "embedding"
 ]
@@ -59,8 +53,8 @@ Format = Literal["csv", "tsv", "json", "parquet", "text", "conll"]
 per line; "conll": one word per line."""
 
 Columns = Annotated[tuple[str, ...], BeforeValidator(lambda value: as_names(as_name(value)))]
-"""A column's name, or several of which the first that the file has is used. A file without header has
-columns called "1", "2" and so on; "-1" is the last one of CoNLL columns."""
+"""A column's name, or several of which the first that the file has is used. Columns are also called "1", "2" and so on;
+"-1" is the last one."""
 
 Names = Annotated[tuple[str, ...], BeforeValidator(name_list)]
 Pairs = Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_name)]
@@ -77,19 +71,16 @@ class ReadOptions(Spec):
         choices: Columns of the options, one each, or the one column that holds a list (choice).
         label: Column of the label, the tags, the answers, the right option.
         first_option: Number of the first option, where the right ones are numbered (choice); None: 0 if it occurs.
-        key: Column of the example's id; else `index`, `idx` or `id` where its values differ, else the line number.
         label_columns: Multi-label: columns of 0 and 1, named as the classes, in place of `label`.
-        label_separator: Multi-label: separator of the classes in one column of text; None: any of | ; and comma.
         label_names: (as written, as wanted) for labels that are to be renamed.
         known_labels: All labels; a row with another is bad. Empty: any.
         dropped_labels: Rows with these labels are left out by rule, e.g. "-" where the annotators did not agree.
         only: (column, value): rows that have the column with another value are left out by rule.
         labels: "needed": a row without label is bad. "if_there": it is kept without one. "ignored": labels are not
-            read, as for prediction.
-        header: Whether the first line names the columns.
+            read, as for prediction. Follows from what the file is for.
         quoting: "csv": double quotes may enclose fields; "none": a double quote is an ordinary character.
         delimiter: One character. A space separates only the first column from the rest of the line (TREC).
-        encoding: As Python names it.
+        encoding: As Python names it; None: UTF-8, or UTF-16 with a byte order mark.
         word_ending: "segmentation_digit": each word ends in a digit that is not part of it ("科0"), as in Weibo NER.
     """
 
@@ -100,15 +91,12 @@ class ReadOptions(Spec):
     choices: Names = ()
     label: Columns = ()
     first_option: Literal[0, 1] | None = None
-    key: Columns = ()
     label_columns: Names = ()
-    label_separator: str | None = None
     label_names: Pairs = ()
     known_labels: Names = ()
     dropped_labels: Names = ()
     only: Pairs = ()
     labels: Literal["needed", "if_there", "ignored"] = "needed"
-    header: Literal["first_line", "none"] | None = None
     quoting: Literal["csv", "none"] | None = None
     delimiter: Annotated[str, AfterValidator(_delimiter)] | None = None
     encoding: str | None = None
@@ -116,71 +104,44 @@ class ReadOptions(Spec):
 
     def named_columns(self) -> tuple[str, ...]:
         """Return all column names given."""
-        return (*self.text, *self.text2, *self.negative, *self.choices, *self.label, *self.key, *self.label_columns)
+        return (*self.text, *self.text2, *self.negative, *self.choices, *self.label, *self.label_columns)
 
 
 ReadAs = Mapping[str, Any]
 """Fields of `ReadOptions` with the values that a file was read with."""
 
-KEPT = {
-    "format",
-    "text",
-    "text2",
-    "negative",
-    "choices",
-    "label",
-    "label_columns",
-    "label_separator",
-    "label_names",
-    "dropped_labels",
-    "only",
-    "first_option",
-    "header",
-    "quoting",
-    "delimiter",
-    "word_ending",
-}
-"""What files of the same data have in common."""
+_OF_ONE_FILE = {"known_labels", "labels", "encoding"}
+"""What other files of the same data need not have in common."""
 
 
 def to_keep(options: ReadOptions, shown: ReadAs) -> dict[str, Any]:
     """Return how files like one that was read are to be read: the options given, else what the file showed."""
-    return {**shown, **options.model_dump(exclude_defaults=True, include=KEPT)}
+    given = options.model_dump(exclude_defaults=True)
+    return options.replace(**{**shown, **given}).model_dump(exclude_defaults=True, exclude=_OF_ONE_FILE)
 
 
 def with_defaults(options: ReadOptions, read_as: ReadAs) -> ReadOptions:
     """Return options with open fields filled in from how another file was read."""
-    given = options.model_dump(exclude_defaults=True)
-    filled = {name: value for name, value in read_as.items() if name not in given}
-    if options.named_columns():
-        filled.pop("header", None)  # the header is where these columns are
+    settled = set(options.model_dump(exclude_defaults=True))
     if options.text:
-        filled.pop("text2", None)
-        filled.pop("negative", None)
+        settled |= {"text2", "negative"}
     if options.label or options.label_columns:
-        filled = {name: value for name, value in filled.items() if name not in ("label", "label_columns")}
-    return options.replace(**filled)
+        settled |= {"label", "label_columns"}
+    return options.replace(**{name: value for name, value in read_as.items() if name not in settled})
 
 
 def read_as_from_json(data: Any, where: str) -> dict[str, Any]:
     """Return what was stored in a JSON file."""
-    if not isinstance(data, dict) or not set(data) <= KEPT:
-        raise DataError(f"{where} does not describe how files are read", allowed=", ".join(sorted(KEPT)))
     try:
-        validate(ReadOptions, data, where)
+        return validate(ReadOptions, data, where).model_dump(exclude_defaults=True)
     except RecipeError as error:
         raise DataError(error.problem, todo="Remove the file to have it guessed.") from None
-    return {name: in_tuples(value) for name, value in data.items()}
 
 
 def with_overrides(options: ReadOptions, columns: Mapping[str, str | None], read: Sequence[str]) -> ReadOptions:
     """Return options with the user's columns by role ("text", "text2", "label"; None leaves them) and "field=value"."""
     changes: list[tuple[str, Any]] = [(role, name) for role, name in columns.items() if name is not None]
     for written, (name, value) in zip(read, parse_overrides(read), strict=True):
-        if name == "labels":
-            raise RecipeError(
-                "--read labels=... cannot be set: whether rows need a label follows from what the file is for"
-            )
         verbatim = written.partition("=")[2]  # YAML would drop a space or tab
         changes.append((name, verbatim if name == "delimiter" and len(verbatim) == 1 else value))
     return override(options, changes)

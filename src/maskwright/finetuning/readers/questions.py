@@ -3,7 +3,6 @@
 The nested JSON of these benchmarks becomes rows, which are then read like tables of the user.
 """
 
-import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -12,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.errors import DataError
-from maskwright.core.files import parse_json
 from maskwright.finetuning.examples import Answer, ChoiceExample, ExampleFile, QuestionExample
 from maskwright.finetuning.readers.files import Skips, format_of
 from maskwright.finetuning.readers.options import ReadOptions
-from maskwright.finetuning.readers.tables import CHOICE_LISTS, Row, Table, as_text, read_table
+from maskwright.finetuning.readers.tables import Row, as_text, read_table
 
 _MOVED = "are not at their offset, or have none; the nearest occurrence is read"
 _ABSENT = "do not occur in their context: they are used for scoring, not for training"
@@ -36,13 +34,12 @@ def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleF
     placed: Counter[str] = Counter()
 
     def example(row: Row, key: str) -> QuestionExample:
-        cells = row.cells
-        asked, text = as_text(cells[question]), as_text(cells[context])
+        asked, text = as_text(row.cells[question]), as_text(row.cells[context])
         if not text.strip():
             raise ValueError("no context")
-        value = cells[answers] if answers else None
-        written = _written_answers(value, cells.get("answer_start"))
-        flag = cells.get("is_impossible")
+        value = row.cells[answers] if answers else None
+        written = _written_answers(value)
+        flag = row.cells.get("is_impossible")
         # SQuAD 2.0 in the layout of `datasets` has no flag: an empty list of answers means impossible.
         unanswerable = flag is None and written == () and not isinstance(value, str)
         is_impossible = unanswerable or str(flag).strip().casefold() in ("true", "1")
@@ -53,76 +50,62 @@ def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleF
         found = () if is_impossible else tuple(_place(text, *one, placed) for one in written or ())
         return QuestionExample(key=key, question=asked, context=text, answers=found, is_impossible=is_impossible)
 
-    return table.file(
-        example, columns, options, skips, lambda _: [f"{count} answers {how}" for how, count in placed.items()]
-    )
+    return table.file(example, columns, skips, lambda _: [f"{count} answers {how}" for how, count in placed.items()])
 
 
 def _of_article(place: str, key: str, article: Any, skips: Skips) -> Iterator[Row] | None:
     """Return the rows of an article of SQuAD; None for anything else."""
     if not isinstance(article, dict) or "paragraphs" not in article:
         return None
-    return _of_paragraphs(article["paragraphs"], place.replace("record", "article"), skips)
+    paragraphs = article["paragraphs"]
+    return _of_paragraphs(paragraphs if isinstance(paragraphs, list) else [None], place, skips)
 
 
-def _of_paragraphs(paragraphs: Any, place: str, skips: Skips) -> Iterator[Row]:
-    for count, paragraph in enumerate(paragraphs if isinstance(paragraphs, list) else [None], 1):
+def _of_paragraphs(paragraphs: list[Any], place: str, skips: Skips) -> Iterator[Row]:
+    for count, paragraph in enumerate(paragraphs, 1):
         here = f"{place}, paragraph {count}"
-        fields = paragraph if isinstance(paragraph, dict) else {}
-        context = fields.get("context")
-        if not isinstance(context, str) or not isinstance(fields.get("qas"), list):
-            skips.add(here, "no text 'context' with a list of questions 'qas'")
-            continue
-        for asked, qa in enumerate(fields["qas"], 1):
-            if not isinstance(qa, dict):
-                skips.add(f"{here}, question {asked}", "not a JSON object")
-                continue
-            key = str(qa.get("id", f"{here}, question {asked}"))
-            cells = {
-                "question": qa.get("question"),
-                "context": context,
-                "answers": qa.get("answers"),
-                "is_impossible": qa.get("is_impossible", False),
-            }
-            yield Row(f"{place.partition(', ')[0]}, question {key}", key, cells)
+        match paragraph:
+            case {"context": str() as context, "qas": list() as questions}:
+                for asked, qa in enumerate(questions, 1):
+                    if isinstance(qa, dict):
+                        key = str(qa.get("id", f"{here}, question {asked}"))
+                        cells = {name: qa.get(name) for name in ("question", "answers")}
+                        cells |= {"context": context, "is_impossible": qa.get("is_impossible", False)}
+                        yield Row(f"{here}, question {key}", key, cells)
+                    else:
+                        skips.add(f"{here}, question {asked}", "not a JSON object")
+            case _:
+                skips.add(here, "no text 'context' with a list of questions 'qas'")
 
 
-def _written_answers(value: Any, start: object) -> tuple[tuple[str, int | None], ...] | None:
+def _written_answers(value: Any) -> tuple[tuple[str, int | None], ...] | None:
     """Return texts and offsets of answers in any of the ways files write them; None where there are none.
 
     A list of {"text", "answer_start"} (SQuAD), a list of texts, {"text": [...], "answer_start": [...]} (the same in
-    `datasets`), one of these as JSON in a CSV, or one text, with its offset in a column `answer_start`. Else
-    ValueError.
+    `datasets`), or one text. Else ValueError.
     """
-    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
-        with contextlib.suppress(ValueError):  # else an answer that begins with a bracket
-            value = parse_json(value)
     match value:
         case None:
             return None
         case str():
-            return (_answer(value, start),) if value.strip() else ()
+            return (_answer(value),) if value.strip() else ()
         case {"text": list() as texts, **rest}:
             starts = rest.get("answer_start") or [None] * len(texts)
             if not isinstance(starts, list) or len(starts) != len(texts):
                 raise ValueError(f"{len(texts)} answers with another number of offsets")
             return tuple(map(_answer, texts, starts))
-        case {"text": str() as text, **rest}:
-            return (_answer(text, rest.get("answer_start")),)
         case list():
             each = [one if isinstance(one, dict) else {"text": one} for one in value]
             return tuple(_answer(one.get("text"), one.get("answer_start")) for one in each)
     raise ValueError(f"the answers are a {type(value).__name__}")
 
 
-def _answer(text: object, start: object) -> tuple[str, int | None]:
+def _answer(text: object, start: object = None) -> tuple[str, int | None]:
     if not isinstance(text, str) or not as_text(text).strip():
         raise ValueError("an answer without text")
-    if isinstance(start, str) and start.strip().lstrip("-").isdecimal():
-        start = int(start)
-    if start not in (None, "") and (not isinstance(start, int) or isinstance(start, bool)):
+    if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
         raise ValueError(f"the offset of an answer is {start!r}, not a number")
-    return text, start if isinstance(start, int) else None
+    return text, start
 
 
 def _place(context: str, text: str, start: int | None, placed: Counter[str]) -> Answer:
@@ -157,7 +140,8 @@ def read_choices(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFil
     table = read_table(path, format_of(path, "multiple_choice", options), options, skips, _of_race_or_dream)
     columns = table.roles("multiple_choice", options)
     context, question, right = (columns[role] for role in ("text", "text2", "label"))
-    choices = _choice_columns(table, options)
+    named = options.choices or (columns["choices"] or "",)
+    choices = [table.need([name], "an option", "--read choices=") for name in named]
     first = options.first_option
     if right is not None and first is None:
         numbers = [text for row in table.rows if (text := _written(row.cells[right])).isdecimal()]
@@ -186,7 +170,7 @@ def read_choices(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFil
             label=label,
         )
 
-    return table.file(example, {**columns, "choices": choices}, options, skips)
+    return table.file(example, {**columns, "choices": tuple(choices)}, skips)
 
 
 def _of_race_or_dream(place: str, key: str, record: Any, skips: Skips) -> Iterator[Row] | None:
@@ -206,7 +190,7 @@ def _of_race(place: str, key: str, record: dict[str, Any], skips: Skips) -> Iter
         skips.add(place, f"{len(questions)} questions, {len(choices)} lists of options, {len(answers)} answers")
         return
     for count, (question, offered, answer) in enumerate(zip(questions, choices, answers, strict=True), 1):
-        cells = {"article": article, "question": question, "options": offered, "answer": answer}
+        cells = {"context": article, "question": question, "options": offered, "answer": answer}
         yield Row(f"{place}, question {count}", f"{record.get('id') or key}-{count}", cells)
 
 
@@ -218,21 +202,13 @@ def _of_dream(place: str, key: str, item: list[Any], skips: Skips) -> Iterator[R
     key = str(item[2]) if len(item) > 2 else key
     for count, question in enumerate(item[1], 1):
         fields = question if isinstance(question, dict) else {}
-        cells = {"context": "\n".join(map(str, item[0])), **{name: fields.get(name) for name in ("question", "choice")}}
-        cells["answer"] = fields.get("answer") or None  # C3's test files of CLUE have an empty answer
+        cells = {
+            "context": "\n".join(map(str, item[0])),
+            "question": fields.get("question"),
+            "options": fields.get("choice"),
+            "answer": fields.get("answer") or None,  # C3's test files of CLUE have an empty answer
+        }
         yield Row(f"{place} ({key}), question {count}", f"{key}-{count}", cells)
-
-
-def _choice_columns(table: Table, options: ReadOptions) -> tuple[str, ...]:
-    if options.choices:
-        return tuple(table.need([name], "an option", "--read choices=") for name in options.choices)
-    if (listed := table.find(CHOICE_LISTS)) is not None:
-        return (listed,)
-    raise DataError(
-        f"{table.name}: no column has a usual name of a list of options",
-        allowed=table.shown(),
-        todo="Name them, `--read choices=A,B,C`: one column each, or one that holds a list.",
-    )
 
 
 def _written(value: object) -> str:

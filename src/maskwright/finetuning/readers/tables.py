@@ -1,7 +1,9 @@
 """Rows with named columns, from CSV, TSV, JSON, JSON Lines, Parquet and plain lines; usual names of columns."""
 
+import contextlib
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +13,7 @@ from typing import Any, NamedTuple
 from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError, json_problem, nearest
 from maskwright.core.files import parse_json
-from maskwright.core.surrogates import SURROGATE, surrogate_problem
+from maskwright.core.surrogates import surrogate_problem
 from maskwright.data.sources.tables import long_fields, reading_parquet
 from maskwright.finetuning.examples import E, ExampleFile
 from maskwright.finetuning.readers.files import Skips, lines_of, load_bytes, load_text
@@ -47,34 +49,28 @@ LABELS = (
 KEYS = ("index", "idx", "id", "guid", "key")
 
 
-class Role(NamedTuple):
-    """A column that a kind of task reads: what it holds, for messages; its usual names; whether every file has it."""
-
-    what: str
-    usual: tuple[str, ...]
-    is_needed: bool = True
-
-
-ROLES: Mapping[str, Mapping[str, Role]] = {
+ROLES: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "tagging": {
-        "text": Role("the words", ("tokens", "words", "token", "word", *TEXTS)),
-        "label": Role("the tags", ("ner_tags", "tags", "labels", "ner", "pos_tags", "chunk_tags", "label", "tag")),
+        "text": ("the words", ("tokens", "words", "token", "word", *TEXTS)),
+        "label": ("the tags", ("ner_tags", "tags", "labels", "ner", "pos_tags", "chunk_tags", "label", "tag")),
     },
     "question_answering": {
-        "text": Role("the question", ("question", "query", "问题")),
-        "text2": Role(
-            "the context", ("context", "passage", "article", "paragraph", "document", "text", "文章", "段落")
-        ),
-        "label": Role("the answers", ("answers", "answer", "答案")),
+        "text": ("the question", ("question", "query", "问题")),
+        "text2": ("the context", ("context", "passage", "article", "paragraph", "document", "text", "文章", "段落")),
+        "label": ("the answers", ("answers", "answer", "答案")),
     },
     "multiple_choice": {
-        "text": Role("the context", ("sent1", "context", "article", "passage", "paragraph", "document"), False),
-        "text2": Role("the question", ("sent2", "question", "query", "startphrase"), False),
-        "label": Role("the right option", ("label", "answer", "answers", "answerkey", "correct", "gold")),
+        "text": ("the context", ("sent1", "context", "article", "passage", "paragraph", "document")),
+        "text2": ("the question", ("sent2", "question", "query", "startphrase")),
+        "choices": ("the options", ("options", "choices", "choice", "endings")),
+        "label": ("the right option", ("label", "answer", "answers", "answerkey", "correct", "gold")),
     },
 }
-"""Columns by kind of task and by the field of `ReadOptions` that names them; those of texts are guessed in `texts`."""
-CHOICE_LISTS = ("options", "choices", "choice", "endings")
+"""What a column holds and its usual names, by kind of task and by the field of `ReadOptions` that names it.
+
+Columns of texts are guessed in `texts`.
+"""
+_MAY_LACK = {("multiple_choice", "text"), ("multiple_choice", "text2")}
 Cells = dict[str, object]
 
 
@@ -91,8 +87,7 @@ class Table:
     """The rows of one file `name`.
 
     `columns` are "1", "2" and so on where the file has no header; values are text, or what JSON and Parquet hold.
-    `notes` say what was guessed about the file, `read_as` the same as fields of `ReadOptions`. `is_fixed`: the format,
-    not the file, names the columns (the nested JSON of SQuAD, RACE, DREAM).
+    `notes` say what was guessed about the file, `read_as` the same as fields of `ReadOptions`.
     """
 
     name: str
@@ -100,18 +95,26 @@ class Table:
     rows: Sequence[Row]
     notes: tuple[str, ...] = ()
     read_as: Mapping[str, Any] = field(default_factory=dict)
-    is_fixed: bool = False
 
     def values_of(self, column: str) -> list[object]:
         """Return a column's values."""
         return [row.cells[column] for row in self.rows]
 
     def find(self, names: Sequence[str], besides: Collection[str] = ()) -> str | None:
-        """Return the first of the named columns that the table has, besides some; exact names before other case."""
+        """Return the first of the named columns that the table has, besides some.
+
+        Exact names come before other case. If all names are numbers, the first one is also the column's place, from 1,
+        or from -1 backwards.
+        """
         there = [column for column in self.columns if column not in besides]
         folded = {column.casefold(): column for column in reversed(there)}
         found = next((name for name in names if name in there), None)
-        return found or next((folded[name.casefold()] for name in names if name.casefold() in folded), None)
+        found = found or next((folded[name.casefold()] for name in names if name.casefold() in folded), None)
+        if found is None and names and all(re.fullmatch(r"-?\d{1,9}", name) for name in names):
+            width = len(self.columns)
+            places = dict(enumerate(self.columns, 1)) | dict(enumerate(self.columns, -width))
+            found = places.get(int(names[0]))
+        return found if found in there else None
 
     def need(self, names: Sequence[str], what: str, option: str) -> str:
         """Return the first of the named columns that the table has; else DataError.
@@ -120,10 +123,10 @@ class Table:
         """
         if (found := self.find(names)) is not None:
             return found
-        guess = next((near for name in names if (near := nearest(name, self.columns))), None)
-        wanted = repr(names[0]) if len(names) == 1 else f"any of {', '.join(map(repr, names))}"
+        guess = nearest(names[0], self.columns) if len(names) == 1 else None
+        wanted = f"{names[0]!r} for {what}" if len(names) == 1 else f"for {what}, such as {', '.join(names)}"
         raise DataError(
-            f"{self.name} has no column {wanted} for {what}",
+            f"{self.name} has no column {wanted}",
             allowed=self.shown(),
             todo=f"Did you mean {guess!r}?" if guess else f"Name it, `{option} COLUMN`.",
         )
@@ -131,19 +134,20 @@ class Table:
     def roles(self, kind: Kind, options: ReadOptions) -> dict[str, str | None]:
         """Return the columns of a kind of task by role (`ROLES`): those named, or else of a usual name."""
         found: dict[str, str | None] = {}
-        for role, (what, usual, is_needed) in ROLES[kind].items():
+        for role, (what, usual) in ROLES[kind].items():
             names = getattr(options, role)
             if role == "label" and options.labels != "needed":
                 found[role] = None if options.labels == "ignored" else self.find(names or usual)
+            elif (kind, role) in _MAY_LACK and not names:
+                found[role] = self.find(usual)
             else:
-                found[role] = self.need(names or usual, what, f"--{role}") if names or is_needed else self.find(usual)
+                found[role] = self.need(names or usual, what, "--read choices=" if role == "choices" else f"--{role}")
         return found
 
     def file(
         self,
         make: Callable[[Row, str], E | None],
         columns: Mapping[str, Any],
-        options: ReadOptions,
         skips: Skips,
         notes: Callable[[Sequence[E]], Iterable[str]] = lambda _: (),
     ) -> ExampleFile[E]:
@@ -152,7 +156,7 @@ class Table:
         `make` takes a row and its key; `columns` are those that were found, by field of `ReadOptions`; `notes` gives
         further notes on the examples. DataError if no row or less than half of the rows are good.
         """
-        key = self._key(options, [name for names in columns.values() for name in as_names(names or ())])
+        key = self._key([name for names in columns.values() for name in as_names(names or ())])
         made: list[E] = []
         for row in self.rows:
             try:
@@ -161,20 +165,16 @@ class Table:
                 skips.add(row.place, str(error))
             else:
                 made += [] if example is None else [example]
-        skipped = skips.finished(len(made))
-        shown = {} if self.is_fixed else {role: names for role, names in columns.items() if names}
         return ExampleFile(
             name=self.name,
             examples=tuple(made),
-            skipped=skipped,
+            skipped=skips.finished(len(made)),
             notes=(*self.notes, *notes(made)),
-            read_as={**self.read_as, **shown},
+            read_as={**self.read_as, **{role: names for role, names in columns.items() if names}},
         )
 
-    def _key(self, options: ReadOptions, taken: Collection[str]) -> str | None:
-        """Return the column of ids: the named one, or a usual one whose values are all different."""
-        if options.key:
-            return self.need(options.key, "the id", "--read key=")
+    def _key(self, taken: Collection[str]) -> str | None:
+        """Return the column of ids: one of a usual name whose values are all different."""
         for name in KEYS:
             column = self.find([name])
             if column is not None and column not in taken:
@@ -203,37 +203,24 @@ def read_table(
         table = _read_parquet(path)
     elif format == "json":
         table = _read_json(path, options, skips, flatten)
+    elif format == "text":
+        lines = enumerate(lines_of(load_text(path, options.encoding)), 1)
+        rows = [Row(f"{path}, line {n}", str(n), {"text": line}) for n, line in lines if line.strip()]
+        table = Table(name=str(path), columns=("text",), rows=rows, notes=("one text per line",))
     else:
-        text, notes = load_text(path, options.encoding)
-        if format == "text":
-            lines = enumerate(lines_of(text), 1)
-            rows = [Row(f"{path}, line {n}", str(n), {"text": line}) for n, line in lines if line.strip()]
-            table = Table(name=str(path), columns=("text",), rows=rows, notes=(*notes, "one text per line"))
-        else:
-            table = _read_delimited(path, text, notes, options, skips)
+        table = _read_delimited(path, options, skips)
     if not table.rows:
         skips.finished(0)
     return table
 
 
 def _read_json(path: Path, options: ReadOptions, skips: Skips, flatten: Flatten) -> Table:
-    notes: tuple[str, ...] = ()
     rows: list[Row] = []
-    is_nested = False
     for file in sorted(path.rglob("*.txt")) if path.is_dir() else [path]:
-        try:
-            text, notes = load_text(file, options.encoding)
-            records = list(_records(file, text, skips))
-        except DataError as error:
-            if not path.is_dir():
-                raise
-            skips.add(str(file), error.problem)  # one file of thousands
-            continue
-        for place, key, record in records:
+        for place, key, record in _records(file, load_text(file, options.encoding), skips):
             name = file.relative_to(path).as_posix() if path.is_dir() else key
             nested = flatten(place, name, record, skips)
             if nested is not None:
-                is_nested = True
                 rows += nested
             elif isinstance(record, dict):
                 rows.append(Row(place, key, record))
@@ -241,7 +228,7 @@ def _read_json(path: Path, options: ReadOptions, skips: Skips, flatten: Flatten)
                 skips.add(place, f"not a JSON object but {type(record).__name__}")
     columns = tuple(dict.fromkeys(name for row in rows for name in row.cells))
     rows = [row._replace(cells={name: row.cells.get(name) for name in columns}) for row in rows]
-    return Table(name=str(path), columns=columns, rows=rows, notes=notes, is_fixed=is_nested)
+    return Table(name=str(path), columns=columns, rows=rows)
 
 
 def _records(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, str, Any]]:
@@ -252,8 +239,7 @@ def _records(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, str, An
             try:
                 yield f"{path}, line {number}", str(number), parse_json(line)
             except ValueError as error:
-                shown = SURROGATE.sub("\ufffd", line[:60].strip())
-                skips.add(f"{path}, line {number}", f"not JSON ({json_problem(error)}); it begins {shown!r}")
+                skips.add(f"{path}, line {number}", f"not JSON ({json_problem(error)})")
         return
     try:
         data = parse_json(text)
@@ -262,21 +248,13 @@ def _records(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, str, An
             f"{path}, line {getattr(error, 'lineno', 1)}: not JSON ({json_problem(error)})",
             todo="Check that the file is whole. JSON Lines have one object per line.",
         ) from error
-    if isinstance(data, dict) and not isinstance(data.get("data"), list):
-        yield f"{path}, line {lines[0][0]}", str(lines[0][0]), data
-        return
-    data = data["data"] if isinstance(data, dict) else data
-    if not isinstance(data, list):
-        raise DataError(
-            f"{path} holds one JSON value of type {type(data).__name__}, not records",
-            allowed="one JSON object per line, or a list of objects",
-        )
-    for number, record in enumerate(data, 1):
+    if isinstance(data, dict) and isinstance(data.get("data"), list):
+        data = data["data"]
+    for number, record in enumerate(data if isinstance(data, list) else [data], 1):
         yield f"{path}, record {number}", str(number), record
 
 
 def _read_parquet(path: Path) -> Table:
-    """Read a Parquet file."""
     import pyarrow
     import pyarrow.parquet
 
@@ -288,20 +266,22 @@ def _read_parquet(path: Path) -> Table:
     return Table(name=str(path), columns=tuple(table.column_names), rows=rows)
 
 
-def _read_delimited(path: Path, text: str, notes: Sequence[str], options: ReadOptions, skips: Skips) -> Table:
-    notes = list(notes)
+def _read_delimited(path: Path, options: ReadOptions, skips: Skips) -> Table:
+    text = load_text(path, options.encoding)
+    notes: list[str] = []
     read_as: dict[str, Any] = {}
-    delimiter = options.delimiter or _delimiter(text)
-    quoted = options.quoting == "csv"
-    if options.quoting is None and '"' in text and delimiter != " ":
-        quoted = _is_quoted(text, delimiter)
-        read_as["quoting"] = "csv" if quoted else "none"
-        notes.append("double quotes enclose texts, as in CSV" if quoted else "double quotes are part of the texts")
-    parsed: Iterable[tuple[int, list[str]]] = (
-        _quoted_lines(text, delimiter)
-        if quoted
-        else enumerate((line.split(delimiter, 1 if delimiter == " " else -1) for line in lines_of(text)), 1)
-    )
+    first_line = next((line for line in lines_of(text) if line.strip()), "")
+    delimiter = options.delimiter or ("\t" if "\t" in first_line else max(",;|", key=first_line.count))
+    plain = enumerate((line.split(delimiter, 1 if delimiter == " " else -1) for line in lines_of(text)), 1)
+    parsed: Iterable[tuple[int, list[str]]] = plain
+    if options.quoting == "csv":
+        parsed = _quoted_lines(text, delimiter)
+    elif options.quoting is None and '"' in text and delimiter != " ":
+        # Double quotes enclose fields if all of the text is valid CSV.
+        with contextlib.suppress(csv.Error):
+            parsed = list(_quoted_lines(text, delimiter, strict=True))
+        read_as["quoting"] = "none" if parsed is plain else "csv"
+        notes.append(f"double quotes {'are part of the texts' if parsed is plain else 'enclose texts, as in CSV'}")
     lines = [(number, fields) for number, fields in parsed if any(field.strip() for field in fields)]
     if not lines:
         return Table(name=str(path), columns=(), rows=())
@@ -324,25 +304,9 @@ def _read_delimited(path: Path, text: str, notes: Sequence[str], options: ReadOp
     return Table(name=str(path), columns=columns, rows=rows, notes=tuple(notes), read_as=read_as)
 
 
-def _delimiter(text: str) -> str:
-    """Return the tab if the first line has one, else its most frequent of , ; and |."""
-    first = next((line for line in lines_of(text) if line.strip()), "")
-    return "\t" if "\t" in first else max(",;|", key=first.count)
-
-
-def _is_quoted(text: str, delimiter: str) -> bool:
-    """Whether double quotes enclose fields, as in CSV: if all of the text is valid CSV."""
-    try:
-        with long_fields():
-            list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))
-    except csv.Error:
-        return False
-    return True
-
-
-def _quoted_lines(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _quoted_lines(text: str, delimiter: str, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
     with long_fields():
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=strict)
         line = 1
         for fields in reader:
             yield line, fields
@@ -350,11 +314,17 @@ def _quoted_lines(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _has_header(first: Sequence[str], options: ReadOptions) -> bool:
-    """Whether the first line names the columns: it does unless columns are named by number and it has none of them."""
-    if options.header is not None:
-        return options.header == "first_line"
+    """Whether the first line names the columns.
+
+    It does unless columns are named by number; then only if it has other names that are given, or usual names in those
+    places.
+    """
     named = options.named_columns()
-    return any(name in first for name in named if not name.isdecimal()) or not any(map(str.isdecimal, named))
+    numbers = [int(name) for name in named if name.isdecimal()]
+    usual = {*TEXTS, *LABELS, *(name for pair in PAIRS for name in pair)}
+    return any(name in first for name in named if not name.isdecimal()) or all(
+        0 < number <= len(first) and first[number - 1].casefold() in usual for number in numbers
+    )
 
 
 def is_number(field: object) -> bool:

@@ -1,9 +1,9 @@
 """Sentences of words with a tag each: CoNLL columns, records with lists, or plain text to be split into words.
 
-Tags are kept as written; the notes name their scheme. A file in which some tags mark entities and others do not is
-refused.
+Tags are kept as written; a note says whether they mark entities.
 """
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from pathlib import Path
 from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import ExampleFile, TaggedExample
-from maskwright.finetuning.metrics.entities import is_entity_tag, mark_entities, scheme_of
+from maskwright.finetuning.metrics.entities import mark_entities
 from maskwright.finetuning.readers.files import Skips, format_of, lines_of, load_text
 from maskwright.finetuning.readers.options import ReadOptions
 from maskwright.finetuning.readers.tables import Row, Table, as_text, read_table
@@ -36,25 +36,34 @@ def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile
     format = format_of(path, "tagging", options)
     is_conll = format == "conll"
     table = _read_conll(path, options, skips) if is_conll else read_table(path, format, options, skips)
-    more: list[str] = []
-    columns = _conll_columns(table, options, more) if is_conll else table.roles("tagging", options)
+    columns = _conll_columns(table, options) if is_conll else table.roles("tagging", options)
 
     def example(row: Row, key: str) -> TaggedExample:
         words, text = _words(row.cells[columns["text"] or ""])
         if options.word_ending == "segmentation_digit":
             words = _without_digits(words)
         label = columns["label"]
-        tags = _tags(row.cells[label], len(words), is_text=text is not None) if label else None
+        tags = _tags(row.cells[label], len(words)) if label else None
         if tags is None and options.labels == "needed":
             raise ValueError("no tags")
+        if tags is not None and text is not None:
+            raise ValueError("there are tags, but the words are one text, not a list")
         return TaggedExample(key=key, words=words, tags=tags, text=text)
 
     def notes(examples: Sequence[TaggedExample]) -> list[str]:
-        split = sum(example.text is not None for example in examples)
-        how = f"{counted(split, 'text')} split into words: Han characters one by one, else at spaces and marks"
-        return [*more, *([how] if split else []), *_check_tags(examples, str(path))]
+        found = []
+        if is_conll and len(table.columns) > 2:
+            found.append(f"words: column {columns['text']}, tags: column {columns['label']}")
+        if split := sum(example.text is not None for example in examples):
+            text = counted(split, "text")
+            found.append(f"{text} split into words: Han characters one by one, else at spaces and marks")
+        if counts := Counter(tag for example in examples for tag in example.tags or ()):
+            shown = ", ".join(tag for tag, _ in counts.most_common(_TAGS_SHOWN)) + ", ..." * (len(counts) > _TAGS_SHOWN)
+            what = "tags of entities" if mark_entities(counts) else "tags that mark no entities, as B-PER would"
+            found.append(f"{what}: {shown}")
+        return found
 
-    return table.file(example, columns, options, skips, notes)
+    return table.file(example, columns, skips, notes)
 
 
 def cut_into_words(text: str) -> tuple[str, ...]:
@@ -92,13 +101,11 @@ def _without_digits(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(word[:-1] for word in words)
 
 
-def _tags(value: object, words: int, *, is_text: bool) -> tuple[str, ...] | None:
+def _tags(value: object, words: int) -> tuple[str, ...] | None:
     if value is None:
         return None
     if not isinstance(value, list):
         raise ValueError(f"the tags are a {type(value).__name__}, not a list")
-    if is_text:
-        raise ValueError("there are tags, but the words are one text, not a list")
     tags = tuple(tag for one in value if (tag := class_name(one)) is not None)
     if len(tags) != len(value):
         raise ValueError("one of the tags is missing")
@@ -114,34 +121,25 @@ def _read_conll(path: Path, options: ReadOptions, skips: Skips) -> Table:
     skipped; a comment begins with "#", stands before a sentence, and has not the columns of the other lines. All of a
     sentence with a bad line is skipped: one missing word would be wrong too.
     """
-    text, more = load_text(path, options.encoding)
-    notes = list(more)
-    tabs = any("\t" in line.strip(_SPACES) for line in lines_of(text))
-    lines = [(number, _split(line, tabs)) for number, line in enumerate(lines_of(text), 1)]
+    written = lines_of(load_text(path, options.encoding))
+    tabs = any("\t" in line.strip(_SPACES) for line in written)
+    lines = [(number, _split(line, tabs)) for number, line in enumerate(written, 1)]
     counts = Counter(len(fields) for _, fields in lines if fields)
     width = counts.most_common(1)[0][0] if counts else 0
     columns = tuple(str(number) for number in range(1, width + 1))
-    comments = 0
     rows: list[Row] = []
-    sentence: list[tuple[int, list[str]]] = []
-    for number, fields in [*lines, (0, [])]:
-        if fields and fields[0].startswith("-DOCSTART-"):
-            continue
-        if fields and fields[0].startswith("#") and not sentence and len(fields) != width:
-            comments += 1
-        elif fields:
-            sentence.append((number, fields))
+    for _, group in itertools.groupby(lines, key=lambda line: line[1] == []):
+        words = (line for line in group if line[1] and line[1][0] != "-DOCSTART-")
+        sentence = list(itertools.dropwhile(lambda line: line[1][0].startswith("#") and len(line[1]) != width, words))
+        bad = [(number, fields) for number, fields in sentence if len(fields) != width]
+        if bad:
+            number, fields = bad[0]
+            skips.add(f"{path}, line {number}", f"{counted(len(fields), 'column')} where most lines have {width}")
         elif sentence:
-            if bad := [(number, len(fields)) for number, fields in sentence if len(fields) != width]:
-                skips.add(f"{path}, line {bad[0][0]}", f"{counted(bad[0][1], 'column')} where most lines have {width}")
-            else:
-                lists: list[object] = list(map(list, zip(*(fields for _, fields in sentence), strict=True)))
-                first = sentence[0][0]
-                rows.append(Row(f"{path}, line {first}", str(first), dict(zip(columns, lists, strict=True))))
-            sentence = []
-    if comments:
-        notes.append(f"{counted(comments, 'comment')} skipped (lines that begin with #)")
-    return Table(name=str(path), columns=columns, rows=rows, notes=tuple(notes))
+            lists: list[object] = list(map(list, zip(*(fields for _, fields in sentence), strict=True)))
+            first = sentence[0][0]
+            rows.append(Row(f"{path}, line {first}", str(first), dict(zip(columns, lists, strict=True))))
+    return Table(name=str(path), columns=columns, rows=rows)
 
 
 def _split(line: str, tabs: bool) -> list[str]:
@@ -150,50 +148,19 @@ def _split(line: str, tabs: bool) -> list[str]:
     return line.rstrip(_SPACES).split("\t") if tabs else re.split(" +", line.strip(_SPACES))
 
 
-def _conll_columns(table: Table, options: ReadOptions, notes: list[str]) -> dict[str, str | None]:
-    """Return the column of the words, else the first, and of the tags, else the last; "-1" is the last one.
+def _conll_columns(table: Table, options: ReadOptions) -> dict[str, str | None]:
+    """Return the column of the words, else the first, and of the tags, else the last.
 
     There is none of tags where they are not read, or not there and not needed.
     """
-    width = len(table.columns)
-
-    def numbered(names: Sequence[str]) -> list[str]:
-        return [str(width + 1 + int(name)) if re.fullmatch(r"-\d+", name) else name for name in names]
-
-    words = table.need(numbered(options.text or ("1",)), "the words", "--text")
-    named, labels = numbered(options.label or ("-1",)), options.labels
-    if labels == "if_there" and options.label and table.find(named) is None:
-        notes.append(f"there is no column {options.label[0]}: the file has no tags")
-    if labels == "ignored" or (labels == "if_there" and (width == 1 or table.find(named) is None)):
-        return {"text": words, "label": None}
-    if width < 2:
+    columns: dict[str, str | None] = {"text": table.need(options.text or ("1",), "the words", "--text"), "label": None}
+    named, is_alone = options.label or ("-1",), len(table.columns) < 2
+    if options.labels == "ignored" or (options.labels == "if_there" and (is_alone or table.find(named) is None)):
+        return columns
+    if is_alone:
         raise DataError(
             f"{table.name}: most lines have one column, so there are no tags",
             allowed="a word and its tag on each line, with a tab or spaces between",
             todo="Check that this is the right file; for prediction tags are not needed.",
         )
-    if not options.label and width > 2:
-        notes.append(f"words: column {words}, tags: the last of {width} columns")
-    return {"text": words, "label": table.need(named, "the tags", "--label")}
-
-
-def _check_tags(examples: Sequence[TaggedExample], name: str) -> list[str]:
-    """Return a note on the scheme of the tags."""
-    counts = Counter(tag for example in examples for tag in example.tags or ())
-    if not counts:
-        return []
-    shown = ", ".join([tag for tag, _ in counts.most_common()][:_TAGS_SHOWN]) + ", ..." * (len(counts) > _TAGS_SHOWN)
-    wrong = [tag for tag in counts if not is_entity_tag(tag)]
-    if wrong and not mark_entities(counts):
-        return [f"{len(counts)} tags that mark no entities, as B-PER would: {shown}"]
-    if wrong:
-        key = next(example.key for example in examples if wrong[0] in (example.tags or ()))
-        raise DataError(
-            f"{name}, example {key}: {wrong[0]!r} is not a tag of entities, as others of the file are",
-            allowed='"O", or B, I, E, S, L, U or M with a hyphen and a type, e.g. "B-PER"',
-            todo=f"Correct {', '.join(map(repr, wrong[:_TAGS_SHOWN]))} in the file.",
-        )
-    try:
-        return [f"tags of scheme {scheme_of(example.tags or () for example in examples)} ({shown})"]
-    except DataError as error:
-        return [f"tags of no known scheme ({shown}): {error.problem}"]
+    return columns | {"label": table.need(named, "the tags", "--label")}

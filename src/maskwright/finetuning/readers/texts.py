@@ -7,6 +7,7 @@ columns could be meant, the user must name them.
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from maskwright.core.amounts import counted
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import ExampleFile, Label, Skipped, TextExample
 from maskwright.finetuning.readers.files import Skips, format_of
-from maskwright.finetuning.readers.options import ReadOptions, TextKind
+from maskwright.finetuning.readers.options import Kind, ReadOptions
 from maskwright.finetuning.readers.tables import (
     KEYS,
     LABELS,
@@ -31,7 +32,7 @@ from maskwright.finetuning.readers.tables import (
 _UNMISTAKABLE = ("text", "sentence")
 
 
-def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions()) -> ExampleFile[TextExample]:
+def read_texts(path: Path, kind: Kind, options: ReadOptions = ReadOptions()) -> ExampleFile[TextExample]:
     """Read texts, or pairs of texts, with their labels.
 
     Formats: CSV, TSV, JSON, JSON Lines or Parquet; or one text per line, where no labels are needed.
@@ -42,7 +43,7 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
     skips = Skips(str(path))
     table = read_table(path, format_of(path, kind, options), options, skips)
     notes: list[str] = []
-    texts = text_columns(table, options, notes)
+    texts = _text_columns(table, options, notes)
     if kind == "embedding":
         texts += _negative_column(table, options, texts, notes)
     labels = _label_columns(table, kind, options, texts, notes)
@@ -55,12 +56,12 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
     columns: dict[str, Any] = dict(zip(("text", "text2", "negative"), texts, strict=False))
     columns |= {"label_columns": labels} if options.label_columns else {"label": next(iter(labels), None)}
     wanted = [(name, value) for name, value in options.only if name in table.columns]
-    other_values: list[str] = []
+    chosen = [row for row in table.rows if all(str(row.cells[name]).strip() == value for name, value in wanted)]
+    if left_out := len(table.rows) - len(chosen):
+        names = ", ".join(name for name, _ in wanted)
+        notes.append(f"{counted(left_out, 'row')} with other values of {names} left out")
 
     def example(row: Row, key: str) -> TextExample | None:
-        if any(str(row.cells[name]).strip() != value for name, value in wanted):
-            other_values.append(key)
-            return None
         pair = tuple(as_text(row.cells[column]) for column in texts)
         if not (all if kind == "embedding" else any)(text.strip() for text in pair):
             raise ValueError("no text")
@@ -72,15 +73,10 @@ def read_texts(path: Path, kind: TextKind, options: ReadOptions = ReadOptions())
             return None
         return TextExample(key=key, texts=pair, label=label)
 
-    def all_notes(examples: Sequence[TextExample]) -> list[str]:
-        names = ", ".join(name for name, _ in options.only)
-        left_out = f"{counted(len(other_values), 'row')} with other values of {names} left out"
-        return [*notes, *([left_out] if other_values else [])]
-
-    return table.file(example, columns, options, skips, all_notes)
+    return replace(table, rows=chosen).file(example, columns, skips, lambda _: notes)
 
 
-def text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, ...]:
+def _text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, ...]:
     """Return the column of the text, or the two of a pair; a guess goes into the notes."""
     if options.text2 and not options.text:
         raise _to_be_named(table, f"the second text is named ({options.text2[0]!r}), the first is not", "text")
@@ -89,40 +85,33 @@ def text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[
         return (first, table.need(options.text2, "the second text", "--text2")) if options.text2 else (first,)
     if table.columns == ("text",):
         return table.columns
-    labels = (options.label, *([name] for name in options.label_columns))
-    named = {column for names in labels if (column := table.find(names)) is not None}
+    labels = {table.find(names) for names in (options.label, *([name] for name in options.label_columns))} - {None}
+    labels = labels or {table.find(LABELS)}
+    free = [column for column in table.columns if column not in labels and column.casefold() not in KEYS]
     for pair in PAIRS:
-        found = tuple(column for name in pair if (column := table.find([name], besides=named)))
+        found = tuple(column for name in pair if (column := table.find([name])) in free)
         if len(found) == 2:
             notes.append(f"pairs of texts: columns {found[0]!r} and {found[1]!r}")
             return found
-    column = table.find(_UNMISTAKABLE, besides=named)
-    if column is None:
-        label = named or {table.find(LABELS) or ""}
-        rest = [name for name in table.columns if name not in label and name.casefold() not in KEYS]
-        is_named = len(table.columns) == 1 or not any(map(str.isdecimal, rest))
-        could = [name for name in rest if name.casefold() in TEXTS] or (rest if len(rest) == 1 and is_named else [])
-        if len(could) != 1:
-            shown = ", ".join(could)
-            problem = f"several columns could be the text: {shown}" if could else "no column has a usual name of a text"
-            raise _to_be_named(table, problem, "text")
-        column = could[0]
-    notes.append(f"text: column {column!r}")
-    return (column,)
+    usual = [column for column in free if column.casefold() in TEXTS]
+    could = [column for name in _UNMISTAKABLE for column in free if column.casefold() == name][:1] or usual or free
+    if len(could) != 1 or could[0].isdecimal():
+        several = f"several columns could be the text: {', '.join(usual)}"
+        raise _to_be_named(table, several if usual else "no column has a usual name of a text", "text")
+    notes.append(f"text: column {could[0]!r}")
+    return (could[0],)
 
 
 def _to_be_named(table: Table, problem: str, role: str) -> DataError:
-    cells = table.rows[0].cells
-    first = "; ".join(f"{column}: {str(value)[:20]}" for column, value in cells.items() if column.isdecimal())
     return DataError(
-        f"{table.name}: {problem}" + f" (the first row is {first})" * bool(first),
+        f"{table.name}: {problem}",
         allowed=table.shown(),
         todo=f"Name it, `--{role} COLUMN`" + ", or two for pairs, `--text COLUMN --text2 COLUMN`" * (role == "text"),
     )
 
 
 def _label_columns(
-    table: Table, kind: TextKind, options: ReadOptions, texts: Sequence[str], notes: list[str]
+    table: Table, kind: Kind, options: ReadOptions, texts: Sequence[str], notes: list[str]
 ) -> tuple[str, ...]:
     """Return the column of the label, or several of 0 and 1; none if the file has no labels and needs none."""
     if options.labels == "ignored":
@@ -203,7 +192,7 @@ def class_name(value: object) -> str | None:
     return None if value is None else str(value).strip() or None
 
 
-def _label(cells: Cells, kind: TextKind, columns: Sequence[str], options: ReadOptions) -> Label | None:
+def _label(cells: Cells, kind: Kind, columns: Sequence[str], options: ReadOptions) -> Label | None:
     """Return the label of a row; None where there is none. Raises ValueError if it is invalid."""
     if not columns:
         return None
@@ -224,7 +213,7 @@ def _classes(value: object, options: ReadOptions) -> tuple[str, ...] | None:
         return None
     parts: Iterable[object] = value if isinstance(value, list | tuple) else [value]
     if isinstance(value, str):
-        parts = value.split(options.label_separator) if options.label_separator else re.split("[|;,]", value)
+        parts = re.split("[|;,]", value)
     names = dict.fromkeys(name for part in parts if (name := class_name(part)) is not None)
     return tuple(_known(name, options) for name in names)
 

@@ -10,9 +10,8 @@ from shlex import quote
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from pydantic import model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -22,9 +21,11 @@ from maskwright.core.types import HeadKind
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.features import FeatureBatch, Features
 from maskwright.finetuning.metrics.scores import Report
-from maskwright.finetuning.readers.options import Names
+from maskwright.finetuning.readers.options import Names, name_list
 
 Scores = NDArray  # type: ignore[type-arg]
+AS_NAMES, NOT_EMPTY = BeforeValidator(name_list), Field(min_length=1)
+"""Constraints on a task's `metrics`: a list of names, the main one first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +67,7 @@ class Task(Spec, ABC):
     def _check(self) -> Self:
         if self.label_word:
             check_labels(self.labels, self.label_word)
-        if "metrics" in type(self).model_fields:
-            check_metrics(getattr(self, "metrics"), self.known_metrics, self.kind)  # noqa: B009
         return self
-
-    @property
-    def known_metrics(self) -> tuple[str, ...]:
-        """The metrics that `metrics` may hold, if the task has that field."""
-        return ("accuracy",)
 
     @classmethod
     def found_in(cls, examples: Sequence[Any]) -> dict[str, Any]:
@@ -105,23 +99,14 @@ class Task(Spec, ABC):
         assert batch.labels is not None
         return F.cross_entropy(scores, batch.labels, reduction="sum")
 
-    def by_unit(self, scores: Tensor, batch: FeatureBatch) -> list[Scores]:
-        """Split the head's scores into one CPU array per unit, in the order of `batch.unit_numbers`.
-
-        "sequence": (1, C); "token": (tags, C); "span": (L, 2); "choice": (options, 1).
-        """
-        units = batch.units
-        if self.head in ("token", "span"):
-            rows = torch.arange(len(scores), device=units.device) if batch.positions is None else batch.positions
-            units = units[torch.searchsorted(batch.batch.cu_seqlens, rows, right=True) - 1]
-        ends = torch.bincount(units, minlength=len(batch.unit_numbers)).cumsum(0)
-        return np.split(scores.detach().float().cpu().numpy(), ends[:-1].tolist())
-
     @abstractmethod
     def predictions(
-        self, scores: Sequence[Scores], features: Features, examples: Sequence[Any], tokenizer: Tokenizer
+        self, scores: Scores, features: Features, examples: Sequence[Any], tokenizer: Tokenizer
     ) -> list[Prediction]:
-        """Decode the scores of all units into one prediction per example, in the order of the examples."""
+        """Decode the head's outputs into one prediction per example, in the order of the examples.
+
+        `scores`: "sequence" (U, C); "token" (M, C); "span" (T, 2); "choice" (B, 1), in the order of `features`.
+        """
 
     @abstractmethod
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, float]:
@@ -156,7 +141,7 @@ def sorted_labels(found: Iterable[str]) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def check_labels(labels: Sequence[str], what: str = "label") -> None:
+def check_labels(labels: Sequence[str], what: str) -> None:
     """Raise `DataError` if there are fewer than two labels, or a label occurs twice."""
     if len(labels) < 2:
         found = f"only {labels[0]!r}" if labels else "none"
@@ -167,16 +152,6 @@ def check_labels(labels: Sequence[str], what: str = "label") -> None:
     if len(set(labels)) < len(labels):
         twice = next(label for label in labels if list(labels).count(label) > 1)
         raise DataError(f"the {what} {twice!r} is listed twice", todo=f"List each {what} once.")
-
-
-def check_metrics(metrics: Sequence[str], known: Sequence[str], kind: str) -> None:
-    """Raise `DataError` if no metric is given, or one is unknown for this kind of task."""
-    if not metrics:
-        raise DataError(f"a task of the kind {kind!r} needs a metric", allowed=", ".join(known))
-    for name in metrics:
-        if name not in known:
-            problem, allowed, todo = unknown_name(f"metric of the task {kind!r}", name, known)
-            raise DataError(problem, allowed=allowed, todo=todo)
 
 
 def unknown_label(where: str, label: object, labels: Sequence[str], what: str = "label") -> DataError:

@@ -29,7 +29,6 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import ChoiceExample
 from maskwright.finetuning.features import FeatureBatch, Features, Ranges, lay_out, ranges_of, text_tokens
 from maskwright.finetuning.metrics.scores import accuracy
-from maskwright.finetuning.readers.options import Names
 from maskwright.finetuning.tasks.base import Prediction, Scores, Task, softmax
 
 _BLANK = re.compile(r"(?<![^\W_])_+(?![^\W_])")
@@ -45,7 +44,6 @@ class MultipleChoice(Task):
 
     head: ClassVar[HeadKind] = "choice"
     kind: Literal["multiple_choice"] = "multiple_choice"
-    metrics: Names = ("accuracy",)
     max_option_length: PositiveInt = 128
 
     def features(
@@ -103,12 +101,13 @@ class MultipleChoice(Task):
         return F.cross_entropy(table, batch.labels, reduction="sum")
 
     def predictions(
-        self, scores: Sequence[Scores], features: Features, examples: Sequence[ChoiceExample], tokenizer: Tokenizer
+        self, scores: Scores, features: Features, examples: Sequence[ChoiceExample], tokenizer: Tokenizer
     ) -> list[Prediction]:
         """Predict the index of the most probable option; details hold its text and all probabilities."""
         found = []
-        for example, its_scores in zip(examples, scores, strict=True):
-            probabilities = softmax(its_scores[:, 0]).tolist()
+        of_questions = np.split(scores[:, 0], np.flatnonzero(np.diff(features.units)) + 1)
+        for example, its_scores in zip(examples, of_questions, strict=True):
+            probabilities = softmax(its_scores).tolist()
             best = int(np.argmax(probabilities))
             details = {"option": example.options[best], "probabilities": probabilities}
             found.append(Prediction(key=example.key, value=best, score=probabilities[best], details=details))

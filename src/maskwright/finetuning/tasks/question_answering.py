@@ -294,7 +294,6 @@ class QuestionAnswering(Task):
         chosen = np.arange(len(examples), dtype=np.int64)
         spans = np.zeros((len(examples), 2), dtype=np.int64)
         if training:
-            self.check(examples)
             spans = np.array([self._span(number, example, texts) for number, example in enumerate(examples)])
             has_target = [example.is_impossible or end > 0 for example, (_, end) in zip(examples, spans, strict=True)]
             chosen = np.flatnonzero(has_target)
@@ -355,7 +354,7 @@ class QuestionAnswering(Task):
         return F.cross_entropy(scores_BL2, batch.labels, reduction="sum") / 2
 
     def predictions(
-        self, scores: Sequence[Scores], features: Features, examples: Sequence[QuestionExample], tokenizer: Tokenizer
+        self, scores: Scores, features: Features, examples: Sequence[QuestionExample], tokenizer: Tokenizer
     ) -> list[Prediction]:
         """Predict the best answer to each question, or ""; the score is its probability among the returned answers.
 
@@ -363,9 +362,9 @@ class QuestionAnswering(Task):
         unanswerable questions also "no_answer_score", the difference in nats between no answer and the best answer, and
         "no_answer_probability". If the context has no token, the prediction is "".
         """
-        flat = np.concatenate([*scores, np.zeros((0, 2))]).astype(np.float64)
+        scores = scores.astype(np.float64)
         found = best_answers(
-            flat,
+            scores,
             features,
             [example.context for example in examples],
             begins=widest_context(features, tokenizer, self.doc_stride),
@@ -374,7 +373,7 @@ class QuestionAnswering(Task):
         )
         of_none = np.full(len(examples), np.inf)
         # The minimum over windows counts (run_squad.py:770-776).
-        np.minimum.at(of_none, features.examples, flat[features.cu_seqlens[:-1]].sum(axis=1))
+        np.minimum.at(of_none, features.examples, scores[features.cu_seqlens[:-1]].sum(axis=1))
         return [
             self._prediction(example.key, answers, none if self.impossible else None)
             for example, answers, none in zip(examples, found, of_none.tolist(), strict=True)

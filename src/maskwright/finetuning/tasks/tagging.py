@@ -31,11 +31,11 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.scripts import HAN_CLASS
 from maskwright.finetuning.examples import TaggedExample
 from maskwright.finetuning.features import Features, Ranges, lay_out, ranges_of, text_tokens
-from maskwright.finetuning.metrics.entities import TagScheme, entities_of, entity_scores, mark_entities, scheme_of
+from maskwright.finetuning.metrics.entities import entities_of, entity_scores, mark_entities
 from maskwright.finetuning.metrics.scores import Report, accuracy, class_report
-from maskwright.finetuning.readers.options import Names, as_name
+from maskwright.finetuning.readers.options import as_name
 from maskwright.finetuning.readers.tagged import word_spans
-from maskwright.finetuning.tasks.base import Prediction, Scores, Task, softmax, unknown_label
+from maskwright.finetuning.tasks.base import AS_NAMES, NOT_EMPTY, Prediction, Scores, Task, softmax, unknown_label
 
 Joined = Literal["space", "nothing"]
 """Separator between the words of a sentence."""
@@ -97,8 +97,7 @@ def to_windows(pieces: WordPieces, most: int) -> tuple[IntArray, Ranges, Ranges]
 
 
 OUTSIDE = "O"
-ENTITY_METRICS = ("f1", "precision", "recall", "accuracy")
-TAG_METRICS = ("accuracy",)
+TagMetric = Literal["f1", "precision", "recall", "accuracy"]
 
 # Scripts that write no spaces between words: Han, kana, Thai, Lao, Burmese, Khmer.
 _NO_SPACES = re.compile(f"[{HAN_CLASS}\u3041-\u30fa\u0e01-\u0e5b\u0e81-\u0eff\u1000-\u109f\u1780-\u17ff]")
@@ -110,8 +109,7 @@ class Tagging(Task):
 
     Attributes:
         labels: The tags as in the file.
-        scheme: Entity scheme: "IO", "BIO", "IOBES", "BILOU", "BMES"; None for tags that mark no entities (parts of
-            speech).
+        entities: Whether the tags mark entities ("B-PER"), in any scheme, rather than parts of speech.
         metrics: Reported metrics, the main one first: "f1", "precision", "recall" of entities with exact boundaries and
             type (`metrics.entity_scores`), and "accuracy" of tags.
         joined: Separator between words in running text: "space", or "nothing" for Chinese characters.
@@ -121,31 +119,28 @@ class Tagging(Task):
     head: ClassVar[HeadKind] = "token"
     label_word: ClassVar[str] = "tag"
     kind: Literal["tagging"] = "tagging"
-    scheme: TagScheme | None = None
-    metrics: Names = ("accuracy",)
+    entities: bool = False
+    metrics: Annotated[tuple[TagMetric, ...], AS_NAMES, NOT_EMPTY] = ("accuracy",)
     joined: Joined = "space"
     outside: Annotated[str, BeforeValidator(as_name)] = OUTSIDE
 
-    @property
-    def known_metrics(self) -> tuple[str, ...]:
-        return TAG_METRICS if self.scheme is None else ENTITY_METRICS
-
     @model_validator(mode="after")
-    def _check_outside(self) -> Self:
+    def _fits(self) -> Self:
+        if not self.entities and set(self.metrics) != {"accuracy"}:
+            raise DataError(f"the metrics {', '.join(self.metrics)} are of entities, which these tags do not mark")
         if self.outside not in self.labels:
             raise unknown_label("the task's tag outside of entities", self.outside, self.labels, "tag")
         return self
 
     @classmethod
     def found_in(cls, examples: Sequence[TaggedExample]) -> dict[str, Any]:
-        """Return the tags, scheme and word separator of the training examples."""
-        tagged = [example.tags or () for example in examples]
-        counts = Counter(itertools.chain.from_iterable(tagged))
-        scheme = scheme_of(tagged) if mark_entities(counts) else None
+        """Return the tags of the training examples, whether they mark entities, and the word separator."""
+        counts = Counter(tag for example in examples for tag in example.tags or ())
+        entities = mark_entities(counts)
         found: dict[str, Any] = {
             "labels": _sorted_tags(counts),
-            "scheme": scheme,
-            "metrics": TAG_METRICS if scheme is None else ENTITY_METRICS,
+            "entities": entities,
+            "metrics": ("f1", "precision", "recall", "accuracy") if entities else ("accuracy",),
             "joined": how_joined(examples),
         }
         if OUTSIDE not in counts and counts:
@@ -197,7 +192,7 @@ class Tagging(Task):
         return np.array(targets, dtype=np.int64)
 
     def predictions(
-        self, scores: Sequence[Scores], features: Features, examples: Sequence[TaggedExample], tokenizer: Tokenizer
+        self, scores: Scores, features: Features, examples: Sequence[TaggedExample], tokenizer: Tokenizer
     ) -> list[Prediction]:
         """List each sentence's tags, one per word.
 
@@ -207,7 +202,7 @@ class Tagging(Task):
         """
         pieces = to_pieces([example.words for example in examples], tokenizer, self.joined)
         seen = pieces.words.lengths > 0
-        probabilities = softmax(np.concatenate(scores)) if scores else np.zeros((0, len(self.labels)))
+        probabilities = softmax(scores)
         best = np.full(len(seen), self.labels.index(self.outside), dtype=np.int64)
         best[seen] = probabilities.argmax(axis=1)
         certain = np.full(len(seen), np.nan)
@@ -223,7 +218,7 @@ class Tagging(Task):
         tags = [self.labels[number] for number in best]
         known = [None if math.isnan(probability) else probability for probability in certain]
         details: dict[str, Any] = {"probabilities": known, "unseen": known.count(None)}
-        if self.scheme is not None:
+        if self.entities:
             details["entities"] = self._entities(example, tags, known)
         if example.text is not None:
             details["words"] = list(example.words)
@@ -268,7 +263,7 @@ class Tagging(Task):
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TaggedExample]) -> dict[str, float]:
         gold = [example.tags or () for example in examples]
         predicted = [prediction.value for prediction in predictions]
-        scores = {} if self.scheme is None else entity_scores(gold, predicted)
+        scores = entity_scores(gold, predicted) if self.entities else {}
         scores["accuracy"] = accuracy(list(itertools.chain(*gold)), list(itertools.chain(*predicted)))
         return {name: scores[name] for name in self.metrics}
 
@@ -277,7 +272,7 @@ class Tagging(Task):
         gold = [example.tags or () for example in examples]
         predicted = [prediction.value for prediction in predictions]
         of_tags = class_report(list(itertools.chain(*gold)), list(itertools.chain(*predicted)), self.labels)
-        if self.scheme is None:
+        if not self.entities:
             return of_tags
         scores = entity_scores(gold, predicted)
         counts = Counter(entity.type for tags in gold for entity in entities_of(tags))
@@ -289,16 +284,11 @@ class Tagging(Task):
 
     def check(self, examples: Sequence[TaggedExample]) -> None:
         """Raise on tags that mark no entity. Valid tags that do not occur in training pass and are never predicted."""
-        if self.scheme is None:
-            return
-        checked: set[str] = set()
-        for example in examples:
-            for tag in set(example.tags or ()) - checked:
-                try:
-                    entities_of([tag])
-                except DataError as error:
-                    raise DataError(f"example {example.key}: {error.problem}", allowed=error.allowed) from None
-                checked.add(tag)
+        for example in examples if self.entities else ():
+            try:
+                entities_of(example.tags or ())
+            except DataError as error:
+                raise DataError(f"example {example.key}: {error.problem}", allowed=error.allowed) from None
 
 
 def how_joined(examples: Sequence[TaggedExample]) -> Joined:

@@ -5,7 +5,7 @@ longer text (google-research/bert, run_classifier.py, `_truncate_seq_pair`); a s
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self, final
 
@@ -21,10 +21,18 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.features import FeatureBatch, Features, Ranges, cut_pairs, lay_out, ranges_of, text_tokens
-from maskwright.finetuning.metrics import scores as measures
-from maskwright.finetuning.metrics.scores import Report, class_report
-from maskwright.finetuning.readers.options import Names, as_name
+from maskwright.finetuning.metrics.scores import (
+    ClassMetric,
+    Report,
+    class_report,
+    class_score,
+    multi_label_scores,
+    number_scores,
+)
+from maskwright.finetuning.readers.options import as_name
 from maskwright.finetuning.tasks.base import (
+    AS_NAMES,
+    NOT_EMPTY,
     Prediction,
     Scores,
     Task,
@@ -41,13 +49,8 @@ Decoded = tuple[Any, float | None, dict[str, Any]]
 class TextTask(Task):
     """A task whose examples are texts or pairs of texts."""
 
-    METRICS: ClassVar[tuple[str, ...]]
     head: ClassVar[HeadKind] = "sequence"
     target_type: ClassVar[DTypeLike]
-
-    @property
-    def known_metrics(self) -> tuple[str, ...]:
-        return self.METRICS
 
     @abstractmethod
     def target(self, example: TextExample) -> Any:
@@ -79,9 +82,9 @@ class TextTask(Task):
         return replace(laid, labels=labels, num_cut=int(np.count_nonzero(is_cut)))
 
     def predictions(
-        self, scores: Sequence[Scores], features: Features, examples: Sequence[TextExample], tokenizer: Tokenizer
+        self, scores: Scores, features: Features, examples: Sequence[TextExample], tokenizer: Tokenizer
     ) -> list[Prediction]:
-        decoded = self.decode(np.concatenate(scores).astype(np.float64))
+        decoded = self.decode(scores.astype(np.float64))
         return [
             Prediction(key=example.key, value=value, score=score, details=details)
             for example, (value, score, details) in zip(examples, decoded, strict=True)
@@ -103,11 +106,10 @@ class Classification(TextTask):
         positive: The class that "f1" refers to; None for the second of two.
     """
 
-    METRICS: ClassVar[tuple[str, ...]] = ("accuracy", "f1", "macro_f1", "matthews")
     label_word: ClassVar[str] = "label"
     target_type: ClassVar[DTypeLike] = np.int64
     kind: Literal["classification"] = "classification"
-    metrics: Names = ("accuracy",)
+    metrics: Annotated[tuple[ClassMetric, ...], AS_NAMES, NOT_EMPTY] = ("accuracy",)
     positive: Annotated[str | None, BeforeValidator(as_name)] = None
 
     @model_validator(mode="after")
@@ -139,16 +141,12 @@ class Classification(TextTask):
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
-        labels = [_class_name(example) for example in examples]
+        gold = [_class_name(example) for example in examples]
         predicted = [prediction.value for prediction in predictions]
         positive = self.labels[1] if self.positive is None else self.positive
-        known: dict[str, Callable[[], float]] = {
-            "accuracy": lambda: measures.accuracy(labels, predicted),
-            "f1": lambda: measures.binary_f1(labels, predicted, positive=positive),
-            "macro_f1": lambda: measures.macro_f1(labels, predicted, labels=self.labels),
-            "matthews": lambda: measures.matthews(labels, predicted),
+        return {
+            name: class_score(name, gold, predicted, labels=self.labels, positive=positive) for name in self.metrics
         }
-        return {name: known[name]() for name in self.metrics}
 
     def report(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> Report:
         labels = [_class_name(example) for example in examples]
@@ -173,10 +171,11 @@ class Regression(TextTask):
             STS-B's 0 to 5 to 0 to 1 (electra: configure_finetuning.py), BERT and RoBERTa do not.
     """
 
-    METRICS: ClassVar[tuple[str, ...]] = ("r_squared", "pearson", "spearman", "mean_absolute_error")
     target_type: ClassVar[DTypeLike] = np.float32
     kind: Literal["regression"] = "regression"
-    metrics: Names = METRICS
+    metrics: Annotated[
+        tuple[Literal["r_squared", "pearson", "spearman", "mean_absolute_error"], ...], AS_NAMES, NOT_EMPTY
+    ] = ("r_squared", "pearson", "spearman", "mean_absolute_error")
     offset: float = 0.0
     scale: Annotated[float, Field(gt=0)] = 1.0
 
@@ -185,7 +184,7 @@ class Regression(TextTask):
         if self.metrics[0] == "mean_absolute_error":
             raise DataError(
                 f"the main metric of a regression is {self.metrics[0]!r}, where lower is better",
-                allowed=f"as the first one: {', '.join(self.METRICS[:-1])}",
+                allowed="as the first one: r_squared, pearson, spearman",
             )
         return self
 
@@ -203,9 +202,8 @@ class Regression(TextTask):
         return [(number, None, {}) for number in (scores[:, 0] * self.scale + self.offset).tolist()]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
-        labels = [_number(example) for example in examples]
-        predicted = [prediction.value for prediction in predictions]
-        return {name: getattr(measures, name)(labels, predicted) for name in self.metrics}
+        scores = number_scores(list(map(_number, examples)), [prediction.value for prediction in predictions])
+        return {name: scores[name] for name in self.metrics}
 
     def check(self, examples: Sequence[TextExample]) -> None:
         """Raise on labels that are not numbers, or all equal: correlations are then undefined."""
@@ -233,11 +231,14 @@ class MultiLabel(TextTask):
         threshold: Minimum probability of a predicted class, in (0, 1).
     """
 
-    METRICS: ClassVar[tuple[str, ...]] = ("micro_f1", "macro_f1", "subset_accuracy")
     label_word: ClassVar[str] = "label"
     target_type: ClassVar[DTypeLike] = np.float32
     kind: Literal["multi_label"] = "multi_label"
-    metrics: Names = METRICS
+    metrics: Annotated[tuple[Literal["micro_f1", "macro_f1", "subset_accuracy"], ...], AS_NAMES, NOT_EMPTY] = (
+        "micro_f1",
+        "macro_f1",
+        "subset_accuracy",
+    )
     threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
 
     @classmethod
@@ -275,10 +276,8 @@ class MultiLabel(TextTask):
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
-        labels = [class_names(example) for example in examples]
-        scores = measures.multi_label_scores(
-            labels, [prediction.value for prediction in predictions], labels=self.labels
-        )
+        gold, predicted = list(map(class_names, examples)), [prediction.value for prediction in predictions]
+        scores = multi_label_scores(gold, predicted, labels=self.labels)
         return {name: scores[name] for name in self.metrics}
 
     def report(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> Report:

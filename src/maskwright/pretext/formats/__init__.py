@@ -5,12 +5,10 @@ from typing import Annotated
 from pydantic import Field
 
 from maskwright.core.spec import ByName
-from maskwright.pretext.formats.base import Format, PairFormat, TakeTokens
+from maskwright.pretext.formats.base import Format, TakeTokens
 from maskwright.pretext.formats.contiguous_halves import ContiguousHalves
-from maskwright.pretext.formats.doc_sentences import DocSentences
-from maskwright.pretext.formats.full_sentences import FullSentences
-from maskwright.pretext.formats.segment_pair import SegmentPair
-from maskwright.pretext.formats.sentence_pair import SentencePair
+from maskwright.pretext.formats.packed_sentences import DocSentences, FullSentences
+from maskwright.pretext.formats.pairs import SegmentPair, SentencePair
 
 FormatChoice = Annotated[
     SegmentPair | SentencePair | FullSentences | DocSentences | ContiguousHalves,
@@ -24,7 +22,6 @@ __all__ = [
     "Format",
     "FormatChoice",
     "FullSentences",
-    "PairFormat",
     "SegmentPair",
     "SentencePair",
     "TakeTokens",

@@ -83,11 +83,9 @@ def assemble(
     )
 
 
-def sequence_lengths(
-    plan: Plan, *, num_separators_between: int = 1, separator_points: IntArray | None = None
-) -> IntArray:
-    """Return the length of each row's sequence from `assemble`. Shape (N,), int64."""
-    lengths: IntArray = _Texts.of(plan, num_separators_between, separator_points).widths.sum(axis=1)
+def sequence_lengths(plan: Plan, separator_points: IntArray | None = None) -> IntArray:
+    """Return the length of each row's sequence from `assemble`, one separator in a pair. Shape (N,), int64."""
+    lengths: IntArray = _Texts.of(plan, 1, separator_points).widths.sum(axis=1)
     return lengths
 
 

@@ -1,7 +1,6 @@
 """The interface of input formats: documents to a plan of instances, and plan rows to sequences."""
 
 from abc import abstractmethod
-from typing import Literal
 
 import numpy as np
 
@@ -10,15 +9,11 @@ from maskwright.core.spec import Spec
 from maskwright.core.types import Documents, Instances, IntArray, Plan, SpecialTokens
 from maskwright.pretext.formats.assemble import TakeTokens, assemble, sequence_lengths
 
-__all__ = ["Format", "PairFormat", "TakeTokens"]
+__all__ = ["Format", "TakeTokens"]
 
 
 class Format(Spec):
-    """Turns running text into sequences. Subclasses are frozen values and implement `plan`.
-
-    Attributes:
-        kind: The format's name in recipes.
-    """
+    """Turns running text into sequences. Subclasses are frozen values and implement `plan`."""
 
     kind: str
 
@@ -49,21 +44,15 @@ class Format(Spec):
         """Return ascending token offsets at which `lay_out` inserts a separator inside a text. Shape (K,)."""
         return np.zeros(0, dtype=np.int64)
 
-    @property
-    def _separators_between(self) -> int:
-        return 1
-
     def lay_out(
         self, plan: Plan, take: TakeTokens, special_tokens: SpecialTokens, separator_points: IntArray
     ) -> Instances:
         """Turn plan rows into sequences with special tokens; `take` reads token ranges of the corpus."""
-        between = self._separators_between
-        return assemble(plan, take, special_tokens, num_separators_between=between, separator_points=separator_points)
+        return assemble(plan, take, special_tokens, separator_points=separator_points)
 
     def lengths(self, plan: Plan, separator_points: IntArray) -> IntArray:
         """Return the number of tokens of each row's sequence, without reading text. Shape (N,), int64."""
-        between = self._separators_between
-        return sequence_lengths(plan, num_separators_between=between, separator_points=separator_points)
+        return sequence_lengths(plan, separator_points)
 
     def _text_length(self, max_length: int, num_specials: int, needed: int) -> int:
         text_length = max_length - num_specials
@@ -75,21 +64,3 @@ class Format(Spec):
                 todo="Raise the max_length of the training phase",
             )
         return text_length
-
-
-class PairFormat(Format):
-    """A format of sequences of two texts, or of one without a partner.
-
-    Attributes:
-        num_separators_between: Separators between the texts: 1 (BERT) or 2 (RoBERTa).
-    """
-
-    num_separators_between: Literal[1, 2] = 1
-
-    def pair_length(self, max_length: int) -> int:
-        """Return the maximum tokens of both texts of a pair; at least 2."""
-        return self._text_length(max_length, 2 + self.num_separators_between, needed=2)
-
-    @property
-    def _separators_between(self) -> int:
-        return self.num_separators_between

@@ -7,14 +7,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from maskwright.core.types import Documents, Plan
-from maskwright.pretext.formats.base import PairFormat
-from maskwright.pretext.formats.pairing import sample_integer
-from maskwright.pretext.formats.rows import PlannedInstances, keyed_documents, without_empty
+from maskwright.pretext.formats.base import Format
+from maskwright.pretext.formats.rows import PlannedInstances, keyed_documents, sample_integer, without_empty
 
 _SHORTEST = 5  # build_pretraining_dataset.py:85-114
 
 
-class ContiguousHalves(PairFormat):
+class ContiguousHalves(Format):
     """Two contiguous texts of one document (electra: build_pretraining_dataset.py:34-114).
 
     Whole sentences are collected up to a target length without special tokens, so that a full example is a little too
@@ -29,7 +28,6 @@ class ContiguousHalves(PairFormat):
     Attributes:
         short_share: Share of examples whose target length is sampled from 5 to the maximum; else it is the maximum.
         single_share: Share of examples that are one text, "as in classification tasks".
-        num_separators_between: Separators between the texts: 1 (ELECTRA) or 2 (RoBERTa).
     """
 
     kind: Literal["contiguous_halves"] = "contiguous_halves"
@@ -38,7 +36,7 @@ class ContiguousHalves(PairFormat):
 
     def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
         """Plan one epoch (see `Format.plan`); documents are numbered without the empty ones."""
-        limit = self.pair_length(max_length)
+        limit = self._text_length(max_length, num_specials=3, needed=2)
         documents = without_empty(documents)
         rows = PlannedInstances()
         for _, bounds, random in keyed_documents(documents, seed, refresh):
@@ -56,8 +54,8 @@ class ContiguousHalves(PairFormat):
         return rows.plan()
 
     def _add(self, rows: PlannedInstances, start: int, middle: int, end: int, limit: int) -> None:
-        # A single text also has the positions of separators between texts.
-        first_end = min(middle, start + limit + self.num_separators_between)
+        # A single text also has the position of the separator between texts.
+        first_end = min(middle, start + limit + 1)
         left = limit - (first_end - start)
         if middle < end and left > 0:
             rows.add(start, first_end, middle, min(end, middle + left))

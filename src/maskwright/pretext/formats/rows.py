@@ -1,4 +1,4 @@
-"""Iteration over documents and collection of plan rows in constant extra memory."""
+"""What the formats share: iteration over documents, their random numbers, and collection of plan rows."""
 
 from array import array
 from collections.abc import Callable, Iterator
@@ -39,6 +39,11 @@ def keyed_documents(
     for (number, first, last), generator in zip(walk(documents), keyed, strict=True):
         begin = int(ends[first - 1]) if first else 0
         yield number, [begin, *ends[first:last].tolist()], generator.random
+
+
+def sample_integer(random: Callable[[], float], low: int, high: int) -> int:
+    """Return a uniform integer from low..high, both included, from one random number: easy to follow by hand."""
+    return low + int(random() * (high - low + 1))
 
 
 class PlannedInstances:

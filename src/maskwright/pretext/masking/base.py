@@ -1,15 +1,15 @@
 """The interface of maskings: selection of the tokens to predict.
 
-`Masking.select` computes the budget, the number of tokens to select in each sequence, and the candidates. Subclasses
-define units (tokens, words, spans) and how they are sampled: until the budget is met or, in `LevelMasking`,
+`Masking.select` finds the tokens that may be selected, `Masking.budgets` the number to select in each sequence.
+Subclasses define units (tokens, words, spans) and how they are sampled: until the budget is met or, in `LevelMasking`,
 independently.
 """
 
 from abc import abstractmethod
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.spec import Spec
@@ -25,7 +25,6 @@ class Masking(Spec):
     """Selects the tokens to predict. Subclasses are frozen values and implement `choose`.
 
     Attributes:
-        kind: The masking's name in recipes.
         provides: Properties of units that objectives list in `needs` ("contiguous_units").
         rate: Share of a sequence's tokens to select, in (0, 1).
         rounding: How rate x tokens is rounded to an integer of at least 1: "half_even" (Python's round: BERT,
@@ -84,7 +83,7 @@ class Masking(Spec):
             eligible = eligible & maskable
             has_any = np.logical_or.reduceat(eligible, instances.cu_seqlens[:-1])
             maskable &= eligible | ~np.repeat(has_any, instances.lengths)
-        return self.choose(instances, maskable, self.budgets(instances, rng), rng, token_counts)
+        return self.choose(instances, maskable, rng, token_counts)
 
     def budgets(self, instances: Instances, rng: RandomNumbers) -> IntArray:
         """Return the budget of each sequence, in the unit of `sizes` (tokens). Shape (B,), int64, at least 1."""
@@ -115,45 +114,12 @@ class Masking(Spec):
 
     @abstractmethod
     def choose(
-        self,
-        instances: Instances,
-        maskable: BoolArray,
-        budgets: IntArray,
-        rng: RandomNumbers,
-        token_counts: IntArray | None,
+        self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None
     ) -> Selection:
-        """Sample units among the maskable tokens until each sequence's budget is met.
+        """Sample units among the maskable tokens until each sequence's budget (see `budgets`) is met.
 
         Args:
             maskable: Shape (T,), True where a token may be selected.
-            budgets: Shape (B,), the maximum to select in each sequence.
             rng: Purposes begin with "masking".
             token_counts: Shape (V,), the count of each id in the corpus; None if unknown.
         """
-
-
-class WordMasking(Masking):
-    """A masking whose units are runs of whole words.
-
-    Attributes:
-        budget: Unit of the rate and the budget: "tokens", or "words" of any length (a special token counts as a
-            word). `max_targets` limits tokens and cannot be combined with "words".
-    """
-
-    provides: ClassVar[frozenset[str]] = CONTIGUOUS_UNITS
-    budget: Literal["tokens", "words"] = "tokens"
-
-    @model_validator(mode="after")
-    def _check_max_targets(self) -> Self:
-        if self.budget == "words" and self.max_targets is not None:
-            raise ValueError(
-                f"max_targets {self.max_targets} limits tokens, but budget 'words' counts words; "
-                "set max_targets to null or budget to 'tokens'"
-            )
-        return self
-
-    def sizes(self, instances: Instances) -> IntArray:
-        """Return the number of tokens or words of each sequence (see `Masking.sizes`)."""
-        if self.budget == "words":
-            return self._count(instances, instances.word_starts)
-        return super().sizes(instances)

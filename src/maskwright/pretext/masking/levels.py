@@ -77,14 +77,9 @@ class LevelMasking(Masking):
         return tuple(_LEVELS[level] for level in self._shares) if len(self.stages) > 1 else ()
 
     def choose(
-        self,
-        instances: Instances,
-        maskable: BoolArray,
-        budgets: IntArray,
-        rng: RandomNumbers,
-        token_counts: IntArray | None,
+        self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None
     ) -> Selection:
-        """Select every unit independently; `budgets` are not used (see `Masking.choose`)."""
+        """Select every unit independently, without a budget (see `Masking.choose`)."""
         begins = self._begins(instances, rng)
         numbers = as_uniform(rng.bits_everywhere("masking unit", instances.cu_seqlens))
         numbers[~(begins & maskable)] = 1.0

@@ -1,7 +1,7 @@
 """N-gram masking: runs of whole words are masked together."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -9,12 +9,12 @@ from pydantic import Field, model_validator
 from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import RandomNumbers, as_uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.base import WordMasking
+from maskwright.pretext.masking.base import CONTIGUOUS_UNITS, Masking
 from maskwright.pretext.masking.sampling import FloatArray, RandomOrder, unit_ends
 from maskwright.pretext.shares import Share, check_shares
 
 
-class NgramMasking(WordMasking):
+class NgramMasking(Masking):
     """Windows of one or more adjacent words, until the budget is met (Lan et al. 2019, section 4.1).
 
     DEVIATION: a window ends where a text ends. In ALBERT's code it can cross a separator, since special tokens are
@@ -24,7 +24,8 @@ class NgramMasking(WordMasking):
     Attributes:
         length_shares: Shares of windows of 1, 2, ... words; they sum to 1. ALBERT: proportional to 1/n up to 3 words;
             MacBERT: 0.4, 0.3, 0.2 and 0.1. At the end of a text or of the budget windows are shorter.
-        budget: Unit of the rate and the budget: "tokens" (ALBERT) or "words" (MacBERT), as in `WholeWordMasking`.
+        budget: Unit of the rate and the budget: "tokens" (ALBERT), or "words" of any length (MacBERT; a special token
+            counts as a word). `max_targets` limits tokens and cannot be combined with "words".
         order: Placement of windows. "random" (ALBERT): words are visited in random order, and from each a window is
             selected, shortened if it overruns the budget, unless it touches a selected one. "left_to_right"
             (ymcui/MacBERT issue 13): lengths are sampled until they use up the budget; as many random words
@@ -34,12 +35,19 @@ class NgramMasking(WordMasking):
     """
 
     kind: Literal["ngram"] = "ngram"
+    provides: ClassVar[frozenset[str]] = CONTIGUOUS_UNITS
     length_shares: Annotated[tuple[Share, ...], Field(min_length=1)] = (6 / 11, 3 / 11, 2 / 11)
+    budget: Literal["tokens", "words"] = "tokens"
     order: Literal["random", "left_to_right"] = "random"
 
     @model_validator(mode="after")
     def _fits(self) -> "NgramMasking":
         check_shares({f"length_shares.{place}": share for place, share in enumerate(self.length_shares)})
+        if self.budget == "words" and self.max_targets is not None:
+            raise ValueError(
+                f"max_targets {self.max_targets} limits tokens, but budget 'words' counts words; "
+                "set max_targets to null or budget to 'tokens'"
+            )
         if self.order == "left_to_right" and self.budget == "tokens":
             raise ValueError(
                 "order 'left_to_right' samples lengths before it knows the words, so it cannot "
@@ -51,20 +59,21 @@ class NgramMasking(WordMasking):
         """Turn uniform numbers in [0, 1) into window lengths in words, by their shares. Shape (K,), int64."""
         return 1 + np.searchsorted(np.cumsum(self.length_shares[:-1]), uniform, side="right")
 
+    def sizes(self, instances: Instances) -> IntArray:
+        """Return the number of tokens or words of each sequence (see `Masking.sizes`)."""
+        if self.budget == "words":
+            return self._count(instances, instances.word_starts)
+        return super().sizes(instances)
+
     def choose(
-        self,
-        instances: Instances,
-        maskable: BoolArray,
-        budgets: IntArray,
-        rng: RandomNumbers,
-        token_counts: IntArray | None,
+        self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None
     ) -> Selection:
         """Place windows at random (see `Masking.choose`)."""
         text = _Words.of(instances, maskable)
         if not len(text.starts):
             return Selection(text.starts, text.ends)
         place = self._in_random_order if self.order == "random" else self._from_left_to_right
-        lengths = place(text, instances, budgets, rng)
+        lengths = place(text, instances, self.budgets(instances, rng), rng)
         firsts = np.flatnonzero(lengths > 0)
         return Selection(text.starts[firsts], text.ends[firsts + lengths[firsts] - 1])
 
@@ -73,10 +82,9 @@ class NgramMasking(WordMasking):
 
         A window that would overrun the budget is shortened word by word until it fits, or skipped if even one word is
         too long; then a window that touches a selected word is skipped (albert: create_pretraining_data.py:393-600).
-        All sequences are filled at once, one window per round.
         """
         order = RandomOrder.of(text.begins, instances, rng)
-        visits = (np.cumsum(text.begins) - 1)[order.tokens]
+        word_of = np.cumsum(text.begins) - 1
         sampled = self.lengths(as_uniform(rng.bits_everywhere("masking length", instances.cu_seqlens)[text.starts]))
         lasts = np.flatnonzero(text.is_last)
         reach = 1 + np.repeat(lasts, np.diff(lasts, prepend=-1)) - np.arange(len(text.starts))
@@ -85,12 +93,9 @@ class NgramMasking(WordMasking):
         cost_before = np.concatenate([[0], np.cumsum(costs)])
         taken = np.zeros(len(text.starts), dtype=np.int64)
         covered = np.zeros(len(text.starts), dtype=bool)
-        left, active = budgets.copy(), np.arange(len(instances))
-        for tried in range(int(order.counts.max(initial=0))):
-            active = active[(left[active] > 0) & (tried < order.counts[active])]
-            if not len(active):
-                break
-            words = visits[order.begins[active] + tried]
+        left = budgets.copy()
+        for active, tokens in order.rounds(left):
+            words = word_of[tokens]
             # Shape (words of a window, windows).
             reached = words + np.arange(longest[words].max(initial=0))[:, None]
             inside = reached < words + longest[words]

@@ -25,12 +25,7 @@ class PMIMasking(Masking):
         return frozenset({"phrase"})
 
     def choose(
-        self,
-        instances: Instances,
-        maskable: BoolArray,
-        budgets: IntArray,
-        rng: RandomNumbers,
-        token_counts: IntArray | None,
+        self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None
     ) -> Selection:
         """Select units in random order while they fit (see `Masking.choose`)."""
-        return until_full(span_begins(instances, "phrase"), maskable, instances, budgets, rng)
+        return until_full(span_begins(instances, "phrase"), maskable, instances, self.budgets(instances, rng), rng)

@@ -4,6 +4,7 @@ T tokens, B sequences, V vocabulary size.
 """
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +69,18 @@ class RandomOrder:
         begins: IntArray = np.cumsum(self.counts) - self.counts
         return begins
 
+    def rounds(self, left: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
+        """Yield in each round the sequences with budget `left` (B,), which the caller decreases, and their next tokens.
+
+        All sequences are filled at once, one token of each per round.
+        """
+        active = np.arange(len(left))
+        for tried in range(int(self.counts.max(initial=0))):
+            active = active[(left[active] > 0) & (tried < self.counts[active])]
+            if not len(active):
+                return
+            yield active, self.tokens[self.begins[active] + tried]
+
     def first(self, counts: IntArray) -> IntArray:
         """Return the offsets of the first `counts` (B,) tokens of each sequence, or all of them, ascending."""
         return np.sort(self.tokens[concatenated_ranges(self.begins, np.minimum(counts, self.counts))])
@@ -111,17 +124,12 @@ def until_full(
 ) -> Selection:
     """Select the units that begin at `begins` (T,), in random order, while they fit their sequence's token budget.
 
-    A unit that would overrun is skipped, and the others are still tried (create_pretraining_data.py:376-398). All
-    sequences are filled at once, one unit per round.
+    A unit that would overrun is skipped, and the others are still tried (create_pretraining_data.py:376-398).
     """
     order, ends = RandomOrder.of(begins & maskable, instances, rng), unit_ends(begins)
     taken = np.zeros(len(begins), dtype=bool)
-    left, active = budgets.copy(), np.arange(len(instances))
-    for tried in range(int(order.counts.max(initial=0))):
-        active = active[(left[active] > 0) & (tried < order.counts[active])]
-        if not len(active):
-            break
-        units = order.tokens[order.begins[active] + tried]
+    left = budgets.copy()
+    for active, units in order.rounds(left):
         lengths = ends[units] - units
         fits = lengths <= left[active]
         taken[units] = fits

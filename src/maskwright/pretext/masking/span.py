@@ -22,16 +22,13 @@ class SpanMasking(Masking):
     2. An anchor is sampled among all tokens, so that words of many pieces are hit more often. If it is already masked,
        length and anchor are sampled again; else the span begins at the first token of the anchor's word.
     3. Whole words are masked rightwards: as many as the length says, up to the next special token, and no further
-       than the budget. Words that are already masked count, but cost nothing.
+       than the budget, where the last word is cut. Words that are already masked count, but cost nothing.
 
     Spans that overlap or touch are one unit, which can therefore be longer than `longest_span`.
 
     Attributes:
         geometric_p: The p above; larger means shorter spans.
         longest_span: Maximum number of words sampled for a span.
-        cut_last_word: Whether the last word is cut where the budget ends, as in the original: every sequence then
-            meets its budget exactly. False masks no word in part: a span ends before a word that would overrun, and
-            others are tried for the rest.
     """
 
     kind: Literal["span"] = "span"
@@ -40,7 +37,6 @@ class SpanMasking(Masking):
     rate_relative_to: RateBase = "ordinary"
     geometric_p: Annotated[float, Field(gt=0, lt=1)] = 0.2
     longest_span: Annotated[int, Field(ge=1, le=100)] = 10
-    cut_last_word: bool = True
 
     @model_validator(mode="after")
     def _excludes_special_tokens(self) -> "SpanMasking":
@@ -56,12 +52,7 @@ class SpanMasking(Masking):
         return normalized
 
     def choose(
-        self,
-        instances: Instances,
-        maskable: BoolArray,
-        budgets: IntArray,
-        rng: RandomNumbers,
-        token_counts: IntArray | None,
+        self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None
     ) -> Selection:
         """Sample spans in all sequences at once, one per round (see `Masking.choose`)."""
         anchor_keys, length_keys = rng.keys("masking anchor"), rng.keys("masking length")
@@ -70,21 +61,16 @@ class SpanMasking(Masking):
         starts = np.flatnonzero(instances.word_starts)
         sizes = np.diff(starts, append=len(maskable))
         # Spans end at words that cannot be masked; each sequence begins with one.
-        is_boundary = ~maskable[starts]
-        boundaries = np.append(np.flatnonzero(is_boundary), len(starts))
+        boundaries = np.append(np.flatnonzero(~maskable[starts]), len(starts))
         next_boundary = np.repeat(boundaries, np.diff(boundaries, prepend=-1))[: len(starts)]
-        first_words = np.flatnonzero(np.isin(starts, instances.cu_seqlens[:-1]))
         word_of = np.cumsum(instances.word_starts) - 1
         candidates = np.flatnonzero(maskable)
         first_candidates = np.searchsorted(candidates, instances.cu_seqlens)
         num_candidates = np.diff(first_candidates)
-        left = np.minimum(budgets, num_candidates)
+        left = np.minimum(self.budgets(instances, rng), num_candidates)
         masked = np.zeros(len(starts), dtype=np.int64)  # how many of each word's first tokens
         for number in itertools.count():
             active = np.flatnonzero(left)
-            if len(active) and not self.cut_last_word:
-                free = np.where((masked > 0) | is_boundary, np.iinfo(np.int64).max, sizes)
-                active = active[np.minimum.reduceat(free, first_words)[active] <= left[active]]
             if not len(active):
                 break
             anchors = (uniform(anchor_keys[active], number) * num_candidates[active]).astype(np.int64)
@@ -98,11 +84,8 @@ class SpanMasking(Masking):
             inside = reached < ends
             reached *= inside
             fresh = sizes[reached] * (inside & (masked[reached] == 0))
-            total = np.cumsum(fresh, axis=0)
-            if self.cut_last_word:
-                taken = np.minimum(np.maximum(left[active] - total + fresh, 0), fresh)
-            else:
-                taken = fresh * (total <= left[active])
+            before = np.cumsum(fresh, axis=0) - fresh
+            taken = np.minimum(np.maximum(left[active] - before, 0), fresh)
             masked[reached[taken > 0]] = taken[taken > 0]
             left[active] -= taken.sum(axis=0)
         hit = np.flatnonzero(masked)

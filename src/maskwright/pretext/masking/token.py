@@ -47,12 +47,7 @@ class TokenMasking(Masking):
         return self.sampling == "rare"
 
     def choose(
-        self,
-        instances: Instances,
-        maskable: BoolArray,
-        budgets: IntArray,
-        rng: RandomNumbers,
-        token_counts: IntArray | None,
+        self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None
     ) -> Selection:
         """Take the first tokens of each sequence's random order (see `Masking.choose`).
 
@@ -60,7 +55,7 @@ class TokenMasking(Masking):
             RecipeError: If `sampling` is "rare" and the counts are unknown.
         """
         weights = self._weights(token_counts)
-        chosen = RandomOrder.of(maskable, instances, rng, weights=weights).first(budgets)
+        chosen = RandomOrder.of(maskable, instances, rng, weights=weights).first(self.budgets(instances, rng))
         return Selection(chosen, chosen + 1)
 
     def _weights(self, token_counts: IntArray | None) -> FloatArray | None:

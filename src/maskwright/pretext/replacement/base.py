@@ -1,9 +1,11 @@
 """The interface of replacements: the input ids at selected tokens."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Self
+
+import numpy as np
 
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec
@@ -26,11 +28,7 @@ class VocabularyFacts:
 
 
 class Replacement(Spec):
-    """Replaces selected tokens. Subclasses are frozen values and implement `replace_tokens`.
-
-    Attributes:
-        kind: The replacement's name in recipes.
-    """
+    """Replaces selected tokens. Subclasses are frozen values and implement `replace_tokens`."""
 
     kind: str
 
@@ -77,3 +75,12 @@ class Replacement(Spec):
     ) -> Mapping[str, int]:
         """Return the number of selected tokens by outcome of `replace_tokens`, if the shares alone do not tell."""
         return {}
+
+
+def uniform_ids(uniform: IntArray, vocab_size: int, never: Set[int]) -> IntArray:
+    """Turn uniform numbers in [0, 1) into ids of the vocabulary except `never`, all equally likely. Shapes (K,)."""
+    ids = (uniform * (vocab_size - len(never))).astype(np.int64)
+    # Numbered without the gaps: each id moves up by one at every gap that it reaches.
+    for gap in sorted(never):
+        ids += ids >= gap
+    return ids

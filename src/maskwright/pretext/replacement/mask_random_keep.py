@@ -8,8 +8,7 @@ from pydantic import model_validator
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Instances, IntArray, Selection
-from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
-from maskwright.pretext.replacement.random_ids import uniform_ids
+from maskwright.pretext.replacement.base import Replacement, VocabularyFacts, uniform_ids
 from maskwright.pretext.shares import Share, check_shares
 
 

@@ -10,8 +10,7 @@ from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec, WordOptions, word_hashes
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
-from maskwright.pretext.replacement.random_ids import uniform_ids
+from maskwright.pretext.replacement.base import Replacement, VocabularyFacts, uniform_ids
 from maskwright.pretext.shares import Share, check_shares
 
 

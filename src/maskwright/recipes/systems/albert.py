@@ -37,7 +37,6 @@ FORMAT = SegmentPair(
     # (create_pretraining_data.py:314-337): --set format.second=next_swapped_or_random
     second="next_or_swapped",
     short_share=0.1,  # section 4.1; sampled once per document
-    num_separators_between=1,
 )
 
 MASKING = NgramMasking(

@@ -57,7 +57,6 @@ ENCODER = EncoderConfig(
 FORMAT = SegmentPair(
     second="next_or_random",
     short_share=0.1,  # create_pretraining_data.py:219-240: sampled once per document
-    num_separators_between=1,
 )
 
 MASKING = TokenMasking(

@@ -29,10 +29,10 @@ CHINESE_WORDS = Words(segmenter="rjieba", units="words")
 ENGLISH_WORDS = Words()  # the tokenizer's words
 
 MASKING = WholeWordMasking(
+    # 15 % of the tokens; words beyond the budget are skipped (create_pretraining_data.py:376-398).
     rate=0.15,
     rounding="half_even",
     rate_relative_to="all",
-    budget="tokens",  # 15 % of the tokens; words beyond the budget are skipped (create_pretraining_data.py:376-398)
 )
 
 # DEVIATION: the authors used 2560 sequences a step at length 128 and 384 at 512, in two runs, each with its own

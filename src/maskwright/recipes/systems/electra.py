@@ -33,7 +33,6 @@ ENCODER = bert.ENCODER.replace(
 FORMAT = ContiguousHalves(
     short_share=0.05,  # build_pretraining_dataset.py:34-114
     single_share=0.1,
-    num_separators_between=1,
 )
 
 MASKING = TokenMasking(

@@ -27,7 +27,6 @@ WORDS = Words(segmenter="rjieba")
 FORMAT = SegmentPair(
     second="next_or_swapped",  # sentence order instead of next sentence
     short_share=0.1,  # not stated: BERT's
-    num_separators_between=1,
 )
 
 MASKING = NgramMasking(

@@ -55,7 +55,7 @@ def recipes() -> Iterator[Recipe]:
             # BERT's pairs, half of them random, though no objective uses the label; only real pairs:
             # --set format.second=next
             format=bert.FORMAT,
-            masking=WholeWordMasking(rate=0.15, rounding="half_even", rate_relative_to="all", budget="tokens"),
+            masking=WholeWordMasking(rate=0.15, rounding="half_even", rate_relative_to="all"),
             replacement=bert.REPLACEMENT,
             masks=MaskRefresh(copies=10),
             objectives=(MaskedLanguageModeling(),),

@@ -35,7 +35,6 @@ MASKING = SpanMasking(
     rate_relative_to="ordinary",  # spans are sampled before [CLS] and [SEP] are added
     geometric_p=0.2,  # the code's default is .3, its README says .2
     longest_span=10,
-    cut_last_word=True,
 )
 
 REPLACEMENT = MaskRandomKeep(

@@ -1,4 +1,4 @@
-"""Packing of whole sentences, in order, without randomness (RoBERTa's two best formats)."""
+"""FULL-SENTENCES and DOC-SENTENCES, RoBERTa's two best formats: whole sentences, in order, without randomness."""
 
 from typing import ClassVar, Literal
 
@@ -63,3 +63,28 @@ class PackedSentences(Format):
         if self.separator_after == "sentence":
             return documents.sentence_ends
         return np.unique(documents.bounds(documents.last)) if self.crosses_documents else np.zeros(0, dtype=np.int64)
+
+
+class FullSentences(PackedSentences):
+    """Whole sentences, contiguous in the corpus, across document ends (Liu et al. 2019, section 4.2).
+
+    Where a document ends within a sequence, one extra separator precedes the next document's sentences.
+
+    DEVIATION: a sentence longer than a sequence is cut into pieces; fairseq's "complete" mode
+    (token_block_utils_fast.pyx:64-97) keeps it whole, beyond the length limit.
+    """
+
+    kind: Literal["full_sentences"] = "full_sentences"
+    crosses_documents: ClassVar[bool] = True
+
+
+class DocSentences(PackedSentences):
+    """Whole sentences, contiguous, never beyond a document's end (Liu et al. 2019, section 4.2).
+
+    A document's last sequence may be short; the paper makes the batch larger to keep its number of tokens.
+
+    DEVIATION: a sentence longer than a sequence is cut into pieces, as in `FullSentences`.
+    """
+
+    kind: Literal["doc_sentences"] = "doc_sentences"
+    crosses_documents: ClassVar[bool] = False

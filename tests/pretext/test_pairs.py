@@ -1,7 +1,7 @@
-"""BERT's layout, against a plain account of its algorithm, and its published and computed shares."""
+"""Pairs: BERT's layout against a plain account of its algorithm, its published shares, and pairs of sentences."""
 
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from pretext_samples import documents_of, lay_out, ranges, within
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import generator
 from maskwright.core.types import Plan
-from maskwright.pretext.formats import SegmentPair
+from maskwright.pretext.formats import ContiguousHalves, Format, SegmentPair, SentencePair
 
 Row = tuple[list[int], list[int], int]
 
@@ -123,12 +123,10 @@ def test_one_sentence_has_no_order_in_the_paper_and_is_labeled_swapped_in_the_co
 
 
 @settings(max_examples=100)
-@given(corpora, st.integers(8, 64), st.sampled_from([1, 2]), SECONDS)
-def test_segment_pair_sequences_fit_and_hold_text(
-    lengths: list[list[int]], max_length: int, between: int, second: str
-) -> None:
+@given(corpora, st.integers(8, 64), SECONDS)
+def test_segment_pair_sequences_fit_and_hold_text(lengths: list[list[int]], max_length: int, second: str) -> None:
     documents = documents_of(lengths)
-    format = SegmentPair.model_validate({"second": second, "num_separators_between": between})
+    format = SegmentPair.model_validate({"second": second})
     plan = format.plan(documents, max_length, seed=3, refresh=0)
     assert (plan.first_end > plan.first_start).all()
     laid_out = lay_out(format, documents, plan)
@@ -174,9 +172,41 @@ def test_segment_pair_draws_a_short_target_for_one_document_in_ten() -> None:
     assert abs(targets.mean() - (2 + 124) / 2) < 4.5 * 123 / np.sqrt(12 * len(targets))
 
 
-@pytest.mark.parametrize("between", [1, 2])
-def test_segment_pair_refuses_lengths_without_room(between: int) -> None:
-    format = SegmentPair.model_validate({"num_separators_between": between})
-    with pytest.raises(RecipeError, match=f"at least {4 + between}"):
-        format.plan(documents_of([[5, 5]]), 3 + between, 0, 0)
-    assert len(format.plan(documents_of([[5, 5]]), 4 + between, 0, 0))
+@pytest.mark.parametrize("format", [SegmentPair(), ContiguousHalves(short_share=1)])
+def test_lengths_without_room_are_refused(format: Format) -> None:
+    with pytest.raises(RecipeError, match="at least 5"):
+        format.plan(documents_of([[5, 5]]), 4, 0, 0)
+    assert len(format.plan(documents_of([[5, 5]]), 5, 0, 0))
+
+
+# RoBERTa's pairs of single sentences.
+
+
+@settings(max_examples=80)
+@given(st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=10), min_size=2, max_size=5))
+def test_sentence_pair_pairs_whole_sentences_and_uses_each(lengths: list[list[int]]) -> None:
+    documents, format = documents_of(lengths), SentencePair()
+    plan = format.plan(documents, 32, seed=4, refresh=0)
+    bounds = [0, *documents.sentence_ends.tolist()]
+    sentences = list(pairwise(bounds))
+    firsts, seconds = ranges(plan.first_start, plan.first_end), ranges(plan.second_start, plan.second_end)
+    assert set(firsts) | set(seconds) <= set(sentences)
+    following = plan.pair_labels == 0
+    assert (plan.second_start == plan.first_end)[following].all()
+    used = firsts + [second for second, real in zip(seconds, following.tolist(), strict=True) if real]
+    assert sorted(used) == sentences
+    laid_out = lay_out(format, documents, plan)
+    expected = (plan.first_end - plan.first_start) + (plan.second_end - plan.second_start) + 3
+    assert np.array_equal(laid_out.lengths, expected)
+
+
+def test_sentence_pair_follows_half_of_the_time_and_jumps_elsewhere_otherwise() -> None:
+    documents = documents_of([[7] * 300] * 50)
+    plan = SentencePair().plan(documents, 128, seed=8, refresh=0)
+    has_next = plan.first_end % 2100 != 0  # the last sentence of a document has no next one
+    assert within((plan.pair_labels[has_next] == 0).mean(), 0.5, int(has_next.sum()))
+    assert (plan.pair_labels[~has_next] == 1).all()
+    jumps = plan.pair_labels == 1
+    same = plan.first_start[jumps] // 2100 == plan.second_start[jumps] // 2100
+    assert same.mean() < 0.001
+    assert SentencePair().provides == {"next_sentence_label"}

@@ -1,0 +1,115 @@
+"""Texts that overlap: near duplicates (`Cleaning.near_duplicates`), and evaluation text (`Cleaning.exclude`)."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.core.errors import DataError
+from maskwright.core.extras import install
+from maskwright.core.files import parse_json
+from maskwright.data.cleaning.text import HAN_AND_KANA, Cleaning, clean_document
+from maskwright.data.libraries import imported
+from maskwright.data.sources.files import COMPRESSIONS, decompressed, reading
+
+BANDS, _BAND_SIZE, _BAND_NGRAM = 14, 8, 5
+LEAK_NGRAM = 13
+"""Length in words of the n-grams compared; the maximum of Brown et al. (2020, appendix C)."""
+_INSTALL_RENSA = f"Install the extra: {install('dedup')}"
+_WORDS = re.compile(f"[{HAN_AND_KANA}]|[^\\W{HAN_AND_KANA}]+")
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words in lower case, without punctuation; a character of Chinese or Japanese is a word."""
+    return _WORDS.findall(text.lower())
+
+
+def hash_of(text: bytes) -> int:
+    """Return 64 bits that are not 0."""
+    # 64 bits: among a thousand million paragraphs, the chance that any two different ones collide is 3 %.
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") or 1
+
+
+def band_hashes(text: str) -> list[int]:
+    """Return the hash of each band of a document's MinHash over sequences of words (`Cleaning.near_duplicates`).
+
+    Raises:
+        DataError: If the library is missing.
+    """
+    rensa = imported("rensa", package="rensa", purpose="near_duplicates", todo=_INSTALL_RENSA)
+    words = words_of(text)
+    minhash = rensa.RMinHash(num_perm=BANDS * _BAND_SIZE, seed=0)
+    minhash.update([" ".join(words[n : n + _BAND_NGRAM]) for n in range(max(1, len(words) - _BAND_NGRAM + 1))])
+    digest = np.array(minhash.digest(), dtype="<u4").reshape(BANDS, _BAND_SIZE)
+    return [hash_of(band.tobytes()) for band in digest]
+
+
+def shares_text(paragraph: str, hashes: NDArray[np.uint64]) -> bool:
+    """Return whether a paragraph shares 13 words in a row with the texts of `excluded_hashes`."""
+    own = _hashes(paragraph)
+    places = np.minimum(np.searchsorted(hashes, own), len(hashes) - 1)
+    return bool((hashes[places] == own).any())
+
+
+def _hashes(text: str) -> NDArray[np.uint64]:
+    words = words_of(text)
+    sequences = (" ".join(words[start : start + LEAK_NGRAM]) for start in range(len(words) - LEAK_NGRAM + 1))
+    return np.array([hash_of(sequence.encode()) for sequence in sequences], dtype=np.uint64)
+
+
+def excluded_hashes(cleaning: Cleaning) -> NDArray[np.uint64]:
+    """Return the hashes of all sequences of 13 words in the files of `cleaning.exclude`, sorted.
+
+    Raises:
+        DataError: If a file cannot be read or has no such sequence.
+    """
+    found = []
+    for name in cleaning.exclude:
+        texts = (paragraph for text in _texts(Path(name).expanduser()) for paragraph in clean_document(text, cleaning))
+        hashes = np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *map(_hashes, texts)]))
+        if not len(hashes):
+            raise DataError(
+                f"no text in {name} has {LEAK_NGRAM} words, so none of it can be found in the corpus",
+                todo="Leave it out of `--clean exclude=[...]`.",
+            )
+        found.append(hashes)
+    return np.unique(np.concatenate(found))
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """Yield the texts of an evaluation file: all strings in JSON or JSON Lines, the lines of any other text file."""
+    with reading(path) as file:
+        data = decompressed(file, path).read()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8", todo="Save it as UTF-8.") from error
+    suffix = next((suffix for suffix in reversed(path.suffixes) if suffix not in COMPRESSIONS), "")
+    if not suffix.startswith(".json"):
+        yield from text.splitlines()
+        return
+    try:
+        yield from _strings(parse_json(text))
+    except ValueError:
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip():
+                try:
+                    yield from _strings(parse_json(line))
+                except ValueError as error:
+                    raise DataError(f"{path}, line {number} is not JSON: {error}", todo="Repair the file.") from error
+
+
+def _strings(value: Any) -> Iterator[str]:
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case str(text):
+                yield text
+            case dict(entries):
+                waiting += entries.values()
+            case list(items):
+                waiting += items
