@@ -73,7 +73,7 @@ def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
     assert first["soft_targets_loss"] < 0.5 * first_at_random["soft_targets_loss"]
     assert last["cosine_loss"] < first["cosine_loss"] < first_at_random["cosine_loss"]
     record = json.loads((run.folder / "run.json").read_text())
-    assert record["begun_with"]["taken"] == ["embeddings", "head 'mlm'", "layers 0 of 2"]
+    assert record["begun_with"]["loaded"] == ["embeddings", "head 'mlm'", "layers 0 of 2"]
     assert record["teacher"]["fingerprint"] == record["begun_with"]["fingerprint"]
     assert any(topic == "weights" and "layers 0 of 2" in text for topic, text in heard.lines)
 

@@ -89,7 +89,7 @@ class Start:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry in the run's record."""
-        return {**self.origin, "taken": list(self.loaded), "new": list(self.new), "left": list(self.ignored)}
+        return {**self.origin, "loaded": list(self.loaded), "new": list(self.new), "ignored": list(self.ignored)}
 
 
 def like_the_model(recipe: Recipe, model: ExistingModel, fixed: Collection[str]) -> Recipe:
@@ -209,10 +209,10 @@ def start_from_teacher(recipe: Recipe, teacher: ExistingModel) -> Start:
     layers = spread_layers(recipe.encoder.num_layers, num_layers)
     state = {name: tensor for name, tensor in teacher.state.items() if "_blocks." not in name}
     for part in ("attention", "ffn"):
-        mine, theirs = recipe.encoder.layer_plan(part), teacher.config.layer_plan(part)
-        for block in set(mine):
+        plan, source_plan = recipe.encoder.layer_plan(part), teacher.config.layer_plan(part)
+        for block in set(plan):
             # A block that several layers share loads the weights of the first of them.
-            source = f"encoder.{part}_blocks.{theirs[layers[mine.index(block)]]}."
+            source = f"encoder.{part}_blocks.{source_plan[layers[plan.index(block)]]}."
             state |= {
                 f"encoder.{part}_blocks.{block}.{name.removeprefix(source)}": tensor
                 for name, tensor in teacher.state.items()
@@ -278,14 +278,14 @@ def _inherit(recipe: Recipe, model: ExistingModel, names: Iterable[str], fixed: 
     table, changes = family_named(recipe.family).config, dict[str, Any]()
     for name in names:
         # The recipe keeps what its family fixes, and an activation of its head that hardly differs (GELU: below 5e-4).
-        theirs = getattr(model.config, name)
-        kept = table.fixed.get(name, theirs) != theirs
+        value = getattr(model.config, name)
+        kept = table.fixed.get(name, value) != value
         if name == "hidden_activation":
             kept = (
-                table.head_activation not in (None, theirs) and {table.head_activation, theirs} <= _SIMILAR_ACTIVATIONS
+                table.head_activation not in (None, value) and {table.head_activation, value} <= _SIMILAR_ACTIVATIONS
             )
         if not kept and f"encoder.{name}" not in fixed:
-            changes[name] = theirs
+            changes[name] = value
     positions = changes.get("max_positions", recipe.encoder.max_positions)
     if positions > model.config.max_positions:
         raise RecipeError(

@@ -41,12 +41,12 @@ class Cursor:
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a checkpoint."""
         places = [[place.epoch, place.position] for place in self.places]
-        return {"drawn": self.num_read, "places": places, "passes": self.epochs}
+        return {"num_read": self.num_read, "places": places, "epochs": self.epochs}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Cursor":
         """Read what `to_json` wrote."""
-        return cls(data["drawn"], tuple(SourcePosition(*place) for place in data["places"]), data["passes"])
+        return cls(data["num_read"], tuple(SourcePosition(*place) for place in data["places"]), data["epochs"])
 
 
 @dataclass(frozen=True, slots=True)
