@@ -35,7 +35,7 @@ def attempt(recipe: str, corpus: str, tokens: float, folder: Path, overrides: li
         finetune_set=(),
         options={"device": "auto", "precision": "auto"},
         prepare={"cache": None, "workers": None},
-        talk=OnConsole(),
+        reporter=OnConsole(),
     )
     amounts = [share / TRIAL_SHARES[-1] * tokens for share in TRIAL_SHARES] + [LONGER * tokens]
     (*trials, (reached, found)), by, _ = run_trials(study, variant, amounts, text)

@@ -32,7 +32,7 @@ class _Recorded:
             return self.collator.collate(rows, step, share)
 
         def noted(instances: Any, masking: Any, replacement: Any, rng: Any, vocabulary: Any) -> Any:
-            self.samples[step] = list(zip(rng.refresh.tolist(), rng.index.tolist(), strict=True))
+            self.samples[step] = list(zip(rng.epoch.tolist(), rng.index.tolist(), strict=True))
             return corrupt(instances, masking, replacement, rng, vocabulary)
 
         with patch("maskwright.training.batches.corrupt", noted):

@@ -48,7 +48,7 @@ def tuned(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "texts.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finetuning, "prepare_machine_again", lambda *_: (machine, ""))
+        patch.setattr(finetuning, "restore_machine", lambda *_: (machine, ""))
         assert _run(
             "finetune", bert_folder, "--task", "classification", "--train", folder / "texts.csv", "--out",
             folder / "out", *THOROUGH, "--device", "cpu",
@@ -60,7 +60,7 @@ def test_finetune_prints_the_table_and_says_where_the_model_lies(
     tuned: Path, bert_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None)
-    monkeypatch.setattr(finetuning, "prepare_machine_again", lambda *_: (machine, ""))
+    monkeypatch.setattr(finetuning, "restore_machine", lambda *_: (machine, ""))
     again = (
         "finetune", bert_folder, "--task", "classification", "--train", tuned / "texts.csv", "--out", tuned / "out",
         *THOROUGH,

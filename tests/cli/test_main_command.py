@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from maskwright.cli import output
-from maskwright.cli.main import VERBS, load, main
+from maskwright.cli.main import SUBCOMMANDS, load, main
 from maskwright.core.errors import DataError
 
 
@@ -31,12 +31,12 @@ def verb(monkeypatch):
 def test_help_names_every_verb(run):
     code, out, _ = run("--help")
     assert code == 0
-    assert all(name in out for name in VERBS)
+    assert all(name in out for name in SUBCOMMANDS)
     _, out, err = run()
     assert "quickstart" in out + err
 
 
-@pytest.mark.parametrize("name", sorted(VERBS))
+@pytest.mark.parametrize("name", sorted(SUBCOMMANDS))
 def test_every_verb_has_help(run, name):
     assert load(name).name == name
     code, out, _ = run(name, "--help")

@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 import maskwright
-from maskwright.cli.main import VERBS, load
+from maskwright.cli.main import SUBCOMMANDS, load
 
 DISPLAY = {"json", "html", "help"}
 """Options that choose how a result is printed; functions return it."""
@@ -31,7 +31,7 @@ def _options(command: Any) -> set[str]:
     return set(names) - DISPLAY
 
 
-@pytest.mark.parametrize("name", sorted(set(VERBS) - {"recipes"}))
+@pytest.mark.parametrize("name", sorted(set(SUBCOMMANDS) - {"recipes"}))
 def test_every_command_is_a_function_with_its_arguments(name: str) -> None:
     python_name = name.replace("-", "_")
     function = getattr(maskwright, python_name)

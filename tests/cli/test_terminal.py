@@ -24,12 +24,12 @@ def is_safe(text):
         lambda: output.warn(HOSTILE),
         lambda: output.fail(HOSTILE),
         lambda: output.print_json({HOSTILE: [HOSTILE]}),
-        lambda: OnConsole().say(HOSTILE, HOSTILE),
-        lambda: OnConsole().tabulate("files", (HOSTILE,), [(HOSTILE,)]),
+        lambda: OnConsole().message(HOSTILE, HOSTILE),
+        lambda: OnConsole().table("files", (HOSTILE,), [(HOSTILE,)]),
     ],
 )
-def test_nothing_that_is_printed_contains_escapes(capsys, say):
-    say()
+def test_nothing_that_is_printed_contains_escapes(capsys, message):
+    message()
     printed = "".join(capsys.readouterr())
     assert "]52;c;ZXZpbA==" in printed
     assert is_safe(printed)

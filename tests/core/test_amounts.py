@@ -2,7 +2,7 @@
 
 import pytest
 
-from maskwright.core.amounts import counted, exact_or_short, plain_float, share, short_count, size_in_bytes
+from maskwright.core.amounts import exact_or_short, plain_float, pluralize, share, short_count, size_in_bytes
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,4 @@ def test_size_in_bytes(value, text):
     ("count", "text"), [(0, "0 texts"), (1, "1 text"), (2, "2 texts"), (1200, "1,200 texts")]
 )  # fmt: skip
 def test_counted_things_are_one_or_several(count, text):
-    assert counted(count, "text") == text
+    assert pluralize(count, "text") == text

@@ -11,7 +11,7 @@ from maskwright.core import checksums, files
 from maskwright.core.checksums import (
     CONTENTS,
     CheckedArray,
-    ChecksumBook,
+    ChecksumCache,
     block_checksums,
     compare_files,
     read_record,
@@ -38,12 +38,12 @@ def test_checksum_is_read_from_the_book_until_the_file_changes(tmp_path: Path, l
     file, book = tmp_path / "a", tmp_path / "deep" / "book.json"
     file.write_bytes(b"one")
     for _ in range(3):
-        with ChecksumBook(book) as held:
+        with ChecksumCache(book) as held:
             assert held.checksum(file) == held.known(file) == checksum(file)
     assert looked_at == ["a"]
     file.write_bytes(b"two")
     os.utime(file, ns=(1, 1))
-    with ChecksumBook(book) as held:
+    with ChecksumCache(book) as held:
         assert held.known(file) is None
         assert held.checksum(file) == checksum(file)
     assert looked_at == ["a", "a"]
@@ -54,8 +54,8 @@ def test_books_of_two_processes_are_joined_and_files_that_are_gone_forgotten(tmp
     files = [tmp_path / name for name in "abc"]
     for file in files:
         file.write_bytes(file.name.encode())
-    with ChecksumBook(book) as ours:
-        with ChecksumBook(book) as theirs:
+    with ChecksumCache(book) as ours:
+        with ChecksumCache(book) as theirs:
             theirs.checksum(files[0])
             theirs.checksum(files[1])
         ours.checksum(files[2])
@@ -68,7 +68,7 @@ def test_book_that_cannot_be_read_counts_as_empty(tmp_path: Path, held: bytes) -
     file, book = tmp_path / "a", tmp_path / "book.json"
     file.write_bytes(b"one")
     book.write_bytes(held.replace(b"%s", str(file).encode()))
-    with ChecksumBook(book) as found:
+    with ChecksumCache(book) as found:
         assert found.checksum(file) == checksum(file)
     assert list(read_json(book)) == [str(file)]
 

@@ -34,14 +34,14 @@ def test_numbers_are_pinned():
 
 
 @given(seeds, small, small)
-def test_each_part_of_the_key_matters(seed, refresh, index):
-    key = keys(seed, "x", refresh, index)[0]
+def test_each_part_of_the_key_matters(seed, epoch, index):
+    key = keys(seed, "x", epoch, index)[0]
     others = [
-        keys(seed + 1, "x", refresh, index),
-        keys(seed, "y", refresh, index),
-        keys(seed, "x", refresh + 1, index),
-        keys(seed, "x", refresh, index + 1),
-        keys(seed, "x", index, refresh) if refresh != index else np.zeros(1, np.uint64),
+        keys(seed + 1, "x", epoch, index),
+        keys(seed, "y", epoch, index),
+        keys(seed, "x", epoch + 1, index),
+        keys(seed, "x", epoch, index + 1),
+        keys(seed, "x", index, epoch) if epoch != index else np.zeros(1, np.uint64),
     ]
     assert all(key != other[0] for other in others)
 
@@ -67,12 +67,12 @@ def test_neighboring_keys_and_counters_are_unrelated():
 
 @given(seeds, st.lists(st.tuples(small, small, st.integers(0, 12)), min_size=1, max_size=6))
 def test_a_batch_draws_what_its_instances_draw_one_by_one(seed, instances):
-    refresh, index, lengths = (np.array(column) for column in zip(*instances, strict=True))
+    epoch, index, lengths = (np.array(column) for column in zip(*instances, strict=True))
     sequences = np.repeat(np.arange(len(lengths)), lengths)
     offsets = np.concatenate([np.arange(length) for length in lengths])
-    together = RandomNumbers(seed, refresh, index)
+    together = RandomNumbers(seed, epoch, index)
     for row in range(len(lengths)):
-        alone = RandomNumbers(seed, refresh[row : row + 1], index[row : row + 1])
+        alone = RandomNumbers(seed, epoch[row : row + 1], index[row : row + 1])
         own = sequences == row
         places = np.zeros(int(own.sum()), dtype=np.int64), offsets[own]
         assert np.array_equal(together.uniform_at("a", sequences, offsets)[own], alone.uniform_at("a", *places))

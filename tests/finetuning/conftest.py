@@ -24,6 +24,6 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def again(begun: Mapping[str, Any], device: str, cache: Path | None, precision: Precision) -> tuple[Machine, str]:
         return prepared(device, None, cache, precision), ""
 
-    monkeypatch.setattr(finetuning, "prepare_machine_again", again)
+    monkeypatch.setattr(finetuning, "restore_machine", again)
     monkeypatch.setattr(evaluating, "prepare_machine", prepared)
     evaluating.machine_to_score.cache_clear()

@@ -77,7 +77,7 @@ class _Listener(Reporter):
     def __init__(self, interrupted_at=None):
         self.interrupted_at, self.said, self.progress = interrupted_at, [], []
 
-    def say(self, topic, text):
+    def message(self, topic, text):
         self.said.append(f"{topic}: {text}")
 
     def training(self, share, text):

@@ -42,10 +42,10 @@ class Heard(Silent):
         self.said: list[tuple[str, str]] = []
         self.shown: list[str] = []
 
-    def say(self, topic: str, text: str) -> None:
+    def message(self, topic: str, text: str) -> None:
         self.said.append((topic, text))
 
-    def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def table(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         self.said += [(topic, " ".join(row)) for row in rows]
 
     def stage(self, name: str, done: int, total: int | None) -> None:

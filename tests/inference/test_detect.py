@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from maskwright.core.errors import ConversionError, MaskwrightError
-from maskwright.inference.detect import Detection, Judged, marked, summary
+from maskwright.inference.detect import Detection, Judged, highlight, summary
 from maskwright.inference.model import Model, TextCut, load
 
 TEXTS = ["the cat sat on the mat.", "", "We love, the dog ran to a tree 我爱北京", "xyz cats"]
@@ -97,11 +97,11 @@ def judged(text: str, *spans: tuple[int, int, float]) -> Detection:
 
 def test_marked_texts_are_readable_without_colors() -> None:
     detection = judged("The chef ate the meal.", (0, 3, 0.1), (3, 8, 0.2), (8, 12, 0.971), (12, 16, 0.0))
-    assert marked(detection).plain == "The chef ate{97%} the meal."
-    assert [span.style for span in marked(detection).spans] == ["bold white on red", "red"]
-    assert marked(judged("no, none", (0, 2, 0.4))).plain == "no, none"
+    assert highlight(detection).plain == "The chef ate{97%} the meal."
+    assert [span.style for span in highlight(detection).spans] == ["bold white on red", "red"]
+    assert highlight(judged("no, none", (0, 2, 0.4))).plain == "no, none"
     # Two tokens of one character: the second one has nothing left to color.
-    assert marked(judged("字", (0, 1, 0.6), (0, 1, 0.7))).plain == "字{60%}{70%}"
+    assert highlight(judged("字", (0, 1, 0.6), (0, 1, 0.7))).plain == "字{60%}{70%}"
 
 
 def test_summary_counts() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from maskwright.core.errors import DeviceError
 from maskwright.kernels.cpu import library as module
-from maskwright.kernels.cpu.library import compiled
+from maskwright.kernels.cpu.library import load_or_compile
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/fd").exists() or shutil.which("gcc") is None, reason="needs Linux and gcc"
@@ -40,7 +40,7 @@ def answer(tmp_path: Path, cache: Path) -> Callable[..., int]:
     source.write_text(PROGRAM)
 
     def compile_and_call(flags: Sequence[str] = FLAGS, about: Sequence[str] = ()) -> int:
-        return int(compiled(source, flags, (), about).answer())
+        return int(load_or_compile(source, flags, (), about).answer())
 
     return compile_and_call
 
@@ -154,7 +154,7 @@ def test_a_cache_that_cannot_be_written_and_a_missing_source_are_errors(
     answer: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(DeviceError, match="cannot be written or read"):
-        compiled(tmp_path / "absent.c", FLAGS, (), ())
+        load_or_compile(tmp_path / "absent.c", FLAGS, (), ())
     (tmp_path / "file").touch()
     monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(DeviceError, match="cannot write"):

@@ -67,10 +67,10 @@ def batch_of(lengths: Sequence[int], seed: int = 0, share_of_word_starts: float 
     )
 
 
-def rng_for(instances: Instances, seed: int = 0, refresh: int = 0, first_index: int = 0) -> RandomNumbers:
+def rng_for(instances: Instances, seed: int = 0, mask_sample: int = 0, first_index: int = 0) -> RandomNumbers:
     """Key a batch whose instances are numbered one after another."""
     index = first_index + np.arange(len(instances))
-    return RandomNumbers(seed, np.full(len(instances), refresh), index)
+    return RandomNumbers(seed, np.full(len(instances), mask_sample), index)
 
 
 def one_of(instances: Instances, number: int) -> Instances:

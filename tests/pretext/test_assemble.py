@@ -91,6 +91,6 @@ def test_assemble_equals_layout_by_hand(
 @pytest.mark.parametrize("format", [SegmentPair(), ContiguousHalves(), FullSentences()])
 def test_a_format_knows_lengths_before_it_lays_out(format: Format) -> None:
     documents = documents_of([[3, 5, 2, 7, 4, 6], [9, 1, 2], [30, 3, 8]] * 5)
-    plan = format.plan(documents, 32, seed=0, refresh=0)
+    plan = format.plan(documents, 32, seed=0, mask_sample=0)
     lengths = format.lengths(plan, format.separator_points(documents))
     assert lengths.tolist() == lay_out(format, documents, plan).lengths.tolist()

@@ -28,11 +28,11 @@ def texts_of(instances: Instances, number: int) -> Pair:
     return texts[0], texts[1], int(instances.pair_labels[number])
 
 
-def pairs(format: Format, refreshes: int = 200) -> Counter[Pair]:
+def pairs(format: Format, samples: int = 200) -> Counter[Pair]:
     """All pairs that many drawings of the two poems give, with how often."""
     seen: Counter[Pair] = Counter()
-    for refresh in range(refreshes):
-        plan = format.plan(DOCUMENTS, 32, 0, refresh)
+    for mask_sample in range(samples):
+        plan = format.plan(DOCUMENTS, 32, 0, mask_sample)
         instances = format.lay_out(plan, reader(100 + np.arange(len(CHARACTERS))), SPECIAL, np.zeros(0, dtype=int))
         seen.update(texts_of(instances, number) for number in range(len(instances)))
     return seen

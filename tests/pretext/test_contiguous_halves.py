@@ -74,7 +74,7 @@ def test_plan_equals_the_plain_account(
     lengths: list[list[int]], max_length: int, seed: int, short: float, single: float
 ) -> None:
     format = ContiguousHalves(short_share=short, single_share=single)
-    plan = format.plan(documents_of(lengths), max_length, seed, refresh=0)
+    plan = format.plan(documents_of(lengths), max_length, seed, mask_sample=0)
     assert rows_of(plan) == told_plainly(lengths, max_length, seed, format)
     assert (plan.pair_labels == -1).all()
 
@@ -83,7 +83,7 @@ def test_plan_equals_the_plain_account(
 @given(corpora, st.integers(6, 70))
 def test_sequences_fit_and_halves_are_neighbors(lengths: list[list[int]], max_length: int) -> None:
     documents, format = documents_of(lengths), ContiguousHalves()
-    plan = format.plan(documents, max_length, seed=3, refresh=0)
+    plan = format.plan(documents, max_length, seed=3, mask_sample=0)
     assert (plan.first_end > plan.first_start).all()
     has_second = plan.second_end > plan.second_start
     assert (plan.second_start[has_second] == plan.first_end[has_second]).all()
@@ -95,7 +95,7 @@ def test_sequences_fit_and_halves_are_neighbors(lengths: list[list[int]], max_le
 def test_shares_are_those_of_the_original() -> None:
     # 128 one-token sentences: a target of 128 takes all of them, of which 125 fit beside three specials.
     documents = documents_of([[1] * 128] * 20_000)
-    plan = ContiguousHalves().plan(documents, 128, seed=1, refresh=0)
+    plan = ContiguousHalves().plan(documents, 128, seed=1, mask_sample=0)
     document = plan.first_start // 128
     firsts = np.flatnonzero(np.diff(document, prepend=-1))
     whole = np.bincount(document, minlength=20_000) == 1

@@ -87,14 +87,14 @@ def test_selection_keeps_to_budget_candidates_and_order(
 @settings(max_examples=100)
 @given(st.sampled_from(EVERY), lengths, st.integers(0, 50), st.integers(0, 3))
 def test_a_batch_draws_what_its_sequences_draw_one_by_one(
-    masking: Masking, lengths: list[int], seed: int, refresh: int
+    masking: Masking, lengths: list[int], seed: int, mask_sample: int
 ) -> None:
     instances = with_levels(batch_of(lengths, seed, 0.6), seed)
-    together = masking.select(instances, rng_for(instances, seed, refresh, first_index=7))
+    together = masking.select(instances, rng_for(instances, seed, mask_sample, first_index=7))
     alone = []
     for number in range(len(instances)):
         single = one_of(instances, number)
-        selection = masking.select(single, rng_for(single, seed, refresh, first_index=7 + number))
+        selection = masking.select(single, rng_for(single, seed, mask_sample, first_index=7 + number))
         offset = instances.cu_seqlens[number]
         alone.append(Selection(selection.starts + offset, selection.ends + offset))
     assert np.array_equal(together.starts, np.concatenate([part.starts for part in alone]))
@@ -102,14 +102,14 @@ def test_a_batch_draws_what_its_sequences_draw_one_by_one(
 
 
 @pytest.mark.parametrize("masking", EVERY, ids=repr)
-def test_selection_depends_on_seed_refresh_and_index_alone(masking: Masking) -> None:
+def test_selection_depends_on_seed_sample_and_index_alone(masking: Masking) -> None:
     instances = with_levels(batch_of([64] * 8, share_of_word_starts=0.7))
-    first = masking.select(instances, rng_for(instances, seed=1, refresh=2)).positions
-    assert np.array_equal(first, masking.select(instances, rng_for(instances, seed=1, refresh=2)).positions)
+    first = masking.select(instances, rng_for(instances, seed=1, mask_sample=2)).positions
+    assert np.array_equal(first, masking.select(instances, rng_for(instances, seed=1, mask_sample=2)).positions)
     for other in (
-        rng_for(instances, seed=2, refresh=2),
-        rng_for(instances, seed=1, refresh=3),
-        rng_for(instances, seed=1, refresh=2, first_index=1),
+        rng_for(instances, seed=2, mask_sample=2),
+        rng_for(instances, seed=1, mask_sample=3),
+        rng_for(instances, seed=1, mask_sample=2, first_index=1),
     ):
         assert not np.array_equal(first, masking.select(instances, other).positions)
 

@@ -96,14 +96,14 @@ def test_segment_pair_plan_equals_the_plain_account(
     lengths: list[list[int]], max_length: int, seed: int, short: float, second: str
 ) -> None:
     format = SegmentPair.model_validate({"second": second, "short_share": short})
-    plan = format.plan(documents_of(lengths), max_length, seed, refresh=seed + 1)
+    plan = format.plan(documents_of(lengths), max_length, seed, mask_sample=seed + 1)
     assert rows_of(plan) == told_plainly(as_lists(lengths), max_length, seed, short, second)
 
 
 @pytest.mark.parametrize("second", SWAPPING)
 def test_half_of_the_pairs_of_several_sentences_are_swapped(second: str) -> None:
     documents = documents_of([[20] * 12] * 4000)
-    plan = SegmentPair.model_validate({"second": second, "short_share": 0}).plan(documents, 128, seed=4, refresh=0)
+    plan = SegmentPair.model_validate({"second": second, "short_share": 0}).plan(documents, 128, seed=4, mask_sample=0)
     swapped = plan.second_start < plan.first_start
     assert np.array_equal(plan.pair_labels, swapped)
     assert within(swapped.mean(), 0.5, len(plan))
@@ -113,10 +113,10 @@ def test_half_of_the_pairs_of_several_sentences_are_swapped(second: str) -> None
 
 def test_one_sentence_has_no_order_in_the_paper_and_is_labeled_swapped_in_the_code() -> None:
     documents = documents_of([[30]] * 500)
-    paper = SegmentPair(second="next_or_swapped").plan(documents, 64, seed=0, refresh=0)
+    paper = SegmentPair(second="next_or_swapped").plan(documents, 64, seed=0, mask_sample=0)
     assert (paper.pair_labels == -1).all()
     assert not (paper.second_end > 0).any()
-    code = SegmentPair(second="next_swapped_or_random").plan(documents, 64, seed=0, refresh=0)
+    code = SegmentPair(second="next_swapped_or_random").plan(documents, 64, seed=0, mask_sample=0)
     assert (code.pair_labels == 1).all()
     assert (code.second_start // 30 != code.first_start // 30).all()
     assert len(paper) == len(code) == 500
@@ -127,7 +127,7 @@ def test_one_sentence_has_no_order_in_the_paper_and_is_labeled_swapped_in_the_co
 def test_segment_pair_sequences_fit_and_hold_text(lengths: list[list[int]], max_length: int, second: str) -> None:
     documents = documents_of(lengths)
     format = SegmentPair.model_validate({"second": second})
-    plan = format.plan(documents, max_length, seed=3, refresh=0)
+    plan = format.plan(documents, max_length, seed=3, mask_sample=0)
     assert (plan.first_end > plan.first_start).all()
     laid_out = lay_out(format, documents, plan)
     assert laid_out.lengths.max() <= max_length
@@ -142,7 +142,7 @@ def test_segment_pair_sequences_fit_and_hold_text(lengths: list[list[int]], max_
 def test_segment_pair_without_next_sentence_prediction_loses_no_text() -> None:
     # 25 tokens fill the room of 125 exactly, so nothing needs to be cut.
     documents = documents_of([[25] * number for number in range(1, 60)])
-    plan = SegmentPair(second="next", short_share=0).plan(documents, 128, seed=1, refresh=0)
+    plan = SegmentPair(second="next", short_share=0).plan(documents, 128, seed=1, mask_sample=0)
     used = np.sort(np.concatenate([first + second for first, second, _ in rows_of(plan)]))
     assert np.array_equal(used, np.arange(len(used)))
     assert len(used) == documents.num_tokens
@@ -154,14 +154,14 @@ def test_segment_pair_without_next_sentence_prediction_loses_no_text() -> None:
 def test_segment_pair_share_of_random_pairs_is_that_of_the_original(sentences: int, share: float) -> None:
     number = 24_000 // sentences
     documents = documents_of([[20] * sentences] * number)
-    labels = SegmentPair().plan(documents, 128, seed=11, refresh=0).pair_labels
+    labels = SegmentPair().plan(documents, 128, seed=11, mask_sample=0).pair_labels
     # The shares are known to three digits.
     assert abs(labels.mean() - share) < 0.0005 + 4.5 * np.sqrt(share * (1 - share) / len(labels))
 
 
 def test_segment_pair_draws_a_short_target_for_one_document_in_ten() -> None:
     documents = documents_of([[1] * 125] * 4000)
-    plan = SegmentPair(second="next").plan(documents, 128, seed=2, refresh=0)
+    plan = SegmentPair(second="next").plan(documents, 128, seed=2, mask_sample=0)
     spans = plan.second_end - plan.first_start
     document = plan.first_start // 125
     whole = np.bincount(document, minlength=4000) == 1
@@ -186,7 +186,7 @@ def test_lengths_without_room_are_refused(format: Format) -> None:
 @given(st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=10), min_size=2, max_size=5))
 def test_sentence_pair_pairs_whole_sentences_and_uses_each(lengths: list[list[int]]) -> None:
     documents, format = documents_of(lengths), SentencePair()
-    plan = format.plan(documents, 32, seed=4, refresh=0)
+    plan = format.plan(documents, 32, seed=4, mask_sample=0)
     bounds = [0, *documents.sentence_ends.tolist()]
     sentences = list(pairwise(bounds))
     firsts, seconds = ranges(plan.first_start, plan.first_end), ranges(plan.second_start, plan.second_end)
@@ -202,7 +202,7 @@ def test_sentence_pair_pairs_whole_sentences_and_uses_each(lengths: list[list[in
 
 def test_sentence_pair_follows_half_of_the_time_and_jumps_elsewhere_otherwise() -> None:
     documents = documents_of([[7] * 300] * 50)
-    plan = SentencePair().plan(documents, 128, seed=8, refresh=0)
+    plan = SentencePair().plan(documents, 128, seed=8, mask_sample=0)
     has_next = plan.first_end % 2100 != 0  # the last sentence of a document has no next one
     assert within((plan.pair_labels[has_next] == 0).mean(), 0.5, int(has_next.sum()))
     assert (plan.pair_labels[~has_next] == 1).all()

@@ -55,7 +55,7 @@ formats = st.builds(
 )
 def test_packing_equals_the_plain_account(lengths: list[list[int]], max_length: int, format: Packed) -> None:
     documents = documents_of(lengths)
-    plan = format.plan(documents, max_length, seed=0, refresh=0)
+    plan = format.plan(documents, max_length, seed=0, mask_sample=0)
     laid_out = lay_out(format, documents, plan)
     crosses, every = isinstance(format, FullSentences), format.separator_after == "sentence"
     expected = [

@@ -29,8 +29,8 @@ def spans_of(masking: SpanMasking, sequence: Instances, rng: RandomNumbers) -> l
     ordinary = [token for token in range(size) if not sequence.special[token]]
     (budget,) = masking.budgets(sequence, rng).tolist()
     budget = min(budget, len(ordinary))
-    anchor_key = keys(rng.seed, "masking anchor", rng.refresh, rng.index)
-    length_key = keys(rng.seed, "masking length", rng.refresh, rng.index)
+    anchor_key = keys(rng.seed, "masking anchor", rng.epoch, rng.index)
+    length_key = keys(rng.seed, "masking length", rng.epoch, rng.index)
 
     def word_end(token: int) -> int:
         token += 1
@@ -124,7 +124,7 @@ def test_words_of_many_pieces_are_hit_more_often() -> None:
 
 def test_spans_stop_at_the_separator_of_a_pair() -> None:
     documents = documents_of([[4] * 12] * 60)
-    plan = SegmentPair().plan(documents, 32, seed=0, refresh=0)
+    plan = SegmentPair().plan(documents, 32, seed=0, mask_sample=0)
     instances = lay_out(SegmentPair(), documents, plan)
     assert (instances.segment_ids == 1).any()
     masking = SpanMasking(rate=0.5, geometric_p=0.05)

@@ -12,7 +12,7 @@ from maskwright.pretext.masking import LevelMasking, NgramMasking, SpanMasking, 
 from maskwright.pretext.objectives import SpanBoundaryObjective
 from maskwright.pretext.replacement import MaskRandomKeep, SimilarWord
 from maskwright.recipes.catalog import get
-from maskwright.recipes.recipe import MaskRefresh
+from maskwright.recipes.recipe import MaskSampling
 
 FIRST_ID = 100
 """Id of a sentence's first token; the others follow."""
@@ -153,11 +153,11 @@ def test_four_words_become_similar_words_and_never_mask_tokens() -> None:
     assert np.array_equal(after, expected)
 
 
-def masks(refresh: MaskRefresh, epochs: int) -> list[IntArray]:
+def masks(sampling: MaskSampling, epochs: int) -> list[IntArray]:
     """What a sentence of 60 words gives up in each epoch."""
     instances = times([["word"]] * 60, 1)
     return [
-        TokenMasking().select(instances, rng_for(instances, refresh=refresh.refresh(epoch))).positions
+        TokenMasking().select(instances, rng_for(instances, mask_sample=sampling.mask_sample(epoch))).positions
         for epoch in range(epochs)
     ]
 

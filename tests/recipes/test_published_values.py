@@ -408,8 +408,8 @@ def test_students_have_half_the_layers_of_the_size_in_their_name(size: str) -> N
 
 def test_masks_are_sampled_ten_times_or_in_every_epoch() -> None:
     static, dynamic = catalog.get("bert/base").masks, catalog.get("roberta/base").masks
-    assert [static.refresh(epoch) for epoch in range(12)] == [*range(10), 0, 1]
-    assert [dynamic.refresh(epoch) for epoch in range(12)] == list(range(12))
+    assert [static.mask_sample(epoch) for epoch in range(12)] == [*range(10), 0, 1]
+    assert [dynamic.mask_sample(epoch) for epoch in range(12)] == list(range(12))
 
 
 @pytest.mark.parametrize(

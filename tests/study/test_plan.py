@@ -8,7 +8,7 @@ import pytest
 
 from maskwright.core.errors import RecipeError
 from maskwright.study import plan as module
-from maskwright.study.plan import PlannedRecipe, plan, predict, recommended, with_prediction
+from maskwright.study.plan import PlannedRecipe, plan, predict, recommend, with_prediction
 from maskwright.training.reporting import Silent
 
 TOY = (
@@ -63,10 +63,10 @@ def test_the_lowest_expected_loss_is_recommended_and_overlaps_are_named() -> Non
     best = replace(RECIPE, loss=4.0, low=3.5, high=4.5)
     close, worse = replace(best, recipe="b", loss=4.6, low=4.4, high=4.8), replace(best, recipe="c", loss=6, low=5.9)
     hopeless = replace(best, recipe="d", loss=1.0, refused="hopeless")
-    found = recommended(60, (worse, close, best, hopeless))
+    found = recommend(60, (worse, close, best, hopeless))
     assert found.recommended == "a"
     assert "the intervals of b overlap" in found.reason
-    nothing = recommended(60, (replace(RECIPE, note="too short"), replace(RECIPE, recipe="d", refused="hopeless")))
+    nothing = recommend(60, (replace(RECIPE, note="too short"), replace(RECIPE, recipe="d", refused="hopeless")))
     assert (nothing.recommended, nothing.reason) == (None, "a: too short; d: hopeless")
 
 

@@ -23,7 +23,7 @@ from maskwright.training.distributed import rank, world_size
 from maskwright.training.loop import StepReport
 from maskwright.training.model import PretrainingModel
 from maskwright.training.reporting import Silent
-from maskwright.training.stream import Rows
+from maskwright.training.sampler import Rows
 
 _collate, _placed, _train = Collator.collate, PretrainingModel.placed, loop.train
 
@@ -39,7 +39,7 @@ def do(job: dict[str, Any]) -> None:
         collated.append(batch)
         sizes = [each.batch.num_sequences for each in _collate(self, rows, step).micro_batches]
         parts = list(itertools.pairwise([0, *itertools.accumulate(sizes)]))[share]
-        samples = list(zip(rows.refresh.tolist(), rows.index.tolist(), strict=True))
+        samples = list(zip(rows.mask_sample.tolist(), rows.index.tolist(), strict=True))
         for each, part in zip(batch.micro_batches, parts, strict=True):
             keys_of[id(each)] = {"step": step, "rank": rank(), "samples": samples[slice(*part)]}
         return batch

@@ -101,7 +101,7 @@ def workload(which: Recipe, tokens_per_microbatch: int = 128) -> Workload:
 
 def step(which: Recipe, tokens_per_microbatch: int = 128, count: int = 40) -> StepBatch:
     phase = workload(which, tokens_per_microbatch).phases[0]
-    rows, _ = phase.stream.read(phase.stream.start(), count)
+    rows, _ = phase.sampler.read(phase.sampler.start(), count)
     return phase.collator.collate(rows, step=0)
 
 
@@ -182,10 +182,10 @@ def masks_by_epoch(which: Recipe) -> dict[int, dict[int, tuple[int, ...]]]:
     """Corrupted ids of every instance in two epochs."""
     phase = workload(which).phases[0]
     seen: dict[int, dict[int, tuple[int, ...]]] = defaultdict(dict)
-    cursor = phase.stream.start()
+    cursor = phase.sampler.start()
     while cursor.places[0].epoch < 2:
         epoch = cursor.places[0].epoch
-        rows, cursor = phase.stream.read(cursor, 1)
+        rows, cursor = phase.sampler.read(cursor, 1)
         (micro,) = phase.collator.collate(rows, step=0).micro_batches
         seen[epoch][int(rows.index[0])] = sequences(micro)[0]
     return seen
@@ -220,7 +220,7 @@ def test_the_shares_of_the_ranks_are_the_micro_batches_of_one_process(
     overrides: tuple[str, ...], ranks: int, count: int
 ) -> None:
     phase = workload(recipe(*overrides)).phases[0]
-    rows, _ = phase.stream.read(phase.stream.start(), count)
+    rows, _ = phase.sampler.read(phase.sampler.start(), count)
     read = [0]
 
     def take(starts: IntArray, stops: IntArray) -> TakenTokens:
@@ -260,7 +260,7 @@ def test_held_out_batches_are_the_same_every_time_and_apart_from_training() -> N
 
 def test_dropout_keys_differ_between_steps_and_micro_batches() -> None:
     phase = workload(recipe(), 32).phases[0]
-    rows, _ = phase.stream.read(phase.stream.start(), 20)
+    rows, _ = phase.sampler.read(phase.sampler.start(), 20)
     keys = [m.batch.dropout_key for number in (0, 1) for m in phase.collator.collate(rows, number).micro_batches]
     assert None not in keys
     assert len(set(keys)) == len(keys)

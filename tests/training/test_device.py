@@ -13,12 +13,12 @@ from maskwright.recipes.catalog import get
 from maskwright.training import device
 from maskwright.training.device import (
     Precision,
-    computing_on,
     layer_seconds,
     matmul_error,
     peak_matmul_flops,
     prepare_machine,
-    prepare_machine_again,
+    restore_machine,
+    use_machine,
 )
 from maskwright.training.pretrain import Run
 
@@ -83,10 +83,10 @@ def test_onednn_is_used_if_faster_and_as_exact_and_the_choice_is_cached(
     ("recorded", "kernels"), [({}, "auto"), ({"kernels": "reference"}, "reference"), ({"kernels": "auto"}, "auto")]
 )
 def test_a_run_resumes_with_its_kernels(recorded: dict[str, str], kernels: str, tmp_path: Path) -> None:
-    machine, message = prepare_machine_again(recorded, "cpu", tmp_path, "auto")
+    machine, message = restore_machine(recorded, "cpu", tmp_path, "auto")
     assert machine.kernels == kernels
     assert not message
-    with computing_on(machine):
+    with use_machine(machine):
         assert kernels_enabled() == (kernels == "auto")
 
 

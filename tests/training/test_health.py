@@ -19,7 +19,7 @@ from maskwright.training import checkpoint, loop, session
 from maskwright.training.evaluation import Spikes, divergence
 from maskwright.training.pretrain import pretrain
 from maskwright.training.reporting import Silent
-from maskwright.training.stream import Cursor, Stream
+from maskwright.training.sampler import Cursor, InstanceSampler
 
 
 def test_a_spike_is_seven_deviations_above_the_mean_of_at_least_a_hundred_steps() -> None:
@@ -100,12 +100,12 @@ def test_a_later_session_forgets_the_problem_and_keeps_the_first_loss(tmp_path: 
 
 
 def test_a_stalled_reader_is_reported_and_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_slowly(self: Stream, cursor: Cursor, count: int) -> Any:
+    def read_slowly(self: InstanceSampler, cursor: Cursor, count: int) -> Any:
         time.sleep(1.0 * (cursor.num_read == count))  # The second batch.
         return read(self, cursor, count)
 
-    heard, read = Listening(), Stream.read
+    heard, read = Listening(), InstanceSampler.read
     monkeypatch.setattr(loop, "STALL_SECONDS", 0.05)
-    monkeypatch.setattr(Stream, "read", read_slowly)
+    monkeypatch.setattr(InstanceSampler, "read", read_slowly)
     assert train_toy(tmp_path, steps=3, reporter=heard).finished
     assert heard.on("waiting", "after step 1:")

@@ -291,12 +291,12 @@ def test_the_encoder_learns_what_its_generator_likes_to_draw() -> None:
 def numbers_by_instance(recipe: Recipe, tokens: int, epoch: int = 0, count: int = 40) -> dict[int, list[float]]:
     """The uniform numbers of each instance, by its number."""
     phase = workload(recipe, tokens).phases[0]
-    cursor = phase.stream.start()
+    cursor = phase.sampler.start()
     for _ in range(epoch):
-        cursor = phase.stream.next_epoch(cursor)
+        cursor = phase.sampler.next_epoch(cursor)
     found: dict[int, list[float]] = {}
     for _ in range(count):
-        rows, cursor = phase.stream.read(cursor, 1)
+        rows, cursor = phase.sampler.read(cursor, 1)
         for micro in phase.collator.collate(rows, step=0).micro_batches:
             found.setdefault(int(rows.index[0]), []).extend(micro.targets["mlm"].extra["sampling"].tolist())
     return found

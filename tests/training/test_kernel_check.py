@@ -214,7 +214,7 @@ def test_kernels_are_used_unless_they_are_off_or_unavailable(
     def prepared(*given: Any) -> tuple[Machine, str]:
         return machine if given[-1] == "auto" else replace(machine, kernels="reference"), ""
 
-    monkeypatch.setattr(pretrain_module, "prepare_machine_again", prepared)
+    monkeypatch.setattr(pretrain_module, "restore_machine", prepared)
     monkeypatch.setattr(pretrain_module, "_prepare", lambda *_: (None, {}))
     monkeypatch.setattr(pretrain_module, "Session", session)
     with pytest.raises(KeyboardInterrupt):

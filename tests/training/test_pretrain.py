@@ -79,15 +79,15 @@ def test_the_result_does_not_depend_on_micro_batches(train: Train, monkeypatch: 
 def test_a_signal_saves_and_the_same_call_resumes(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     from maskwright.training import metrics
 
-    step = metrics.Journal.step
+    step = metrics.MetricsLogger.step
 
-    def step_then_signal(self: metrics.Journal, report: Any) -> None:
+    def step_then_signal(self: metrics.MetricsLogger, report: Any) -> None:
         step(self, report)
         if report.position.spent.steps == 5:
             signal.raise_signal(signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr(metrics.Journal, "step", step_then_signal)
+        patch.setattr(metrics.MetricsLogger, "step", step_then_signal)
         stopped = train()
     assert (stopped.finished, stopped.steps, stopped.stopped_by) == (False, 5, "SIGTERM")
     resumed = train()

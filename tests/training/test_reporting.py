@@ -18,7 +18,7 @@ def test_without_a_terminal_the_last_state_of_each_stage_is_printed() -> None:
         reporter.stage("reading", 0, None)
         reporter.stage("reading", 120, None)
         reporter.stage("checking files (bytes)", 22_190_992, 22_190_992)
-        reporter.say("data", "ready")
+        reporter.message("data", "ready")
         reporter.training(0.1, "step 1")
         reporter.training(0.2, "step 2")
         reporter.stage("embedding", 1, 1)
@@ -41,7 +41,7 @@ def test_a_closed_pipe_stops_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stderr", pipe)
         with OnConsole() as reporter:
             for number in range(3):
-                reporter.say("data", f"line {number}")
+                reporter.message("data", f"line {number}")
                 reporter.training(0.1, "step 1")
         monkeypatch.undo()
         with pytest.raises(BrokenPipeError):

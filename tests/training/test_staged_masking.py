@@ -47,8 +47,10 @@ def test_mixed_levels_are_one_phase() -> None:
 def test_every_stage_and_the_held_out_text_ask_for_something_in_single_sequences() -> None:
     built = workload("objectives=[mlm]")
     for phase in built.phases:
-        rows, _ = phase.stream.read(phase.stream.start(), 60)
+        rows, _ = phase.sampler.read(phase.sampler.start(), 60)
         for row in range(60):
-            one = rows.__class__(rows.plan.rows(np.array([row])), rows.refresh[[row]], rows.index[[row]], rows.epochs)
+            one = rows.__class__(
+                rows.plan.rows(np.array([row])), rows.mask_sample[[row]], rows.index[[row]], rows.epochs
+            )
             assert phase.collator.collate(one, step=0).counts["mlm"] >= 1
     assert sum(batch.counts["mlm"] for batch in built.held_out) > 0

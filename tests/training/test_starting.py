@@ -17,10 +17,10 @@ from maskwright.recipes.catalog import names, resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.existing import ExistingModel, differences, differences_of_layers, open_existing, settings
 from maskwright.training.initialization import (
-    Start,
+    InitialWeights,
     describe_changes,
-    like_the_model,
-    like_the_teacher,
+    inherit_from_init,
+    inherit_from_teacher,
     spread_layers,
     start_from,
     start_from_teacher,
@@ -35,11 +35,11 @@ def toy(name: str, *overrides: str) -> Recipe:
     return resolve(name, small(SIZE, *overrides))
 
 
-def begun(recipe: Recipe, start: Start | None = None) -> dict[str, Tensor]:
+def begun(recipe: Recipe, start: InitialWeights | None = None) -> dict[str, Tensor]:
     model = build_model(recipe, SIZE)
     model.initialize(7)
     if start is not None:
-        start.put_into(model)
+        start.copy_to(model)
     return model.weights()
 
 
@@ -67,7 +67,7 @@ def test_layers_are_spread_from_the_first_to_the_last(layers: int, of: int, expe
 
 
 def test_a_run_begins_with_every_weight_of_a_model_of_its_own_kind(bert: ExistingModel) -> None:
-    recipe = like_the_model(toy("bert/tiny"), bert, ())
+    recipe = inherit_from_init(toy("bert/tiny"), bert, ())
     start = start_from(recipe, bert, None)
     weights = begun(recipe, start)
     assert weights.keys() == bert.state.keys()
@@ -83,7 +83,7 @@ def kin() -> list[str]:
 
 @pytest.mark.parametrize("name", kin())
 def test_bert_begins_every_system_whose_encoder_is_the_same(name: str, bert: ExistingModel) -> None:
-    recipe = like_the_model(toy(name, "encoder.embedding_size=null"), bert, ())
+    recipe = inherit_from_init(toy(name, "encoder.embedding_size=null"), bert, ())
     start = start_from(recipe, bert, None)
     weights, drawn = begun(recipe, start), begun(recipe)
     for key, tensor in weights.items():
@@ -111,7 +111,7 @@ def test_a_masked_token_head_that_recipes_do_not_train_is_left_out(change: str, 
 
 def test_a_head_of_another_task_is_new_and_the_old_one_left(bert: ExistingModel) -> None:
     recipe = toy("bert/tiny", "objectives=[mlm]", "encoder.pooler=false", "format.second=next")
-    start = start_from(like_the_model(recipe, bert, ()), bert, None)
+    start = start_from(inherit_from_init(recipe, bert, ()), bert, None)
     assert start.ignored == ("head 'nsp'", "pooler")
     assert start.new == ()
     assert "ignored: head 'nsp', pooler" in start.describe()
@@ -121,12 +121,12 @@ def test_a_head_of_another_task_is_new_and_the_old_one_left(bert: ExistingModel)
 def test_a_generator_comes_from_its_folder_beside_the_model(tmp_path: Path) -> None:
     folder = save_toy(tmp_path / "electra", "electra/tiny")
     model, generator = open_existing(str(folder)), open_existing(str(folder / "generator"))
-    recipe = like_the_model(toy("electra/tiny"), model, ())
+    recipe = inherit_from_init(toy("electra/tiny"), model, ())
     start = start_from(recipe, model, generator)
     assert start.new == start.ignored == ()
     built = build_model(recipe, SIZE)
     built.initialize(7)
-    start.put_into(built)
+    start.copy_to(built)
     whole = PretrainingModel.generator_weights(built)
     assert whole.keys() == generator.state.keys()
     assert all(torch.equal(whole[name], tensor) for name, tensor in generator.state.items())
@@ -136,9 +136,9 @@ def test_a_generator_comes_from_its_folder_beside_the_model(tmp_path: Path) -> N
 def test_without_its_generator_or_with_one_of_another_shape_a_new_one_is_drawn(tmp_path: Path) -> None:
     folder = save_toy(tmp_path / "electra", "electra/tiny")
     model, generator = open_existing(str(folder)), open_existing(str(folder / "generator"))
-    recipe = like_the_model(toy("electra/tiny"), model, ())
+    recipe = inherit_from_init(toy("electra/tiny"), model, ())
     assert start_from(recipe, model, None).new == ("generator", "generator's head 'mlm'")
-    wider = like_the_model(toy("electra/tiny", "generator.size=1"), model, ())
+    wider = inherit_from_init(toy("electra/tiny", "generator.size=1"), model, ())
     start = start_from(wider, model, generator)
     assert start.new[0].startswith("generator (encoder.hidden_size is 32, the model's")
     assert start.new[1:] == ("generator's head 'mlm'",)
@@ -147,11 +147,11 @@ def test_without_its_generator_or_with_one_of_another_shape_a_new_one_is_drawn(t
 def test_habits_of_the_model_are_kept_unless_the_user_says_otherwise(tmp_path: Path) -> None:
     other = ("encoder.hidden_activation=relu", "encoder.layer_norm_eps=1e-5", "encoder.hidden_dropout=0.3")
     model = saved(tmp_path / "other", "bert/tiny", *other)
-    followed = like_the_model(toy("bert/tiny"), model, ())
+    followed = inherit_from_init(toy("bert/tiny"), model, ())
     assert followed.encoder.hidden_activation == "relu"
     # Dropout is the run's own affair.
     assert (followed.encoder.layer_norm_eps, followed.encoder.hidden_dropout) == (1e-5, 0.1)
-    kept = like_the_model(toy("bert/tiny"), model, {"encoder.hidden_activation"})
+    kept = inherit_from_init(toy("bert/tiny"), model, {"encoder.hidden_activation"})
     assert (kept.encoder.hidden_activation, kept.encoder.layer_norm_eps) == ("gelu_tanh", 1e-5)
     described = describe_changes(toy("bert/tiny").encoder, followed.encoder)
     assert described.startswith("hidden_activation relu (recipe: gelu_tanh), layer_norm_eps 1e-05 (recipe: 1e-12)")
@@ -162,36 +162,36 @@ def test_a_family_that_has_no_other_activation_keeps_its_own_where_that_is_nearl
     bert: ExistingModel, tmp_path: Path
 ) -> None:
     # ELECTRA's head has the exact GELU, BERT the one by tanh.
-    electra = like_the_model(toy("electra/tiny", "encoder.embedding_size=null"), bert, ())
+    electra = inherit_from_init(toy("electra/tiny", "encoder.embedding_size=null"), bert, ())
     assert electra.encoder.hidden_activation == "gelu"
     start = start_from(electra, bert, None)
     assert start.new == ("generator", "generator's head 'mlm'", "head 'rtd'")
     assert start.ignored == ("head 'mlm'", "head 'nsp'", "pooler")
     other = saved(tmp_path / "relu", "bert/tiny", "encoder.hidden_activation=relu")
     assert (
-        like_the_model(toy("electra/tiny", "encoder.embedding_size=null"), other, ()).encoder.hidden_activation
+        inherit_from_init(toy("electra/tiny", "encoder.embedding_size=null"), other, ()).encoder.hidden_activation
         == "relu"
     )
 
 
 def test_a_recipe_takes_as_many_positions_as_the_user_wants_and_no_more_than_there_are(bert: ExistingModel) -> None:
-    assert like_the_model(toy("bert/tiny", "encoder.max_positions=512"), bert, ()).encoder.max_positions == 40
-    short = like_the_model(toy("bert/tiny", "encoder.max_positions=33"), bert, {"encoder.max_positions"})
+    assert inherit_from_init(toy("bert/tiny", "encoder.max_positions=512"), bert, ()).encoder.max_positions == 40
+    short = inherit_from_init(toy("bert/tiny", "encoder.max_positions=33"), bert, {"encoder.max_positions"})
     start = start_from(short, bert, None)
     assert torch.equal(start.weights[POSITIONS], bert.state[POSITIONS][:33])
     assert "positions from 33 on" in start.ignored
     with pytest.raises(RecipeError, match=r"max_positions is 512.*has 40 positions.*max_positions=40"):
-        like_the_model(toy("bert/tiny", "encoder.max_positions=512"), bert, {"encoder.max_positions"})
+        inherit_from_init(toy("bert/tiny", "encoder.max_positions=512"), bert, {"encoder.max_positions"})
     long = toy("bert/tiny", "encoder.max_positions=512", "training.phases=[{max_length: 128}]")
     with pytest.raises(RecipeError, match=r"reach length 128.*has 40 positions.*max_length: 40"):
-        like_the_model(long, bert, ())
+        inherit_from_init(long, bert, ())
 
 
 def test_layers_that_share_must_share_alike(tmp_path: Path) -> None:
     model = saved(tmp_path / "shared", "bert/tiny", "encoder.sharing=ffn", "encoder.num_groups=2")
     with pytest.raises(RecipeError, match=r"sharing is none, the model's ffn; encoder\.num_groups is 1, the model's 2"):
-        like_the_model(toy("bert/tiny"), model, ())
-    same = like_the_model(toy("bert/tiny", "encoder.sharing=ffn", "encoder.num_groups=2"), model, ())
+        inherit_from_init(toy("bert/tiny"), model, ())
+    same = inherit_from_init(toy("bert/tiny", "encoder.sharing=ffn", "encoder.num_groups=2"), model, ())
     assert start_from(same, model, None).new == ()
 
 
@@ -226,11 +226,11 @@ def test_families_apart_are_refused_with_the_reason(recipe: str, reason: str, be
     if recipe not in names():
         pytest.skip(f"there is no recipe {recipe}")
     with pytest.raises(RecipeError, match=rf"cannot load .*family bert: .*{reason}"):
-        like_the_model(resolve(recipe), bert, ())
+        inherit_from_init(resolve(recipe), bert, ())
 
 
 def test_a_student_takes_embeddings_head_and_spread_layers(bert: ExistingModel) -> None:
-    recipe = like_the_teacher(toy("distilbert/tiny", "encoder.num_layers=2", "teacher.model=x"), bert, ())
+    recipe = inherit_from_teacher(toy("distilbert/tiny", "encoder.num_layers=2", "teacher.model=x"), bert, ())
     assert recipe.encoder.hidden_activation == "gelu_tanh"
     start = start_from_teacher(recipe, bert)
     weights = begun(recipe, start)
@@ -250,10 +250,10 @@ def test_a_student_takes_embeddings_head_and_spread_layers(bert: ExistingModel) 
 
 def test_a_student_of_a_teacher_that_shares_takes_the_blocks_its_layers_used(tmp_path: Path) -> None:
     teacher = saved(tmp_path / "shared", "bert/tiny", "encoder.sharing=attention", "encoder.blocks_per_group=2")
-    recipe = like_the_teacher(toy("distilbert/tiny", "encoder.num_layers=3", "teacher.model=x"), teacher, ())
+    recipe = inherit_from_teacher(toy("distilbert/tiny", "encoder.num_layers=3", "teacher.model=x"), teacher, ())
     weights = begun(recipe, start_from_teacher(recipe, teacher))
     # Of as many layers, too, each has a block of its own.
-    whole = like_the_teacher(toy("distilbert/tiny", "encoder.num_layers=4", "teacher.model=x"), teacher, ())
+    whole = inherit_from_teacher(toy("distilbert/tiny", "encoder.num_layers=4", "teacher.model=x"), teacher, ())
     assert start_from_teacher(whole, teacher).new == ()
     for layer, block in ((0, 0), (1, 0), (2, 1)):  # Layers 0, 2 and 3.
         name = "encoder.attention_blocks.{}.query.weight"
@@ -262,11 +262,11 @@ def test_a_student_of_a_teacher_that_shares_takes_the_blocks_its_layers_used(tmp
 
 def test_a_student_that_does_not_fit_is_told_what_would(bert: ExistingModel) -> None:
     with pytest.raises(RecipeError, match=r"hidden_size is 64, the model's 32.*teacher\.initialize=none"):
-        like_the_teacher(toy("distilbert/tiny", "encoder.hidden_size=64", "teacher.model=x"), bert, ())
+        inherit_from_teacher(toy("distilbert/tiny", "encoder.hidden_size=64", "teacher.model=x"), bert, ())
     with pytest.raises(RecipeError, match=r"has 5 layers, its teacher .* 4\..*num_layers=2"):
-        like_the_teacher(toy("distilbert/tiny", "encoder.num_layers=5", "teacher.model=x"), bert, ())
+        inherit_from_teacher(toy("distilbert/tiny", "encoder.num_layers=5", "teacher.model=x"), bert, ())
     with pytest.raises(RecipeError, match=r"positions start at row 0, the recipe's at 2.*distilbert/SIZE"):
-        like_the_teacher(toy("distilroberta/tiny", "teacher.model=x", "tokenizer.vocab_size=300"), bert, ())
+        inherit_from_teacher(toy("distilroberta/tiny", "teacher.model=x", "tokenizer.vocab_size=300"), bert, ())
 
 
 def test_every_head_that_knows_the_vocabulary_learns_the_new_words(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_every_head_that_knows_the_vocabulary_learns_the_new_words(tmp_path: Pat
         pieces = torch.from_numpy(model.tokenizer.encode("zebu").ids)
         assert longer.state[name][SIZE + 1] == trained[name][pieces].mean()
     recipe = toy("spanbert/tiny")
-    start = start_from(like_the_model(recipe, longer, ()), longer, None)
+    start = start_from(inherit_from_init(recipe, longer, ()), longer, None)
     assert (start.new, start.ignored) == ((), ())
     assert torch.equal(start.weights["heads.sbo.bias"], longer.state["heads.sbo.bias"])
 
@@ -291,7 +291,7 @@ def test_a_generator_learns_the_new_words_too(tmp_path: Path) -> None:
     longer, its_generator = model.extended(extension), generator.extended(extension)
     assert len(its_generator.state["heads.mlm.bias"]) == SIZE + 2
     recipe = toy("electra/tiny")
-    start = start_from(like_the_model(recipe, longer, ()), longer, its_generator)
+    start = start_from(inherit_from_init(recipe, longer, ()), longer, its_generator)
     assert (start.new, start.ignored) == ((), ())
     for name, tensor in its_generator.state.items():
         assert torch.equal(start.weights.get(name.replace("encoder.", "generator."), start.weights.get(name)), tensor)
@@ -299,7 +299,7 @@ def test_a_generator_learns_the_new_words_too(tmp_path: Path) -> None:
 
 def test_a_weight_of_another_shape_is_told(tmp_path: Path) -> None:
     model = saved(tmp_path / "spans", "spanbert/tiny")
-    start = start_from(like_the_model(toy("spanbert/tiny", "objectives.sbo.max_places=15"), model, ()), model, None)
+    start = start_from(inherit_from_init(toy("spanbert/tiny", "objectives.sbo.max_places=15"), model, ()), model, None)
     assert start.new == ("heads.sbo.place_embeddings.weight (15 x 200, the model's 20 x 200)",)
     assert start.ignored == ()
     assert start.new[0] in start.describe()

@@ -16,7 +16,7 @@ from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.existing import ExistingModel, build_teacher
-from maskwright.training.initialization import check_teacher, like_the_teacher, open_origins
+from maskwright.training.initialization import check_teacher, inherit_from_teacher, open_origins
 from maskwright.training.model import build_model
 
 SIZE = toy_tokenizer().special_tokens.vocab_size
@@ -122,7 +122,7 @@ def test_all_that_mends_another_width_is_named_at_once(bert: ExistingModel, init
     (named,) = re.findall(r"`(--set .*?)`", str(caught.value))
     mended = override(wide, parse_overrides(named.replace("--set ", "").split()))
     check_teacher(mended, bert)
-    like_the_teacher(mended, bert, ())
+    inherit_from_teacher(mended, bert, ())
     assert (mended.encoder.hidden_size, mended.encoder.num_heads, mended.encoder.intermediate_size) == (32, 2, 64)
 
 

@@ -83,10 +83,10 @@ class Listening(Reporter):
     def __init__(self) -> None:
         self.lines: list[tuple[str, str]] = []
 
-    def say(self, topic: str, text: str) -> None:
+    def message(self, topic: str, text: str) -> None:
         self.lines.append((topic, text))
 
-    def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def table(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         self.lines += [(topic, " | ".join(row)) for row in rows]
 
     def on(self, topic: str, word: str = "") -> list[str]:

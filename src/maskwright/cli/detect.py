@@ -16,9 +16,9 @@ from maskwright.cli.texts import (
     check_model,
     gather,
     load_for_use,
-    warnings_said,
+    print_warnings,
 )
-from maskwright.core.amounts import counted
+from maskwright.core.amounts import pluralize
 
 
 def command(
@@ -35,20 +35,20 @@ def command(
     """Mark tokens that look replaced, with a model pretrained by an electra recipe."""
     given = gather(texts, file, column)
     check_model(model)
-    from maskwright.inference.detect import marked, summary
+    from maskwright.inference.detect import highlight, summary
     from maskwright.inference.texts import write_json_lines
 
     out = out and out.expanduser()
     loaded = load_for_use(model, device, precision)
-    with warnings_said():
+    with print_warnings():
         detections = loaded.detect(given, threshold=threshold)
     if out:
         write_json_lines(out, [detection.to_json() for detection in detections])
-        output.note(f"{counted(len(given), 'text')} in {out}")
+        output.note(f"{pluralize(len(given), 'text')} in {out}")
     if json:
         output.print_json([detection.to_json() for detection in detections])
         return
     if not out:
         for detection in detections:
-            output.console().print(marked(detection), soft_wrap=True)
+            output.console().print(highlight(detection), soft_wrap=True)
     output.note(f"{summary(detections)} (probability at least {threshold:g})")

@@ -18,9 +18,9 @@ from maskwright.cli.texts import (
     check_model,
     gather,
     load_for_use,
-    warnings_said,
+    print_warnings,
 )
-from maskwright.core.amounts import counted
+from maskwright.core.amounts import pluralize
 
 _SHOWN = 20
 _LONG = 200
@@ -70,20 +70,20 @@ def command(
         )
     # The file is opened first, so that an unwritable directory fails immediately.
     with atomic_path(out) if out else contextlib.nullcontext() as temporary:
-        with warnings_said(), OnConsole(output.talk()) as talk:
-            progress = talk.stage if len(given) > _LONG else no_progress
+        with print_warnings(), OnConsole(output.stderr_console()) as reporter:
+            progress = reporter.stage if len(given) > _LONG else no_progress
             vectors = loaded.embed(given, pooling=pooling, normalize=normalize, progress=progress)
         if temporary:
             with open(temporary, "wb") as saved:
                 np.save(saved, vectors)
     if blank := [text for text in given if not text.strip()]:
-        output.note(f"{counted(len(blank), 'text')} of {len(given):,} blank: their embeddings carry no meaning")
+        output.note(f"{pluralize(len(blank), 'text')} of {len(given):,} blank: their embeddings carry no meaning")
     shape = list(vectors.shape)
     if json:
         values = {"out": str(out)} if out else {"vectors": vectors.tolist()}
         output.print_json({"shape": shape, "pooling": pooling, "normalized": normalize, **values})
         return
-    output.note(f"{counted(len(given), 'text')}, {shape[1]} dimensions" + (f", written to {out}" if out else ""))
+    output.note(f"{pluralize(len(given), 'text')}, {shape[1]} dimensions" + (f", written to {out}" if out else ""))
     if not out and len(given) > 1:
         nearest, similarity = nearest_texts(vectors[:_SHOWN])
         output.table(

@@ -9,7 +9,7 @@ from maskwright.cli import output
 from maskwright.cli.finetune import LABEL_HELP, READ_HELP, TEXT2_HELP, TEXT_HELP
 from maskwright.cli.options import DeviceOption, TrainingPrecisionOption
 from maskwright.cli.texts import check_model
-from maskwright.core.amounts import counted
+from maskwright.core.amounts import pluralize
 
 FINE_TUNED_HELP = "Output directory of `maskwright finetune`, or a transformers model for the task."
 
@@ -53,7 +53,7 @@ def command(
     if json:
         output.print_json(done.to_json())
         return
-    output.heading(done.model, f"on {counted(done.examples, 'example')} of {done.file}")
+    output.heading(done.model, f"on {pluralize(done.examples, 'example')} of {done.file}")
     output.table(("metric", "value"), [(name, f"{value:.4f}") for name, value in done.metrics.items()], right=(1,))
     names = ("precision", "recall", "f1")
     if done.by_class:
@@ -69,4 +69,4 @@ def command(
     if len(done.by_class) > _CLASSES_SHOWN or len(done.confusion) > _MAX_CONFUSED:
         output.note("--json prints the scores of all classes and the whole confusion matrix")
     if done.cut:
-        output.note(f"truncated to the model's maximum length: {counted(done.cut, 'example')}")
+        output.note(f"truncated to the model's maximum length: {pluralize(done.cut, 'example')}")

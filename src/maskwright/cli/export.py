@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from maskwright.cli import output
-from maskwright.cli.texts import ModelArgument, NormalizeOption, PoolingOption, check_model, warnings_said
+from maskwright.cli.texts import ModelArgument, NormalizeOption, PoolingOption, check_model, print_warnings
 
 
 def command(
@@ -45,7 +45,7 @@ def command(
 
     from maskwright.serving.export import export
 
-    with warnings_said():
+    with print_warnings():
         parities = export(
             model,
             to=to,

@@ -17,9 +17,9 @@ from maskwright.cli.texts import (
     gather,
     heading,
     load_for_use,
-    warnings_said,
+    print_warnings,
 )
-from maskwright.core.amounts import counted
+from maskwright.core.amounts import pluralize
 
 
 def command(
@@ -49,12 +49,12 @@ def command(
         output.note(f"predicted by the generator in {loaded.generator.name}")
     if never_saw_masks(Path(model).expanduser()):
         output.note("this model was pretrained without [MASK] tokens: its predictions for them are unreliable")
-    with warnings_said():
+    with print_warnings():
         filled = loaded.fill_mask(given, top_k=top_k)
     plain = filled_to_json(given, filled)
     if out:
         write_json_lines(out, plain)
-        output.note(f"{counted(len(plain), 'text')} in {out}")
+        output.note(f"{pluralize(len(plain), 'text')} in {out}")
     if json:
         output.print_json(plain)
     elif not out:

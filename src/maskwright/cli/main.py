@@ -1,7 +1,7 @@
 """The command `maskwright`: a table of subcommands, each imported only when it is called.
 
-A subcommand is one line in `VERBS` and one module `cli/<module>.py` with the attribute `command`, which is a function
-with typer's annotations (`Annotated[..., typer.Option(...)]`; the docstring is the help) or, for a group of
+A subcommand is one line in `SUBCOMMANDS` and one module `cli/<module>.py` with the attribute `command`, which is a
+function with typer's annotations (`Annotated[..., typer.Option(...)]`; the docstring is the help) or, for a group of
 subcommands, a `typer.Typer`. A subcommand's module
 
 - imports at the top only what imports neither PyTorch nor NumPy, and everything else inside the function, so that
@@ -27,7 +27,7 @@ from maskwright.core.errors import MaskwrightError
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
+class Subcommand:
     """One line of `maskwright --help`: a module of `maskwright.cli`, its help, and the heading of its group."""
 
     module: str
@@ -37,35 +37,37 @@ class Verb:
 
 _TRAIN, _USE, _SEE = "Training", "Inference", "Inspection"
 
-VERBS: Mapping[str, Verb] = MappingProxyType(
+SUBCOMMANDS: Mapping[str, Subcommand] = MappingProxyType(
     {
-        "quickstart": Verb("quickstart", "Train and try a small model on text already on this machine.", _TRAIN),
-        "pretrain": Verb("pretrain", "Pretrain an encoder on a corpus; run again to resume.", _TRAIN),
-        "finetune": Verb("finetune", "Fine-tune a model on labeled examples and evaluate it.", _TRAIN),
-        "compare": Verb("compare", "Compare recipes on your text with equal spend, seeds and statistics.", _TRAIN),
-        "plan": Verb("plan", "Say what fits a budget of time on this machine, and what to expect.", _TRAIN),
-        "fill-mask": Verb("fill_mask", "Predict the masked tokens of a text.", _USE),
-        "detect": Verb("detect", "Mark tokens of a text that look replaced (ELECTRA).", _USE),
-        "embed": Verb("embed", "Compute sentence embeddings.", _USE),
-        "predict": Verb("predict", "Predict with a fine-tuned model.", _USE),
-        "evaluate": Verb("evaluate", "Evaluate a fine-tuned model on labeled examples.", _USE),
-        "serve": Verb("serve", "Serve models by HTTP, with a playground page.", _USE),
-        "export": Verb("export", "Write a model for ONNX Runtime, sentence-transformers or the hub.", _USE),
-        "push": Verb("push", "Upload an exported model to the model hub.", _USE),
-        "recipes": Verb("recipes", "List, show, compare and size the recipes of the published systems.", _SEE),
-        "show": Verb("show", "Show how a recipe masks a text, in color.", _SEE),
-        "doctor": Verb("doctor", "Describe this machine and what training uses of it, or explain a run.", _SEE),
+        "quickstart": Subcommand("quickstart", "Train and try a small model on text already on this machine.", _TRAIN),
+        "pretrain": Subcommand("pretrain", "Pretrain an encoder on a corpus; run again to resume.", _TRAIN),
+        "finetune": Subcommand("finetune", "Fine-tune a model on labeled examples and evaluate it.", _TRAIN),
+        "compare": Subcommand(
+            "compare", "Compare recipes on your text with equal spend, seeds and statistics.", _TRAIN
+        ),
+        "plan": Subcommand("plan", "Say what fits a budget of time on this machine, and what to expect.", _TRAIN),
+        "fill-mask": Subcommand("fill_mask", "Predict the masked tokens of a text.", _USE),
+        "detect": Subcommand("detect", "Mark tokens of a text that look replaced (ELECTRA).", _USE),
+        "embed": Subcommand("embed", "Compute sentence embeddings.", _USE),
+        "predict": Subcommand("predict", "Predict with a fine-tuned model.", _USE),
+        "evaluate": Subcommand("evaluate", "Evaluate a fine-tuned model on labeled examples.", _USE),
+        "serve": Subcommand("serve", "Serve models by HTTP, with a playground page.", _USE),
+        "export": Subcommand("export", "Write a model for ONNX Runtime, sentence-transformers or the hub.", _USE),
+        "push": Subcommand("push", "Upload an exported model to the model hub.", _USE),
+        "recipes": Subcommand("recipes", "List, show, compare and size the recipes of the published systems.", _SEE),
+        "show": Subcommand("show", "Show how a recipe masks a text, in color.", _SEE),
+        "doctor": Subcommand("doctor", "Describe this machine and what training uses of it, or explain a run.", _SEE),
     }
 )
 
 
-_OF_SEVERAL = ("pretrain", "finetune", "compare")
+_DISTRIBUTED = ("pretrain", "finetune", "compare")
 """Subcommands that may be started by torchrun."""
 
 
 def load(name: str) -> Any:
     """Import a subcommand's module and return its command."""
-    module = importlib.import_module(f"maskwright.cli.{VERBS[name].module}")
+    module = importlib.import_module(f"maskwright.cli.{SUBCOMMANDS[name].module}")
     command = module.command
     if isinstance(command, typer.Typer):
         group = get_command(command)
@@ -117,18 +119,18 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for name, verb in VERBS.items():
+        for name, verb in SUBCOMMANDS.items():
             self.add_command(TyperCommand(name, help=verb.help, rich_help_panel=verb.panel))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return (name, command, remaining arguments); for an unknown name, suggest the nearest."""
         name, command, rest = super().resolve_command(ctx, args)
-        if name not in _OF_SEVERAL and _is_one_of_several():
+        if name not in _DISTRIBUTED and _is_distributed():
             if os.environ["RANK"] != "0":
                 sys.exit(2)
             raise MaskwrightError(
                 f"torchrun started {os.environ['WORLD_SIZE']} processes, and `{name}` uses one",
-                allowed=", ".join(_OF_SEVERAL) + " under torchrun",
+                allowed=", ".join(_DISTRIBUTED) + " under torchrun",
                 todo=f"Use `maskwright {name} ...` instead.",
             )
         return name, command if name is None else load(name), rest
@@ -138,7 +140,7 @@ class LazyGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except _UsageError as error:
-            if _is_one_of_several() and os.environ["RANK"] != "0":  # All processes find it, and the first prints it.
+            if _is_distributed() and os.environ["RANK"] != "0":  # All processes find it, and the first prints it.
                 sys.exit(2)
             if hasattr(error, "possibilities"):  # Only the error for an unknown option has them.
                 _suggest(error)
@@ -173,7 +175,7 @@ def build() -> Any:
     return get_command(app)
 
 
-def _is_one_of_several() -> bool:
+def _is_distributed() -> bool:
     """Whether torchrun started this process and others."""
     return "TORCHELASTIC_RUN_ID" in os.environ and os.environ["WORLD_SIZE"] != "1"
 

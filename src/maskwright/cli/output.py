@@ -30,7 +30,7 @@ def console() -> Console:
     return _console(sys.stdout)
 
 
-def talk() -> Console:
+def stderr_console() -> Console:
     """Return the console for progress, notes and errors, on standard error."""
     return _console(sys.stderr)
 
@@ -117,14 +117,14 @@ def print_json(value: Any) -> None:
 
 def note(text: str) -> None:
     """Print a note on standard error."""
-    talk().print(Text(text, style="dim"), soft_wrap=True)
+    stderr_console().print(Text(text, style="dim"), soft_wrap=True)
 
 
 def warn(text: str) -> None:
     """Print a warning on standard error."""
-    talk().print(Text.assemble(("warning: ", "bold yellow"), text), soft_wrap=True)
+    stderr_console().print(Text.assemble(("warning: ", "bold yellow"), text), soft_wrap=True)
 
 
 def fail(text: str) -> None:
     """Print an error as one line on standard error."""
-    talk().print(Text.assemble(("error: ", "bold red"), (text, "red")), soft_wrap=True)
+    stderr_console().print(Text.assemble(("error: ", "bold red"), (text, "red")), soft_wrap=True)

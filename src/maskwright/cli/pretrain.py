@@ -79,7 +79,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Pretrain an encoder on a corpus within a budget. Ctrl-C saves a checkpoint; the same command again resumes."""
-    from maskwright.core.amounts import counted
+    from maskwright.core.amounts import pluralize
     from maskwright.recipes.catalog import resolve
 
     if "RANK" not in os.environ:
@@ -119,7 +119,7 @@ def command(
             output.note(f"try it: {_next_command(run.folder)}")
         if not run.finished:
             output.note(
-                f"stopped by {run.stopped_by} after {counted(run.steps, 'step')}, checkpoint saved; "
+                f"stopped by {run.stopped_by} after {pluralize(run.steps, 'step')}, checkpoint saved; "
                 "run the same command again to resume"
             )
             sys.exit(130)

@@ -15,7 +15,7 @@ def command(
     yes: Annotated[bool, typer.Option("--yes", help="Upload without asking.")] = False,
 ) -> None:
     """Upload an exported model to the model hub, after showing what and asking."""
-    from maskwright.core.amounts import counted, size_in_bytes
+    from maskwright.core.amounts import pluralize, size_in_bytes
     from maskwright.serving.push import files_to_push, push
 
     files = files_to_push(folder)
@@ -29,7 +29,7 @@ def command(
         right=(1,),
     )
     visibility = "private" if private else "public"
-    what = f"{counted(len(files), 'file')} ({size_in_bytes(sum(sizes))}) to {repo} ({visibility} if new)"
+    what = f"{pluralize(len(files), 'file')} ({size_in_bytes(sum(sizes))}) to {repo} ({visibility} if new)"
     if not yes:
         typer.confirm(f"Upload {what}?", abort=True)
     output.note(f"uploading {what}")

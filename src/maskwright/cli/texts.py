@@ -86,12 +86,12 @@ def load_for_use(model: str, device: str, precision: "Precision") -> "Model":
     from maskwright.training.allocator import keep_freed_memory
 
     keep_freed_memory()
-    with warnings_said():
+    with print_warnings():
         return load(model, device=device, precision=precision)
 
 
 @contextmanager
-def warnings_said() -> Iterator[None]:
+def print_warnings() -> Iterator[None]:
     """Print Python warnings of the block as lines, without file names and source."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)

@@ -18,7 +18,7 @@ def short_count(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
-def counted(count: int, noun: str) -> str:
+def pluralize(count: int, noun: str) -> str:
     """Write a count of things: 1 text -> "1 text", 1200 of them -> "1,200 texts"."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
 

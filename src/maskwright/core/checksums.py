@@ -5,7 +5,7 @@
 | a JSON record (`run.json`, a checkpoint's `state.json`) | the record itself ("checksum") | whenever it is read |
 | files of a run, a checkpoint or a cache folder | such a record | when the run resumes, or the folder is opened |
 | token shards, by blocks of 64 KiB | a file of their cache folder | when a process first reads a block |
-| files of a corpus | `ChecksumBook`, in the cache directory | if a file's size or times have changed |
+| files of a corpus | `ChecksumCache`, in the cache directory | if a file's size or times have changed |
 """
 
 import contextlib
@@ -97,7 +97,7 @@ def compare_files(folder: Path, checksums: Mapping[str, str]) -> None:
             raise ValueError(f"{name} is not what was written (its checksum differs)")
 
 
-def rebuilt(path: Path, problem: str) -> DataError:
+def damaged_file_error(path: Path, problem: str) -> DataError:
     """Return the error for a damaged file of a cache folder, which the next call of `open_or_build` rebuilds."""
     folder = next((place for place in path.parents if (place / CONTENTS).is_file()), path.parent)
     with contextlib.suppress(OSError):
@@ -157,11 +157,11 @@ class CheckedArray:
         for block in blocks:
             start = block * _BLOCK
             if _block_checksum(self._bytes[start : start + _BLOCK]) != self._checksums[block]:
-                raise rebuilt(self._path, f"the {_BLOCK:,} bytes at {start:,} are not what was written")
+                raise damaged_file_error(self._path, f"the {_BLOCK:,} bytes at {start:,} are not what was written")
             self._unread[block] = False
 
 
-class ChecksumBook:
+class ChecksumCache:
     """Checksums of files by path in a JSON file; a context manager that writes new ones when it ends.
 
     A file is read again only if its size or times have changed. The time of the last change of its status cannot be

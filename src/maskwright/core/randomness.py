@@ -1,4 +1,4 @@
-"""Keyed randomness: every random choice is a pure function of (seed, purpose, refresh, index).
+"""Keyed randomness: every random choice is a pure function of (seed, purpose, epoch, index).
 
 No generator has state, so a run that is resumed, repeated, or moved to another number of workers or ranks gets the
 same numbers. The idea is fairseq's and Megatron's (a mask is a function of seed, epoch and index); the mixing function
@@ -38,18 +38,18 @@ def _mix_in_place(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return z
 
 
-def keys(seed: int, purpose: str, refresh: Ints | int, index: Ints | int) -> NDArray[np.uint64]:
-    """Return one 64-bit key per (refresh, index), broadcast against each other.
+def keys(seed: int, purpose: str, epoch: Ints | int, index: Ints | int) -> NDArray[np.uint64]:
+    """Return one 64-bit key per (epoch, index), broadcast against each other.
 
     Args:
         purpose: E.g. "masking". Different purposes are independent.
-        refresh: Epoch, or epoch modulo the number of static copies. Shape (B,) or scalar.
+        epoch: Epoch, or epoch modulo the number of static copies. Shape (B,) or scalar.
         index: Instance, document or step number. Shape (B,) or scalar.
     """
     digest = hashlib.blake2b(f"{seed}\x1f{purpose}".encode(), digest_size=8).digest()
     root = np.uint64(int.from_bytes(digest, "little"))
     with np.errstate(over="ignore"):
-        level = mix(root + (np.atleast_1d(np.asarray(refresh)).astype(np.uint64) + np.uint64(1)) * _GOLDEN)
+        level = mix(root + (np.atleast_1d(np.asarray(epoch)).astype(np.uint64) + np.uint64(1)) * _GOLDEN)
         return mix(level + (np.atleast_1d(np.asarray(index)).astype(np.uint64) + np.uint64(1)) * _GOLDEN)
 
 
@@ -69,20 +69,20 @@ def as_uniform(numbers: NDArray[np.uint64]) -> NDArray[np.float64]:
     return (numbers >> np.uint64(11)).astype(np.float64) * (1.0 / (1 << 53))
 
 
-def integer_key(seed: int, purpose: str, refresh: int = 0, index: int = 0) -> int:
+def integer_key(seed: int, purpose: str, epoch: int = 0, index: int = 0) -> int:
     """Return one key as a Python int below 2**63 (for `torch.Generator.manual_seed`)."""
-    return int(keys(seed, purpose, refresh, index)[0] >> np.uint64(1))
+    return int(keys(seed, purpose, epoch, index)[0] >> np.uint64(1))
 
 
-def generator(seed: int, purpose: str, refresh: int = 0, index: int = 0) -> np.random.Generator:
+def generator(seed: int, purpose: str, epoch: int = 0, index: int = 0) -> np.random.Generator:
     """Return a keyed numpy generator for one sequential procedure.
 
     Construction costs about 65 microseconds: use `RandomNumbers` for whole batches, `generators` for many in a row.
     """
-    return np.random.Generator(np.random.Philox(key=integer_key(seed, purpose, refresh, index)))
+    return np.random.Generator(np.random.Philox(key=integer_key(seed, purpose, epoch, index)))
 
 
-def generators(seed: int, purpose: str, refresh: int, count: int) -> Iterator[np.random.Generator]:
+def generators(seed: int, purpose: str, epoch: int, count: int) -> Iterator[np.random.Generator]:
     """Yield what `generator` returns for the indices 0..count-1, at a fortieth of its cost.
 
     It is one object that gets the next key each time: finish with it before advancing.
@@ -92,7 +92,7 @@ def generators(seed: int, purpose: str, refresh: int, count: int) -> Iterator[np
     shared = np.random.Generator(source)
     for begin in range(0, count, _BLOCK):
         index = np.arange(begin, min(begin + _BLOCK, count))
-        for key in (keys(seed, purpose, refresh, index) >> np.uint64(1)).tolist():
+        for key in (keys(seed, purpose, epoch, index) >> np.uint64(1)).tolist():
             fresh["state"]["key"][0] = key
             source.state = fresh
             yield shared
@@ -100,22 +100,22 @@ def generators(seed: int, purpose: str, refresh: int, count: int) -> Iterator[np
 
 @dataclass(frozen=True, slots=True)
 class RandomNumbers:
-    """The random numbers of a packed batch of instances, each keyed by its own (refresh, index).
+    """The random numbers of a packed batch of instances, each keyed by its own (epoch, index).
 
     An instance gets the same numbers in any batch.
 
     Attributes:
-        refresh: Shape (B,). Epoch, or epoch modulo the number of static copies.
+        epoch: Shape (B,). Epoch, or epoch modulo the number of static copies.
         index: Shape (B,). The instance's number within its plan.
     """
 
     seed: int
-    refresh: Ints
+    epoch: Ints
     index: Ints
 
     def keys(self, purpose: str) -> NDArray[np.uint64]:
         """Return the key of each instance's stream of numbers. Shape (B,)."""
-        return keys(self.seed, purpose, self.refresh, self.index)
+        return keys(self.seed, purpose, self.epoch, self.index)
 
     def per_instance(self, purpose: str) -> NDArray[np.float64]:
         """Return one uniform number in [0, 1) per instance. Shape (B,)."""

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, PositiveInt
 
-from maskwright.core.amounts import counted
+from maskwright.core.amounts import pluralize
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import DataError, DeviceError
 from maskwright.core.extras import require
@@ -43,7 +43,7 @@ from maskwright.finetuning.readers.options import ReadAs, ReadOptions
 from maskwright.finetuning.results import Results, SeedRow, card, data_of
 from maskwright.huggingface.quiet import quiet
 from maskwright.huggingface.sentence_folder import SentenceModules, read_sentence_modules
-from maskwright.training.device import Precision, computing_on, prepare_machine_again
+from maskwright.training.device import Precision, restore_machine, use_machine
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter
@@ -119,14 +119,14 @@ def finetune_embedding(
         )
     check_writable(out)
     folder = RunDirectory(out, work="fine-tuning", kept="checkpoints/checkpoint-*")
-    with reporter or OnConsole() as talk:
+    with reporter or OnConsole() as reporter:
         existing, modules = _with_modules(open_model(model, out))
-        parts, rows, read_as, notes = _read(request, talk)
+        parts, rows, read_as, notes = _read(request, reporter)
         settings, choices = _fitted(rows["train"], parts["train"], overrides, existing, as_published)
         wanted = {
             "model": existing.fingerprint,
             "task": TASK,
-            "data": {name: f"{counted(len(p.examples), 'example')} ({p.fingerprint})" for name, p in parts.items()},
+            "data": {name: f"{pluralize(len(p.examples), 'example')} ({p.fingerprint})" for name, p in parts.items()},
             "settings": settings.model_dump(mode="json"),
             "seed": seed,
             **({} if precision == "auto" else {"precision": precision}),
@@ -134,21 +134,23 @@ def finetune_embedding(
         try:
             record = folder.open(wanted)
             if record.get("finished"):
-                talk.say("finished", f"{out} is already trained")
+                reporter.message("finished", f"{out} is already trained")
             else:
-                machine, _ = prepare_machine_again(record.get("machine", {}), device, None, precision)
+                machine, _ = restore_machine(record.get("machine", {}), device, None, precision)
                 record |= {
                     "fitted": [choice.to_json() for choice in choices],
                     "machine": machine.to_json(),
                     "environment": {**environment(), **{name: version(name) for name in _RECORDED}},
                 }
                 folder.write_record(record)
-                announce_fitted(choices, talk)
-                with quiet(), computing_on(machine), stop_on_signals() as stop, full_disk_named(out):
+                announce_fitted(choices, reporter)
+                with quiet(), use_machine(machine), stop_on_signals() as stop, full_disk_named(out):
                     from maskwright.finetuning.embedding_trainer import train
 
                     seconds = checkpoint_minutes * 60
-                    found = train(existing, modules, parts, rows, settings, seed, folder, machine, seconds, stop, talk)
+                    found = train(
+                        existing, modules, parts, rows, settings, seed, folder, machine, seconds, stop, reporter
+                    )
                 if found is None:
                     return FineTuning(folder=out, finished=False, results=None, stopped_by=stop.signal)
                 record |= found
@@ -181,17 +183,17 @@ def evaluate_embedding(
     """Evaluate a folder of sentence-transformers on scored pairs, pairs or triplets; arguments as for `evaluate`."""
     require("evaluating sentence embeddings", "embedding", *_LIBRARIES)
     existing, _ = _with_modules(open_existing(str(model)))
-    with reporter or OnConsole() as talk, quiet():
+    with reporter or OnConsole() as reporter, quiet():
         options = options.replace(labels="if_there")
         examples = read_for_model(file, TASK, options, load_read_as(existing.folder))
-        report_file("file", examples, talk)
+        report_file("file", examples, reporter)
         rows, notes = _rows(examples), list[str]()
         if rows == "texts":
             raise DataError(
                 f"{examples.name} has one text per row: it cannot be evaluated",
                 todo="Name scored pairs, pairs or triplets.",
             )
-        examples = without_unlabeled(examples, talk, notes)
+        examples = without_unlabeled(examples, reporter, notes)
         _check_rows(examples, rows)
         from maskwright.finetuning.embedding_trainer import score_folder
 
@@ -238,7 +240,9 @@ def _model_card(name: str, results: Results) -> str:
     )
 
 
-def _read(request: LabeledRequest, talk: Reporter) -> tuple[dict[str, Texts], dict[str, Rows], ReadAs, tuple[str, ...]]:
+def _read(
+    request: LabeledRequest, reporter: Reporter
+) -> tuple[dict[str, Texts], dict[str, Rows], ReadAs, tuple[str, ...]]:
     """Read all parts; return them, what their rows are, how later files are read, and notes."""
     paths = request.paths("train")
     if not paths:
@@ -247,10 +251,10 @@ def _read(request: LabeledRequest, talk: Reporter) -> tuple[dict[str, Texts], di
     first = Path(paths if isinstance(paths, str | Path) else paths[0]).expanduser()
     # Lines of text have no columns: those that are named are of the other files.
     has_lines = format_of(first, TASK, request.options) == "text"
-    train = (without_names if has_lines else request).read("train", talk, needed=False)
+    train = (without_names if has_lines else request).read("train", reporter, needed=False)
     assert train is not None
     notes: list[str] = []
-    rows, parts = {"train": _rows(train)}, {"train": without_unlabeled(train, talk, notes)}
+    rows, parts = {"train": _rows(train)}, {"train": without_unlabeled(train, reporter, notes)}
     _check_rows(parts["train"], rows["train"], training=True)
     read_as = train.read_as
     if rows["train"] != "scored pairs":
@@ -260,7 +264,7 @@ def _read(request: LabeledRequest, talk: Reporter) -> tuple[dict[str, Texts], di
         request = without_names
     held_out: tuple[Split, ...] = ("dev", "test")
     for name in held_out:
-        file = request.read(name, talk, needed=False, trained=read_as)
+        file = request.read(name, reporter, needed=False, trained=read_as)
         if file is None:
             continue
         kind = _rows(file)
@@ -270,19 +274,19 @@ def _read(request: LabeledRequest, talk: Reporter) -> tuple[dict[str, Texts], di
             if name == "dev":
                 raise DataError(problem, todo="Name scored pairs, pairs or triplets with --dev, or leave it out.")
             notes.append(f"{problem}.")
-            talk.say(name, problem)
+            reporter.message(name, problem)
             continue
-        rows[name], parts[name] = kind, without_unlabeled(file, talk, notes)
+        rows[name], parts[name] = kind, without_unlabeled(file, reporter, notes)
         _check_rows(parts[name], kind)
     if "dev" not in parts and rows["train"] == "texts":
         notes.append("Without development pairs (--dev) nothing selects the epoch: the last one's weights are kept.")
-        talk.say("dev", notes[-1])
+        reporter.message("dev", notes[-1])
     elif "dev" not in parts:
-        parts["train"], parts["dev"] = with_held_out(parts["train"], talk, notes)
+        parts["train"], parts["dev"] = with_held_out(parts["train"], reporter, notes)
         rows["dev"] = rows["train"]
         _check_rows(parts["train"], rows["train"], training=True)
         _check_rows(parts["dev"], rows["dev"])
-    notes += warn_of(parts, talk)
+    notes += warn_of(parts, reporter)
     return parts, rows, read_as, tuple(notes)
 
 
@@ -291,13 +295,13 @@ def _check_rows(file: Texts, rows: Rows, *, training: bool = False) -> None:
     scores = {example.label for example in file.examples}
     if rows == "scored pairs" and len(scores) < 2:
         raise DataError(
-            f"{file.name}: the similarity of {counted(len(file.examples), 'pair')} is always {scores.pop()}",
+            f"{file.name}: the similarity of {pluralize(len(file.examples), 'pair')} is always {scores.pop()}",
             allowed="at least two different similarities, since only their order counts",
             todo="Check that --label is the right column, or name another file.",
         )
     if training and len({example.texts for example in file.examples}) < 2:
         raise DataError(
-            f"{file.name} has {counted(len(file.examples), 'row')} of the same texts",
+            f"{file.name} has {pluralize(len(file.examples), 'row')} of the same texts",
             allowed="at least two different rows, since the other texts of a batch are the negatives",
             todo="Give more rows.",
         )

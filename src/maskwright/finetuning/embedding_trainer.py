@@ -135,7 +135,7 @@ class _Session(TrainerCallback):  # type: ignore[misc]
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **others: Any) -> None:
         score = (metrics or {}).get(f"eval_{self.main}")
         if score is not None:
-            self.reporter.say("dev", f"epoch {state.epoch:g}: {self.main} {score:.4f}")
+            self.reporter.message("dev", f"epoch {state.epoch:g}: {self.main} {score:.4f}")
 
 
 def _diverged(problem: str) -> TrainingError:
@@ -178,7 +178,7 @@ def train(
             module.p = settings.dropout
     kind, examples = rows["train"], parts["train"].examples
     loss = LOSSES[kind](model)
-    reporter.say(
+    reporter.message(
         "plan",
         f"{existing.name} on {len(examples):,} {kind} with {type(loss).__name__} into {folder.path}: "
         f"{settings.epochs:g} epoch{'s' * (settings.epochs != 1)}, batch size {settings.batch_size}, peak learning "

@@ -25,7 +25,7 @@ from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, wit
 from maskwright.finetuning.tasks.base import Prediction, Scores
 from maskwright.huggingface.locating import locate
 from maskwright.huggingface.sentence_folder import MODULES
-from maskwright.training.device import Machine, Precision, computing_on, prepare_machine
+from maskwright.training.device import Machine, Precision, prepare_machine, use_machine
 from maskwright.training.distributed import all_gather_object, world_size
 from maskwright.training.reporting import OnConsole, Reporter
 
@@ -106,12 +106,12 @@ def evaluate(
                 f"{'--out' if out else '--precision'} has no effect on sentence embeddings", todo="Leave it out."
             )
         return evaluate_embedding(model, file=file, options=options, device=device, reporter=reporter)
-    with model_to_score(model, device, precision, reporter) as (loaded, machine, talk):
+    with model_to_score(model, device, precision, reporter) as (loaded, machine, reporter):
         task = loaded.task
-        examples = read_file(file, loaded, options, talk)
+        examples = read_file(file, loaded, options, reporter)
         check_measurable(examples, task)
         features = features_of(loaded, examples.examples)
-        predictions = predict_features(loaded, features, examples.examples, talk.stage, autocast=machine.autocast)
+        predictions = predict_features(loaded, features, examples.examples, reporter.stage, autocast=machine.autocast)
         if out is not None:
             write_predictions(Path(out).expanduser(), predictions)
     return Evaluation(
@@ -134,10 +134,10 @@ def model_to_score(
     """Load a model onto a device that computes while the block runs, and report its notes."""
     machine = machine_to_score(device, precision)
     loaded = model if isinstance(model, FineTunedModel) else load(model)
-    with reporter or OnConsole() as talk, computing_on(machine):
+    with reporter or OnConsole() as reporter, use_machine(machine):
         for note in () if loaded is model else loaded.notes:
-            talk.say("model", note)
-        yield loaded.to(machine.device), machine, talk
+            reporter.message("model", note)
+        yield loaded.to(machine.device), machine, reporter
 
 
 @functools.cache

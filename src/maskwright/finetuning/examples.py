@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from maskwright.core.amounts import counted
+from maskwright.core.amounts import pluralize
 from maskwright.core.spec import fingerprint
 
 Label = str | float | tuple[str, ...]
@@ -116,7 +116,7 @@ def summary_of(skipped: Sequence[Skipped]) -> str:
     """Return the three most frequent reasons, with their numbers and first places."""
     counts = Counter(row.reason for row in skipped).most_common(3)
     first = {row.reason: row.place for row in reversed(skipped)}
-    return "; ".join(f"{reason} ({counted(count, 'time')}, first at {first[reason]})" for reason, count in counts)
+    return "; ".join(f"{reason} ({pluralize(count, 'time')}, first at {first[reason]})" for reason, count in counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

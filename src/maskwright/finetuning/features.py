@@ -23,7 +23,7 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.pretext.formats.assemble import assemble
 from maskwright.training.batches import StepBatch
 from maskwright.training.distributed import rank, world_size
-from maskwright.training.stream import Cursor, SourcePosition
+from maskwright.training.sampler import Cursor, SourcePosition
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,14 +39,14 @@ from maskwright.finetuning.tasks import KINDS
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Regression
-from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again
+from maskwright.training.device import Machine, Precision, restore_machine, use_machine
 from maskwright.training.distributed import (
     broadcast_object,
+    microbatch_multiple,
     on_rank_zero,
     process_group,
     rank,
     rank_zero_first,
-    ranks_to_cut_for,
     world_size,
 )
 from maskwright.training.existing import ExistingModel, open_existing
@@ -184,11 +184,11 @@ def finetune(
     choose_device(device)
     check_writable(Path(out).expanduser())
     folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/seed-*")
-    with (reporter or OnConsole()) if rank() == 0 else Silent() as talk:
+    with (reporter or OnConsole()) if rank() == 0 else Silent() as reporter:
         plan = make_plan(
             open_model(model, folder.path),
             request,
-            talk,
+            reporter,
             overrides=overrides,
             of_task=of_task,
             system=system,
@@ -202,11 +202,11 @@ def finetune(
             record.pop("problem", None)
             is_ours = rank() == 0
             with rank_zero_first():  # The choice of a matmul library is measured once and cached.
-                machine, message = prepare_machine_again(record.get("machine", {}), device, None, precision)
+                machine, message = restore_machine(record.get("machine", {}), device, None, precision)
             if message:
-                talk.say("kernels", message)
-            with computing_on(machine), stop_on_signals() as stop:
-                work = _FineTuningRun(folder, plan, record, machine, checkpoint_minutes * 60, talk, stop)
+                reporter.message("kernels", message)
+            with use_machine(machine), stop_on_signals() as stop:
+                work = _FineTuningRun(folder, plan, record, machine, checkpoint_minutes * 60, reporter, stop)
                 results = work.run(range(seed, seed + seeds))
         except MaskwrightError as error:
             if is_ours:
@@ -229,7 +229,7 @@ def announce_fitted(choices: Sequence[Choice], reporter: Reporter) -> None:
     """Report the settings that were fitted, with the published values and the reasons."""
     if choices:
         rows = [(choice.field, *choice.shown(), choice.reason) for choice in choices]
-        reporter.tabulate("fitted", ("setting", "published", "this run", "reason"), rows)
+        reporter.table("fitted", ("setting", "published", "this run", "reason"), rows)
 
 
 def write_results(folder: Path, results: Results, card: str) -> None:
@@ -364,7 +364,7 @@ class _FineTuningRun:
         if rank() == 0:
             self.folder.write_record(record)
         dropout = any(getattr(plan.settings, name) for name in _DROPOUTS)
-        ranks = ranks_to_cut_for(begun_with, dropout=dropout, reporter=self.reporter)
+        ranks = microbatch_multiple(begun_with, dropout=dropout, reporter=self.reporter)
         said: set[str] = set()
         if not all(self._train(seed, tokens_per_microbatch, ranks, said) for seed in seeds):
             return None
@@ -395,7 +395,7 @@ class _FineTuningRun:
         plan, settings = self.plan, self.plan.settings
         announce_fitted(plan.choices, self.reporter)
         length = f"{settings.epochs:g} epoch{'s' * (settings.epochs != 1)}"
-        self.reporter.say(
+        self.reporter.message(
             "plan",
             f"{plan.labeled.name} with {plan.existing.name}{' from scratch' * plan.from_scratch} into "
             f"{self.folder.path}: {length if settings.steps is None else f'{settings.steps:,} steps'}, "
@@ -410,7 +410,7 @@ class _FineTuningRun:
         if (before := on_rank_zero(lambda: read_result(folder))) is not None:
             if rank() == 0:
                 before.clean()
-            self.reporter.say("finished", f"seed {seed} already trained ({before.chosen.main:.4g})")
+            self.reporter.message("finished", f"seed {seed} already trained ({before.chosen.main:.4g})")
             return True
         if self.stop.agree():
             return False
@@ -427,7 +427,7 @@ class _FineTuningRun:
         for note in model.notes:
             if note not in said:
                 said.add(note)
-                self.reporter.say("model", note)
+                self.reporter.message("model", note)
         folder.mkdir(parents=True, exist_ok=True)
         run = SeedRun(
             folder=folder,
@@ -449,7 +449,9 @@ class _FineTuningRun:
             f"{cut[name]:,} of {len(part.examples):,} {name}" for name, part in labeled.parts.items() if cut[name]
         ]
         if truncated:
-            self.reporter.say("cut", f"{', '.join(truncated)} examples truncated to {plan.settings.max_length} tokens")
+            self.reporter.message(
+                "cut", f"{', '.join(truncated)} examples truncated to {plan.settings.max_length} tokens"
+            )
         tests = [test["metrics"] for test in tested] or [None] * len(trained)
         return Results(
             task=labeled.name,

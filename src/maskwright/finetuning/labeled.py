@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.core.amounts import counted
+from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.files import read_json, write_json
 from maskwright.core.randomness import Permutation, integer_key
@@ -117,7 +117,7 @@ class LabeledRequest:
         return self.files.get(part)
 
     def read(
-        self, part: Split, talk: Reporter, *, needed: bool | None = None, trained: ReadAs | None = None
+        self, part: Split, reporter: Reporter, *, needed: bool | None = None, trained: ReadAs | None = None
     ) -> ExampleFile[Any] | None:
         """Read a part and report on it (`report_file`); None where there is no such file.
 
@@ -130,14 +130,14 @@ class LabeledRequest:
         wanted = part != "test" if needed is None else needed
         options = self.options.replace(labels="needed" if wanted else "if_there")
         file = read_for_model(paths, self.kind, options, trained or {})
-        report_file(part, file, talk)
+        report_file(part, file, reporter)
         return file
 
 
-def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: Reporter) -> Labeled:
+def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], reporter: Reporter) -> Labeled:
     """Read all parts, and make the task from the training examples' labels and the fields that the user set."""
     row, paths = request.benchmark, request.paths("train")
-    train = request.read("train", talk)
+    train = request.read("train", reporter)
     if train is None or paths is None:
         where = f" in {request.data} for {row.title}" if row and request.data else ""
         raise DataError(
@@ -149,22 +149,22 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], talk: 
         **to_keep(request.options, train.read_as),
         "format": _format_of(paths, request.kind, request.options),
     }
-    dev, test = (request.read(part, talk, trained=read_as) for part in ("dev", "test"))
+    dev, test = (request.read(part, reporter, trained=read_as) for part in ("dev", "test"))
     task = make_task(request.kind, row, train.examples, task_fields)
     notes: list[str] = []
     if dev is None:
-        train, dev = with_held_out(train, talk, notes)
+        train, dev = with_held_out(train, reporter, notes)
     parts = {"train": train, "dev": dev}
     for part in parts.values():
         check_measurable(part, task)
     if test is not None:
         if has_labels(test.examples):
-            test = without_unlabeled(test, talk, notes)
+            test = without_unlabeled(test, reporter, notes)
             check_measurable(test, task)
         else:
             notes.append("The test examples have no labels: test_predictions.jsonl of each run has their predictions.")
         parts["test"] = test
-    notes += warn_of(parts, talk)
+    notes += warn_of(parts, reporter)
     return Labeled(benchmark=row, task=task, parts=parts, read_as=read_as, notes=tuple(notes))
 
 
@@ -176,11 +176,11 @@ def report_file(part: str, file: ExampleFile[Any], reporter: Reporter) -> None:
     shown = ", ".join(f"{label} {count:,}" for label, count in counts[:_LABELS_SHOWN])
     more = f" and {len(counts) - _LABELS_SHOWN} more" if len(counts) > _LABELS_SHOWN else ""
     classes = f" ({shown}{more})" if counts else ""
-    reporter.say(part, f"{counted(len(file.examples), 'example')} from {file.name}{classes}")
+    reporter.message(part, f"{pluralize(len(file.examples), 'example')} from {file.name}{classes}")
     for note in file.notes:
-        reporter.say("", note)
+        reporter.message("", note)
     if file.skipped:
-        reporter.say("skipped", f"{counted(len(file.skipped), 'row')}: {summary_of(file.skipped)}")
+        reporter.message("skipped", f"{pluralize(len(file.skipped), 'row')}: {summary_of(file.skipped)}")
 
 
 def check_measurable(file: ExampleFile[Any], task: Task) -> None:
@@ -202,7 +202,7 @@ def warn_of(parts: Mapping[str, ExampleFile[Any]], reporter: Reporter) -> list[s
     """Report the warnings about the examples, and return them as notes."""
     notes = []
     for part, warning in data_warnings({name: file.examples for name, file in parts.items()}):
-        reporter.say(part, warning)
+        reporter.message(part, warning)
         notes.append(f"{part}: {warning}" + "." * (not warning.endswith("?")))
     return notes
 
@@ -221,7 +221,7 @@ def data_warnings(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str,
                 warnings.append(f"{share} inputs also in {earlier}")
         contents[part] = set(its)
         if part != "train" and len(its) < _FEW and has_labels(examples):
-            warnings.append(f"{counted(len(its), 'example')}, each {100 / len(its):.0f} % of the score")
+            warnings.append(f"{pluralize(len(its), 'example')}, each {100 / len(its):.0f} % of the score")
         classes = [each.label for each in examples if isinstance(each, TextExample) and isinstance(each.label, str)]
         if part == "train" and len(set(classes)) >= max(_DISTINCT_SHARE * len(its), _DISTINCT_FROM):
             warnings.append(
@@ -231,19 +231,19 @@ def data_warnings(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str,
             yield part, "; ".join(warnings)
 
 
-def without_unlabeled(file: ExampleFile[Any], talk: Reporter, notes: list[str]) -> ExampleFile[Any]:
+def without_unlabeled(file: ExampleFile[Any], reporter: Reporter, notes: list[str]) -> ExampleFile[Any]:
     """Leave out the examples without label of a file in which others have one; a note says so."""
     lacking = tuple(Skipped(example.key, "no label") for example in file.examples if not example.is_labeled)
     if len(lacking) in (0, len(file.examples)):
         return file
     notes.append(f"{len(lacking):,} of the {len(file.examples):,} examples of {file.name} have no label, left out.")
-    talk.say("skipped", notes[-1])
+    reporter.message("skipped", notes[-1])
     labeled = tuple(example for example in file.examples if example.is_labeled)
     return replace(file, examples=labeled, skipped=(*file.skipped, *lacking))
 
 
 def with_held_out(
-    train: ExampleFile[Any], talk: Reporter, notes: list[str]
+    train: ExampleFile[Any], reporter: Reporter, notes: list[str]
 ) -> tuple[ExampleFile[Any], ExampleFile[Any]]:
     """Split a training file into training and development examples (`hold_out`); a note says so."""
     kept, held = hold_out(train.examples, train.name)
@@ -251,7 +251,7 @@ def with_held_out(
         f"There is no development file: {len(held):,} of the {len(train.examples):,} training examples are held out "
         f"for it ({len(held) / len(train.examples):.0%}, the same ones for every seed)."
     )
-    talk.say("dev", notes[-1])
+    reporter.message("dev", notes[-1])
     return replace(train, examples=tuple(kept)), ExampleFile(name=f"held out of {train.name}", examples=tuple(held))
 
 
@@ -265,8 +265,8 @@ def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:
     group_of = np.array([groups.setdefault(text, len(groups)) for text in texts])
     if len(groups) < 2:
         raise DataError(
-            f"{name} has {counted(len(examples), 'example')} of {counted(len(groups), 'text')}: none can be held out "
-            "for development",
+            f"{name} has {pluralize(len(examples), 'example')} of {pluralize(len(groups), 'text')}: none can be held "
+            "out for development",
             todo="Give more examples, or a development file with `--dev FILE`.",
         )
     sizes = np.bincount(group_of)

@@ -81,7 +81,7 @@ def predict(
         'good'
     """
     options = with_overrides(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
-    with model_to_score(model, device, precision, reporter) as (loaded, machine, talk):
+    with model_to_score(model, device, precision, reporter) as (loaded, machine, reporter):
         kind, trained = cast(Kind, loaded.task.kind), loaded.read_as
         given = [inputs] if _is_one(inputs, kind) else list(cast(Sequence[Input], inputs))
         found = [_example(one, str(n), f"input {n}", kind, trained) for n, one in enumerate(given, start=1)]
@@ -91,11 +91,11 @@ def predict(
                 if path == Path("-"):
                     path = Path(folder, "standard input")
                     path.write_bytes(sys.stdin.buffer.read())
-                files.append(read_file(path, loaded, options, talk))
+                files.append(read_file(path, loaded, options, reporter))
         examples = as_one(files).examples
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
-        progress = talk.stage if len(examples) > _LONG else no_progress
+        progress = reporter.stage if len(examples) > _LONG else no_progress
         features = features_of(loaded, examples)
         predictions = predict_features(loaded, features, examples, progress, autocast=machine.autocast)
         shown = getattr(loaded.task, "text_of", attrgetter("shown"))

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.amounts import counted
+from maskwright.core.amounts import pluralize
 from maskwright.core.checksums import read_record, write_record
 from maskwright.core.errors import CheckpointError
 from maskwright.finetuning.evaluating import score_features, write_predictions
@@ -240,7 +240,9 @@ class SeedRun:
                     timer.save_step(step)
             stopped_early = step < total and should_stop(self._history, patience)
             if stopped_early:
-                self.reporter.say("stopped", f"{self.title} early: no improvement in {counted(patience, 'epoch')}")
+                self.reporter.message(
+                    "stopped", f"{self.title} early: no improvement in {pluralize(patience, 'epoch')}"
+                )
             finished = step == total or stopped_early
             if not finished:
                 timer.save_step(step)
@@ -318,7 +320,7 @@ class SeedRun:
                 model.save(place / MODEL)
                 write_predictions(place / _PREDICTIONS, predictions)
         shown = ", ".join(f"{name} {value:.4g}" for name, value in list(scores.items())[:_METRICS_SHOWN])
-        self.reporter.say("dev", f"{self.title}, epoch {epoch:.3g}: {shown}{' (best so far)' if is_best else ''}")
+        self.reporter.message("dev", f"{self.title}, epoch {epoch:.3g}: {shown}{' (best so far)' if is_best else ''}")
         self.model.train()  # Scoring leaves it in evaluation mode.
 
     def _resume(self) -> tuple[int, bool, list[Measured]]:
@@ -327,10 +329,12 @@ class SeedRun:
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         found, damaged = checkpoint.latest(self.folder / "checkpoints")
         for line in damaged:
-            self.reporter.say("warning", f"{line}; using the previous checkpoint")
+            self.reporter.message("warning", f"{line}; using the previous checkpoint")
         if found is None:
             if (self.folder / "metrics.jsonl").exists():
-                self.reporter.say("resuming", f"{self.title} from the start: it was interrupted before a checkpoint")
+                self.reporter.message(
+                    "resuming", f"{self.title} from the start: it was interrupted before a checkpoint"
+                )
             return 0, False, []
         try:
             history = [Measured(**measured) for measured in found.state["history"]]
@@ -339,7 +343,7 @@ class SeedRun:
         except (KeyError, TypeError, RuntimeError) as error:
             todo = f"Remove {self.folder} to train it from the start."
             raise CheckpointError(f"{found.folder} does not fit: {error}", todo=todo) from error
-        self.reporter.say("resuming", f"{self.title} from step {found.step:,} of {self.total_steps:,}")
+        self.reporter.message("resuming", f"{self.title} from step {found.step:,} of {self.total_steps:,}")
         return found.step, True, history
 
     def _save(self, step: int, metrics: JsonLines | None) -> None:

@@ -74,7 +74,7 @@ def summary(detections: Sequence[Detection]) -> str:
     return f"{found:,} of {total:,} token{'s' * (total != 1)} look{'s' * (found == 1)} replaced"
 
 
-def marked(detection: Detection) -> Text:
+def highlight(detection: Detection) -> Text:
     """Return the text with the tokens that look replaced in color and with their probability: `ate{97%}`."""
     text, shown, done = detection.text, Text(), 0
     for token in detection.replaced:

@@ -83,7 +83,7 @@ class Showing:
     Attributes:
         tokenizer: Description of the tokenizer.
         epoch: From 0.
-        refresh: Index of the sample of layouts and masks that the epoch uses.
+        mask_sample: Index of the sample of layouts and masks that the epoch uses.
         stage: Masking stage, from 1.
         max_length: Maximum tokens per sequence.
         sequences: The first sequences of the text.
@@ -95,7 +95,7 @@ class Showing:
     tokenizer: str
     seed: int
     epoch: int
-    refresh: int
+    mask_sample: int
     stage: int
     max_length: int
     sequences: tuple[ShownSequence, ...]
@@ -173,7 +173,7 @@ def show(
     else:
         used, described = Tokenizer.from_folder(tokenizer), str(tokenizer)
     notes = list(_notes(chosen, stage, masking, used, prepared, num_documents=len(documents)))
-    refresh = chosen.masks.refresh(epoch)
+    mask_sample = chosen.masks.mask_sample(epoch)
     stream, encoded = _encoded(chosen, documents, used, prepared)
     special = used.special_tokens
     counts = prepared.token_counts if prepared else np.bincount(encoded.ids, minlength=special.vocab_size)
@@ -186,7 +186,7 @@ def show(
             made = table_of(spec, sample, used, progress=progress)
         vocabulary = replace(vocabulary, similar_words=made.table)
         notes += _similar_words_notes(spec, made.coverage, has_corpus=prepared is not None)
-    rng, instances, total = _laid_out(chosen, stream, encoded, special, seed, refresh, max_sequences)
+    rng, instances, total = _laid_out(chosen, stream, encoded, special, seed, mask_sample, max_sequences)
     examples = corrupt(instances, masking, chosen.replacement, rng, vocabulary)
     outcomes = chosen.replacement.outcomes(instances, examples.selection, rng, vocabulary)
     if selected := sum(outcomes.values()):
@@ -197,7 +197,7 @@ def show(
         tokenizer=f"{described}, {special.vocab_size:,} entries",
         seed=seed,
         epoch=epoch,
-        refresh=refresh,
+        mask_sample=mask_sample,
         stage=stage,
         max_length=chosen.training.phases[0].max_length,
         sequences=tuple(_shown_sequences(examples, used)),
@@ -281,7 +281,7 @@ def _laid_out(
     encoded: TakenTokens,
     special: SpecialTokens,
     seed: int,
-    refresh: int,
+    mask_sample: int,
     most: int,
 ) -> tuple[RandomNumbers, Instances, int]:
     """Return the random numbers and instances of the first sequences, and the number of all sequences."""
@@ -291,10 +291,10 @@ def _laid_out(
         spans = {kind: begins[positions] for kind, begins in encoded.span_starts.items()}
         return TakenTokens(encoded.ids[positions], encoded.word_starts[positions], spans)
 
-    plan = recipe.format.plan(documents, recipe.training.phases[0].max_length, seed, refresh)
+    plan = recipe.format.plan(documents, recipe.training.phases[0].max_length, seed, mask_sample)
     number = np.arange(min(most, len(plan)))
     instances = recipe.format.lay_out(plan.rows(number), take, special, recipe.format.separator_points(documents))
-    return RandomNumbers(seed, np.full(len(number), refresh), number), instances, len(plan)
+    return RandomNumbers(seed, np.full(len(number), mask_sample), number), instances, len(plan)
 
 
 def _encoded(

@@ -20,7 +20,7 @@ _CONTINUES, _SAME_UNIT = "·", "‿"
 def render(showing: Showing) -> Group:
     """Return a renderable for `rich.console.Console.print`."""
     copies = showing.recipe.masks.copies
-    sample = f"mask sample {showing.refresh + 1}" + (f" of {copies}" if copies else "")
+    sample = f"mask sample {showing.mask_sample + 1}" + (f" of {copies}" if copies else "")
     headline = Text.assemble(
         (showing.recipe.name, "bold"),
         (f"  seed {showing.seed}, epoch {showing.epoch} ({sample}), ", "dim"),

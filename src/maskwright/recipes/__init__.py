@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from maskwright.recipes.recipe import Recipe
     from maskwright.recipes.sizing import Sizes
-    from maskwright.recipes.table import Comparison
+    from maskwright.recipes.table import FieldDifference
 
 
 def names() -> tuple[str, ...]:
@@ -27,7 +27,7 @@ def show(name: str, *, set: Sequence[str] = ()) -> "Recipe":
     return resolve(name, set)
 
 
-def diff(first: str, second: str, *, set: Sequence[str] = (), all: bool = False) -> "list[Comparison]":
+def diff(first: str, second: str, *, set: Sequence[str] = (), all: bool = False) -> "list[FieldDifference]":
     """Compare two recipes, the second with fields overridden; with `all`, list equal settings too."""
     from maskwright.recipes.table import diff
 

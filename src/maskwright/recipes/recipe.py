@@ -20,7 +20,7 @@ SHARED_EMBEDDINGS = ("word_embeddings", "position_embeddings", "segment_embeddin
 """Modules that generator and encoder share if `Generator.shared` is "embeddings" (electra: one variable scope)."""
 
 
-class MaskRefresh(Spec):
+class MaskSampling(Spec):
     """How often sequences and masks are sampled again.
 
     Attributes:
@@ -30,7 +30,7 @@ class MaskRefresh(Spec):
 
     copies: PositiveInt | None = None
 
-    def refresh(self, epoch: int) -> int:
+    def mask_sample(self, epoch: int) -> int:
         """Return the number of the sample that an epoch (from 0) uses."""
         return epoch if self.copies is None else epoch % self.copies
 
@@ -123,7 +123,7 @@ class Recipe(Spec):
     format: FormatChoice
     masking: MaskingChoice
     replacement: ReplacementChoice
-    masks: MaskRefresh = MaskRefresh()
+    masks: MaskSampling = MaskSampling()
     objectives: Annotated[tuple[ObjectiveChoice, ...], Field(min_length=1)]
     encoder: EncoderConfig
     generator: Generator | None = None

@@ -35,7 +35,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class FieldDifference:
     """One line of a comparison: the formatted values of two recipes, `ABSENT` without this field."""
 
     axis: str
@@ -55,14 +55,14 @@ def rows(recipe: Recipe) -> list[Row]:
     return [row for field, axis in AXES.items() for row in _rows(axis, field, getattr(recipe, field))]
 
 
-def diff(first: Recipe, second: Recipe, every: bool = False) -> list[Comparison]:
+def diff(first: Recipe, second: Recipe, every: bool = False) -> list[FieldDifference]:
     """Compare two recipes line by line; with `every`, equal lines too."""
     left, right = ({row.path: row for row in rows(recipe)} for recipe in (first, second))
     compared = []
     for axis in dict.fromkeys(AXES.values()):
         for path in dict.fromkeys(path for path, row in (left | right).items() if row.axis == axis):
             old, new = (side[path].value if path in side else ABSENT for side in (left, right))
-            comparison = Comparison(axis, (left.get(path) or right[path]).label, old, new, path)
+            comparison = FieldDifference(axis, (left.get(path) or right[path]).label, old, new, path)
             if every or comparison.differs:
                 compared.append(comparison)
     return compared

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.amounts import counted, short_count
+from maskwright.core.amounts import pluralize, short_count
 from maskwright.core.files import read_json
 from maskwright.finetuning.results import markdown_table
 from maskwright.huggingface.huggingface import LoadedModel
@@ -107,7 +107,7 @@ def _training(run: Mapping[str, Any], recipe_file: Path) -> Iterator[str]:
             yield f"{meaning} {Path(run[key]['model']).name}."
     budget = [f"{value:g} {unit}" for unit, value in request["budget"].items() if value is not None]
     if result:
-        budget += [counted(result["steps"], "step"), f"{short_count(result['tokens'])} tokens"]
+        budget += [pluralize(result["steps"], "step"), f"{short_count(result['tokens'])} tokens"]
         budget += [f"{result['epochs']:.3g} epochs", f"{result['flops']:.3g} FLOPs"]
     table = [["budget and what was spent", "; ".join(budget)]]
     for axis, its in itertools.groupby(rows(resolve(str(recipe_file))), key=lambda row: row.axis):

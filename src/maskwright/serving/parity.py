@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.amounts import counted
+from maskwright.core.amounts import pluralize
 from maskwright.core.errors import ConversionError
 from maskwright.core.files import read_json
 from maskwright.core.types import IntArray
@@ -88,7 +88,7 @@ class Parity:
             todo = "Check on texts of the model's domain, `--texts FILE`"
             raise ConversionError(
                 f"the exported model ({self.precision}) differs from its source: largest difference "
-                f"{self.difference:.2g}, {self.measure} {self.agreement:.2%}, on {counted(self.texts, 'text')}; "
+                f"{self.difference:.2g}, {self.measure} {self.agreement:.2%}, on {pluralize(self.texts, 'text')}; "
                 "nothing was kept",
                 allowed=f"a difference of up to {most:.2g} and at least {least:.1%}",
                 todo=todo if self.precision == "fp32" else f"{todo}, or export with `--precision fp32`",

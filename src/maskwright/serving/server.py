@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from maskwright.core.amounts import counted
+from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError, MaskwrightError, unknown_name
 from maskwright.core.extras import require
 from maskwright.huggingface.sentence_folder import Pooling
@@ -165,11 +165,11 @@ def serve(
         )
         with reporter or OnConsole() as talk:
             for name, model in loaded.items():
-                talk.say(name, ", ".join(model.tasks))
+                talk.message(name, ", ".join(model.tasks))
             if token is None and _local_names(host) is None:
-                talk.say("warning", "this server is open to the network; set a token with --token")
+                talk.message("warning", "this server is open to the network; set a token with --token")
             address = f"[{host}]" if ":" in host else host
-            talk.say("serving", f"http://{address}:{listening.getsockname()[1]} (playground and API); Ctrl-C stops")
+            talk.message("serving", f"http://{address}:{listening.getsockname()[1]} (playground and API); Ctrl-C stops")
         uvicorn.Server(config).run(sockets=[listening])
 
 
@@ -387,7 +387,7 @@ def build_app(
 
     @app.exception_handler(QueueFullError)
     async def full(_: Any, error: QueueFullError) -> "Response":
-        return _error(429, f"the queue is full ({counted(limits.max_waiting, 'request')}); try again")
+        return _error(429, f"the queue is full ({pluralize(limits.max_waiting, 'request')}); try again")
 
     @app.exception_handler(TimeoutError)
     async def late(_: Any, error: TimeoutError) -> "Response":

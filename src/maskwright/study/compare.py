@@ -40,7 +40,7 @@ from maskwright.study.request import DEFAULT_TASKS, SAMPLES, Task, Variant, task
 from maskwright.study.results import collect, read_study_record
 from maskwright.study.text import StudyText, prepare_text
 from maskwright.training.budget import Budget
-from maskwright.training.device import Machine, Precision, prepare_machine_again
+from maskwright.training.device import Machine, Precision, restore_machine
 from maskwright.training.distributed import (
     all_reduce_max,
     on_rank_zero,
@@ -173,10 +173,10 @@ def compare(
         "clean": list(clean),
         "requested": {requested.unit: requested.amount, "wall_clock": wall_clock},
     }
-    with (reporter or OnConsole()) if rank() == 0 else Silent() as talk:
-        machine = partial(prepare_machine_again, {}, device, cached, precision)
-        begun = partial(_begun, request, requested, wall_clock, variants[baseline], machine, world_size())
-        shared = on_rank_zero(lambda: _agreed(folder, request) or begun())
+    with (reporter or OnConsole()) if rank() == 0 else Silent() as reporter:
+        machine = partial(restore_machine, {}, device, cached, precision)
+        begun = partial(_new_study, request, requested, wall_clock, variants[baseline], machine, world_size())
+        shared = on_rank_zero(lambda: _load_study(folder, request) or begun())
         study = Study(
             folder=folder,
             variants=variants,
@@ -188,7 +188,7 @@ def compare(
             finetune_set=tuple(finetune_set),
             options={"device": device, "precision": precision},
             prepare={"cache": cached, "workers": workers},
-            talk=talk,
+            reporter=reporter,
         )
         runs = tuple(study.planned())
         if dry_run:
@@ -199,7 +199,7 @@ def compare(
         return Comparison(folder=folder, finished=study.complete, runs=runs, report=report)
 
 
-def _agreed(folder: Path, request: Mapping[str, Any]) -> dict[str, Any] | None:
+def _load_study(folder: Path, request: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what an earlier call wrote to `study.json`; None if there was none.
 
     Raises:
@@ -217,7 +217,7 @@ def _agreed(folder: Path, request: Mapping[str, Any]) -> dict[str, Any] | None:
     return kept
 
 
-def _begun(
+def _new_study(
     request: Mapping[str, Any],
     requested: Budget,
     wall_clock: bool,
@@ -254,24 +254,24 @@ def _lengths(recipe: Recipe) -> list[float]:
 class RunReporter(Reporter):
     """Passes on progress, health and warnings of a run; its other lines would fill screens in a study."""
 
-    def __init__(self, talk: Reporter, label: str) -> None:
-        self._talk, self._label = talk, label
+    def __init__(self, reporter: Reporter, label: str) -> None:
+        self._reporter, self._label = reporter, label
 
-    def say(self, topic: str, text: str) -> None:
+    def message(self, topic: str, text: str) -> None:
         if topic in ("warning", "health", "resuming"):
-            self._talk.say(topic, f"{self._label}: {text}")
+            self._reporter.message(topic, f"{self._label}: {text}")
 
-    def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def table(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         pass
 
     def stage(self, name: str, done: int, total: int | None) -> None:
-        self._talk.stage(name, done, total)
+        self._reporter.stage(name, done, total)
 
     def training(self, share: float, text: str) -> None:
-        self._talk.training(share, f"{self._label}  {text}")
+        self._reporter.training(share, f"{self._label}  {text}")
 
     def close(self) -> None:
-        self._talk.close()
+        self._reporter.close()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -288,7 +288,7 @@ class Study:
     finetune_set: tuple[str, ...]
     options: dict[str, Any]
     prepare: dict[str, Any]
-    talk: Reporter
+    reporter: Reporter
     complete: bool = False
 
     def planned(self) -> list[PlannedRun]:
@@ -318,11 +318,11 @@ class Study:
         """Do what is missing; returns the report, or None if nothing could be reported before a stop."""
         cleaning = override(Cleaning(), parse_overrides(self.clean))
         with rank_zero_first():
-            text = prepare_text(self.folder / "text", sources, cleaning, **self.prepare, progress=self.talk.stage)
+            text = prepare_text(self.folder / "text", sources, cleaning, **self.prepare, progress=self.reporter.stage)
         check_text(text, with_pairs=any(task.kind == "intrinsic" for task in self.tasks))
         todo = [run for run in self.planned() if run.state != "finished" or run.to_measure]
         total, done, begun = len(self.seeds) * len(self.variants), 0, time.monotonic()
-        self.talk.say(
+        self.reporter.message(
             "study", f"{total} runs of {self.budget} each into {self.folder}; {total - len(todo)} are complete"
         )
         report: dict[str, Any] | None = None
@@ -333,11 +333,11 @@ class Study:
                     left = (time.monotonic() - begun) / done * (len(todo) - done) if done else None
                     ends = "" if left is None else f", about {_duration(left)} left, until {_clock(left)}"
                     number = total - len(todo) + done + 1
-                    self.talk.say("run", f"{variant.label}, seed {seed}: {number} of {total}{ends}")
+                    self.reporter.message("run", f"{variant.label}, seed {seed}: {number} of {total}{ends}")
                 run = self.train(variant, seed, text)
                 stopped = all_reduce_max(not run.finished or run.stopped_by is not None)
                 if stopped or not self.measure(variant, seed, text):
-                    self.talk.say("stopped", "the same command resumes the study")
+                    self.reporter.message("stopped", "the same command resumes the study")
                     return report
                 done += missing
             # After each seed, so that a long study can be read before it is finished.
@@ -346,7 +346,7 @@ class Study:
         self.complete = True
         page, others = ("report.html", ".md, .csv and .json") if has_page else ("report.md", ".csv and .json")
         needs = "" if has_page else "; report.html needs the extra `report`"
-        self.talk.say("report", f"{self.folder / page}; also {others}{needs}")
+        self.reporter.message("report", f"{self.folder / page}; also {others}{needs}")
         return report
 
     def _report(self, baseline: str, seeds: Sequence[int]) -> tuple[dict[str, Any], bool]:
@@ -372,8 +372,10 @@ class Study:
         cleaning = override(Cleaning(), parse_overrides(self.clean))
         place = self.folder / "tokenizers" / f"{spec.kind}-{fingerprint([spec, cleaning])}"
         if not place.exists():
-            cleaned = clean_corpus(text.train, cleaning=cleaning, **self.prepare, progress=self.talk.stage)
-            tokenizer = train_tokenizer(spec, cleaned, seed=0, cache=self.prepare["cache"], progress=self.talk.stage)
+            cleaned = clean_corpus(text.train, cleaning=cleaning, **self.prepare, progress=self.reporter.stage)
+            tokenizer = train_tokenizer(
+                spec, cleaned, seed=0, cache=self.prepare["cache"], progress=self.reporter.stage
+            )
             with atomic_folder(place) as temporary:
                 tokenizer.save(temporary)
         return place
@@ -394,7 +396,7 @@ class Study:
             tokenizer=tokenizer,
             seed=seed,
             clean=self.clean,
-            reporter=RunReporter(self.talk, f"{variant.label}, seed {seed}"),
+            reporter=RunReporter(self.reporter, f"{variant.label}, seed {seed}"),
             **amount,
             **self.options,
             **self.prepare,
@@ -421,7 +423,7 @@ class Study:
             return True
         model = load(run, device=self.options["device"])
         for number, task in enumerate(missing):
-            self.talk.stage(_MEASURING.get(task.name, f"measuring {task.name}"), number, len(missing))
+            self.reporter.stage(_MEASURING.get(task.name, f"measuring {task.name}"), number, len(missing))
             content: dict[str, Any]
             if task.kind == SAMPLES:
                 content = on_rank_zero(partial(probes.samples, model, text, run))
@@ -436,7 +438,7 @@ class Study:
                 write_record(self.file(task, variant, seed), {"definition": self._definition(task), **content})
         return True
 
-    def _probe(self, task: Task, model: Model, run: Path, text: StudyText) -> probes.Measured:
+    def _probe(self, task: Task, model: Model, run: Path, text: StudyText) -> probes.Measurements:
         if task.kind == "masked":
             return probes.masked_words(model, text)
         if task.kind == "intrinsic":
@@ -445,7 +447,7 @@ class Study:
             return probes.cost(model, text, run)
         assert task.path is not None
         found = probes.minimal_pairs(
-            model, task.path, lambda done, of: self.talk.stage(f"measuring {task.name}", done, of)
+            model, task.path, lambda done, of: self.reporter.stage(f"measuring {task.name}", done, of)
         )
         return {task.name if name == "minimal_pairs" else f"{task.name}/{name}": value for name, value in found.items()}
 
@@ -458,7 +460,7 @@ class Study:
             seeds=1,
             seed=seed,
             set=self.finetune_set,
-            reporter=RunReporter(self.talk, f"{variant.label}, seed {seed}, {task.name}"),
+            reporter=RunReporter(self.reporter, f"{variant.label}, seed {seed}, {task.name}"),
             **data,
             **self.options,
         )

@@ -22,7 +22,17 @@ from maskwright.core.randomness import generator
 from maskwright.core.types import IntArray
 from maskwright.huggingface.huggingface import load_model
 from maskwright.inference.model import Model
-from maskwright.study.probes import GROUPS, PASSAGES, WORD, Floats, Measured, Measurement, embedded, encoded_by, mean_of
+from maskwright.study.probes import (
+    GROUPS,
+    PASSAGES,
+    WORD,
+    Floats,
+    Measurement,
+    Measurements,
+    embed_texts,
+    encode_batches,
+    mean_of,
+)
 from maskwright.study.text import StudyText
 
 PAIRS = 2000
@@ -44,7 +54,7 @@ def check_text(text: StudyText, with_pairs: bool) -> None:
         )
 
 
-def intrinsic(model: Model, text: StudyText, run: Path) -> Measured:
+def intrinsic(model: Model, text: StudyText, run: Path) -> Measurements:
     """Measure sentence order, next sentence, replaced words and, with several sources, source."""
     pairs = text.pairs(PAIRS)
     draw = generator(0, "study pairs")
@@ -64,7 +74,7 @@ def intrinsic(model: Model, text: StudyText, run: Path) -> Measured:
         (a, in_order[other][1] if is_one else b) for (a, b), is_one, other in zip(in_order, label, others, strict=True)
     ]
     state = load_model(run).state
-    found: Measured = {}
+    found: Measurements = {}
     for name, kind, texts in (("sentence_order", "sop", swapped), ("next_sentence", "nsp", moved)):
         states, pooled = _pair_states(model, texts)
         weight = state.get(f"heads.{kind}.classifier.weight")
@@ -81,7 +91,7 @@ def intrinsic(model: Model, text: StudyText, run: Path) -> Measured:
     by_source = sorted(range(len(text.documents)), key=lambda document: text.sources[document])
     half = np.isin([document for document, _ in passages], by_source[::2])
     if len(np.unique(sources[half])) > 1 and not half.all():
-        vectors = embedded(model, [passage for _, passage in passages])
+        vectors = embed_texts(model, [passage for _, passage in passages])
         right = _fitted(vectors, sources, half).predict(vectors[~half]) == sources[~half]
         found["source"] = mean_of(right.astype(np.float64), "probe")
     return found
@@ -108,7 +118,7 @@ def _pair_states(model: Model, pairs: Sequence[tuple[str, str]]) -> tuple[Floats
         segments.append(np.repeat([0, 1], [kept + 2, len(second) + 1]))
     width = model.encoder.config.hidden_size
     states, pooled = np.zeros((len(pairs), 2 * width)), np.zeros((len(pairs), width))
-    for laid, output in encoded_by(model, sequences, segments):
+    for laid, output in encode_batches(model, sequences, segments):
         hidden = output.hidden.double().cpu().numpy()
         for text, start in zip(laid.texts, laid.starts, strict=True):
             states[text, :width] = hidden[start : start + len(sequences[text])].mean(axis=0)
@@ -143,7 +153,7 @@ def _replaced_words(model: Model, text: StudyText) -> Measurement:
     encoded = [model.tokenizer.encode(passage) for passage in changed]
     sequences = [np.concatenate([[special.cls], each.ids[:limit], [special.sep]]) for each in encoded]
     states: list[Floats] = [np.zeros(0)] * len(changed)
-    for laid, output in encoded_by(model, sequences):
+    for laid, output in encode_batches(model, sequences):
         scores = output.hidden
         if model.rtd_head is not None:
             with torch.inference_mode():

@@ -31,7 +31,7 @@ from maskwright.study.results import read_study_record
 from maskwright.study.statistics import Floats
 from maskwright.study.text import StudyText, prepare_text
 from maskwright.training.budget import Budget
-from maskwright.training.device import Machine, Precision, computing_on, prepare_machine, pretraining_microbatch
+from maskwright.training.device import Machine, Precision, prepare_machine, pretraining_microbatch, use_machine
 from maskwright.training.doctor import read_hardware
 from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.resolve import CorpusStatistics, ResolvedRun, resolve
@@ -137,19 +137,19 @@ def plan(
     sources = (str(corpus),) if isinstance(corpus, str | Path) else tuple(map(str, corpus))
     cached = None if cache is None else Path(cache).expanduser()
     prepare: dict[str, Any] = {"cache": cached, "workers": workers}
-    with reporter or OnConsole() as talk, tempfile.TemporaryDirectory(prefix="maskwright-plan-") as temporary:
+    with reporter or OnConsole() as reporter, tempfile.TemporaryDirectory(prefix="maskwright-plan-") as temporary:
         folder = Path(temporary)
         cleaning = override(Cleaning(), parse_overrides(clean))
-        text = prepare_text(folder / "text", sources, cleaning, **prepare, progress=talk.stage)
+        text = prepare_text(folder / "text", sources, cleaning, **prepare, progress=reporter.stage)
         corpus_tokens = sum(path.stat().st_size for path in (folder / "text" / "train").iterdir()) / _BYTES_PER_TOKEN
         machine = prepare_machine(device, cache=cached, precision=precision)
-        talk.say("speed", f"measuring the training speed of {len(variants)} recipes")
-        with computing_on(machine):
+        reporter.message("speed", f"measuring the training speed of {len(variants)} recipes")
+        with use_machine(machine):
             planned = {name: _planned(each, budget, machine, corpus_tokens) for name, each in variants.items()}
         tried = [variant for name, variant in variants.items() if not planned[name].refused]
         if tried:
             runs = f"{len(tried) * len(TRIAL_SHARES)} short runs"
-            talk.say("trials", f"{runs}, about {trial_minutes:g} minutes of training in all")
+            reporter.message("trials", f"{runs}, about {trial_minutes:g} minutes of training in all")
         study = Study(
             folder=folder,
             variants=variants,
@@ -161,7 +161,7 @@ def plan(
             finetune_set=(),
             options={"device": device, "precision": precision},
             prepare=prepare,
-            talk=talk,
+            reporter=reporter,
         )
         for variant in tried:
             one = planned[variant.label]
@@ -175,7 +175,7 @@ def plan(
             planned[variant.label] = replace(
                 with_prediction(replace(one, trials=trials, by=by)), epochs=one.tokens * epochs / trials[-1][0]
             )
-    return recommended(budget.amount, tuple(map(_refused_for_epochs, planned.values())))
+    return recommend(budget.amount, tuple(map(_refuse_if_repeated, planned.values())))
 
 
 def _fitted(variant: Variant, budget: Budget, reached: float = 0.0, corpus_tokens: float = float("inf")) -> ResolvedRun:
@@ -291,7 +291,7 @@ def predict(tokens: Floats, losses: Floats, target: float) -> tuple[float, float
     return float(curve(at, *best)[0]), max(0.0, float(low)), float(high)
 
 
-def _refused_for_epochs(planned: PlannedRecipe) -> PlannedRecipe:
+def _refuse_if_repeated(planned: PlannedRecipe) -> PlannedRecipe:
     if planned.refused or planned.epochs <= MAX_EPOCHS:
         return planned
     return replace(
@@ -301,7 +301,7 @@ def _refused_for_epochs(planned: PlannedRecipe) -> PlannedRecipe:
     )
 
 
-def recommended(seconds: float, planned: tuple[PlannedRecipe, ...]) -> Plan:
+def recommend(seconds: float, planned: tuple[PlannedRecipe, ...]) -> Plan:
     """Choose the recipe with the lowest expected loss."""
     predicted = sorted(
         (each for each in planned if each.loss is not None and not each.refused), key=lambda each: each.loss or 0.0

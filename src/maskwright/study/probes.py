@@ -71,10 +71,10 @@ class Measurement:
     by: str = ""
 
 
-Measured = dict[str, Measurement]
+Measurements = dict[str, Measurement]
 
 
-def measured_json(measured: Measured) -> dict[str, Any]:
+def measured_json(measured: Measurements) -> dict[str, Any]:
     """Return plain data."""
     return {name: asdict(each) for name, each in measured.items()}
 
@@ -84,7 +84,7 @@ def mean_of(values: Floats, by: str = "") -> Measurement:
     return Measurement(value=float(values.mean()), count=len(values), groups=tuple(groups), by=by)
 
 
-def encoded_by(
+def encode_batches(
     model: Model, sequences: Sequence[IntArray], segments: Sequence[IntArray] | None = None
 ) -> Iterator[tuple[TextBatch, EncoderOutput]]:
     device = model.encoder.word_embeddings.weight.device
@@ -99,7 +99,7 @@ def encoded_by(
             yield replace(laid, batch=batch), model.encoder(batch)
 
 
-def embedded(model: Model, texts: Sequence[str]) -> Floats:
+def embed_texts(model: Model, texts: Sequence[str]) -> Floats:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TextCut)
         return model.embed(texts).astype(np.float64)
@@ -119,7 +119,7 @@ def log_probabilities(
     head, table = model.mlm_head, model.encoder.word_embeddings.weight
     assert head is not None
     scored: list[Scored] = [(np.zeros(0), np.zeros(0, dtype=np.bool_))] * len(sequences)
-    for laid, output in encoded_by(model, sequences):
+    for laid, output in encode_batches(model, sequences):
         slots = np.concatenate([start + positions[text] for text, start in zip(laid.texts, laid.starts, strict=True)])
         wanted = torch.from_numpy(np.concatenate([labels[text] for text in laid.texts]).astype(np.int64))
         found, right = [], []
@@ -144,7 +144,7 @@ def _with_vocabulary(model: Model) -> tuple[Model, str] | None:
     return None if model.generator is None else (model.generator, "generator")
 
 
-def masked_words(model: Model, text: StudyText) -> Measured:
+def masked_words(model: Model, text: StudyText) -> Measurements:
     """Measure loss (nats) and accuracy at masked words of the held-out text; nothing without a vocabulary head."""
     if (chosen := _with_vocabulary(model)) is None:
         return {}
@@ -233,7 +233,7 @@ def pseudo_log_likelihoods(model: Model, sentences: Sequence[str]) -> Floats:
 
 def minimal_pairs(
     model: Model, path: Path, progress: Callable[[int, int], None] = lambda done, total: None
-) -> Measured:
+) -> Measurements:
     """Return the mean accuracy over paradigms ("minimal_pairs") and each one's; nothing without a vocabulary head."""
     if (chosen := _with_vocabulary(model)) is None:
         return {}
@@ -257,7 +257,7 @@ def minimal_pairs(
     return {"minimal_pairs": total, **found} if len(found) > 1 else {"minimal_pairs": total}
 
 
-def cost(model: Model, text: StudyText, run: Path) -> Measured:
+def cost(model: Model, text: StudyText, run: Path) -> Measurements:
     """Measure parameters, FLOPs per token, speed, memory and disk."""
     recipe, result = resolve(str(run / "recipe.json")), read_record(run / "run.json")["result"]
     length, vocabulary = recipe.training.max_length, recipe.tokenizer.vocab_size
@@ -269,8 +269,8 @@ def cost(model: Model, text: StudyText, run: Path) -> Measured:
         "training_memory": sum(sizes(recipe).memory.values()),
         "size_on_disk": (run / WEIGHTS).stat().st_size,
         "training_tokens_per_second": result["tokens"] / max(result["seconds"], 1e-9),
-        "latency_batch_1": _seconds(lambda: embedded(model, passages[:1])),
-        "latency_batch_32": _seconds(lambda: embedded(model, passages)),
+        "latency_batch_1": _seconds(lambda: embed_texts(model, passages[:1])),
+        "latency_batch_32": _seconds(lambda: embed_texts(model, passages)),
     }
     return {name: Measurement(value=float(value)) for name, value in found.items()}
 

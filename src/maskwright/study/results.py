@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.amounts import counted, plain_float, short_count, size_in_bytes
+from maskwright.core.amounts import plain_float, pluralize, short_count, size_in_bytes
 from maskwright.core.checksums import read_record
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import read_json
@@ -282,7 +282,7 @@ def sentences(report: dict[str, Any]) -> list[str]:
             if verdict in by_verdict
         ]
         if NO_DIFFERENCE in by_verdict:
-            metrics = counted(len(by_verdict[NO_DIFFERENCE]), "other metric" if parts else "metric")
+            metrics = pluralize(len(by_verdict[NO_DIFFERENCE]), "other metric" if parts else "metric")
             parts.append(f"{NO_DIFFERENCE} in {metrics}")
         if NOT_TESTED in by_verdict:
             parts.append("not tested, since there is one seed")

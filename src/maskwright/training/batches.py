@@ -19,7 +19,7 @@ from maskwright.pretext.formats.base import Format, TakeTokens
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.objectives.base import Objective
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
-from maskwright.training.stream import Rows
+from maskwright.training.sampler import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Collator:
         # Phrases and entities are not laid out for maskings that do not use them.
         take = self.take if self.masking.span_kinds else take_words
         instances = self.format.lay_out(own.plan, take, self.vocabulary.special_tokens, self.separator_points)
-        rng = RandomNumbers(self.seed, own.refresh, own.index)
+        rng = RandomNumbers(self.seed, own.mask_sample, own.index)
         examples = corrupt(instances, self.masking, self.replacement, rng, self.vocabulary)
         targets = {objective.kind: objective.targets(examples) for objective in self.objectives}
         for each in targets.values():
@@ -172,7 +172,8 @@ class Collator:
             num_sequences=len(lengths),
             squared_lengths=int((lengths**2).sum()),
             skipped_tokens={name: sum(_skipped(each, name) for each in micro_batches) for name in self.encoders},
-            key=f"seed {self.seed}, epoch {math.ceil(round(rows.epochs, 9))}, mask sample {rows.refresh[0]}, sequences "
+            key=f"seed {self.seed}, epoch {math.ceil(round(rows.epochs, 9))}, mask sample {rows.mask_sample[0]}, "
+            + "sequences "
             + ", ".join(map(str, rows.index[:_KEY_INDEXES]))
             + f" and {len(rows.index) - _KEY_INDEXES} more" * (len(rows.index) > _KEY_INDEXES),
         )

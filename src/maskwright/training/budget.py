@@ -6,7 +6,7 @@ A two-hour run so warms up and decays within two hours. Schedules have the shape
 from dataclasses import dataclass
 from typing import Literal
 
-from maskwright.core.amounts import counted
+from maskwright.core.amounts import pluralize
 from maskwright.core.errors import RecipeError
 
 Unit = Literal["steps", "tokens", "seconds", "flops"]
@@ -77,7 +77,7 @@ class Budget:
             case "flops":
                 return f"{self.amount:.3g} FLOPs"
             case _:
-                return counted(round(self.amount), self.unit.removesuffix("s"))
+                return pluralize(round(self.amount), self.unit.removesuffix("s"))
 
 
 def rate_factor(shape: Shape, progress: float, warmup_share: float) -> float:

@@ -161,7 +161,7 @@ def prepare_machine(
     return Machine(chosen, name, threads, library, peak, autocast, kernels)
 
 
-def prepare_machine_again(
+def restore_machine(
     recorded: Mapping[str, Any], device: str, cache: Path | None, precision: Precision, kernels: Kernels = "auto"
 ) -> tuple[Machine, str]:
     """Choose as `prepare_machine` does, but with the matmul library that a run began with, and its kernels at most.
@@ -188,7 +188,7 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 
 @contextlib.contextmanager
-def computing_on(machine: Machine) -> Iterator[None]:
+def use_machine(machine: Machine) -> Iterator[None]:
     """Use a machine's matmul library and kernels while the block runs.
 
     On a GPU, Python threads also switch more often than every 5 ms, so that preparing batches does not delay the thread

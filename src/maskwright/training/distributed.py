@@ -182,7 +182,7 @@ def on_rank_zero(work: Callable[[], Value]) -> Value:
     return cast(Value, broadcast_object(value))
 
 
-def ranks_to_cut_for(begun_with: int, *, dropout: bool, reporter: Reporter) -> int:
+def microbatch_multiple(begun_with: int, *, dropout: bool, reporter: Reporter) -> int:
     """Return the number whose multiple the micro-batches of a step are, in a run that so many processes began.
 
     Dropout is keyed by micro-batch, so fewer processes cut the batches as more did before.
@@ -190,7 +190,7 @@ def ranks_to_cut_for(begun_with: int, *, dropout: bool, reporter: Reporter) -> i
     if not dropout:
         return world_size()
     if world_size() > begun_with:
-        reporter.say(
+        reporter.message(
             "warning",
             f"{world_size()} processes instead of {begun_with}: the dropout masks are not those of the run so far",
         )

@@ -75,7 +75,7 @@ def _labels(batches: list[StepBatch], kind: str) -> IntArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class HeldOutResult:
     """One objective on the held-out text: mean loss in nats over `count` predictions, and share of correct ones.
 
     The accuracy is None if predictions are neither right nor wrong; details are further shares (`Objective.details`).
@@ -87,7 +87,7 @@ class Measured:
     details: dict[str, float] = field(default_factory=dict)
 
 
-def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Measured]:
+def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, HeldOutResult]:
     """Evaluate a model, dropout off, on fixed batches. Returns one value per objective that has a target."""
     counts = sum((Counter(batch.counts) for batch in batches), Counter[str]())
     sums = Sums()
@@ -105,7 +105,7 @@ def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Meas
             numbers[group].update(of_group)
     losses, correct, details = numbers["loss"], numbers["correct"], details_of(model.objectives, counts, numbers)
     return {
-        kind: Measured(
+        kind: HeldOutResult(
             losses[kind] / count, correct[kind] / count if kind in correct else None, count, details.get(kind, {})
         )
         for kind, count in counts.items()
@@ -113,7 +113,7 @@ def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Meas
     }
 
 
-def health_line(measured: Measured, baseline: Baseline, vocab_size: int) -> str:
+def health_line(measured: HeldOutResult, baseline: Baseline, vocab_size: int) -> str:
     """Return one line on the quality of masked language modeling on held-out text.
 
     The verdict compares loss and accuracy with the unigram baseline, and the loss with uniform guessing,
@@ -138,7 +138,7 @@ def health_line(measured: Measured, baseline: Baseline, vocab_size: int) -> str:
     )
 
 
-def detection_line(measured: Measured) -> str:
+def detection_line(measured: HeldOutResult) -> str:
     """Return one line on the quality of replaced token detection on held-out text.
 
     The baseline knows only the share of replaced tokens; its loss is the entropy of that share.
@@ -165,7 +165,7 @@ def detection_line(measured: Measured) -> str:
     )
 
 
-def pair_line(kind: str, measured: Measured, majority: float) -> str:
+def pair_line(kind: str, measured: HeldOutResult, majority: float) -> str:
     """Return one line on a sequence objective (nsp, sop) on held-out text."""
     return (
         f"held-out {kind.upper()} loss {measured.loss:.3f}, accuracy {measured.accuracy:.1%} (most frequent label "

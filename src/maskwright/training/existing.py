@@ -157,34 +157,39 @@ _SHARING = ("sharing", "num_groups", "blocks_per_group")
 _SHAPES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "type_vocab_size", "position_offset")
 
 
-def differences(mine: EncoderConfig, theirs: EncoderConfig) -> dict[str, tuple[Any, Any]]:
-    """Return the fields that must agree to load all weights of `theirs` into `mine`, and do not."""
+def differences(config: EncoderConfig, source_config: EncoderConfig) -> dict[str, tuple[Any, Any]]:
+    """Return the fields that must agree to load all weights of `source_config` into `config`, and do not."""
     names = list(_SHAPES)
-    if mine.num_layers == theirs.num_layers and any(
-        mine.layer_plan(part) != theirs.layer_plan(part) for part in ("attention", "ffn")
+    if config.num_layers == source_config.num_layers and any(
+        config.layer_plan(part) != source_config.layer_plan(part) for part in ("attention", "ffn")
     ):
         names += _SHARING  # Each layer must use the block that it used before.
-    if mine.projects_embeddings != theirs.projects_embeddings:  # It may follow from the widths, which are listed.
+    if (
+        config.projects_embeddings != source_config.projects_embeddings
+    ):  # It may follow from the widths, which are listed.
         names.append("embedding_projection")
-    pairs: dict[str, tuple[Any, Any]] = {name: (getattr(mine, name), getattr(theirs, name)) for name in names}
+    pairs: dict[str, tuple[Any, Any]] = {name: (getattr(config, name), getattr(source_config, name)) for name in names}
     # None means the hidden size, which is listed if it differs.
-    pairs["embedding_size"] = mine.embedding_size or theirs.hidden_size, theirs.embedding_width
+    pairs["embedding_size"] = config.embedding_size or source_config.hidden_size, source_config.embedding_width
     return {name: values for name, values in pairs.items() if values[0] != values[1]}
 
 
-def differences_of_layers(mine: EncoderConfig, theirs: EncoderConfig) -> dict[str, tuple[Any, Any]]:
+def differences_of_layers(config: EncoderConfig, source_config: EncoderConfig) -> dict[str, tuple[Any, Any]]:
     """Return the fields that must agree to load some of a teacher's layers into a student, and do not."""
     ignored = {"num_layers", *_SHARING}
-    if not mine.type_vocab_size:
+    if not config.type_vocab_size:
         ignored.add("type_vocab_size")  # A student without segments ignores the teacher's.
-    return {field: values for field, values in differences(mine, theirs).items() if field not in ignored}
+    return {field: values for field, values in differences(config, source_config).items() if field not in ignored}
 
 
 def describe_differences(different: Differences) -> str:
     """Return the differences in words."""
-    return "; ".join(f"encoder.{field} is {mine}, the model's {theirs}" for field, (mine, theirs) in different.items())
+    return "; ".join(
+        f"encoder.{field} is {config}, the model's {source_config}"
+        for field, (config, source_config) in different.items()
+    )
 
 
 def settings(different: Differences) -> str:
     """Return the options that give the recipe the model's values."""
-    return " ".join(f"--set encoder.{field}={theirs}" for field, (_, theirs) in different.items())
+    return " ".join(f"--set encoder.{field}={source_config}" for field, (_, source_config) in different.items())

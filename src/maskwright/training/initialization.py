@@ -62,7 +62,7 @@ _POSITIONS = "position_embeddings.weight"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class InitialWeights:
     """The initial weights of a run by the names of `PretrainingModel`, and the model that they come from.
 
     `loaded`, `new` (newly initialized) and `ignored` describe parts in words.
@@ -74,7 +74,7 @@ class Start:
     new: tuple[str, ...]
     ignored: tuple[str, ...]
 
-    def put_into(self, model: PretrainingModel) -> None:
+    def copy_to(self, model: PretrainingModel) -> None:
         """Write the weights into an initialized model."""
         own = model.weights()
         with torch.no_grad():
@@ -92,7 +92,7 @@ class Start:
         return {**self.origin, "loaded": list(self.loaded), "new": list(self.new), "ignored": list(self.ignored)}
 
 
-def like_the_model(recipe: Recipe, model: ExistingModel, fixed: Collection[str]) -> Recipe:
+def inherit_from_init(recipe: Recipe, model: ExistingModel, fixed: Collection[str]) -> Recipe:
     """Return the recipe with the settings of a model whose weights it loads; `fixed` fields stay.
 
     Raises RecipeError if family or shape do not match; names all fields, both values and a remedy.
@@ -115,17 +115,17 @@ def like_the_model(recipe: Recipe, model: ExistingModel, fixed: Collection[str])
     return _inherit(recipe, model, _INHERITED, fixed)
 
 
-def like_the_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[str]) -> Recipe:
-    """Return a student's recipe with its teacher's activation, if the teacher's layers fit (see `like_the_model`)."""
-    mine, theirs = recipe.encoder, teacher.config
-    different = differences_of_layers(mine, theirs)
+def inherit_from_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[str]) -> Recipe:
+    """Return a student's recipe with its teacher's activation; raise RecipeError as `inherit_from_init` does."""
+    config, source_config = recipe.encoder, teacher.config
+    different = differences_of_layers(config, source_config)
     remedy = "or start from random weights: `--set teacher.initialize=none`."
     if "position_offset" in different:
-        system = "distilroberta" if theirs.position_offset else "distilbert"
+        system = "distilroberta" if source_config.position_offset else "distilbert"
         raise RecipeError(
             f"recipe {recipe.name!r} cannot load layers of {teacher.name}, a model of the family "
-            f"{teacher.family}: its positions start at row {theirs.position_offset}, the recipe's at "
-            f"{mine.position_offset}",
+            f"{teacher.family}: its positions start at row {source_config.position_offset}, the recipe's at "
+            f"{config.position_offset}",
             todo=f"Choose a recipe {system}/SIZE, {remedy}",
         )
     if different:
@@ -134,10 +134,11 @@ def like_the_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[s
             f"{describe_differences(different)}",
             todo=f"Give `{settings(different)}`, choose another size of the recipe, {remedy}",
         )
-    if mine.num_layers > theirs.num_layers:
+    if config.num_layers > source_config.num_layers:
         raise RecipeError(
-            f"recipe {recipe.name!r} has {mine.num_layers} layers, its teacher {teacher.name} {theirs.num_layers}",
-            todo=f"Give `--set encoder.num_layers={max(1, theirs.num_layers // 2)}`, {remedy}",
+            f"recipe {recipe.name!r} has {config.num_layers} layers, its teacher {teacher.name} "
+            f"{source_config.num_layers}",
+            todo=f"Give `--set encoder.num_layers={max(1, source_config.num_layers // 2)}`, {remedy}",
         )
     return _inherit(recipe, teacher, ("hidden_activation", "max_positions"), fixed)
 
@@ -147,7 +148,7 @@ def check_teacher(recipe: Recipe, model: ExistingModel) -> None:
 
     Raises RecipeError if it cannot.
     """
-    mine, theirs = recipe.encoder, model.config
+    config, source_config = recipe.encoder, model.config
     for objective in recipe.objectives:
         if objective.needs_teacher_scores and not any(name.startswith("heads.mlm.") for name in model.state):
             raise RecipeError(
@@ -155,8 +156,8 @@ def check_teacher(recipe: Recipe, model: ExistingModel) -> None:
                 "has none",
                 todo=f"Choose a teacher saved with that head, or leave {objective.kind!r} out of the objectives.",
             )
-        if objective.needs_teacher_width and mine.hidden_size != theirs.hidden_size:
-            different = differences_of_layers(mine, theirs)
+        if objective.needs_teacher_width and config.hidden_size != source_config.hidden_size:
+            different = differences_of_layers(config, source_config)
             # The heads must divide the width, and the feed-forward part keeps its proportion to it.
             wanted: tuple[str, ...] = ("hidden_size", "num_heads", "intermediate_size")
             if recipe.teacher is not None and recipe.teacher.initialize == "layers":
@@ -164,15 +165,15 @@ def check_teacher(recipe: Recipe, model: ExistingModel) -> None:
             fitting = settings({field: different[field] for field in wanted if field in different})
             raise RecipeError(
                 f"objective {objective.kind!r} compares hidden states, but those of the teacher {model.name} are "
-                f"{theirs.hidden_size} wide and encoder.hidden_size is {mine.hidden_size}",
+                f"{source_config.hidden_size} wide and encoder.hidden_size is {config.hidden_size}",
                 todo=f"Give `{fitting}` or another size of the recipe, or leave {objective.kind!r} out of the "
                 "objectives.",
             )
-    if recipe.training.max_length > theirs.max_positions:
+    if recipe.training.max_length > source_config.max_positions:
         raise RecipeError(
             f"training.phases reach length {recipe.training.max_length}, but the teacher {model.name} supports "
-            f"{theirs.max_positions} tokens",
-            todo=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {theirs.max_positions}}}]'`.",
+            f"{source_config.max_positions} tokens",
+            todo=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {source_config.max_positions}}}]'`.",
         )
 
 
@@ -182,8 +183,8 @@ def describe_changes(before: EncoderConfig, after: EncoderConfig) -> str:
     return ", ".join(f"{setting} {now} (recipe: {was})" for setting, was, now in changed if was != now)
 
 
-def start_from(recipe: Recipe, model: ExistingModel, generator: ExistingModel | None) -> Start:
-    """Return the weights that a run loads from a model that passed `like_the_model`."""
+def start_from(recipe: Recipe, model: ExistingModel, generator: ExistingModel | None) -> InitialWeights:
+    """Return the weights that a run loads from a model that passed `inherit_from_init`."""
     with torch.device("meta"):
         built = build_model(recipe, model.tokenizer.special_tokens.vocab_size)
     own = built.weights()
@@ -201,7 +202,7 @@ def start_from(recipe: Recipe, model: ExistingModel, generator: ExistingModel | 
     return _start(model, state, own, described, ignored, on_generator)
 
 
-def start_from_teacher(recipe: Recipe, teacher: ExistingModel) -> Start:
+def start_from_teacher(recipe: Recipe, teacher: ExistingModel) -> InitialWeights:
     """Return the weights that a student loads from its teacher: embeddings, some layers, heads of the same kind."""
     with torch.device("meta"):
         own = build_model(recipe, teacher.tokenizer.special_tokens.vocab_size).weights()
@@ -229,7 +230,7 @@ def _start(
     described: Mapping[str, str],
     ignored: set[str],
     on_generator: Collection[str] = (),
-) -> Start:
+) -> InitialWeights:
     """Load what fits of a model's weights (`state`) into those of the run (`own`); position embeddings are truncated.
 
     `described` has descriptions of parts, in place of their names, and `ignored` further ignored parts; `on_generator`
@@ -245,13 +246,13 @@ def _start(
             if len(tensor) < len(state[name]):
                 ignored = ignored | {f"positions from {len(tensor)} on"}
         else:
-            mine, theirs = (" x ".join(map(str, each.shape)) for each in (like, tensor))
-            mismatched[name] = f"{name} ({mine}, the model's {theirs})"
+            config, source_config = (" x ".join(map(str, each.shape)) for each in (like, tensor))
+            mismatched[name] = f"{name} ({config}, the model's {source_config})"
     used = weights.keys() | mismatched.keys()
     loaded, new = (
         {described.get(part, part) for part in parts_of(names, on_generator)} for names in (weights, own.keys() - used)
     )
-    return Start(
+    return InitialWeights(
         origin=model.to_json(),
         weights=weights,
         loaded=tuple(sorted(loaded)),
@@ -281,9 +282,7 @@ def _inherit(recipe: Recipe, model: ExistingModel, names: Iterable[str], fixed: 
         value = getattr(model.config, name)
         kept = table.fixed.get(name, value) != value
         if name == "hidden_activation":
-            kept = (
-                table.head_activation not in (None, value) and {table.head_activation, value} <= _SIMILAR_ACTIVATIONS
-            )
+            kept = table.head_activation not in (None, value) and {table.head_activation, value} <= _SIMILAR_ACTIVATIONS
         if not kept and f"encoder.{name}" not in fixed:
             changes[name] = value
     positions = changes.get("max_positions", recipe.encoder.max_positions)
@@ -320,7 +319,7 @@ _WORDS_SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origins:
+class SourceModels:
     """The existing models that a run loads weights from (`init`, perhaps with a generator) or learns from.
 
     A teacher may give layers to the student. `new_words` is the number of words of the corpus to add to the vocabulary,
@@ -330,7 +329,7 @@ class Origins:
     init: ExistingModel | None = None
     generator: ExistingModel | None = None
     teacher: ExistingModel | None = None
-    gives_layers: bool = False
+    initializes_student: bool = False
     new_words: int | Extension | None = None
 
     @property
@@ -344,7 +343,7 @@ class Origins:
         """Fields that are not fitted to the budget."""
         if self.init is not None:
             return NOT_FITTED
-        return NOT_FITTED - {"training.learning_rate"} if self.gives_layers else frozenset()
+        return NOT_FITTED - {"training.learning_rate"} if self.initializes_student else frozenset()
 
     def fit(self, recipe: Recipe, fixed: Collection[str]) -> Recipe:
         """Return the recipe with the settings that the models require; `fixed` fields stay.
@@ -353,11 +352,11 @@ class Origins:
         """
         if self.teacher is not None:
             check_teacher(recipe, self.teacher)
-            if self.gives_layers:
-                recipe = like_the_teacher(recipe, self.teacher, fixed)
-        return recipe if self.init is None else like_the_model(recipe, self.init, fixed)
+            if self.initializes_student:
+                recipe = inherit_from_teacher(recipe, self.teacher, fixed)
+        return recipe if self.init is None else inherit_from_init(recipe, self.init, fixed)
 
-    def extended(self, cleaned: CleanCorpus, seed: int, reporter: Reporter) -> "Origins":
+    def extended(self, cleaned: CleanCorpus, seed: int, reporter: Reporter) -> "SourceModels":
         """Add words to the vocabulary of the initial model. Raises DataError if the corpus has no word to add."""
         assert self.init is not None
         old = self.init.tokenizer
@@ -369,7 +368,7 @@ class Origins:
         assert extension is not None
         before, after = (tokens_per_word(each, sample, like=old) for each in (old, extension.tokenizer))
         shown = ", ".join(extension.words[:_WORDS_SHOWN]) + (", ..." if len(extension.words) > _WORDS_SHOWN else "")
-        reporter.say(
+        reporter.message(
             "vocabulary",
             f"{len(extension.pieces):,} entries added to {old.special_tokens.vocab_size:,}{few}: {shown}; "
             f"tokens per word: {before:.3f} before, {after:.3f} now",
@@ -377,18 +376,18 @@ class Origins:
         generator = None if self.generator is None else self.generator.extended(extension)
         return replace(self, init=self.init.extended(extension), generator=generator)
 
-    def start(self, recipe: Recipe) -> Start | None:
+    def start(self, recipe: Recipe) -> InitialWeights | None:
         """Return the initial weights; None if all are random."""
         if self.init is not None:
             return start_from(recipe, self.init, self.generator)
-        if self.teacher is not None and self.gives_layers:
+        if self.teacher is not None and self.initializes_student:
             return start_from_teacher(recipe, self.teacher)
         return None
 
 
 def open_origins(
     recipe: Recipe, init: str | None, tokenizer: Tokenizer | None, new_words: int | str | None = None
-) -> Origins:
+) -> SourceModels:
     """Open the models that a run loads weights from or learns from.
 
     `tokenizer` is that of `--tokenizer`, which must be the models' own. `new_words` is the number of words of the
@@ -404,8 +403,8 @@ def open_origins(
             "--extend-vocabulary would give the student words that its teacher has no scores for",
             todo="Extend the teacher's vocabulary and train it first; then let the student learn from it.",
         )
-    gives_layers = recipe.teacher is not None and recipe.teacher.initialize == "layers"
-    if init is not None and gives_layers:
+    initializes_student = recipe.teacher is not None and recipe.teacher.initialize == "layers"
+    if init is not None and initializes_student:
         raise RecipeError(
             "--init and the recipe's teacher both say which weights to load",
             todo="Leave --init out, or load no layers of the teacher: `--set teacher.initialize=none`.",
@@ -421,7 +420,9 @@ def open_origins(
     added: int | Extension | None = None if isinstance(new_words, str) else new_words
     if isinstance(new_words, str) and model is not None:
         added = extend_vocabulary(model.tokenizer, read_lexicon(Path(new_words).expanduser()))
-    return Origins(init=model, generator=generator, teacher=teacher, gives_layers=gives_layers, new_words=added)
+    return SourceModels(
+        init=model, generator=generator, teacher=teacher, initializes_student=initializes_student, new_words=added
+    )
 
 
 def open_teacher(recipe: Recipe) -> ExistingModel:

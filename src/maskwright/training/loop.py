@@ -15,12 +15,12 @@ from maskwright.training.budget import Budget, Shape, Spent, rate_factor
 from maskwright.training.contention import SpinControl
 from maskwright.training.distributed import all_reduce_counts, all_reduce_max, rank, world_size
 from maskwright.training.optimizer import Optimizer
+from maskwright.training.sampler import Cursor
 from maskwright.training.step import Step, StepResult, TrainedModel, skips_on_device
-from maskwright.training.stream import Cursor
 
 
-class Source(Protocol):
-    """The order of the data; `Stream` is one. The rows that it reads have `epochs`, a fraction that includes them."""
+class Sampler(Protocol):
+    """The order of the data, as `InstanceSampler`. Rows that it reads have `epochs`, a fraction that includes them."""
 
     def start(self) -> Cursor: ...
 
@@ -38,7 +38,7 @@ class RowCollator(Protocol):
 STALL_SECONDS = 60.0
 """A batch that takes longer is reported."""
 
-Prepared = tuple[StepBatch, Cursor, float]
+PreparedBatch = tuple[StepBatch, Cursor, float]
 """A batch, the cursor after it, and the epochs including it."""
 
 
@@ -47,7 +47,7 @@ class Phase:
     """A share of the budget with one sequence length and one masking; at progress `until` it ends."""
 
     until: float
-    stream: Source
+    sampler: Sampler
     collator: RowCollator
 
 
@@ -145,7 +145,7 @@ def train(
     share = slice(rank(), None, world_size())
     launched: tuple[Step, Cursor, float] | None = None
 
-    def launch(prepared: Prepared, number: int) -> tuple[Step, Cursor, float]:
+    def launch(prepared: PreparedBatch, number: int) -> tuple[Step, Cursor, float]:
         batch, cursor, epochs = prepared
         return Step(model, optimizer, batch, number, autocast), cursor, epochs
 
@@ -153,10 +153,10 @@ def train(
         if launched is not None:
             launched[0].drop()
 
-    def submit(phase: Phase, cursor: Cursor, step: int) -> Future[Prepared]:
+    def submit(phase: Phase, cursor: Cursor, step: int) -> Future[PreparedBatch]:
         return pool.submit(_prepare, phase, cursor, schedule.batch_sequences, step, share)
 
-    def received(future: Future[Prepared]) -> Prepared:
+    def received(future: Future[PreparedBatch]) -> PreparedBatch:
         try:
             while wait([future], STALL_SECONDS).not_done:
                 on_stall(position.spent.steps)
@@ -172,12 +172,12 @@ def train(
         at_end.callback(drop_launched)
         watches_load = device.type == "cpu" and world_size() == 1  # The other ranks keep the cores busy too.
         spin_control = at_end.enter_context(contextlib.closing(SpinControl())) if watches_load else None
-        batch_ahead: Future[Prepared] | None = None
+        batch_ahead: Future[PreparedBatch] | None = None
         while (progress := budget.progress(position.spent)) < 1:
             begun, waited = time.perf_counter(), 0.0
             while progress >= phases[position.phase].until:
                 number = position.phase + 1
-                before, after = phases[position.phase].stream, phases[number].stream
+                before, after = phases[position.phase].sampler, phases[number].sampler
                 # Another masking of the same sequences continues at the cursor; another length begins an epoch.
                 cursor = position.cursor if after is before else after.next_epoch(position.cursor)
                 position = replace(position, phase=number, cursor=cursor)
@@ -191,20 +191,20 @@ def train(
                 waited = time.perf_counter() - begun
                 batch_ahead = submit(phase, prepared[1], step + 1)
                 launched = launch(prepared, step)
-            (taken, cursor, epochs), launched = launched, None
+            (current, cursor, epochs), launched = launched, None
             learning_rate = schedule.peak * rate_factor(schedule.shape, progress, schedule.warmup_share)
-            taken.update(learning_rate, schedule.clip_norm)
+            current.update(learning_rate, schedule.clip_norm)
             # After the last step, and before another length, these gradients are wasted.
             if launches_ahead and batch_ahead is not None:
                 waiting_since = time.perf_counter()
                 prepared = received(batch_ahead)
-                if taken.is_done:  # Otherwise the device was not idle.
+                if current.is_done:  # Otherwise the device was not idle.
                     waited += time.perf_counter() - waiting_since
                 if any(prepared[0].counts.values()):  # Otherwise the next step raises.
                     batch_ahead = submit(phase, prepared[1], step + 2)
                     launched = launch(prepared, step + 1)
-            result = taken.result()
-            batch, flops = taken.batch, flops_of(taken.batch)
+            result = current.result()
+            batch, flops = current.batch, flops_of(current.batch)
             now = time.perf_counter()
             spent = Spent(
                 steps=step + 1,
@@ -227,6 +227,6 @@ def train(
             )
 
 
-def _prepare(phase: Phase, cursor: Cursor, count: int, step: int, share: slice) -> Prepared:
-    rows, after = phase.stream.read(cursor, count)
+def _prepare(phase: Phase, cursor: Cursor, count: int, step: int, share: slice) -> PreparedBatch:
+    rows, after = phase.sampler.read(cursor, count)
     return phase.collator.collate(rows, step, share), after, rows.epochs

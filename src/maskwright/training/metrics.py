@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from maskwright.core.files import atomic_path, disk_problem
 from maskwright.training.budget import Budget
-from maskwright.training.evaluation import Baseline, Measured
+from maskwright.training.evaluation import Baseline, HeldOutResult
 from maskwright.training.loop import StepReport
 from maskwright.training.reporting import Reporter
 
@@ -104,7 +104,7 @@ def _whole_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield text, row
 
 
-class Journal:
+class MetricsLogger:
     """Writes the metrics of each step and updates the progress line.
 
     `last_step` is the number of steps done so far; `peak_flops` is for the model FLOPs utilization (MFU).
@@ -150,7 +150,7 @@ class Journal:
         if self._window[2] >= 2 or report.progress >= 1:
             self._record_speed(report)
 
-    def held_out(self, step: int, measured: Mapping[str, Measured], baseline: Baseline | None) -> None:
+    def held_out(self, step: int, measured: Mapping[str, HeldOutResult], baseline: Baseline | None) -> None:
         """Record an evaluation on held-out text."""
         numbers: dict[str, float] = {}
         for kind, value in measured.items():
@@ -197,7 +197,9 @@ class Journal:
                 self._board.add_scalar(prefix + name, value, step)
         except OSError as error:
             self._board = None
-            self._reporter.say("warning", f"cannot write TensorBoard's log ({error}); metrics.jsonl is still written")
+            self._reporter.message(
+                "warning", f"cannot write TensorBoard's log ({error}); metrics.jsonl is still written"
+            )
 
     def _speeds(self, sums: NDArray[np.float64]) -> dict[str, float]:
         steps, tokens, seconds, waited, flops = sums.tolist()

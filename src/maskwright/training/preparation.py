@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.core.amounts import counted, short_count, size_in_bytes
+from maskwright.core.amounts import pluralize, short_count, size_in_bytes
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import RandomNumbers
 from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
@@ -33,7 +33,7 @@ from maskwright.training.checkpoint import check_savable
 from maskwright.training.device import Machine, Precision
 from maskwright.training.distributed import single_process, world_size
 from maskwright.training.existing import ExistingModel
-from maskwright.training.initialization import Start, describe_changes, open_origins, open_teacher
+from maskwright.training.initialization import InitialWeights, describe_changes, open_origins, open_teacher
 from maskwright.training.reporting import Reporter
 from maskwright.training.resolve import Choice, CorpusStatistics, resolve
 from maskwright.training.speed import measure_training_flops
@@ -90,7 +90,7 @@ class Prepared:
     choices: list[Choice] = field(default_factory=list)
     cleaned: CleanCorpus
     teacher: ExistingModel | None = None
-    start: Start | None = None
+    start: InitialWeights | None = None
 
 
 def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
@@ -118,14 +118,14 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
     offset = position_offset(family_named(recipe.family), pad)
     if offset != recipe.encoder.position_offset and "encoder.position_offset" not in request.fixed:
         # RoBERTa's positions start behind the padding id, which another kind of tokenizer has elsewhere.
-        reporter.say(
+        reporter.message(
             "encoder", f"position_offset {offset} (recipe: {recipe.encoder.position_offset}): padding is {pad}"
         )
         recipe = recipe.replace(encoder=recipe.encoder.replace(position_offset=offset))
     published = recipe.encoder
     recipe = origins.fit(recipe, request.fixed)
     if changes := describe_changes(published, recipe.encoder):
-        reporter.say("encoder", f"as in the initial model: {changes}")
+        reporter.message("encoder", f"as in the initial model: {changes}")
     check_savable(recipe, pad)
     cleaned = _clean(request, reporter)
     if origins.new_words is not None:
@@ -151,7 +151,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
             )
         reached_flops *= world_size()
         if is_busy:
-            reporter.say("load", "other processes use the CPU; the plan assumes that they continue")
+            reporter.message("load", "other processes use the CPU; the plan assumes that they continue")
     fit = partial(
         resolve,
         budget=request.budget,
@@ -185,7 +185,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
     )
 
 
-def prepare_again(
+def restore_prepared(
     request: Request, recipe: Recipe, folder: Path, record: dict[str, Any], reporter: Reporter
 ) -> Prepared:
     """Prepare the text of a run that resumes, with the recipe and tokenizer in its directory.
@@ -263,12 +263,12 @@ def _clean(request: Request, reporter: Reporter) -> CleanCorpus:
     )
     dropped = cleaned.card["total"]["dropped"]
     short, leaked = dropped["short documents"]["documents"], dropped["paragraphs with evaluation text"]["paragraphs"]
-    reporter.say(
+    reporter.message(
         "corpus",
         f"{', '.join(cleaned.source_names)}: {size_in_bytes(cleaned.num_bytes)} of clean text, "
-        f"{counted(cleaned.num_documents, 'document')}, {counted(cleaned.num_sentences, 'sentence')}"
-        + (f", {counted(short, 'short document')} left out" if short else "")
-        + (f", {counted(leaked, 'paragraph')} with evaluation text left out" if request.cleaning.exclude else "")
+        f"{pluralize(cleaned.num_documents, 'document')}, {pluralize(cleaned.num_sentences, 'sentence')}"
+        + (f", {pluralize(short, 'short document')} left out" if short else "")
+        + (f", {pluralize(leaked, 'paragraph')} with evaluation text left out" if request.cleaning.exclude else "")
         + _took(begun),
     )
     return cleaned
@@ -281,18 +281,18 @@ def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer:
     )
     size = tokenizer.special_tokens.vocab_size
     unknown = int(corpus.token_counts[tokenizer.special_tokens.unk]) / max(1, corpus.num_tokens)
-    reporter.say(
+    reporter.message(
         "tokens",
         f"{short_count(corpus.num_tokens)} tokens, {tokenizer.kind} vocabulary of {size:,} entries, "
         f"{cleaned.num_characters / max(1, corpus.num_tokens):.2f} characters per token, "
         f"{unknown:.2%} unknown{_took(begun)}",
     )
     if corpus.collocations is not None:
-        reporter.say("words", describe_collocations(corpus.collocations))
+        reporter.message("words", describe_collocations(corpus.collocations))
     for kind, facts in corpus.span_facts.items():
-        reporter.say("words", describe_spans(kind, facts))
+        reporter.message("words", describe_spans(kind, facts))
     for warning in empty_span_kinds(recipe, corpus.span_facts):
-        reporter.say("warning", warning)
+        reporter.message("warning", warning)
     vocabulary = VocabularyFacts(special_tokens=tokenizer.special_tokens, token_counts=corpus.token_counts)
     made = None
     if (spec := recipe.replacement.similar_words) is not None:
@@ -335,16 +335,16 @@ def empty_span_kinds(recipe: Recipe, facts: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def _report_similar_words(text: Text, request: Request, recipe: Recipe, made: KeptTable, reporter: Reporter) -> None:
-    reporter.say("similar", f"{made.coverage.source}; {made.coverage.describe()}")
+    reporter.message("similar", f"{made.coverage.source}; {made.coverage.describe()}")
     if (spec := recipe.replacement.similar_words) and (warning := few_words_warning(spec, made.coverage)):
-        reporter.say("warning", warning)
+        reporter.message("warning", warning)
     outcomes = measured_outcomes(recipe, text, request.seed)
     if total := sum(outcomes.values()):
         shares = ", ".join(f"{count / total:.1%} {name}" for name, count in outcomes.items())
-        reporter.say("similar", f"of {total:,} selected tokens, sampled: {shares}")
+        reporter.message("similar", f"of {total:,} selected tokens, sampled: {shares}")
         unknown = outcomes["random word (no similar word)"] / total
         if unknown > 0.2:
-            reporter.say(
+            reporter.message(
                 "warning",
                 f"{unknown:.0%} of the selected tokens become random words, since their sequences have too few words "
                 "with a similar one: use another source (replacement.table.source), or include more words "

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.amounts import counted, short_count
+from maskwright.core.amounts import pluralize, short_count
 from maskwright.core.errors import MaskwrightError, RecipeError
 from maskwright.core.files import checksum, read_json, write_json, write_text
 from maskwright.core.spec import overridden_fields, override, parse_overrides, validate
@@ -16,10 +16,10 @@ from maskwright.kernels.setting import Kernels
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
-from maskwright.training.device import Machine, Precision, computing_on, prepare_machine_again, pretraining_microbatch
+from maskwright.training.device import Machine, Precision, pretraining_microbatch, restore_machine, use_machine
 from maskwright.training.distributed import process_group, rank, rank_zero_first, world_size
 from maskwright.training.interrupt import stop_on_signals
-from maskwright.training.preparation import Prepared, Request, prepare, prepare_again
+from maskwright.training.preparation import Prepared, Request, prepare, restore_prepared
 from maskwright.training.report import PAGE, write_page
 from maskwright.training.reporting import OnConsole, Reporter, Silent
 from maskwright.training.run_directory import RunDirectory, environment
@@ -117,15 +117,15 @@ def pretrain(
                 record = directory.open(request.to_json()) if is_first else read_json(directory.path / "run.json")
                 is_ours = is_first
                 if record.get("result", {}).get("finished"):
-                    reporter.say("finished", f"{directory.path} is already trained; nothing to do")
+                    reporter.message("finished", f"{directory.path} is already trained; nothing to do")
                     if is_first and not (directory.path / PAGE).exists():
                         write_page(directory.path, reporter)
                     return Run.from_json(record["result"], directory.path)
                 recorded = record.get("machine", {})
-                machine, warning = prepare_machine_again(recorded, device, request.cache, precision, kernels)
+                machine, warning = restore_machine(recorded, device, request.cache, precision, kernels)
                 if warning:
-                    reporter.say("warning", warning)
-                at_end.enter_context(computing_on(machine))
+                    reporter.message("warning", warning)
+                at_end.enter_context(use_machine(machine))
                 prepared, record = _prepare(request, directory, record, machine, reporter)
                 if record.pop("problem", None) and is_first:
                     directory.write_record(record)
@@ -142,7 +142,7 @@ def pretrain(
             raise
         except KeyboardInterrupt:
             saved = any(directory.checkpoints.glob("step-*"))
-            reporter.say(
+            reporter.message(
                 "stopped",
                 "after the last checkpoint; the same command resumes from it"
                 if saved
@@ -171,15 +171,15 @@ def _prepare(
     request: Request, directory: RunDirectory, record: dict[str, Any], machine: Machine, reporter: Reporter
 ) -> tuple[Prepared, dict[str, Any]]:
     """Prepare the text (again, if the run resumes) and report the plan. Return it with the run's record."""
-    reporter.say(
+    reporter.message(
         "machine",
-        f"{machine.name}, {counted(machine.threads, 'thread')}, peak matmul throughput "
+        f"{machine.name}, {pluralize(machine.threads, 'thread')}, peak matmul throughput "
         f"{machine.peak_flops / 1e9:.0f} GFLOP/s in {machine.precision}"
         + (" (oneDNN)" if machine.matmul == "onednn" else ""),
     )
     if record.get("prepared"):
         recipe = validate(Recipe, read_json(directory.path / "recipe.json"), str(directory.path / "recipe.json"))
-        prepared = prepare_again(request, recipe, directory.path, record, reporter)
+        prepared = restore_prepared(request, recipe, directory.path, record, reporter)
     else:
         prepared = prepare(request, machine, reporter)
         record = _begin(directory, record, prepared, machine)
@@ -187,16 +187,16 @@ def _prepare(
         rows = [(choice.field, *choice.shown(), choice.reason) for choice in prepared.choices]
         # Most small sizes of a system follow its published ones.
         origin = "recipe" if prepared.recipe.summary.startswith("not published") else "published"
-        reporter.tabulate("fitted", ("recipe field", origin, "this run", "reason"), rows)
+        reporter.table("fitted", ("recipe field", origin, "this run", "reason"), rows)
     recipe = prepared.recipe
-    reporter.say(
+    reporter.message(
         "plan",
         f"{recipe.name}, {request.budget}: about {short_count(prepared.expected_tokens)} tokens in batches of "
         f"{recipe.training.batch_sequences} sequences, peak learning rate {recipe.training.learning_rate:g}; output in "
         f"{directory.path}",
     )
     if prepared.start is not None:
-        reporter.say("weights", prepared.start.describe())
+        reporter.message("weights", prepared.start.describe())
     return prepared, record
 
 

@@ -19,7 +19,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import sizes
 from maskwright.training.batches import StepBatch
 from maskwright.training.budget import Budget, Spent
-from maskwright.training.evaluation import Baseline, Measured, health_line
+from maskwright.training.evaluation import Baseline, HeldOutResult, health_line
 from maskwright.training.metrics import curve, read_rows
 from maskwright.training.model import PretrainingModel
 from maskwright.training.page import COLORS, INK, data_rows, figure, render, svg
@@ -46,12 +46,12 @@ def write_page(folder: Path, reporter: Reporter) -> None:
     try:
         page = html(folder)
     except ModuleNotFoundError:
-        reporter.say(
+        reporter.message(
             "report", f"no {PAGE}: install the extra `report` (Jinja2, matplotlib) and repeat the command to get it"
         )
         return
     write_text(folder / PAGE, page)
-    reporter.say("report", str(folder / PAGE))
+    reporter.message("report", str(folder / PAGE))
 
 
 def html(folder: Path) -> str:
@@ -64,7 +64,7 @@ def html(folder: Path) -> str:
     card = read_json(folder / "data_card.json")
     verdict = ""
     if "mlm" in result["held_out"] and result["baseline"] is not None:
-        measured, baseline = Measured(**result["held_out"]["mlm"]), Baseline(**result["baseline"])
+        measured, baseline = HeldOutResult(**result["held_out"]["mlm"]), Baseline(**result["baseline"])
         verdict = health_line(measured, baseline, recipe.tokenizer.vocab_size).rpartition(": ")[2]
     return render(
         Path(__file__).with_name("run.html.jinja"),

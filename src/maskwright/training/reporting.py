@@ -19,10 +19,10 @@ _TRAINING = "training"
 class Reporter(contextlib.AbstractContextManager["Reporter"]):
     """Receives the messages of a run; this one ignores them."""
 
-    def say(self, topic: str, text: str) -> None:
+    def message(self, topic: str, text: str) -> None:
         """Print a message: a topic of one word and a sentence."""
 
-    def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def table(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print a small table."""
 
     def stage(self, name: str, done: int, total: int | None) -> None:
@@ -61,11 +61,11 @@ class OnConsole(Reporter):
         self._printed = 0.0
         self._unprinted = ""  # The latest state of a preparation stage, if it is not printed yet.
 
-    def say(self, topic: str, text: str) -> None:
+    def message(self, topic: str, text: str) -> None:
         """Print a line: the topic in a column of its own, the text wrapped beside it."""
         self._print(topic, Text(text))
 
-    def tabulate(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def table(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print a table beside its topic."""
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         for number, name in enumerate(columns):

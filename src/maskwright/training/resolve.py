@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from maskwright.core.amounts import counted, exact_or_short, plain_float, short_count
+from maskwright.core.amounts import exact_or_short, plain_float, pluralize, short_count
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.optimization import LengthPhase
 from maskwright.recipes.recipe import Recipe
@@ -228,7 +228,7 @@ def fit_schedule(
     set_by_user = any(_is_fixed(f"training.{name}", fixed) for name in ("learning_rate", "optimizer.kind"))
     replaces_lamb = lamb and batch < LAMB_SEQUENCES and not set_by_user
     wanted: list[tuple[str, Any, str]] = [
-        ("training.batch_sequences", batch, f"about {step_tokens} tokens per step, {counted(steps, 'step')}"),
+        ("training.batch_sequences", batch, f"about {step_tokens} tokens per step, {pluralize(steps, 'step')}"),
         ("training.steps", steps, f"{short_count(tokens)} tokens at this batch size"),
     ]
     if steps < published.steps:

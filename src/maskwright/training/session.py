@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.amounts import counted, short_count
+from maskwright.core.amounts import pluralize, short_count
 from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
 from maskwright.kernels.setting import use_kernels
 from maskwright.training import checkpoint
@@ -23,15 +23,15 @@ from maskwright.training.device import Machine, pretraining_microbatch
 from maskwright.training.distributed import (
     all_reduce_max,
     broadcast_object,
+    microbatch_multiple,
     on_rank_zero,
     rank,
-    ranks_to_cut_for,
     single_process,
     world_size,
 )
 from maskwright.training.evaluation import (
     Baseline,
-    Measured,
+    HeldOutResult,
     Spikes,
     detection_line,
     divergence,
@@ -46,7 +46,7 @@ from maskwright.training.flops import EVALUATIONS, held_out_tokens, skipped_flop
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.kernel_check import KernelCheck, check_kernels
 from maskwright.training.loop import STALL_SECONDS, Position, Schedule, StepReport, train
-from maskwright.training.metrics import Journal
+from maskwright.training.metrics import MetricsLogger
 from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.preparation import Prepared, Request
@@ -87,7 +87,7 @@ class Run:
     tokens: int
     epochs: float
     seconds: float
-    held_out: dict[str, Measured]
+    held_out: dict[str, HeldOutResult]
     baseline: Baseline | None
     fitted: list[dict[str, Any]]
     stopped_by: str | None
@@ -101,7 +101,7 @@ class Run:
     @classmethod
     def from_json(cls, data: Mapping[str, Any], folder: Path) -> "Run":
         """Read what `to_json` wrote; the folder may have been moved since."""
-        held_out = {kind: Measured(**value) for kind, value in data["held_out"].items()}
+        held_out = {kind: HeldOutResult(**value) for kind, value in data["held_out"].items()}
         baseline = None if data["baseline"] is None else Baseline(**data["baseline"])
         return cls(**{**data, "folder": folder, "held_out": held_out, "baseline": baseline})
 
@@ -138,12 +138,12 @@ class RunMonitor:
             self._num_spikes += 1
             if self._num_spikes.bit_count() == 1:  # the first, second, fourth, eighth ...
                 where = f"step {spent.steps:,} ({report.batch.key})"
-                self._reporter.say("spike", f"{where}: {spike}; number {self._num_spikes:,}")
+                self._reporter.message("spike", f"{where}: {spike}; number {self._num_spikes:,}")
         if self._budget.unit == "seconds":
             self._replan(spent, report.progress)
         if report.is_contended and not self._is_contended:
             self._is_contended = True
-            self._reporter.say("load", "other processes use the CPU; training is slower than alone")
+            self._reporter.message("load", "other processes use the CPU; training is slower than alone")
 
     def _replan(self, spent: Spent, progress: float) -> None:
         if self._num_steps == _WARMUP_STEPS:
@@ -157,7 +157,7 @@ class RunMonitor:
             planned, self._planned_tokens = self._planned_tokens, tokens
             if rank() == 0:
                 self._directory.update_record(replanned_tokens=tokens)
-            self._reporter.say(
+            self._reporter.message(
                 "plan",
                 f"planned {short_count(planned)} tokens; at the measured speed {short_count(tokens)} fit into "
                 f"{self._budget}",
@@ -200,7 +200,7 @@ class Session:
             seed=request.seed,
             held_out_tokens=held_out_tokens(self.expected_tokens),
             tokens_per_microbatch=broadcast_object(recorded or pretraining_microbatch(machine, recipe)),
-            ranks=ranks_to_cut_for(
+            ranks=microbatch_multiple(
                 record["ranks"],
                 dropout=bool(recipe.encoder.hidden_dropout or recipe.encoder.attention_dropout),
                 reporter=reporter,
@@ -208,14 +208,14 @@ class Session:
             device=machine.device,
         )
         if not self.workload.held_out:
-            reporter.say("warning", "the corpus is too small for held-out text; no held-out loss will be reported")
+            reporter.message("warning", "the corpus is too small for held-out text; no held-out loss will be reported")
         self.baseline = unigram_baseline(self.workload.held_out, text.vocabulary.token_counts)
         teacher = prepared.teacher
         self.teacher = None if teacher is None else build_teacher(teacher, recipe).to(machine.device)
         self.model = build_model(recipe, text.vocab_size, self.teacher)
         self.model.initialize(request.seed, text.vocabulary.token_counts)
         if prepared.start is not None:  # A checkpoint replaces these weights.
-            prepared.start.put_into(self.model)
+            prepared.start.copy_to(self.model)
         self.model.to(machine.device).train()
         self.optimizer = Optimizer(self.model.named_parameters(), recipe.training.optimizer)
 
@@ -227,35 +227,33 @@ class Session:
         """
         position, is_saved = self._position()
         steps, progress = position.spent.steps, self.budget.progress(position.spent)
-        held_out: dict[str, Measured] = {}
+        held_out: dict[str, HeldOutResult] = {}
         with contextlib.ExitStack() as stack:
             if self.machine.needs_kernel_check:
                 check = self._check_kernels()
-                self.reporter.say("kernels", check.message)
+                self.reporter.message("kernels", check.message)
                 if all_reduce_max(not check.passed):
                     stack.enter_context(use_kernels(False))
-            journal = None
+            logger = None
             if rank() == 0:
                 peak_flops = self.machine.peak_flops * world_size()
-                journal = Journal(self.directory.path, steps, self.budget, peak_flops, self.reporter)
-                stack.callback(journal.close)
+                logger = MetricsLogger(self.directory.path, steps, self.budget, peak_flops, self.reporter)
+                stack.callback(logger.close)
             if not steps:
                 self._first_loss = self._loss(measure(self.model, self.workload.held_out_sample()))
             self._first_loss = broadcast_object(self._first_loss)
             monitor = RunMonitor(self.directory, self.budget, self.expected_tokens, self.record, self.reporter)
-            timer = CheckpointTimer(
-                lambda: self._save(position, journal), steps if is_saved else -1, checkpoint_seconds
-            )
+            timer = CheckpointTimer(lambda: self._save(position, logger), steps if is_saved else -1, checkpoint_seconds)
             for report in self._steps(position, stop):
                 position = report.position
-                if journal is not None:
-                    journal.step(report)
+                if logger is not None:
+                    logger.step(report)
                 monitor.step(report)
                 # Evaluations happen at fixed progress, not at fixed times.
                 if self.workload.held_out and int(report.progress * EVALUATIONS) > int(progress * EVALUATIONS):
                     held_out = measure(self.model, self.workload.held_out)
-                    if journal is not None:
-                        journal.held_out(position.spent.steps, held_out, self.baseline)
+                    if logger is not None:
+                        logger.held_out(position.spent.steps, held_out, self.baseline)
                     self._check(position.spent.steps, held_out)
                 progress = report.progress
                 if (stopping := stop.agree()) or timer.is_due():
@@ -263,17 +261,17 @@ class Session:
                 if stopping:
                     break
             timer.save_step(position.spent.steps)
-            if journal is not None:
-                self.reporter.say("speed", journal.speed_line())
+            if logger is not None:
+                self.reporter.message("speed", logger.speed_line())
             held_out = held_out or measure(self.model, self.workload.held_out)
             if rank() == 0:
                 self.directory.update_record(samples=sample_fills(self.model, self.workload.held_out, self.tokenizer))
         self._report_quality(held_out)
         if progress >= 1:
             planned, trained = short_count(self.expected_tokens), short_count(position.spent.tokens)
-            done = counted(position.spent.steps, "step")
+            done = pluralize(position.spent.steps, "step")
             done += f" in {self.budget}" if self.budget.unit in ("seconds", "flops") else ""
-            self.reporter.say("finished", f"{done}: trained on {trained} tokens, planned {planned}")
+            self.reporter.message("finished", f"{done}: trained on {trained} tokens, planned {planned}")
         return Run(
             folder=self.directory.path,
             finished=progress >= 1,
@@ -308,28 +306,28 @@ class Session:
             on_stall=self._report_stall,
         )
 
-    def _report_quality(self, held_out: dict[str, Measured]) -> None:
+    def _report_quality(self, held_out: dict[str, HeldOutResult]) -> None:
         for kind, measured in held_out.items():
             if kind == "mlm" and self.baseline is not None:
                 model = "" if self.recipe.generator is None else "generator: "
-                self.reporter.say("health", model + health_line(measured, self.baseline, self.text.vocab_size))
+                self.reporter.message("health", model + health_line(measured, self.baseline, self.text.vocab_size))
             elif kind == "rtd":
-                self.reporter.say("health", "discriminator: " + detection_line(measured))
+                self.reporter.message("health", "discriminator: " + detection_line(measured))
             elif any(each.kind == kind and each.predicts == "sequence" for each in self.recipe.objectives):
                 majority = majority_share(self.workload.held_out, kind)
-                self.reporter.say("health", pair_line(kind, measured, majority))
+                self.reporter.message("health", pair_line(kind, measured, majority))
 
     def _report_stall(self, step: int) -> None:
         text = f"after step {step:,}: no batch for {STALL_SECONDS:.0f} s; is the cache's disk slow?"
         if rank():  # Other reporters than rank 0's are silent.
             os.write(2, f"process {rank()}: {text}\n".encode())
-        self.reporter.say("waiting", text)
+        self.reporter.message("waiting", text)
 
     def _check_kernels(self) -> KernelCheck:
         # One batch per sequence length of the run, since the kernels differ by length.
         check = KernelCheck(False, "")
-        for phase in {each.stream: each for each in self.workload.phases}.values():
-            rows, _ = phase.stream.read(phase.stream.start(), _CHECKED_SEQUENCES)
+        for phase in {each.sampler: each for each in self.workload.phases}.values():
+            rows, _ = phase.sampler.read(phase.sampler.start(), _CHECKED_SEQUENCES)
             check = check_kernels(self.model, phase.collator.collate(rows, 0), self.machine.autocast)
             if not check.passed:
                 break
@@ -345,9 +343,9 @@ class Session:
         """Load the newest intact checkpoint. Returns the position, and whether there is one."""
         found, damaged = checkpoint.latest(self.directory.checkpoints)
         for line in damaged:
-            self.reporter.say("warning", f"{line}; using the previous checkpoint")
+            self.reporter.message("warning", f"{line}; using the previous checkpoint")
         if found is None:
-            return Position(Spent(), 0, self.workload.phases[0].stream.start()), False
+            return Position(Spent(), 0, self.workload.phases[0].sampler.start()), False
         try:
             position = Position.from_json(found.state)
             self._first_loss = float(found.state["first_loss"])
@@ -356,10 +354,10 @@ class Session:
         self.model.load(found.weights, str(found.folder))
         self.optimizer.load_state(found.moments, found.step)
         progress = self.budget.progress(position.spent)
-        self.reporter.say("resuming", f"from step {found.step:,}, {progress:.0%} of the budget spent")
+        self.reporter.message("resuming", f"from step {found.step:,}, {progress:.0%} of the budget spent")
         return position, True
 
-    def _check(self, step: int, held_out: Mapping[str, Measured]) -> None:
+    def _check(self, step: int, held_out: Mapping[str, HeldOutResult]) -> None:
         """Raise TrainingError if the run has diverged."""
         baseline = 0.0 if self.baseline is None else self.baseline.loss
         if problem := divergence(self._loss(held_out), self._first_loss, baseline, self.model.weights().values()):
@@ -370,12 +368,12 @@ class Session:
                 todo="Lower the learning rate (`--set training.learning_rate=...`) and use a new --out folder.",
             )
 
-    def _loss(self, held_out: Mapping[str, Measured]) -> float:
+    def _loss(self, held_out: Mapping[str, HeldOutResult]) -> float:
         objectives = [each for each in self.model.objectives if each.kind in held_out]
         return float(sum(each.weight * held_out[each.kind].loss for each in objectives))
 
-    def _save(self, position: Position, journal: Journal | None) -> None:
-        if journal is None:
+    def _save(self, position: Position, logger: MetricsLogger | None) -> None:
+        if logger is None:
             return
         # A few sequences show whether the weights are sound; the step's own loss was that of the weights before.
         with single_process():
@@ -383,7 +381,7 @@ class Session:
         self._check(position.spent.steps, measured)
         # The models first: a checkpoint of a step implies that the models of that step are saved.
         save_models(self.directory.path, self.recipe, self.model, self.text.vocabulary.special_tokens)
-        journal.sync()
+        logger.sync()
         checkpoint.save(
             self.directory.checkpoints,
             position.spent.steps,

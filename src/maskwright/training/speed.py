@@ -78,7 +78,7 @@ def _reached_flops(recipe: Recipe, text: Text, machine: Machine, seconds: float)
     first = workload.phases[0]
     enabled = kernels_enabled()
     if machine.needs_kernel_check:
-        rows, _ = first.stream.read(first.stream.start(), _CHECKED_SEQUENCES)
+        rows, _ = first.sampler.read(first.sampler.start(), _CHECKED_SEQUENCES)
         enabled &= check_kernels(model, first.collator.collate(rows, 0), machine.autocast).passed
     schedule = Schedule(
         shape=recipe.training.schedule,
@@ -93,7 +93,7 @@ def _reached_flops(recipe: Recipe, text: Text, machine: Machine, seconds: float)
                 model,
                 Optimizer(model.named_parameters(), recipe.training.optimizer),
                 workload.phases,
-                Position(Spent(), 0, first.stream.start()),
+                Position(Spent(), 0, first.sampler.start()),
                 budget=Budget("seconds", seconds),
                 schedule=schedule,
                 flops_of=partial(step_flops, recipe, text.vocab_size),

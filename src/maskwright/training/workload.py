@@ -14,7 +14,7 @@ from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.batches import Collator, StepBatch
 from maskwright.training.loop import Phase
-from maskwright.training.stream import Rows, Stream
+from maskwright.training.sampler import InstanceSampler, Rows
 
 _HELD_OUT_SEED, _HELD_OUT_SEQUENCES = 0, 256
 _MIN_DOCUMENTS = 16
@@ -97,8 +97,8 @@ def build_workload(
         samples=recipe.generator is not None,
         ranks=ranks,
     )
-    streams = {
-        length: _stream(recipe, parts.train, text, length, seed)
+    samplers = {
+        length: _sampler(recipe, parts.train, text, length, seed)
         for length in {phase.max_length for phase in recipe.training.phases}
     }
     lengths = _ends([(phase.share, phase.max_length) for phase in recipe.training.phases])
@@ -107,7 +107,7 @@ def build_workload(
     for cut in sorted({end for end, _ in (*lengths, *stages)}):  # Where the length or the masking changes.
         length = next(length for end, length in lengths if cut <= end)
         masking = next(masking for end, masking in stages if cut <= end)
-        phases.append(Phase(cut, streams[length], replace(collator, masking=masking, max_length=length)))
+        phases.append(Phase(cut, samplers[length], replace(collator, masking=masking, max_length=length)))
     measured = replace(collator, replacement=recipe.replacement.hiding_all, seed=_HELD_OUT_SEED, dropout=False, ranks=1)
     return Workload(tuple(phases), _held_out_batches(measured, parts.held_out))
 
@@ -183,16 +183,16 @@ def mean_lengths(recipe: Recipe, text: Text, seed: int) -> tuple[float, ...]:
     return tuple(measured(phase.max_length) for phase in recipe.training.phases)
 
 
-def _stream(recipe: Recipe, documents: Documents, text: Text, max_length: int, seed: int) -> Stream:
-    def plan(some: Documents, refresh: int) -> Plan:
-        return recipe.format.plan(some, max_length, seed, refresh)
+def _sampler(recipe: Recipe, documents: Documents, text: Text, max_length: int, seed: int) -> InstanceSampler:
+    def plan(some: Documents, mask_sample: int) -> Plan:
+        return recipe.format.plan(some, max_length, seed, mask_sample)
 
     if text.weights is None:
-        return Stream([documents], None, plan, recipe.masks.refresh, seed)
+        return InstanceSampler([documents], None, plan, recipe.masks.mask_sample, seed)
     # A document's source is found by its end: the held-out split may have taken its beginning.
     source_of = text.sources[np.searchsorted(text.document_ends, documents.bounds(documents.last))]
     sources = [documents.pick(source_of == number) for number in range(len(text.weights))]
-    return Stream(sources, text.weights, plan, recipe.masks.refresh, seed)
+    return InstanceSampler(sources, text.weights, plan, recipe.masks.mask_sample, seed)
 
 
 def _held_out_batches(collator: Collator, documents: Documents) -> list[StepBatch]:

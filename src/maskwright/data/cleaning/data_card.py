@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.amounts import counted
+from maskwright.core.amounts import pluralize
 from maskwright.data.cleaning.block import Counts
 from maskwright.data.cleaning.deduplication import Repeats
 from maskwright.data.cleaning.statistics import TextStatistics
@@ -138,7 +138,7 @@ def card_page(card: dict[str, Any]) -> str:
         "",
         f"**{_number(kept['documents'])} documents, {_number(kept['sentences'])} sentences, "
         f"{_number(kept['characters'])} characters** ({_bytes(kept['bytes'])} of clean UTF-8) from "
-        f"{counted(len(card['sources']), 'source')}. Fingerprint `{card['fingerprint']}`.",
+        f"{pluralize(len(card['sources']), 'source')}. Fingerprint `{card['fingerprint']}`.",
         "",
         "| Source | Files | Documents | Sentences | Characters | Kept of what was read |",
         "| :-- | --: | --: | --: | --: | --: |",

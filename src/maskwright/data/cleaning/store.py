@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.checksums import CHECKSUMS, ChecksumBook, rebuilt, refuse_unreadable
+from maskwright.core.checksums import CHECKSUMS, ChecksumCache, damaged_file_error, refuse_unreadable
 from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, checksum, read_json, write_json, write_text
 from maskwright.core.randomness import bits, keys
@@ -213,9 +213,9 @@ def read_block(path: Path, expected_checksum: str) -> list[list[str]]:
         data = path.read_bytes()
     except OSError as error:
         refuse_unreadable(path, error)
-        raise rebuilt(path, f"it cannot be read ({error.strerror})") from error
+        raise damaged_file_error(path, f"it cannot be read ({error.strerror})") from error
     if checksum(data) != expected_checksum:
-        raise rebuilt(path, "it is not what was written (its checksum differs)")
+        raise damaged_file_error(path, "it is not what was written (its checksum differs)")
     return [document.split("\n") for document in data.decode().split("\n\n")[:-1]]
 
 
@@ -248,7 +248,7 @@ def clean_corpus(
     """
     cache = cache or cache_folder()
     sources = resolve_sources(corpus)
-    with ChecksumBook(cache / CHECKSUMS) as checksums:
+    with ChecksumCache(cache / CHECKSUMS) as checksums:
         described = [
             [
                 source.name,
@@ -273,7 +273,7 @@ def clean_corpus(
     return open_or_build(cache / f"clean-{key}", partial(_open, sources=sources), make, ("blocks/*",))
 
 
-def _checksum(path: Path, checksums: ChecksumBook) -> str:
+def _checksum(path: Path, checksums: ChecksumCache) -> str:
     try:
         return checksums.checksum(path)
     except OSError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.amounts import counted
+from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, checksum, read_json, write_json
 from maskwright.core.flat_arrays import concatenated_ranges
@@ -204,7 +204,7 @@ def _learned_pairs(
         f"the corpus itself: vectors of {len(numbers):,} distinct words, learned from "
         f"{len(words.running) / 1e6:.3g} M words of text, "
         f"{int(words.counts[frequent].sum()) / max(1, len(words.running)):.1%} of which "
-        f"occur at least {counted(spec.min_count, 'time')}"
+        f"occur at least {pluralize(spec.min_count, 'time')}"
     )
     return description, word, ids
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from maskwright.core.amounts import counted
+from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError, json_problem, nearest
 from maskwright.core.files import parse_json
 from maskwright.core.surrogates import surrogate_problem
@@ -300,7 +300,7 @@ def _read_delimited(path: Path, options: ReadOptions, skips: Skips) -> Table:
         if len(fields) == len(columns):
             rows.append(Row(place, str(number), dict(zip(columns, fields, strict=True))))
         else:
-            skips.add(place, f"{counted(len(fields), 'column')} where {where} {len(columns)}")
+            skips.add(place, f"{pluralize(len(fields), 'column')} where {where} {len(columns)}")
     return Table(name=str(path), columns=columns, rows=rows, notes=tuple(notes), read_as=read_as)
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from maskwright.core.amounts import counted
+from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import ExampleFile, TaggedExample
 from maskwright.finetuning.metrics.entities import mark_entities
@@ -55,7 +55,7 @@ def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile
         if is_conll and len(table.columns) > 2:
             found.append(f"words: column {columns['text']}, tags: column {columns['label']}")
         if split := sum(example.text is not None for example in examples):
-            text = counted(split, "text")
+            text = pluralize(split, "text")
             found.append(f"{text} split into words: Han characters one by one, else at spaces and marks")
         if counts := Counter(tag for example in examples for tag in example.tags or ()):
             shown = ", ".join(tag for tag, _ in counts.most_common(_TAGS_SHOWN)) + ", ..." * (len(counts) > _TAGS_SHOWN)
@@ -110,7 +110,7 @@ def _tags(value: object, words: int) -> tuple[str, ...] | None:
     if len(tags) != len(value):
         raise ValueError("one of the tags is missing")
     if len(tags) != words:
-        raise ValueError(f"{counted(words, 'word')} with {counted(len(tags), 'tag')}")
+        raise ValueError(f"{pluralize(words, 'word')} with {pluralize(len(tags), 'tag')}")
     return tags
 
 
@@ -134,7 +134,7 @@ def _read_conll(path: Path, options: ReadOptions, skips: Skips) -> Table:
         bad = [(number, fields) for number, fields in sentence if len(fields) != width]
         if bad:
             number, fields = bad[0]
-            skips.add(f"{path}, line {number}", f"{counted(len(fields), 'column')} where most lines have {width}")
+            skips.add(f"{path}, line {number}", f"{pluralize(len(fields), 'column')} where most lines have {width}")
         elif sentence:
             lists: list[object] = list(map(list, zip(*(fields for _, fields in sentence), strict=True)))
             first = sentence[0][0]

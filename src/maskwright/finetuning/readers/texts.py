@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.amounts import counted
+from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import ExampleFile, Label, Skipped, TextExample
 from maskwright.finetuning.readers.files import Skips, format_of
@@ -59,7 +59,7 @@ def read_texts(path: Path, kind: Kind, options: ReadOptions = ReadOptions()) -> 
     chosen = [row for row in table.rows if all(str(row.cells[name]).strip() == value for name, value in wanted)]
     if left_out := len(table.rows) - len(chosen):
         names = ", ".join(name for name, _ in wanted)
-        notes.append(f"{counted(left_out, 'row')} with other values of {names} left out")
+        notes.append(f"{pluralize(left_out, 'row')} with other values of {names} left out")
 
     def example(row: Row, key: str) -> TextExample | None:
         pair = tuple(as_text(row.cells[column]) for column in texts)

@@ -57,12 +57,12 @@ def library(name: str) -> ctypes.CDLL | DeviceError:
     headers = [path.read_text(encoding="utf-8") for path in sorted(_FOLDER.glob("*.h"))]
     about = [torch.__version__, str(capabilities.get("cpu_name")), *headers]
     try:
-        return compiled(_FOLDER / f"{name}.c", (*_FLAGS, *_INSTRUCTIONS[name].values()), threads, about)
+        return load_or_compile(_FOLDER / f"{name}.c", (*_FLAGS, *_INSTRUCTIONS[name].values()), threads, about)
     except DeviceError as error:
         return error.with_traceback(None)
 
 
-def compiled(source: Path, flags: Sequence[str], libraries: Sequence[str], about: Sequence[str]) -> ctypes.CDLL:
+def load_or_compile(source: Path, flags: Sequence[str], libraries: Sequence[str], about: Sequence[str]) -> ctypes.CDLL:
     """Load compiled code, compiling it if it is not in the cache.
 
     Args:

@@ -28,13 +28,13 @@ class Format(Spec):
         return None
 
     @abstractmethod
-    def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
+    def plan(self, documents: Documents, max_length: int, seed: int, mask_sample: int) -> Plan:
         """Plan one epoch of documents, in corpus order, whose sentences have at least one token.
 
         Args:
             max_length: Maximum tokens per sequence, with special tokens.
-            seed: Random choices are keyed by (seed, "layout", refresh, document).
-            refresh: Index of the sample of layouts.
+            seed: Random choices are keyed by (seed, "layout", mask_sample, document).
+            mask_sample: Index of the sample of layouts and masks.
 
         Raises:
             RecipeError: If `max_length` is too small for text.

@@ -34,12 +34,12 @@ class ContiguousHalves(Format):
     short_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     single_share: Annotated[float, Field(ge=0, le=1)] = 0.1
 
-    def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
+    def plan(self, documents: Documents, max_length: int, seed: int, mask_sample: int) -> Plan:
         """Plan one epoch (see `Format.plan`); documents are numbered without the empty ones."""
         limit = self._text_length(max_length, num_specials=3, needed=2)
         documents = without_empty(documents)
         rows = PlannedInstances()
-        for _, bounds, random in keyed_documents(documents, seed, refresh):
+        for _, bounds, random in keyed_documents(documents, seed, mask_sample):
             sentence = 0
             while sentence < len(bounds) - 1:
                 target = max_length

@@ -25,8 +25,8 @@ class PackedSentences(Format):
     crosses_documents: ClassVar[bool]
     separator_after: Literal["document", "sentence"] = "document"
 
-    def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
-        """Plan one epoch (see `Format.plan`); `seed` and `refresh` change nothing."""
+    def plan(self, documents: Documents, max_length: int, seed: int, mask_sample: int) -> Plan:
+        """Plan one epoch (see `Format.plan`); `seed` and `mask_sample` change nothing."""
         limit = self._text_length(max_length, num_specials=2, needed=1)
         documents = without_empty(documents)
         ends = np.asarray(documents.sentence_ends)

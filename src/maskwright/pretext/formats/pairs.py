@@ -73,12 +73,12 @@ class SegmentPair(Format):
             case "next":
                 return None
 
-    def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
+    def plan(self, documents: Documents, max_length: int, seed: int, mask_sample: int) -> Plan:
         """Plan one epoch (see `Format.plan`); documents are numbered without the empty ones."""
         limit = self._text_length(max_length, num_specials=3, needed=2)
         documents = without_empty(documents)
         rows = PlannedInstances()
-        for document, bounds, random in keyed_documents(documents, seed, refresh):
+        for document, bounds, random in keyed_documents(documents, seed, mask_sample):
             target = limit
             if random() < self.short_share:
                 target = sample_integer(random, 2, limit)
@@ -134,12 +134,12 @@ class SentencePair(Format):
         """Whether the second sentence is the next one (see `Format.label_meanings`)."""
         return _NEXT_OR_RANDOM
 
-    def plan(self, documents: Documents, max_length: int, seed: int, refresh: int) -> Plan:
+    def plan(self, documents: Documents, max_length: int, seed: int, mask_sample: int) -> Plan:
         """Plan one epoch (see `Format.plan`); documents are numbered without the empty ones."""
         limit = self._text_length(max_length, num_specials=3, needed=2)
         documents = without_empty(documents)
         rows = PlannedInstances()
-        for document, bounds, random in keyed_documents(documents, seed, refresh):
+        for document, bounds, random in keyed_documents(documents, seed, mask_sample):
             sentence = 0
             while sentence < len(bounds) - 1:
                 first = (bounds[sentence], bounds[sentence + 1])

@@ -28,14 +28,14 @@ def walk(documents: Documents) -> Iterator[tuple[int, int, int]]:
 
 
 def keyed_documents(
-    documents: Documents, seed: int, refresh: int
+    documents: Documents, seed: int, mask_sample: int
 ) -> Iterator[tuple[int, list[int], Callable[..., Any]]]:
     """Yield (number, bounds of the sentences, uniform random numbers of its own) of every document, in order.
 
     The bounds are where the sentences begin, and where the last one ends.
     """
     ends = np.asarray(documents.sentence_ends)
-    keyed = generators(seed, "layout", refresh, len(documents))
+    keyed = generators(seed, "layout", mask_sample, len(documents))
     for (number, first, last), generator in zip(walk(documents), keyed, strict=True):
         begin = int(ends[first - 1]) if first else 0
         yield number, [begin, *ends[first:last].tolist()], generator.random

@@ -12,7 +12,7 @@ from maskwright.pretext.formats import SegmentPair
 from maskwright.pretext.masking import NgramMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, SentenceOrderPrediction
 from maskwright.recipes.optimization import Lamb, LengthPhase, Training
-from maskwright.recipes.recipe import MaskRefresh, Recipe
+from maskwright.recipes.recipe import MaskSampling, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, XLARGE, XXLARGE, Size, at_size
 from maskwright.recipes.systems import bert
 
@@ -102,7 +102,7 @@ def recipes() -> Iterator[Recipe]:
             masking=MASKING,
             replacement=bert.REPLACEMENT,
             # create_pretraining_data.py: dupe_factor 40 (10 in the first release); the paper does not say.
-            masks=MaskRefresh(copies=40),
+            masks=MaskSampling(copies=40),
             objectives=(MaskedLanguageModeling(), SentenceOrderPrediction()),
             encoder=at_size(encoder, size),
             training=training,

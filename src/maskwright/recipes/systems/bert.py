@@ -13,7 +13,7 @@ from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction
 from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.recipes.optimization import AdamW, LengthPhase, Training
-from maskwright.recipes.recipe import MaskRefresh, Recipe
+from maskwright.recipes.recipe import MaskSampling, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MEDIUM, MINI, SMALL, TINY, Size, at_size
 
 PAPER = "Devlin et al. 2019, arXiv:1810.04805"
@@ -107,7 +107,7 @@ def recipes() -> Iterator[Recipe]:
             format=FORMAT,
             masking=MASKING,
             replacement=REPLACEMENT,
-            masks=MaskRefresh(copies=10),  # dupe_factor: lengths, splits, labels and masks are sampled ten times
+            masks=MaskSampling(copies=10),  # dupe_factor: lengths, splits, labels and masks are sampled ten times
             objectives=(MaskedLanguageModeling(), NextSentencePrediction()),
             encoder=at_size(ENCODER, size),
             training=TRAINING,

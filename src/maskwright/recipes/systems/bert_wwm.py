@@ -14,7 +14,7 @@ from maskwright.data.words.spec import Words
 from maskwright.pretext.masking import WholeWordMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction
 from maskwright.recipes.optimization import Lamb, LengthPhase, Training
-from maskwright.recipes.recipe import MaskRefresh, Recipe
+from maskwright.recipes.recipe import MaskSampling, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, Size, at_size
 from maskwright.recipes.systems import bert
 
@@ -89,7 +89,7 @@ def recipes() -> Iterator[Recipe]:
             masking=MASKING,
             # Each character separately, also within a word (ymcui/Chinese-BERT-wwm issue 33).
             replacement=bert.REPLACEMENT,
-            masks=MaskRefresh(copies=10),
+            masks=MaskSampling(copies=10),
             objectives=(MaskedLanguageModeling(), NextSentencePrediction()),
             encoder=at_size(bert.ENCODER, size),
             training=training,

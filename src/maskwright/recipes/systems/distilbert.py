@@ -14,7 +14,7 @@ from maskwright.pretext.formats import DocSentences
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import Cosine, MaskedLanguageModeling, SoftTargets
 from maskwright.recipes.optimization import AdamW, LengthPhase, Training
-from maskwright.recipes.recipe import MaskRefresh, Recipe, Teacher
+from maskwright.recipes.recipe import MaskSampling, Recipe, Teacher
 from maskwright.recipes.sizes import BASE, MEDIUM, MINI, SMALL, TINY, Size, at_size
 from maskwright.recipes.systems import bert
 
@@ -111,7 +111,7 @@ def recipes() -> Iterator[Recipe]:
             format=FORMAT,
             masking=MASKING,
             replacement=bert.REPLACEMENT,
-            masks=MaskRefresh(copies=None),
+            masks=MaskSampling(copies=None),
             objectives=OBJECTIVES,
             encoder=at_size(encoder, Size(whole.num_layers // 2, whole.hidden_size, whole.num_heads)),
             teacher=Teacher(model="", initialize="layers"),

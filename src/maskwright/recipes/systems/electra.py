@@ -13,7 +13,7 @@ from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, ReplacedTokenDetection
 from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.recipes.optimization import LengthPhase, Training
-from maskwright.recipes.recipe import Generator, MaskRefresh, Recipe
+from maskwright.recipes.recipe import Generator, MaskSampling, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, TINY, Size, at_size
 from maskwright.recipes.systems import bert
 
@@ -105,7 +105,7 @@ def recipes() -> Iterator[Recipe]:
             format=FORMAT,
             masking=MASKING.replace(rate=rate),
             replacement=REPLACEMENT,
-            masks=MaskRefresh(copies=None),
+            masks=MaskSampling(copies=None),
             objectives=(MaskedLanguageModeling(), ReplacedTokenDetection()),
             encoder=at_size(ENCODER, size).replace(embedding_size=embedding_size),
             generator=generator,

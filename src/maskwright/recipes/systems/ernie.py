@@ -12,7 +12,7 @@ from maskwright.pretext.masking import LevelMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction
 from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.recipes.optimization import AdamW, LengthPhase, Training
-from maskwright.recipes.recipe import MaskRefresh, Recipe
+from maskwright.recipes.recipe import MaskSampling, Recipe
 from maskwright.recipes.sizes import BASE, MINI, SMALL, TINY, Size, at_size
 from maskwright.recipes.systems import bert
 
@@ -96,7 +96,7 @@ def recipes() -> Iterator[Recipe]:
             format=FORMAT,
             masking=MASKING,
             replacement=REPLACEMENT,
-            masks=MaskRefresh(copies=None),
+            masks=MaskSampling(copies=None),
             objectives=OBJECTIVES,
             encoder=at_size(ENCODER, size),
             training=TRAINING,

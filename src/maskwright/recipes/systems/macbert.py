@@ -12,7 +12,7 @@ from maskwright.pretext.masking import NgramMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, SentenceOrderPrediction
 from maskwright.pretext.replacement import SimilarWord
 from maskwright.recipes.optimization import Lamb, LengthPhase, Training
-from maskwright.recipes.recipe import MaskRefresh, Recipe
+from maskwright.recipes.recipe import MaskSampling, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, Size, at_size
 from maskwright.recipes.systems import bert
 
@@ -89,7 +89,7 @@ def recipes() -> Iterator[Recipe]:
             format=FORMAT,
             masking=MASKING,
             replacement=REPLACEMENT,
-            masks=MaskRefresh(copies=10),  # not stated: BERT's
+            masks=MaskSampling(copies=10),  # not stated: BERT's
             objectives=(MaskedLanguageModeling(), SentenceOrderPrediction()),
             encoder=at_size(bert.ENCODER, size),
             training=training,

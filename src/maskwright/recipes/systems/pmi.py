@@ -7,7 +7,7 @@ from maskwright.pretext.formats import DocSentences
 from maskwright.pretext.masking import PMIMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling
 from maskwright.recipes.optimization import LengthPhase
-from maskwright.recipes.recipe import MaskRefresh, Recipe
+from maskwright.recipes.recipe import MaskSampling, Recipe
 from maskwright.recipes.sizes import BASE, MINI, SMALL, TINY, Size, at_size
 from maskwright.recipes.systems import bert
 
@@ -42,7 +42,7 @@ def recipes() -> Iterator[Recipe]:
             format=DocSentences(separator_after="document"),
             masking=MASKING,
             replacement=bert.REPLACEMENT,
-            masks=MaskRefresh(copies=None),
+            masks=MaskSampling(copies=None),
             objectives=(MaskedLanguageModeling(),),
             encoder=at_size(bert.ENCODER, size).replace(pooler=False),
             training=TRAINING,

@@ -13,7 +13,7 @@ from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling
 from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.recipes.optimization import AdamW, LengthPhase, Training
-from maskwright.recipes.recipe import MaskRefresh, Recipe
+from maskwright.recipes.recipe import MaskSampling, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MEDIUM, MINI, SMALL, TINY, Size, at_size
 
 PAPER = "Liu et al. 2019, arXiv:1907.11692"
@@ -101,7 +101,7 @@ def recipes() -> Iterator[Recipe]:
             format=FORMAT,
             masking=MASKING,
             replacement=REPLACEMENT,
-            masks=MaskRefresh(copies=None),
+            masks=MaskSampling(copies=None),
             objectives=(MaskedLanguageModeling(),),
             encoder=at_size(ENCODER, size),
             training=training,

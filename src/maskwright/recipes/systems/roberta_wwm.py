@@ -10,7 +10,7 @@ from maskwright.data.words.spec import Words
 from maskwright.pretext.masking import WholeWordMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling
 from maskwright.recipes.optimization import LengthPhase, Training
-from maskwright.recipes.recipe import MaskRefresh, Recipe
+from maskwright.recipes.recipe import MaskSampling, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, Size, at_size
 from maskwright.recipes.systems import bert
 
@@ -57,7 +57,7 @@ def recipes() -> Iterator[Recipe]:
             format=bert.FORMAT,
             masking=WholeWordMasking(rate=0.15, rounding="half_even", rate_relative_to="all"),
             replacement=bert.REPLACEMENT,
-            masks=MaskRefresh(copies=10),
+            masks=MaskSampling(copies=10),
             objectives=(MaskedLanguageModeling(),),
             # The released files contain a pooler that this training did not change.
             encoder=at_size(bert.ENCODER, size).replace(pooler=False),

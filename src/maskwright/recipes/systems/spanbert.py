@@ -11,7 +11,7 @@ from maskwright.pretext.masking import SpanMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, SpanBoundaryObjective
 from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.recipes.optimization import AdamW, LengthPhase, Training
-from maskwright.recipes.recipe import MaskRefresh, Recipe
+from maskwright.recipes.recipe import MaskSampling, Recipe
 from maskwright.recipes.sizes import BASE, LARGE, MINI, SMALL, TINY, Size, at_size
 from maskwright.recipes.systems import bert
 
@@ -93,7 +93,7 @@ def recipes() -> Iterator[Recipe]:
             format=FORMAT,
             masking=MASKING,
             replacement=REPLACEMENT,
-            masks=MaskRefresh(copies=None),
+            masks=MaskSampling(copies=None),
             objectives=OBJECTIVES,
             encoder=at_size(ENCODER, size),
             training=training,

@@ -53,27 +53,27 @@ class Cursor:
 class Rows:
     """Some instances, not yet laid out, and the epochs of the first source after them, as a fraction.
 
-    Each row's masks are keyed by `refresh`, the epoch (or epoch modulo k), and `index`, the row's number within that
-    epoch, unique over sources; both have shape (B,).
+    Each row's masks are keyed by `mask_sample`, the epoch (or epoch modulo k), and `index`, the row's number within
+    that epoch, unique over sources; both have shape (B,).
     """
 
     plan: Plan
-    refresh: IntArray
+    mask_sample: IntArray
     index: IntArray
     epochs: float
 
     def part(self, numbers: IntArray) -> "Rows":
         """Return some of the rows."""
-        return Rows(self.plan.rows(numbers), self.refresh[numbers], self.index[numbers], self.epochs)
+        return Rows(self.plan.rows(numbers), self.mask_sample[numbers], self.index[numbers], self.epochs)
 
 
-class Stream:
+class InstanceSampler:
     """Instances of one or several sources, shuffled anew in every epoch.
 
     Args:
         weights: Share of instances from each source (any scale); None for one source.
-        plan: Plans one epoch of documents for a refresh number (a format with its length and seed).
-        refresh: Maps an epoch to its refresh number (static or dynamic masks).
+        plan: Plans one epoch of documents for a mask sample (a format with its length and seed).
+        mask_sample: Maps an epoch to the number of its mask sample (static or dynamic masks).
     """
 
     def __init__(
@@ -81,13 +81,13 @@ class Stream:
         sources: Sequence[Documents],
         weights: Sequence[float] | None,
         plan: Callable[[Documents, int], Plan],
-        refresh: Callable[[int], int],
+        mask_sample: Callable[[int], int],
         seed: int,
     ) -> None:
         self.sources = tuple(sources)
         shares = np.asarray(weights if weights is not None else [1.0] * len(sources), dtype=np.float64)
         self._upper = np.cumsum(shares / shares.sum())
-        self._plan, self._refresh, self.seed = plan, refresh, seed
+        self._plan, self._mask_sample, self.seed = plan, mask_sample, seed
         self._plans: dict[int, tuple[int, Plan]] = {}
 
     def start(self) -> Cursor:
@@ -116,8 +116,8 @@ class Stream:
                 order = Permutation(len(plan), integer_key(self.seed, "order", place.epoch, source))
                 numbers = order(np.arange(place.position, place.position + take))
                 slots.append(wanted[done : done + take])
-                refresh = np.full(take, self._refresh(place.epoch), dtype=np.int64)
-                parts.append((plan.rows(numbers), refresh, numbers + source * _SOURCE_STRIDE))
+                mask_sample = np.full(take, self._mask_sample(place.epoch), dtype=np.int64)
+                parts.append((plan.rows(numbers), mask_sample, numbers + source * _SOURCE_STRIDE))
                 done += take
                 place = SourcePosition(place.epoch, place.position + take)
                 if source == 0:
@@ -127,10 +127,10 @@ class Stream:
             places[source] = place
         # Each row where its source was picked.
         back = np.argsort(np.concatenate(slots), kind="stable")
-        plans, refreshes, numbers_of = zip(*parts, strict=True)
+        plans, mask_samples, numbers_of = zip(*parts, strict=True)
         columns = {each.name: np.concatenate([getattr(plan, each.name) for plan in plans]) for each in fields(Plan)}
         rows = Rows(
-            Plan(**columns).rows(back), np.concatenate(refreshes)[back], np.concatenate(numbers_of)[back], epochs
+            Plan(**columns).rows(back), np.concatenate(mask_samples)[back], np.concatenate(numbers_of)[back], epochs
         )
         return rows, Cursor(cursor.num_read + count, tuple(places), epochs)
 
@@ -142,14 +142,14 @@ class Stream:
         return np.minimum(np.searchsorted(self._upper, numbers, side="right"), len(self.sources) - 1)
 
     def _planned(self, source: int, epoch: int) -> Plan:
-        refresh = self._refresh(epoch)
+        mask_sample = self._mask_sample(epoch)
         kept = self._plans.get(source)
-        if kept is None or kept[0] != refresh:
-            plan = self._plan(self.sources[source], refresh)
+        if kept is None or kept[0] != mask_sample:
+            plan = self._plan(self.sources[source], mask_sample)
             if not len(plan):
                 raise DataError(
                     "the corpus gives no training sequence in this input format",
                     todo="Give more text, or choose another format, e.g. `--set format=full_sentences`",
                 )
-            kept = self._plans[source] = (refresh, plan)
+            kept = self._plans[source] = (mask_sample, plan)
         return kept[1]
