@@ -16,7 +16,7 @@ def is_safe(text):
 
 
 @pytest.mark.parametrize(
-    "say",
+    "message",
     [
         lambda: output.table(("name", HOSTILE), [(HOSTILE, output.strong(HOSTILE))], title=HOSTILE),
         lambda: output.heading(HOSTILE, HOSTILE),

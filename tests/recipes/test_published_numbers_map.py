@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from docs_pages import ROOT, commands, page
-from maskwright.cli.main import VERBS
+from maskwright.cli.main import SUBCOMMANDS
 from maskwright.cli.pretrain import command as pretrain_command
 from maskwright.recipes import catalog
 
@@ -48,7 +48,7 @@ def test_every_command_names_a_valid_recipe_and_settings(name: str) -> None:
     found = commands(page(name))
     assert len(found) >= 8
     for command in found:
-        assert command.verb in VERBS
+        assert command.verb in SUBCOMMANDS
         if command.verb not in ("pretrain", "show"):
             continue
         catalog.resolve(command.recipe, command.settings)
