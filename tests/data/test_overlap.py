@@ -21,6 +21,7 @@ FILES = {
     "dev.json": json.dumps({"data": [{"paragraphs": [{"context": f"Before. {LEAK}. After."}]}]}),
     "clue.json": "\n".join(json.dumps({"sentence1": text}) for text in ("short", LEAK)),
     "dev.txt": f"{LEAK}\n",
+    "separators.jsonl": json.dumps({"text": f"a\u2028b\x85 {LEAK}"}, ensure_ascii=False) + "\n",
 }
 
 

@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from test_batches import toy_text
 
 from maskwright.core.types import Documents
 from maskwright.recipes.catalog import resolve
+from maskwright.training.batches import map_tensors
 from maskwright.training.workload import build_workload, split
 
 
@@ -62,3 +64,16 @@ def test_no_held_out_target_is_left_to_be_copied(name: str) -> None:
     assert seen > 20
     # What is drawn at random may happen to be the original.
     assert copied <= 0.05 * seen
+
+
+def test_held_out_batches_wait_on_the_cpu_and_training_batches_are_on_the_device() -> None:
+    which = resolve("electra/tiny", ["tokenizer.vocab_size=500", 'training.phases=[{"share": 1.0, "max_length": 32}]'])
+    meta = torch.device("meta")
+    built = build_workload(which, toy_text(), seed=3, held_out_tokens=200, tokens_per_microbatch=4096, device=meta)
+    (phase,) = built.phases
+    rows, _ = phase.sampler.read(phase.sampler.start(), 8)
+    for batches, device in ((built.held_out, "cpu"), ([phase.collator.collate(rows, 0)], "meta")):
+        tensors: list[torch.Tensor] = []
+        for batch in batches:
+            map_tensors(batch.micro_batches[0], tensors.append)
+        assert {tensor.device.type for tensor in tensors} == {device}

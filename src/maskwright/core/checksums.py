@@ -25,7 +25,7 @@ from maskwright.core.files import checksum, read_json, write_json, write_text
 from maskwright.core.flat_arrays import concatenated_ranges
 
 CHECKSUMS = "checksums.json"
-"""File name of the book in a cache directory."""
+"""File name of a `ChecksumCache` in a cache directory."""
 CONTENTS = "contents.json"
 """File name of the record in a cache folder."""
 _BLOCK = 1 << 16

@@ -17,7 +17,7 @@ from pydantic import Field, PositiveInt
 
 from maskwright.core.amounts import pluralize
 from maskwright.core.devices import choose_device
-from maskwright.core.errors import DataError, DeviceError
+from maskwright.core.errors import DataError, DeviceError, MaskwrightError
 from maskwright.core.extras import require
 from maskwright.core.files import check_writable
 from maskwright.core.spec import Spec, override, parse_overrides
@@ -39,7 +39,7 @@ from maskwright.finetuning.labeled import (
 )
 from maskwright.finetuning.readers import Paths
 from maskwright.finetuning.readers.files import format_of
-from maskwright.finetuning.readers.options import ReadAs, ReadOptions
+from maskwright.finetuning.readers.options import ReadAs, ReadOptions, to_keep
 from maskwright.finetuning.results import Results, SeedRow, card, data_of
 from maskwright.huggingface.quiet import quiet
 from maskwright.huggingface.sentence_folder import SentenceModules, read_sentence_modules
@@ -131,8 +131,11 @@ def finetune_embedding(
             "seed": seed,
             **({} if precision == "auto" else {"precision": precision}),
         }
+        is_ours = False
         try:
             record = folder.open(wanted)
+            is_ours = True
+            record.pop("problem", None)
             if record.get("finished"):
                 reporter.message("finished", f"{out} is already trained")
             else:
@@ -172,6 +175,10 @@ def finetune_embedding(
             write_results(out, results, _model_card(out.name, results))
             folder.write_record({**record, "finished": True})
             shutil.rmtree(folder.checkpoints, ignore_errors=True)
+        except MaskwrightError as error:
+            if is_ours:
+                folder.record_problem(error)
+            raise
         finally:
             folder.close()
     return FineTuning(folder=out, finished=True, results=results, stopped_by=None)
@@ -256,7 +263,7 @@ def _read(
     notes: list[str] = []
     rows, parts = {"train": _rows(train)}, {"train": without_unlabeled(train, reporter, notes)}
     _check_rows(parts["train"], rows["train"], training=True)
-    read_as = train.read_as
+    read_as: ReadAs = to_keep(request.options, train.read_as)
     if rows["train"] != "scored pairs":
         # The columns of other files may be others: e.g. training on pairs, evaluation with scores.
         read_as = {name: value for name, value in read_as.items() if name not in _COLUMNS}

@@ -97,9 +97,8 @@ def evaluate(
         check_writable(Path(out).expanduser().parent)
     options = with_overrides(ReadOptions(), {"text": text, "text2": text2, "label": label}, read)
     if not isinstance(model, FineTunedModel) and (locate(model) / MODULES).is_file():
-        from maskwright.finetuning.embedding import (
-            evaluate_embedding,
-        )  # It needs the module of training, and that this.
+        # Here, since it needs the module of training, and that this one.
+        from maskwright.finetuning.embedding import evaluate_embedding
 
         if out is not None or precision == "bf16":
             raise MaskwrightError(

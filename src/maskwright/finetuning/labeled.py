@@ -299,8 +299,8 @@ def load_read_as(folder: str | Path) -> ReadAs:
 def read_for_model(paths: Paths, kind: Kind, options: ReadOptions, trained: ReadAs) -> ExampleFile[Any]:
     """Read examples as a model's training file was read (`trained`), in all that `options` leave open.
 
-    Columns are those of the training file, except where a file has one text per line; header and quoting those of files
-    of its format.
+    Columns are those of the training file, except where a file has one text per line; delimiter, quoting and word
+    ending are those of files of its format.
     """
     format = _format_of(paths, kind, options)
     if format == "text" and options.labels == "needed" and trained.get("format") in ("csv", "tsv"):

@@ -17,6 +17,7 @@ from typing import Any
 from maskwright.core.amounts import pluralize
 from maskwright.core.checksums import read_record, write_record
 from maskwright.core.errors import CheckpointError
+from maskwright.core.files import atomic_path, is_temporary
 from maskwright.finetuning.evaluating import score_features, write_predictions
 from maskwright.finetuning.examples import Example, TextExample
 from maskwright.finetuning.features import FeatureCollator, Features, ShuffledUnits
@@ -131,7 +132,12 @@ class SeedResult:
 
     def write(self) -> None:
         """Put the best epoch's model in place, write run.json (without the folder, which may be moved), and clean."""
-        shutil.copytree(_best_folder(self.folder, self.chosen.step), self.folder, dirs_exist_ok=True)
+        best = _best_folder(self.folder, self.chosen.step)
+        for file in sorted(path for path in best.rglob("*") if path.is_file()):
+            place = self.folder / file.relative_to(best)
+            place.parent.mkdir(exist_ok=True)
+            with atomic_path(place) as temporary:
+                shutil.copyfile(file, temporary)
         data = {name: value for name, value in asdict(self).items() if name != "folder"}
         write_record(self.folder / "run.json", {**data, "finished": True})
         self.clean()
@@ -210,7 +216,7 @@ class SeedRun:
         self.steps_per_epoch = self.settings.steps_of_epoch(self.data.train.num_units)
         self.total_steps = self.settings.total_steps(self.data.train.num_units)
         self._history: list[Measured] = []
-        self._kept_best = 0
+        self._kept_best: tuple[int, ...] = ()
 
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> bool:
         """Train until all epochs are done or early stopping applies; return False if `stop` became true before.
@@ -218,7 +224,7 @@ class SeedRun:
         If the loss is not finite or the disk is full, the last checkpoint is valid.
         """
         first, is_saved, self._history = on_rank_zero(self._resume)
-        self._kept_best = self._best_step()
+        self._kept_best = (self._best_step(),)
         checkpoint.broadcast_loaded(first, self.model.state_dict(), self.optimizer)
         step, total, patience = first, self.total_steps, self.settings.patience
         metrics = JsonLines(self.folder / "metrics.jsonl", step) if rank() == 0 else None
@@ -319,13 +325,14 @@ class SeedRun:
                 place = _best_folder(self.folder, step)
                 model.save(place / MODEL)
                 write_predictions(place / _PREDICTIONS, predictions)
+                self._remove_worse({step, *self._kept_best})
         shown = ", ".join(f"{name} {value:.4g}" for name, value in list(scores.items())[:_METRICS_SHOWN])
         self.reporter.message("dev", f"{self.title}, epoch {epoch:.3g}: {shown}{' (best so far)' if is_best else ''}")
         self.model.train()  # Scoring leaves it in evaluation mode.
 
     def _resume(self) -> tuple[int, bool, list[Measured]]:
         """Load the newest intact checkpoint; return its step, whether there is one, and the history."""
-        for leftover in self.folder.glob("**/.*.tmp"):
+        for leftover in filter(is_temporary, self.folder.glob("**/.*.tmp")):
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         found, damaged = checkpoint.latest(self.folder / "checkpoints")
         for line in damaged:
@@ -343,6 +350,10 @@ class SeedRun:
         except (KeyError, TypeError, RuntimeError) as error:
             todo = f"Remove {self.folder} to train it from the start."
             raise CheckpointError(f"{found.folder} does not fit: {error}", todo=todo) from error
+        best = history[best_of(history)].step if history else None
+        if best is not None and not _best_folder(self.folder, best).is_dir():
+            todo = f"Remove {self.folder} to train it from the start."
+            raise CheckpointError(f"{_best_folder(self.folder, best)}, the best epoch's model, is missing", todo=todo)
         self.reporter.message("resuming", f"{self.title} from step {found.step:,} of {self.total_steps:,}")
         return found.step, True, history
 
@@ -353,9 +364,12 @@ class SeedRun:
         state = {"history": [asdict(measured) for measured in self._history]}
         weights, moments = dict(self.model.named_parameters()), self.optimizer.state()
         checkpoint.save(self.folder / "checkpoints", step, state, weights, moments)
-        # The one before, too: the run resumes from it if this one is damaged.
-        kept, self._kept_best = {self._kept_best, self._best_step()}, self._best_step()
-        for place in set((self.folder / _BEST).glob("step-*")) - {_best_folder(self.folder, best) for best in kept}:
+        # That of the checkpoint before, too: the run resumes from it if this one is damaged.
+        self._kept_best = (*self._kept_best[-1:], self._best_step())
+        self._remove_worse(set(self._kept_best))
+
+    def _remove_worse(self, kept: set[int]) -> None:
+        for place in set((self.folder / _BEST).glob("step-*")) - {_best_folder(self.folder, step) for step in kept}:
             shutil.rmtree(place)
 
     def _best_step(self) -> int:

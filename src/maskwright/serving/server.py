@@ -163,13 +163,15 @@ def serve(
             limit_concurrency=MAX_CONNECTIONS,
             timeout_graceful_shutdown=round(timeout) + 5,
         )
-        with reporter or OnConsole() as talk:
+        with reporter or OnConsole() as reporter:
             for name, model in loaded.items():
-                talk.message(name, ", ".join(model.tasks))
+                reporter.message(name, ", ".join(model.tasks))
             if token is None and _local_names(host) is None:
-                talk.message("warning", "this server is open to the network; set a token with --token")
+                reporter.message("warning", "this server is open to the network; set a token with --token")
             address = f"[{host}]" if ":" in host else host
-            talk.message("serving", f"http://{address}:{listening.getsockname()[1]} (playground and API); Ctrl-C stops")
+            reporter.message(
+                "serving", f"http://{address}:{listening.getsockname()[1]} (playground and API); Ctrl-C stops"
+            )
         uvicorn.Server(config).run(sockets=[listening])
 
 

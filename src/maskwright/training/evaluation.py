@@ -195,8 +195,7 @@ class Spikes:
 def divergence(loss: float, first_loss: float, baseline: float, weights: Iterable[Tensor]) -> str:
     """Say why a run has diverged; "" if it has not.
 
-    Losses are those on held-out text, 0 without any: now, before the first step, of the unigram
-    baseline.
+    The losses are on held-out text (0 if there is none): now, before the first step, and of the unigram baseline.
     """
     if not math.isfinite(loss) or loss > max(_DIVERGED * first_loss, baseline):
         return f"the held-out loss is {loss:.4g}, before the first step it was {first_loss:.4g}"

@@ -164,9 +164,8 @@ def differences(config: EncoderConfig, source_config: EncoderConfig) -> dict[str
         config.layer_plan(part) != source_config.layer_plan(part) for part in ("attention", "ffn")
     ):
         names += _SHARING  # Each layer must use the block that it used before.
-    if (
-        config.projects_embeddings != source_config.projects_embeddings
-    ):  # It may follow from the widths, which are listed.
+    # It may follow from the widths, which are listed.
+    if config.projects_embeddings != source_config.projects_embeddings:
         names.append("embedding_projection")
     pairs: dict[str, tuple[Any, Any]] = {name: (getattr(config, name), getattr(source_config, name)) for name in names}
     # None means the hidden size, which is listed if it differs.
@@ -185,11 +184,10 @@ def differences_of_layers(config: EncoderConfig, source_config: EncoderConfig) -
 def describe_differences(different: Differences) -> str:
     """Return the differences in words."""
     return "; ".join(
-        f"encoder.{field} is {config}, the model's {source_config}"
-        for field, (config, source_config) in different.items()
+        f"encoder.{field} is {value}, the model's {source}" for field, (value, source) in different.items()
     )
 
 
 def settings(different: Differences) -> str:
     """Return the options that give the recipe the model's values."""
-    return " ".join(f"--set encoder.{field}={source_config}" for field, (_, source_config) in different.items())
+    return " ".join(f"--set encoder.{field}={source}" for field, (_, source) in different.items())

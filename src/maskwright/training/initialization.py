@@ -246,8 +246,8 @@ def _start(
             if len(tensor) < len(state[name]):
                 ignored = ignored | {f"positions from {len(tensor)} on"}
         else:
-            config, source_config = (" x ".join(map(str, each.shape)) for each in (like, tensor))
-            mismatched[name] = f"{name} ({config}, the model's {source_config})"
+            shape, source_shape = (" x ".join(map(str, each.shape)) for each in (like, tensor))
+            mismatched[name] = f"{name} ({shape}, the model's {source_shape})"
     used = weights.keys() | mismatched.keys()
     loaded, new = (
         {described.get(part, part) for part in parts_of(names, on_generator)} for names in (weights, own.keys() - used)

@@ -157,12 +157,8 @@ def train(
         return pool.submit(_prepare, phase, cursor, schedule.batch_sequences, step, share)
 
     def received(future: Future[PreparedBatch]) -> PreparedBatch:
-        try:
-            while wait([future], STALL_SECONDS).not_done:
-                on_stall(position.spent.steps)
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False)  # A stalled reader may never end.
-            raise
+        while wait([future], STALL_SECONDS).not_done:
+            on_stall(position.spent.steps)
         batch, cursor, epochs = future.result()
         summed = all_reduce_counts(batch.counts | batch.skipped_tokens)
         counts, skipped = ({name: summed[name] for name in each} for each in (batch.counts, batch.skipped_tokens))

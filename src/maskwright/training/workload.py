@@ -108,7 +108,14 @@ def build_workload(
         length = next(length for end, length in lengths if cut <= end)
         masking = next(masking for end, masking in stages if cut <= end)
         phases.append(Phase(cut, samplers[length], replace(collator, masking=masking, max_length=length)))
-    measured = replace(collator, replacement=recipe.replacement.hiding_all, seed=_HELD_OUT_SEED, dropout=False, ranks=1)
+    measured = replace(
+        collator,
+        replacement=recipe.replacement.hiding_all,
+        seed=_HELD_OUT_SEED,
+        dropout=False,
+        ranks=1,
+        device=torch.device("cpu"),  # `measure` moves a micro-batch when it is its turn; baselines count on the CPU.
+    )
     return Workload(tuple(phases), _held_out_batches(measured, parts.held_out))
 
 

@@ -76,6 +76,12 @@ def test_columns_may_be_numbers_below_a_header(tmp_path: Path) -> None:
         assert rows(read(tmp_path, "a.csv", f"{header}a,1\nb,0\n", options=numbered)) == [("a", "1"), ("b", "0")]
 
 
+def test_columns_counted_from_the_end_take_no_header_from_a_file_without_one(tmp_path: Path) -> None:
+    numbered = ReadOptions(text="-2", label="-1")
+    for header in ("id,sentence,label\n", "id,Text,Score\n", ""):
+        assert rows(read(tmp_path, "a.csv", f"{header}7,a,1\n8,b,0\n", options=numbered)) == [("a", "1"), ("b", "0")]
+
+
 def test_lines_of_label_and_text_are_split_at_the_first_space(tmp_path: Path) -> None:
     """As TREC has them, in Latin-1."""
     lines = [f"{label} How did serfdom d\xe9velop {n} ?" for n in range(9) for label in ("DESC:manner", "LOC:other")]

@@ -88,14 +88,15 @@ def _texts(path: Path) -> Iterator[str]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8", todo="Save it as UTF-8.") from error
+    lines = text.split("\n")  # Other line separators of Unicode are text, in JSON too.
     suffix = next((suffix for suffix in reversed(path.suffixes) if suffix not in COMPRESSIONS), "")
     if not suffix.startswith(".json"):
-        yield from text.splitlines()
+        yield from lines
         return
     try:
         yield from _strings(parse_json(text))
     except ValueError:
-        for number, line in enumerate(text.splitlines(), 1):
+        for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
                     yield from _strings(parse_json(line))

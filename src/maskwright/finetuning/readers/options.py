@@ -142,6 +142,10 @@ def with_overrides(options: ReadOptions, columns: Mapping[str, str | None], read
     """Return options with the user's columns by role ("text", "text2", "label"; None leaves them) and "field=value"."""
     changes: list[tuple[str, Any]] = [(role, name) for role, name in columns.items() if name is not None]
     for written, (name, value) in zip(read, parse_overrides(read), strict=True):
+        if name == "labels":
+            raise RecipeError(
+                "--read labels=... cannot be set: whether rows need a label follows from what the file is for"
+            )
         verbatim = written.partition("=")[2]  # YAML would drop a space or tab
         changes.append((name, verbatim if name == "delimiter" and len(verbatim) == 1 else value))
     return override(options, changes)

@@ -320,11 +320,18 @@ def _has_header(first: Sequence[str], options: ReadOptions) -> bool:
     places.
     """
     named = options.named_columns()
-    numbers = [int(name) for name in named if name.isdecimal()]
+    places = [_place(name, len(first)) for name in named]
     usual = {*TEXTS, *LABELS, *(name for pair in PAIRS for name in pair)}
-    return any(name in first for name in named if not name.isdecimal()) or all(
-        0 < number <= len(first) and first[number - 1].casefold() in usual for number in numbers
+    return any(name in first for name, place in zip(named, places, strict=True) if place is None) or all(
+        0 <= place < len(first) and first[place].casefold() in usual for place in places if place is not None
     )
+
+
+def _place(name: str, num_columns: int) -> int | None:
+    """Return the index of a column that is given by number, from 1 or from the end (-1); None for a name."""
+    if not re.fullmatch(r"-?\d+", name):
+        return None
+    return int(name) - 1 if int(name) > 0 else num_columns + int(name)
 
 
 def is_number(field: object) -> bool:
