@@ -21,33 +21,26 @@ from maskwright.training import loop, session
 from maskwright.training.batches import Collator, StepBatch
 from maskwright.training.distributed import rank, world_size
 from maskwright.training.loop import StepReport
-from maskwright.training.model import PretrainingModel
 from maskwright.training.reporting import Silent
 from maskwright.training.sampler import Rows
 
-_collate, _placed, _train = Collator.collate, PretrainingModel.placed, loop.train
+_collate, _train = Collator.collate, loop.train
 
 
 def do(job: dict[str, Any]) -> None:
     """Do a job; write the step, rank and samples of each micro-batch."""
-    keys_of: dict[int, dict[str, Any]] = {}
-    collated: list[StepBatch] = []  # Kept, so that no two micro-batches have one id.
     prepared: dict[int, list[dict[str, Any]]] = {}
 
     def collate(self: Collator, rows: Rows, step: int, share: slice = slice(None)) -> StepBatch:
         batch = _collate(self, rows, step, share)
-        collated.append(batch)
+        if share == slice(None):  # Held-out text.
+            return batch
         sizes = [each.batch.num_sequences for each in _collate(self, rows, step).micro_batches]
         parts = list(itertools.pairwise([0, *itertools.accumulate(sizes)]))[share]
         samples = list(zip(rows.mask_sample.tolist(), rows.index.tolist(), strict=True))
-        for each, part in zip(batch.micro_batches, parts, strict=True):
-            keys_of[id(each)] = {"step": step, "rank": rank(), "samples": samples[slice(*part)]}
+        # Where the length changes, the batch that was prepared ahead is dropped, and this is another one.
+        prepared[step] = [{"step": step, "rank": rank(), "samples": samples[slice(*part)]} for part in parts]
         return batch
-
-    def placed(self: PretrainingModel, batch: StepBatch) -> StepBatch:
-        if own := [keys_of[id(each)] for each in batch.micro_batches if id(each) in keys_of]:
-            prepared[own[0]["step"]] = own  # Where the length changes, the batch that was prepared ahead is dropped.
-        return _placed(self, batch)
 
     def train(*arguments: Any, **named: Any) -> Iterator[StepReport]:
         for report in _train(*arguments, **named):
@@ -57,7 +50,6 @@ def do(job: dict[str, Any]) -> None:
 
     with (
         patch.object(Collator, "collate", collate),
-        patch.object(PretrainingModel, "placed", placed),
         patch.object(session, "train", train),
         patch.object(seed_run, "train", train),
     ):
