@@ -205,7 +205,7 @@ def test_training_rows_must_differ(rows, train, message, bert_folder, tmp_path):
 
 def test_a_similarity_that_is_no_number_is_named_with_its_row(bert_folder, tmp_path):
     train = [{**row, "score": "high" if number == 2 else 3} for number, row in enumerate(ROWS["scored pairs"])]
-    with pytest.raises(DataError, match=r"train.csv, line 4: 'high' is no number"):
+    with pytest.raises(DataError, match=r"train.csv, line 4: 'high' is not a number"):
         _finetune(bert_folder, tmp_path, "scored pairs", train=_file(tmp_path / "train.csv", train))
 
 

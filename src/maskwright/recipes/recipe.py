@@ -13,6 +13,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats import FormatChoice
 from maskwright.pretext.masking import MaskingChoice
 from maskwright.pretext.objectives import ObjectiveChoice
+from maskwright.pretext.objectives.base import Objective, by_encoder
 from maskwright.pretext.replacement import ReplacementChoice
 from maskwright.recipes.optimization import Training
 
@@ -131,17 +132,13 @@ class Recipe(Spec):
     training: Training
 
     @property
-    def encoders(self) -> dict[str, tuple[EncoderConfig, tuple[ObjectiveChoice, ...]]]:
+    def encoders(self) -> dict[str, tuple[EncoderConfig, tuple[Objective, ...]]]:
         """The shapes of the "encoder" and, if there is one, the "generator", each with the objectives on it."""
-        if self.generator is None:
-            return {"encoder": (self.encoder, self.objectives)}
-        return {
-            "encoder": (self.encoder, tuple(each for each in self.objectives if not each.on_generator)),
-            "generator": (
-                self.generator.config(self.encoder),
-                tuple(each for each in self.objectives if each.on_generator),
-            ),
-        }
+        shapes = {"encoder": self.encoder}
+        if self.generator is not None:
+            shapes["generator"] = self.generator.config(self.encoder)
+        objectives = by_encoder(self.objectives, has_generator=self.generator is not None)
+        return {name: (shapes[name], each) for name, each in objectives.items()}
 
     @model_validator(mode="after")
     def _choices_fit_together(self) -> "Recipe":

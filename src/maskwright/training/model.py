@@ -15,7 +15,7 @@ from maskwright.kernels import ops
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.initialization import initialize
-from maskwright.pretext.objectives.base import Objective
+from maskwright.pretext.objectives.base import Objective, by_encoder
 from maskwright.recipes.recipe import SHARED_EMBEDDINGS, Recipe
 from maskwright.training.batches import MicroBatch
 from maskwright.training.existing import TeacherModel
@@ -56,12 +56,7 @@ class PretrainingModel(nn.Module):
         if self.generator is not None and self._shares_embeddings:
             for part in SHARED_EMBEDDINGS:
                 setattr(self.generator, part, getattr(self.encoder, part))
-        self._of_encoder: dict[str, tuple[Objective, ...]] = {"encoder": objectives}
-        if generator is not None:
-            self._of_encoder = {
-                name: tuple(each for each in objectives if each.on_generator == (name == "generator"))
-                for name in ("encoder", "generator")
-            }
+        self._of_encoder = by_encoder(objectives, has_generator=generator is not None)
         self.heads = nn.ModuleDict(
             {
                 objective.kind: objective.head(self._encoder(name).config.head_shape(vocab_size))

@@ -165,7 +165,7 @@ def _similarity_column(table: Table, options: ReadOptions, texts: Sequence[str],
     rows = [row for row in table.rows if row.cells[found] not in (None, "")]
     bad = next((row for row in rows if not is_number(row.cells[found])), None)
     if bad or not rows:
-        place = f"{bad.place}: {bad.cells[found]!r} is no number" if bad else f"{table.name}: there are no numbers"
+        place = f"{bad.place}: {bad.cells[found]!r} is not a number" if bad else f"{table.name}: there are no numbers"
         raise DataError(
             f"{place}, so that column {found!r} holds no numbers as similarities of the pairs",
             todo=f'To train on the similar pairs alone, name them: `--read "only=[[{found}, VALUE]]"`.',

@@ -5,7 +5,7 @@ the loss functions and the bodies of methods do.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, cast
 
 import numpy as np
@@ -117,3 +117,13 @@ class EveryTokenObjective(Objective):
     def predictions_per_token(self, rate: float, length: float) -> float:
         """1, or the share of selected tokens."""
         return 1.0 if self.loss_at == "everywhere" else rate
+
+
+def by_encoder(objectives: Sequence[Objective], *, has_generator: bool) -> dict[str, tuple[Objective, ...]]:
+    """Return the objectives on the "encoder" and, if there is one, those on the "generator", each in their order."""
+    if not has_generator:
+        return {"encoder": tuple(objectives)}
+    return {
+        name: tuple(each for each in objectives if each.on_generator == (name == "generator"))
+        for name in ("encoder", "generator")
+    }
