@@ -172,14 +172,16 @@ class Graphs:
         self._missed, self._is_full = 0, False
         self._aliased: list[tuple[nn.Parameter, Tensor]] = []
         self._pool: Any = None
+        self._stream: Any = None
         self._leaf: Tensor | None = None
 
     def __call__(self, batch: PackedBatch, output_positions: Tensor | None) -> Tensor | None:
         """Return the hidden states of a batch, valid until the next call; None where there is no graph for its size."""
+        if self._encoder.training and any(size.max_seqlen != batch.max_seqlen for size in self._graphs):
+            # A run's next phase has longer sequences, perhaps too long for graphs, and the last one does not come back.
+            self.clear()
         if not _is_supported(self._encoder, batch):
             return None
-        if any(size.max_seqlen != batch.max_seqlen for size in self._graphs):
-            self.clear()  # A run's next phase has longer sequences, and the last one does not come back.
         size = self._size_for(batch, output_positions)
         if size is None:
             return None
