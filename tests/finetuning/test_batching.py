@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.finetuning.features import FeatureBatch, FeatureCollator, Features, ShuffledUnits, scoring_batches
+from maskwright.training.batches import map_tensors
 
 CPU = torch.device("cpu")
 
@@ -80,6 +81,29 @@ def test_scoring_batches_hold_every_unit_once_whole_and_aligned(features: Featur
         assert batch.batch.num_tokens <= tokens or len(batch.unit_numbers) == 1
     longest = [int(batch.batch.lengths.max()) for batch in batches]
     assert longest == sorted(longest, reverse=True)
+
+
+def test_a_batch_moves_to_another_device_in_one_piece() -> None:
+    features = Features(
+        ids=np.arange(6, dtype=np.int32),
+        segment_ids=np.zeros(6, dtype=np.int64),
+        cu_seqlens=np.array([0, 2, 6]),
+        units=np.arange(2),
+        examples=np.arange(2),
+        positions=np.array([1, 3, 4]),
+        labels=np.array([7.0, 8.0, 9.0], dtype=np.float32),
+    )
+    there, here = (
+        FeatureCollator(features, tokens=99, device=device).batch(np.arange(2))
+        for device in (torch.device("meta"), CPU)
+    )
+    moved, given = list[torch.Tensor](), list[torch.Tensor]()
+    map_tensors(there, moved.append)
+    map_tensors(here, given.append)
+    assert [(each.shape, each.dtype) for each in moved] == [(each.shape, each.dtype) for each in given]
+    assert all(each.is_meta for each in moved)
+    assert len({each.untyped_storage()._cdata for each in moved}) == 1
+    assert there.rows.tolist() == here.rows.tolist()
 
 
 @given(features=made_up_features(), batch_size=st.integers(1, 5), tokens=st.integers(1, 60), seed=st.integers(0, 99))

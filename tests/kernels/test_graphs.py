@@ -175,6 +175,17 @@ def test_no_more_than_sixteen_graphs_are_made(graphs: Graphs) -> None:
     assert [graphs._size_for(batch_of([8] * 300), None) for _ in range(30)] == [None] * 30
 
 
+@pytest.mark.parametrize(("training", "kept"), [(True, 0), (False, 1)])
+def test_graphs_are_dropped_in_a_phase_that_has_none_but_not_in_evaluation(
+    monkeypatch: pytest.MonkeyPatch, training: bool, kept: int
+) -> None:
+    monkeypatch.setattr(module, "_is_supported", lambda encoder, batch: False)
+    graphs = Graphs(nn.Linear(2, 2).train(training))
+    graphs._graphs = {Size.of(batch_of([8] * 300), None): None}  # type: ignore[dict-item]
+    assert graphs(batch_of([8] * 300, longest=512), None) is None
+    assert len(graphs._graphs) == kept
+
+
 def test_without_memory_for_a_graph_no_more_are_made(graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         try:

@@ -1,4 +1,5 @@
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,20 @@ def test_bf16_is_refused_where_it_would_be_emulated(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(device, "multiplies_bf16", lambda _: False)
     with pytest.raises(DeviceError, match="slower than fp32"):
         prepare_machine("cpu", "default", tmp_path, "bf16")
+
+
+def test_precision_is_that_of_the_named_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    current = [0]
+
+    @contextlib.contextmanager
+    def use(named: torch.device) -> Iterator[None]:
+        before, current[0] = current[0], named.index
+        yield
+        current[0] = before
+
+    monkeypatch.setattr(torch.cuda, "device", use)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: current[0] == 1)
+    assert [device.multiplies_bf16(torch.device("cuda", number)) for number in range(3)] == [False, True, False]
 
 
 @needs_bf16

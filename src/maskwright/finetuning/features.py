@@ -21,7 +21,7 @@ from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import BoolArray, IntArray, Plan, TakenTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.pretext.formats.assemble import assemble
-from maskwright.training.batches import StepBatch
+from maskwright.training.batches import StepBatch, move
 from maskwright.training.distributed import rank, world_size
 from maskwright.training.sampler import Cursor, SourcePosition
 
@@ -295,24 +295,23 @@ class FeatureCollator:
             rows = labeled = of_sequences.tokens
             positions = features.positions[labeled] + np.repeat(cu_seqlens[:-1] - first_tokens, of_sequences.lengths)
 
-        def tensor(values: NDArray) -> Tensor:  # type: ignore[type-arg]
-            return torch.from_numpy(values).to(self._device)
-
-        return FeatureBatch(
+        batch = FeatureBatch(
             batch=PackedBatch(
-                ids=tensor(features.ids[tokens].astype(np.int64)),
-                position_ids=tensor(np.arange(len(tokens)) - np.repeat(cu_seqlens[:-1], lengths)),
-                segment_ids=tensor(features.segment_ids[tokens].astype(np.int64)),
-                cu_seqlens=tensor(cu_seqlens.astype(np.int32)),
+                ids=torch.from_numpy(features.ids[tokens].astype(np.int64)),
+                position_ids=torch.from_numpy(np.arange(len(tokens)) - np.repeat(cu_seqlens[:-1], lengths)),
+                segment_ids=torch.from_numpy(features.segment_ids[tokens].astype(np.int64)),
+                cu_seqlens=torch.from_numpy(cu_seqlens.astype(np.int32)),
                 max_seqlen=int(lengths.max()),
                 dropout_key=dropout_key,
             ),
             unit_numbers=np.asarray(units, dtype=np.int64),
             rows=rows,
-            units=tensor(np.repeat(np.arange(len(units)), of_units.lengths)),
-            positions=None if positions is None else tensor(positions),
-            labels=None if features.labels is None else tensor(features.labels[labeled]),
+            units=torch.from_numpy(np.repeat(np.arange(len(units)), of_units.lengths)),
+            positions=None if positions is None else torch.from_numpy(positions),
+            labels=None if features.labels is None else torch.from_numpy(features.labels[labeled]),
         )
+        # A copy of each tensor would wait until the GPU has finished the step before.
+        return batch if self._device.type == "cpu" else move(batch, self._device)
 
     def collate(self, rows: Units, step: int, share: slice = slice(None)) -> StepBatch:
         """Make the micro-batches of one optimizer step, with dropout keyed by (seed, step, micro-batch).

@@ -3,6 +3,8 @@
 import contextlib
 import functools
 import importlib.util
+import subprocess
+import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Literal
@@ -38,12 +40,29 @@ def kernels_enabled() -> bool:
 def has_kernels(device: torch.device) -> bool:
     """Return whether the Triton kernels run on a device.
 
-    They need an NVIDIA GPU with bf16 (compute capability 8.0 or later) and Triton, which comes with PyTorch for CUDA on
-    Linux.
+    They need an NVIDIA GPU with bf16 (compute capability 8.0 or later), Triton, which comes with PyTorch for CUDA on
+    Linux, and a C compiler with Python's headers. Warns if Triton's driver cannot be compiled.
     """
     if device.type != "cuda" or torch.version.cuda is None or importlib.util.find_spec("triton") is None:
         return False
-    return torch.cuda.get_device_capability(device) >= (8, 0)
+    return torch.cuda.get_device_capability(device) >= (8, 0) and _has_driver()
+
+
+@functools.cache
+def _has_driver() -> bool:
+    # Triton compiles its driver in C when it is first used.
+    from triton.runtime import driver
+
+    try:
+        return driver.active is not None
+    except (RuntimeError, OSError, AssertionError, subprocess.SubprocessError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        warnings.warn(
+            f"GPU kernels disabled: Triton cannot compile its driver ({reason}). Install gcc and the headers of Python "
+            "and of the C library",
+            stacklevel=2,
+        )
+        return False
 
 
 def kernel_errors() -> tuple[type[Exception], ...]:

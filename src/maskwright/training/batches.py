@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -20,6 +20,8 @@ from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.objectives.base import Objective
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
 from maskwright.training.sampler import Rows
+
+Data = TypeVar("Data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,15 @@ class MicroBatch:
         """Return the same micro-batch on a device (itself if it is there), moved in one copy."""
         if self.batch.ids.device.type == device.type:
             return self
-        tensors = list[Tensor]()
-        map_tensors(self, tensors.append)
-        moved = iter(_move_together(tensors, device))
-        return cast(MicroBatch, map_tensors(self, lambda _: next(moved)))
+        return move(self, device)
+
+
+def move(data: Data, device: torch.device) -> Data:
+    """Move all tensors in nested dataclasses and mappings to a device, in one copy that the host does not wait for."""
+    tensors = list[Tensor]()
+    map_tensors(data, tensors.append)
+    moved = iter(_move_together(tensors, device))
+    return cast(Data, map_tensors(data, lambda _: next(moved)))
 
 
 def map_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:

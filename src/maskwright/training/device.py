@@ -182,7 +182,8 @@ def restore_machine(
 def multiplies_bf16(device: torch.device) -> bool:
     """Whether a device has bfloat16 matmul in hardware; emulated, it is slower than fp32."""
     if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+        with torch.cuda.device(device):  # PyTorch answers for the current GPU.
+            return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     # True only if the processor has the instructions (AVX512_BF16 or AMX; on ARM, BF16).
     return has_onednn(device) and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 

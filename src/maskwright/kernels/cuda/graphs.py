@@ -172,14 +172,16 @@ class Graphs:
         self._missed, self._is_full = 0, False
         self._aliased: list[tuple[nn.Parameter, Tensor]] = []
         self._pool: Any = None
+        self._stream: Any = None
         self._leaf: Tensor | None = None
 
     def __call__(self, batch: PackedBatch, output_positions: Tensor | None) -> Tensor | None:
         """Return the hidden states of a batch, valid until the next call; None where there is no graph for its size."""
+        if self._encoder.training and any(size.max_seqlen != batch.max_seqlen for size in self._graphs):
+            # A run's next phase has longer sequences, perhaps too long for graphs, and the last one does not come back.
+            self.clear()
         if not _is_supported(self._encoder, batch):
             return None
-        if any(size.max_seqlen != batch.max_seqlen for size in self._graphs):
-            self.clear()  # A run's next phase has longer sequences, and the last one does not come back.
         size = self._size_for(batch, output_positions)
         if size is None:
             return None
@@ -242,6 +244,8 @@ class Graphs:
         device = batch.ids.device
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
+            # PyTorch's own stream for captures is on the GPU of the process's first capture.
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
             self._leaf = torch.zeros((), device=device, requires_grad=True)
         inputs, positions = workspace(size, device)
         fill(inputs, positions, batch, output_positions)
@@ -259,19 +263,24 @@ class Graphs:
             def gradients_of(hidden: Tensor, grad: Tensor) -> tuple[Tensor | None, ...]:
                 return torch.autograd.grad(hidden, list(parameters.values()), grad, allow_unused=True)
 
-            side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-            side.wait_stream(torch.cuda.current_stream(device))
+            def capturing(graph: torch.cuda.CUDAGraph) -> torch.cuda.graph:
+                return torch.cuda.graph(graph, self._pool, side, capture_error_mode="thread_local")
+
+            side, current = self._stream, torch.cuda.current_stream(device)
+            side.wait_stream(current)
             with torch.cuda.stream(side):
                 for _ in range(_WARM_UPS):
                     hidden = compute()
                     gradients_of(hidden, torch.zeros_like(hidden))
                     del hidden
-            torch.cuda.current_stream(device).wait_stream(side)
-            with torch.cuda.graph(forward, pool=self._pool, capture_error_mode="thread_local"):
-                hidden = compute()
-            grad = torch.zeros_like(hidden)
-            with torch.cuda.graph(backward, pool=self._pool, capture_error_mode="thread_local"):
-                gradients = gradients_of(hidden, grad)
+            current.wait_stream(side)
+            # A capture that fails leaves its stream the current one, without waiting for those that copy batches.
+            with torch.cuda.stream(current):
+                with capturing(forward):
+                    hidden = compute()
+                grad = torch.zeros_like(hidden)
+                with capturing(backward):
+                    gradients = gradients_of(hidden, grad)
         by_parameter = [(own, each) for own, each in zip(parameters, gradients, strict=True) if each is not None]
         return _Graph(inputs, positions, hidden.detach(), grad, by_parameter, forward, backward)
 
