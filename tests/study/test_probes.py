@@ -73,7 +73,7 @@ def test_the_generator_is_used_for_a_discriminator(electra_folder: Path) -> None
 
 
 def test_own_heads_are_used_where_there_are_any(bert_folder: Path, electra_folder: Path, roberta_folder: Path) -> None:
-    found = {path.name: intrinsic(load(path), TEXT, path) for path in (bert_folder, electra_folder, roberta_folder)}
+    found = {path.name: intrinsic(load(path), TEXT) for path in (bert_folder, electra_folder, roberta_folder)}
     by = {name: {task: each.by for task, each in measured.items()} for name, measured in found.items()}
     everything = dict.fromkeys(("sentence_order", "next_sentence", "replaced_words", "source"), "probe")
     assert by == {
@@ -87,9 +87,7 @@ def test_own_heads_are_used_where_there_are_any(bert_folder: Path, electra_folde
 def test_a_pair_head_gives_the_scores_of_transformers(bert_folder: Path) -> None:
     from transformers import BertForNextSentencePrediction
 
-    from maskwright.huggingface.huggingface import load_model
-
-    model, state = load(bert_folder), load_model(bert_folder).state
+    model = load(bert_folder)
     theirs = BertForNextSentencePrediction.from_pretrained(bert_folder).eval()
     first, second = "the cat sat", "a dog ran to the tree"
     special = model.tokenizer.special_tokens
@@ -100,8 +98,9 @@ def test_a_pair_head_gives_the_scores_of_transformers(bert_folder: Path) -> None
         expected = theirs(ids, token_type_ids=segments).logits[0].numpy()
     _, pooled = _pair_states(model, [("we love", "run"), (first, second)])
     assert pooled is not None
-    weight, bias = (state[f"heads.nsp.classifier.{name}"].numpy() for name in ("weight", "bias"))
-    np.testing.assert_allclose(pooled[1] @ weight.T + bias, expected, rtol=1e-4, atol=1e-5)
+    with torch.inference_mode():
+        found = model.pair_heads["nsp"](pooled[1:]).numpy()
+    np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)
 
 
 def write_pairs(path: Path, pairs: list[tuple[str, str]]) -> None:
@@ -134,7 +133,7 @@ def test_a_probe_finds_what_the_states_hold(bert_folder: Path) -> None:
         tuple(f" {'the cat sat on the mat' if n % 2 else '我爱北京天安门'} ." * 3 for _ in range(4)) for n in range(20)
     )
     text = StudyText(train=(), documents=documents, sources=("zh", "en") * 10, folder=Path())
-    assert intrinsic(load(bert_folder), text, bert_folder)["source"].value == 1
+    assert intrinsic(load(bert_folder), text)["source"].value == 1
 
 
 def test_text_without_neighboring_passages_is_refused_only_where_pairs_are_needed() -> None:

@@ -11,6 +11,7 @@ from maskwright.core.errors import ConversionError
 from maskwright.core.files import atomic_path, write_json
 from maskwright.core.tensor_files import write_tensors
 from maskwright.core.types import FamilyName, SpecialTokens
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.huggingface.config_json import from_json, to_json
 from maskwright.huggingface.families import Family, family_named
 from maskwright.huggingface.locating import locate
@@ -61,6 +62,36 @@ class LoadedModel:
     unexpected: tuple[str, ...]
     folder: Path
     task: TaskEntries | None
+
+    def read_tokenizer(self) -> Tokenizer:
+        """Return the folder's tokenizer.
+
+        Raises DataError if it cannot be read, ConversionError if it has more entries than the weights.
+        """
+        tokenizer = Tokenizer.from_folder(self.folder)
+        if (entries := tokenizer.special_tokens.vocab_size) > self.vocab_size:
+            raise ConversionError(
+                f"the tokenizer in {self.folder} has {entries} entries, the weights beside it have embeddings for "
+                f"{self.vocab_size}",
+                todo="Use the tokenizer that the model was trained with.",
+            )
+        return tokenizer
+
+
+def build_modules(
+    config: EncoderConfig, vocab_size: int, state: Mapping[str, Tensor]
+) -> tuple[Encoder, dict[str, nn.Module]]:
+    """Return an encoder with the weights of `state`, and by kind its heads among "mlm", "nsp", "sop" and "rtd".
+
+    Nothing is copied, nor initialized at random, which would take seconds. Other weights in `state` are not used.
+    """
+    shape = config.head_shape(vocab_size)
+    with torch.device("meta"):
+        encoder, kinds = Encoder(config, vocab_size), _kinds(state)
+        heads = {each.kind: each.head(shape) for each in _OBJECTIVES if each.kind in kinds}
+    for prefix, module in {"encoder": encoder, **{f"heads.{kind}": head for kind, head in heads.items()}}.items():
+        module.load_state_dict({name: state[f"{prefix}.{name}"] for name in module.state_dict()}, assign=True)
+    return encoder, heads
 
 
 def save_model(

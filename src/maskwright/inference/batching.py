@@ -25,11 +25,18 @@ class TextBatch:
     starts: IntArray
 
 
-def batches(sequences: Sequence[IntArray], *, tokens: int, device: torch.device) -> Iterator[TextBatch]:
+def batches(
+    sequences: Sequence[IntArray],
+    segments: Sequence[IntArray] | None = None,
+    *,
+    tokens: int,
+    device: torch.device,
+) -> Iterator[TextBatch]:
     """Batch all sequences. The cut depends on their lengths alone.
 
     Args:
         sequences: Token ids of each text, special tokens included, each of shape (L,), L at least 1.
+        segments: Segment ids of each text; None for 0.
         tokens: Tokens of a batch at most; a longer sequence is a batch of its own.
         device: Device of the tensors.
     """
@@ -42,12 +49,12 @@ def batches(sequences: Sequence[IntArray], *, tokens: int, device: torch.device)
         last = max(first + 1, int(np.searchsorted(ends, done + tokens, side="right")))
         texts = by_length[first:last]
         cu_seqlens = np.append(0, np.cumsum(lengths[texts]))
-        ids = torch.from_numpy(np.concatenate([sequences[text] for text in texts]).astype(np.int64, copy=False))
-        position_ids = np.arange(len(ids)) - np.repeat(cu_seqlens[:-1], lengths[texts])
+        ids = np.concatenate([sequences[text] for text in texts]).astype(np.int64, copy=False)
+        segment_ids = np.zeros_like(ids) if segments is None else np.concatenate([segments[text] for text in texts])
         batch = PackedBatch(
-            ids=ids.to(device),
-            position_ids=torch.from_numpy(position_ids).to(device),
-            segment_ids=torch.zeros_like(ids, device=device),
+            ids=torch.from_numpy(ids).to(device),
+            position_ids=torch.from_numpy(np.arange(len(ids)) - np.repeat(cu_seqlens[:-1], lengths[texts])).to(device),
+            segment_ids=torch.from_numpy(segment_ids).to(device),
             cu_seqlens=torch.from_numpy(cu_seqlens.astype(np.int32)).to(device),
             max_seqlen=int(lengths[texts].max()),
         )

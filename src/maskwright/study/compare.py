@@ -442,7 +442,7 @@ class Study:
         if task.kind == "masked":
             return probes.masked_words(model, text)
         if task.kind == "intrinsic":
-            return intrinsic(model, text, run)
+            return intrinsic(model, text)
         if task.kind == "cost":
             return probes.cost(model, text, run)
         assert task.path is not None

@@ -14,8 +14,8 @@ import re
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +27,12 @@ from maskwright.core.checksums import read_record
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.core.files import parse_json
 from maskwright.core.randomness import generator
-from maskwright.core.tensors import EncoderOutput
 from maskwright.core.types import IntArray
 from maskwright.data.sources.files import decompressed, lines_in, reading
 from maskwright.huggingface.weight_files import WEIGHTS
-from maskwright.inference.batching import TextBatch, batches
 from maskwright.inference.model import Model, TextCut
 from maskwright.inference.showing import show
 from maskwright.model.sizes import flops_per_token
-from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.sizing import sizes, training_flops_per_token
 from maskwright.study.text import PASSAGE_BYTES, StudyText
@@ -44,14 +41,11 @@ MASKED_SHARE = 0.15
 PASSAGES = 800
 GROUPS = 20
 """Groups of examples whose means are kept, for intervals over examples."""
-_TOKENS = 8192
-_LOGITS_AT_ONCE = 1024
 _PASSAGES_SHOWN = 6
 WORD = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]|[^\\W_\u3400-\u4dbf\u4e00-\u9fff]+")
 """A hanzi, or letters and digits of other scripts."""
 
 Floats = NDArray[np.float64]
-Scored = tuple[Floats, NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,21 +78,6 @@ def mean_of(values: Floats, by: str = "") -> Measurement:
     return Measurement(value=float(values.mean()), count=len(values), groups=tuple(groups), by=by)
 
 
-def encode_batches(
-    model: Model, sequences: Sequence[IntArray], segments: Sequence[IntArray] | None = None
-) -> Iterator[tuple[TextBatch, EncoderOutput]]:
-    device = model.encoder.word_embeddings.weight.device
-    with torch.inference_mode():
-        for laid in batches(sequences, tokens=_TOKENS, device=device):
-            batch = laid.batch
-            if segments is not None and model.encoder.config.type_vocab_size > 1:
-                ids = torch.zeros_like(batch.segment_ids)
-                for text, start in zip(laid.texts, laid.starts, strict=True):
-                    ids[start : start + len(segments[text])] = torch.from_numpy(segments[text]).to(device)
-                batch = replace(batch, segment_ids=ids)
-            yield replace(laid, batch=batch), model.encoder(batch)
-
-
 def embed_texts(model: Model, texts: Sequence[str]) -> Floats:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TextCut)
@@ -107,35 +86,22 @@ def embed_texts(model: Model, texts: Sequence[str]) -> Floats:
 
 def log_probabilities(
     model: Model, sequences: Sequence[IntArray], positions: Sequence[IntArray], labels: Sequence[IntArray]
-) -> list[Scored]:
-    """Return log probabilities of tokens, and whether each is the most probable one.
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the log probabilities of tokens, and whether each is the most probable one, text after text.
 
     Args:
         model: With a vocabulary head.
         sequences: Token ids with special tokens, masks in place.
-        positions: Where to predict, in each sequence.
-        labels: The tokens there.
+        positions, labels: Where to predict in each sequence, and the tokens there.
     """
-    head, table = model.mlm_head, model.encoder.word_embeddings.weight
-    assert head is not None
-    scored: list[Scored] = [(np.zeros(0), np.zeros(0, dtype=np.bool_))] * len(sequences)
-    for laid, output in encode_batches(model, sequences):
-        slots = np.concatenate([start + positions[text] for text, start in zip(laid.texts, laid.starts, strict=True)])
-        wanted = torch.from_numpy(np.concatenate([labels[text] for text in laid.texts]).astype(np.int64))
-        found, right = [], []
-        with torch.inference_mode():
-            for first in range(0, len(slots), _LOGITS_AT_ONCE):
-                part = slice(first, first + _LOGITS_AT_ONCE)
-                hidden = output.hidden[torch.from_numpy(slots[part]).to(table.device)]
-                logits = MaskedLanguageModeling().logits(head, hidden, table).float().cpu()
-                chosen = logits.gather(1, wanted[part, None])[:, 0]
-                found.append((chosen - logits.logsumexp(dim=1)).double().numpy())
-                right.append((chosen >= logits.amax(dim=1)).numpy())
-        ends = np.cumsum([len(positions[text]) for text in laid.texts])[:-1]
-        parts = zip(np.split(np.concatenate(found), ends), np.split(np.concatenate(right), ends), strict=True)
-        for text, part_of_text in zip(laid.texts, parts, strict=True):
-            scored[text] = part_of_text
-    return scored
+    wanted = torch.from_numpy(np.concatenate(labels).astype(np.int64))
+    found, right = np.zeros(len(wanted)), np.zeros(len(wanted), dtype=np.bool_)
+    for indices, scores in model.token_scores(sequences, positions):
+        logits = scores.cpu()
+        chosen = logits.gather(1, wanted[indices, None])[:, 0]
+        found[indices] = (chosen - logits.logsumexp(dim=1)).double().numpy()
+        right[indices] = (chosen >= logits.amax(dim=1)).numpy()
+    return found, right
 
 
 def _with_vocabulary(model: Model) -> tuple[Model, str] | None:
@@ -168,8 +134,8 @@ def masked_words(model: Model, text: StudyText) -> Measurements:
                 positions.append(masked + 1)
                 labels.append(encoded.ids[first + masked])
                 owners.append(word_of[first + masked])
-    scored = log_probabilities(scorer, sequences, positions, labels)
-    losses, right = -np.concatenate([each for each, _ in scored]), np.concatenate([each for _, each in scored])
+    found, right = log_probabilities(scorer, sequences, positions, labels)
+    losses = -found
     right &= np.concatenate(labels) != special.unk  # An unknown token is no prediction of its word.
     owner = np.concatenate(owners)
     word_losses: Floats = np.bincount(owner, losses, minlength=num_words).astype(np.float64)
@@ -226,9 +192,8 @@ def pseudo_log_likelihoods(model: Model, sentences: Sequence[str]) -> Floats:
         positions.extend(where[:, None])
         labels.extend(whole[where, None])
         owners.extend([number] * len(where))
-    scored = log_probabilities(model, sequences, positions, labels)
-    sums = np.bincount(owners, [float(each[0]) for each, _ in scored], minlength=len(sentences))
-    return sums.astype(np.float64)
+    found, _ = log_probabilities(model, sequences, positions, labels)
+    return np.bincount(owners, found, minlength=len(sentences)).astype(np.float64)
 
 
 def minimal_pairs(
