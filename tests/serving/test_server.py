@@ -11,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -90,7 +91,7 @@ def test_the_api_gives_the_results_of_the_library(client: TestClient, folders: d
     ]
     assert close([[[(one["token"], one["score"]) for one in mask] for mask in masks] for masks in filled], expected)
     detected = results(client, "/detect", texts=texts)
-    assert close(detected, [list(each.to_json()["tokens"]) for each in electra.detect(texts)])
+    assert close(detected, [list(asdict(each)["tokens"]) for each in electra.detect(texts)])
     for name, inputs in INPUTS.items():
         ours = [{**plain(each)} for each in maskwright.predict(folders[name], inputs)]
         theirs = results(client, "/predict", inputs=inputs, model=name)

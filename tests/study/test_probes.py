@@ -24,7 +24,6 @@ TEXT = StudyText(
         for m in range(6, 16)
     ),
     sources=("one", "two") * 5,
-    folder=Path(),
 )
 
 
@@ -132,7 +131,7 @@ def test_a_probe_finds_what_the_states_hold(bert_folder: Path) -> None:
     documents = tuple(
         tuple(f" {'the cat sat on the mat' if n % 2 else '我爱北京天安门'} ." * 3 for _ in range(4)) for n in range(20)
     )
-    text = StudyText(train=(), documents=documents, sources=("zh", "en") * 10, folder=Path())
+    text = StudyText(train=(), documents=documents, sources=("zh", "en") * 10)
     assert intrinsic(load(bert_folder), text)["source"].value == 1
 
 
@@ -141,7 +140,6 @@ def test_text_without_neighboring_passages_is_refused_only_where_pairs_are_neede
         train=(),
         documents=((" the cats sat on the mat, and a dog ran to the old tree again.",),) * 9,
         sources=("a",) * 9,
-        folder=Path(),
     )
     check_text(text, with_pairs=False)
     with pytest.raises(DataError, match="9 passages and 0 pairs"):

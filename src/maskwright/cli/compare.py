@@ -1,6 +1,5 @@
 """`maskwright compare`: train recipes with equal spend and several seeds, and compare them with a baseline."""
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +15,10 @@ from maskwright.cli.options import (
     SetOfRecipesOption,
     TrainingPrecisionOption,
     WorkersOption,
+    check_recipes,
     split_list,
 )
+from maskwright.core.amounts import short_count
 
 if TYPE_CHECKING:
     from maskwright.study.compare import PlannedRun
@@ -81,11 +82,8 @@ def command(
 ) -> None:
     """Compare recipes on a corpus: equal spend, same text, several seeds, statistics and a report. Ctrl-C saves; the
     same command again resumes, and with another recipe, seed or task it runs only what is missing."""
-    from maskwright.recipes.catalog import resolve
-
     names = split_list(recipes)
-    for name in names if "RANK" not in os.environ else ():  # before PyTorch is imported, which takes seconds
-        resolve(name.partition("=")[2] or name)
+    check_recipes(name.partition("=")[2] or name for name in names)
     from maskwright.study.compare import compare
     from maskwright.study.results import sentences
     from maskwright.training.distributed import process_group, rank
@@ -126,8 +124,6 @@ def command(
 
 
 def _print_plan(runs: "Sequence[PlannedRun]") -> None:
-    from maskwright.core.amounts import short_count
-
     output.table(
         ("recipe", "seed", "state", "FLOPs", "tokens, about", "to measure"),
         [

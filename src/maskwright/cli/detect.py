@@ -13,7 +13,6 @@ from maskwright.cli.texts import (
     ModelArgument,
     PrecisionOption,
     TextsArgument,
-    check_model,
     gather,
     load_for_use,
     print_warnings,
@@ -34,19 +33,18 @@ def command(
 ) -> None:
     """Mark tokens that look replaced, with a model pretrained by an electra recipe."""
     given = gather(texts, file, column)
-    check_model(model)
-    from maskwright.inference.detect import highlight, summary
-    from maskwright.inference.texts import write_json_lines
-
-    out = out and out.expanduser()
     loaded = load_for_use(model, device, precision)
+    from dataclasses import asdict
+
+    from maskwright.inference.commands import detect
+    from maskwright.inference.detect import highlight, summary
+
     with print_warnings():
-        detections = loaded.detect(given, threshold=threshold)
+        detections = detect(loaded, given, threshold=threshold, out=out)
     if out:
-        write_json_lines(out, [detection.to_json() for detection in detections])
-        output.note(f"{pluralize(len(given), 'text')} in {out}")
+        output.note(f"{pluralize(len(given), 'text')} in {out.expanduser()}")
     if json:
-        output.print_json([detection.to_json() for detection in detections])
+        output.print_json(list(map(asdict, detections)))
         return
     if not out:
         for detection in detections:

@@ -1,6 +1,8 @@
 """Options that several commands share."""
 
+import os
 import re
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 import typer
@@ -9,6 +11,15 @@ CorpusArgument = Annotated[
     list[str],
     typer.Argument(
         help="Files, directories, globs, `docstrings`, or Hugging Face dataset names; `PATH:WEIGHT` to mix.",
+        show_default=False,
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Override a field of the recipe, e.g. `masking.rate=0.3`; repeatable.",
         show_default=False,
     ),
 ]
@@ -36,6 +47,14 @@ TrainingPrecisionOption = Annotated[
 WorkersOption = Annotated[
     int | None, typer.Option(help="Processes that prepare text; default: one per core.", show_default=False)
 ]
+
+
+def check_recipes(names: Iterable[str], overrides: Iterable[str] = ()) -> None:
+    """Raise RecipeError for a recipe that there is not, before PyTorch is imported, which takes seconds."""
+    from maskwright.recipes.catalog import resolve
+
+    for name in names if "RANK" not in os.environ else ():  # The processes of torchrun print an error once, later.
+        resolve(name, tuple(overrides))
 
 
 def split_list(text: str) -> list[str]:

@@ -74,9 +74,9 @@ def table(
     console().print(grid)
 
 
-def heading(name: str, remark: str) -> None:
-    """Print a title: a name and a remark."""
-    console().print(Text.assemble((name, "bold"), "  ", (remark, "dim")), soft_wrap=True)
+def heading(name: str, remark: str = "") -> None:
+    """Print a title, a name and a remark, never wrapped."""
+    console().print(Text.assemble((name, "bold"), (f"  {remark}" if remark else "", "dim")), soft_wrap=True)
 
 
 def strong(text: str) -> Text:

@@ -12,6 +12,7 @@ from maskwright.cli.options import (
     SetOfRecipesOption,
     TrainingPrecisionOption,
     WorkersOption,
+    check_recipes,
     split_list,
 )
 
@@ -32,11 +33,9 @@ def command(
     """Say what fits a budget of time on this machine, from the measured speed and a few short runs: tokens, epochs,
     memory and expected held-out loss of each recipe."""
     from maskwright.core.amounts import short_count, size_in_bytes
-    from maskwright.recipes.catalog import resolve
 
     names = split_list(recipes)
-    for name in names:  # before PyTorch is imported, which takes seconds
-        resolve(name.partition("=")[2] or name)
+    check_recipes(name.partition("=")[2] or name for name in names)
     from maskwright.study.plan import plan
 
     found = plan(

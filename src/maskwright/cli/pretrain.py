@@ -1,6 +1,5 @@
 """`maskwright pretrain`: train an encoder on a corpus."""
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,7 +7,16 @@ from typing import Annotated, Literal
 import typer
 
 from maskwright.cli import output
-from maskwright.cli.options import CleanOption, CorpusArgument, DeviceOption, TrainingPrecisionOption, WorkersOption
+from maskwright.cli.options import (
+    CleanOption,
+    CorpusArgument,
+    DeviceOption,
+    SetOption,
+    TrainingPrecisionOption,
+    WorkersOption,
+    check_recipes,
+)
+from maskwright.core.amounts import pluralize
 
 
 def command(
@@ -24,14 +32,7 @@ def command(
     steps: Annotated[int | None, typer.Option(help="Budget: optimizer steps.", show_default=False)] = None,
     tokens: Annotated[float | None, typer.Option(help="Budget: training tokens, e.g. 1e8.", show_default=False)] = None,
     flops: Annotated[float | None, typer.Option(help="Budget: training FLOPs, e.g. 1e16.", show_default=False)] = None,
-    set: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Override a field of the recipe, e.g. `masking.rate=0.3`; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
+    set: SetOption = None,
     as_published: Annotated[
         bool,
         typer.Option("--as-published", help="Keep the paper's schedule instead of fitting it to the budget."),
@@ -79,11 +80,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Pretrain an encoder on a corpus within a budget. Ctrl-C saves a checkpoint; the same command again resumes."""
-    from maskwright.core.amounts import pluralize
-    from maskwright.recipes.catalog import resolve
-
-    if "RANK" not in os.environ:
-        resolve(recipe, set or ())  # before PyTorch is imported, which takes seconds
+    check_recipes([recipe], set or ())
     from maskwright.training.distributed import process_group, rank
     from maskwright.training.pretrain import pretrain
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from maskwright.cli import output
+from maskwright.cli.options import SetOption
 
 
 def command(
@@ -35,10 +36,7 @@ def command(
         typer.Option(min=1, help="Stage of training, if masking has several. Default: the last."),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of sequences shown.")] = 10,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Override a field, e.g. masking.rate=0.3. Repeatable."),
-    ] = None,
+    changes: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show how a recipe masks a text: masked units, their replacements and the targets."""

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.text import Text
 
 from maskwright.cli import output
 
@@ -75,13 +74,9 @@ def check_model(model: str) -> None:
     check_folder(model)
 
 
-def heading(text: str) -> None:
-    """Print the title of a table, never wrapped."""
-    output.console().print(Text(text, style="bold"), soft_wrap=True)
-
-
 def load_for_use(model: str, device: str, precision: "Precision") -> "Model":
     """Load a model, print warnings, and configure the process's memory allocator as in training."""
+    check_model(model)
     from maskwright.inference.model import load
     from maskwright.training.allocator import keep_freed_memory
 

@@ -43,13 +43,11 @@ class LoadedModel:
     Attributes:
         family: Whose classes have this architecture.
         config: The encoder's shape; with a pooler if the folder has one.
-        vocab_size: V.
         max_length: Longest sequence of the training, in tokens, or the number of positions.
         state: Weights in fp32 as "encoder.*" and "heads.KIND.*".
         heads: Kinds of the heads in `state`, e.g. ("mlm",) or ("sequence",). A masked-token head that no recipe could
             have trained is ignored: not tied to the word embeddings, or with another activation than the encoder.
         unexpected: Names in the file that are not used.
-        folder: The folder.
         task: The head among `heads` that was trained on labeled examples, if any.
     """
 
@@ -89,8 +87,8 @@ def build_modules(
     with torch.device("meta"):
         encoder, kinds = Encoder(config, vocab_size), _kinds(state)
         heads = {each.kind: each.head(shape) for each in _OBJECTIVES if each.kind in kinds}
-    for prefix, module in {"encoder": encoder, **{f"heads.{kind}": head for kind, head in heads.items()}}.items():
-        module.load_state_dict({name: state[f"{prefix}.{name}"] for name in module.state_dict()}, assign=True)
+    modules = nn.ModuleDict({"encoder": encoder, "heads": nn.ModuleDict(heads)})
+    modules.load_state_dict({name: state[name] for name in modules.state_dict()}, assign=True)
     return encoder, heads
 
 
@@ -108,13 +106,9 @@ def save_model(
 
     The tied output matrix is omitted, as in Hugging Face's files. Blocks that layers share are written once per layer,
     with the sharing in config.json, so that Hugging Face's classes compute the same; ALBERT's groups are written once
-    per group, as its classes do.
+    per group, as its classes do. Other files in the folder are kept.
 
     Args:
-        folder: Other files in it are kept.
-        family: Whose names and classes.
-        config: The encoder's shape.
-        special_tokens: Padding id and vocabulary size.
         state: All weights, as "encoder.*" and "heads.KIND.*", on any device.
         max_length: Longest sequence of the training, in tokens.
         task: The head for labeled examples if `state` has one; it determines the class of the model.
@@ -157,13 +151,8 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
 
     Old names (gamma, beta), unprefixed bare models and half precision are accepted.
 
-    Args:
-        folder_or_name: A folder with config.json and safetensors weights, or a hub name such as
-            "google-bert/bert-base-uncased".
-
-    Raises:
-        ConversionError: If something is missing, damaged, of another shape than config.json states, or not supported by
-            the encoder. The message names file, weight, shapes and remedy.
+    Raises ConversionError if something is missing, damaged, of another shape than config.json states, or not supported
+    by the encoder. The message names file, weight, shapes and remedy.
     """
     folder = locate(folder_or_name)
     data = read_config(folder)
@@ -285,21 +274,16 @@ def _check_shapes(loaded: LoadedModel, family: Family, theirs: Mapping[str, str]
     config, state = loaded.config, loaded.state
     shape = config.head_shape(loaded.vocab_size)
     with torch.device("meta"):
-        modules: dict[str, nn.Module] = {"encoder": Encoder(config, loaded.vocab_size)}
-        modules |= {f"heads.{objective.kind}": objective.head(shape) for objective in _OBJECTIVES}
-    expected: dict[str, tuple[int, ...]] = {
-        f"{start}.{name}": tensor.shape
-        for start, module in modules.items()
-        for name, tensor in module.state_dict().items()
-    }
+        modules = nn.ModuleDict({"encoder": Encoder(config, loaded.vocab_size)})
+        modules["heads"] = nn.ModuleDict({objective.kind: objective.head(shape) for objective in _OBJECTIVES})
+    expected: dict[str, tuple[int, ...]] = {name: tensor.shape for name, tensor in modules.state_dict().items()}
     if (task := loaded.task) is not None:
         shapes = family.tasks[task.kind].shapes(config.hidden_size, task.num_outputs)
         expected |= {f"heads.{task.kind}.{name}": shape for name, shape in shapes.items()}
-    found = {theirs[name]: (tensor.shape, expected.get(name, tensor.shape)) for name, tensor in state.items()}
     wrong = [
-        f"{name} is {list(given)}, expected {list(needed)}"
-        for name, (given, needed) in found.items()
-        if given != needed
+        f"{theirs[name]} is {list(tensor.shape)}, expected {list(expected[name])}"
+        for name, tensor in state.items()
+        if tensor.shape != expected.get(name, tensor.shape)
     ]
     if wrong:
         raise ConversionError(

@@ -43,8 +43,7 @@ class SentenceModules:
 def read_sentence_modules(folder: Path) -> SentenceModules:
     """Read the modules of a folder; the default if it is none of sentence-transformers.
 
-    Raises:
-        ConversionError: If a file is damaged.
+    Raises ConversionError if a file is damaged.
     """
     if not (folder / MODULES).is_file():
         return SentenceModules()
@@ -99,13 +98,7 @@ def write_sentence_folder(
     pooling: Pooling = "mean",
     normalize: bool = False,
 ) -> Any:
-    """Write the folder of a model, and return the SentenceTransformer that is loaded from it, on the CPU.
-
-    Args:
-        source: The model's Hugging Face folder.
-        hidden_size, max_length: Of the model.
-        pooling, normalize: As for `maskwright.embed`.
-    """
+    """Write the folder of the model in `source`; return the SentenceTransformer that is loaded from it, on the CPU."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule

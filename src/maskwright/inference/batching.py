@@ -12,13 +12,7 @@ from maskwright.core.types import IntArray
 
 @dataclass(frozen=True, slots=True)
 class TextBatch:
-    """Some of the texts, ready for the encoder.
-
-    Attributes:
-        batch: The tokens.
-        texts: Shape (B,), the number of the text that each sequence is.
-        starts: Shape (B,), each sequence's first token in the batch.
-    """
+    """Some of the texts, with the number of each sequence's text and its first token in the batch, shape (B,)."""
 
     batch: PackedBatch
     texts: IntArray
@@ -32,13 +26,9 @@ def batches(
     tokens: int,
     device: torch.device,
 ) -> Iterator[TextBatch]:
-    """Batch all sequences. The cut depends on their lengths alone.
+    """Batch all sequences: token ids with special ones, shape (L,), L at least 1, and segment ids, None for 0.
 
-    Args:
-        sequences: Token ids of each text, special tokens included, each of shape (L,), L at least 1.
-        segments: Segment ids of each text; None for 0.
-        tokens: Tokens of a batch at most; a longer sequence is a batch of its own.
-        device: Device of the tensors.
+    A batch has at most `tokens`; a longer sequence is a batch of its own. The cut depends on the lengths alone.
     """
     lengths = np.array([len(ids) for ids in sequences], dtype=np.int64)
     # The longest come first: if memory does not suffice, that shows at once.

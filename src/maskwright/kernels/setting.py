@@ -38,8 +38,7 @@ def kernels_enabled() -> bool:
 def has_kernels(device: torch.device) -> bool:
     """Return whether the Triton kernels run on a device.
 
-    They need an NVIDIA GPU with bf16 (compute capability 8.0 or later) and Triton, which comes with PyTorch for CUDA on
-    Linux.
+    They need an NVIDIA GPU with bf16 (compute capability 8.0) and Triton, which PyTorch for CUDA on Linux brings.
     """
     if device.type != "cuda" or torch.version.cuda is None or importlib.util.find_spec("triton") is None:
         return False

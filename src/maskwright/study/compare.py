@@ -15,7 +15,7 @@ hours affects all recipes alike.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -200,11 +200,7 @@ def compare(
 
 
 def _load_study(folder: Path, request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what an earlier call wrote to `study.json`; None if there was none.
-
-    Raises:
-        CheckpointError: If it was another study.
-    """
+    """Return what an earlier call wrote to `study.json`, or None; raises CheckpointError if it was another study."""
     if not (folder / "study.json").is_file():
         return None
     kept = read_study_record(folder / "study.json")
@@ -429,7 +425,7 @@ class Study:
                 content = on_rank_zero(partial(probes.samples, model, text, run))
             elif task.kind in ("masked", "intrinsic", "cost", "minimal-pairs"):
                 measured = on_rank_zero(partial(self._probe, task, model, run, text))
-                content = {"metrics": probes.measured_json(measured)}
+                content = {"metrics": {name: asdict(each) for name, each in measured.items()}}
             elif (tuned := self._finetune(task, variant, seed, run)) is not None:
                 content = {"metrics": tuned}
             else:
@@ -467,12 +463,9 @@ class Study:
         if all_reduce_max(done.stopped_by is not None) or done.results is None:
             return None
         part = "test" if done.results.spread("test") else "dev"
-        value = done.results.spread(part)[done.results.main_metric].mean
-        count = int(done.results.data[part]["examples"])
-        measured = {task.name: probes.Measurement(value=value, count=count, by=part)}
-        return {
-            name: {**each, "metric": done.results.main_metric} for name, each in probes.measured_json(measured).items()
-        }
+        metric, count = done.results.main_metric, int(done.results.data[part]["examples"])
+        measured = probes.Measurement(value=done.results.spread(part)[metric].mean, count=count, by=part)
+        return {task.name: {**asdict(measured), "metric": metric}}
 
 
 def _duration(seconds: float) -> str:

@@ -39,11 +39,7 @@ REPLACED_SHARE = 0.15
 
 
 def check_text(text: StudyText, with_pairs: bool) -> None:
-    """Refuse held-out text that is too little for the probes, before anything is trained.
-
-    Raises:
-        DataError: If there is no passage or, with pairs, fewer than 8 pairs of passages or 4 documents with any.
-    """
+    """Raise DataError for held-out text that is too little for the probes, before anything is trained."""
     pairs = text.pairs(PAIRS)
     if not text.passages(1) or (with_pairs and (len(pairs) < 8 or len({document for document, _, _ in pairs}) < 4)):
         raise DataError(

@@ -15,7 +15,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,6 @@ class Measurement:
     """One number that a probe found.
 
     Attributes:
-        value: The number.
         count: Examples behind it; 0 where there are none (parameters).
         groups: The same over groups of examples; empty if it has none.
         by: Where it came from, if models differ in that: "head", "probe" or "generator".
@@ -66,11 +65,6 @@ class Measurement:
 
 
 Measurements = dict[str, Measurement]
-
-
-def measured_json(measured: Measurements) -> dict[str, Any]:
-    """Return plain data."""
-    return {name: asdict(each) for name, each in measured.items()}
 
 
 def mean_of(values: Floats, by: str = "") -> Measurement:
@@ -151,12 +145,8 @@ def masked_words(model: Model, text: StudyText) -> Measurements:
 def read_minimal_pairs(path: Path) -> dict[str, list[tuple[str, str]]]:
     """Read minimal pairs (grammatical, ungrammatical) by paradigm.
 
-    Args:
-        path: A file or a folder of `.jsonl` or `.jsonl.gz` files in BLiMP's format (`sentence_good`, `sentence_bad`); a
-            file is a paradigm.
-
-    Raises:
-        DataError: If there is no such file or a line is not such a record.
+    From a file or a folder of `.jsonl` or `.jsonl.gz` files in BLiMP's format (`sentence_good`, `sentence_bad`); a file
+    is a paradigm. Raises DataError if there is no such file or a line is not such a record.
     """
     files = sorted(each for each in path.iterdir() if ".jsonl" in each.suffixes) if path.is_dir() else [path]
     pairs = {}
@@ -179,9 +169,7 @@ def read_minimal_pairs(path: Path) -> dict[str, list[tuple[str, str]]]:
 def pseudo_log_likelihoods(model: Model, sentences: Sequence[str]) -> Floats:
     """Return the sum over its tokens of each one's log probability when it alone is masked (Salazar et al. 2020)."""
     special = model.tokenizer.special_tokens
-    sequences: list[IntArray] = []
-    positions: list[IntArray] = []
-    labels: list[IntArray] = []
+    sequences, positions, labels = list[IntArray](), list[IntArray](), list[IntArray]()
     owners: list[int] = []
     for number, (ids, _) in enumerate(model.tokenizer.encode_batch(sentences)):
         whole = np.concatenate([[special.cls], ids[: model.max_length - 2], [special.sep]])
@@ -212,13 +200,10 @@ def minimal_pairs(
         # Sentences of the same tokens, which differ in case for example, have the same score up to rounding.
         equal = (good == bad) | [a == b for a, b in zip(tokens[::2], tokens[1::2], strict=True)]
         found[name] = mean_of(np.where(equal, 0.5, good > bad), by)
-    groups = np.mean([each.groups for each in found.values()], axis=0) if all(e.groups for e in found.values()) else []
-    total = Measurement(
-        value=statistics.fmean(each.value for each in found.values()),
-        count=sum(each.count for each in found.values()),
-        groups=tuple(map(float, groups)),
-        by=by,
-    )
+    every = list(found.values())
+    groups = np.mean([each.groups for each in every], axis=0) if all(each.groups for each in every) else []
+    mean, count = statistics.fmean(each.value for each in every), sum(each.count for each in every)
+    total = Measurement(value=mean, count=count, groups=tuple(map(float, groups)), by=by)
     return {"minimal_pairs": total, **found} if len(found) > 1 else {"minimal_pairs": total}
 
 

@@ -32,9 +32,7 @@ class Metric:
     """How a metric is shown and judged.
 
     Attributes:
-        title: Its name in tables.
-        unit: "share", "nats", "count", "bytes", "seconds" or "per second".
-        higher_is_better: Which direction is an improvement.
+        unit: "share", "nats", "count", "bytes" or "seconds".
         is_tested: Whether it is compared by a test; costs are not.
         is_main: Whether it is in the first table.
     """
@@ -76,11 +74,7 @@ def metric_of(name: str, details: str = "") -> Metric:
 
 
 def read_study_record(path: Path) -> dict[str, Any]:
-    """Read a JSON file of a study that has its own checksum.
-
-    Raises:
-        CheckpointError: If it is missing or damaged.
-    """
+    """Read a JSON file of a study that has its own checksum; raises CheckpointError if it is missing or damaged."""
     try:
         return read_record(path)
     except ValueError as error:
@@ -100,13 +94,7 @@ def collect(
     *,
     planned_seeds: Sequence[int],
 ) -> dict[str, Any]:
-    """Return the content of `report.json`.
-
-    Args:
-        folder: The study's directory.
-        seeds: Seeds whose runs are trained and measured.
-        planned_seeds: All seeds of the study.
-    """
+    """Return the content of `report.json`; `seeds` are those whose runs are trained and measured."""
     shared = read_study_record(folder / "study.json")
     runs = {
         label: {seed: folder / "runs" / variant.folder / f"seed-{seed}" for seed in seeds}

@@ -31,8 +31,7 @@ class ConfigTable:
         activation: (theirs, default) for `hidden_activation`.
         fixed: Our fields that the file lacks, and the one value that the classes use.
         constants: Entries of the file that must have this value and are written.
-        vocab_size: Default of Hugging Face's class.
-        pad_token_id: Likewise.
+        vocab_size, pad_token_id: Defaults of Hugging Face's class.
         positions_after_pad: Whether positions start at the padding id + 1 (RoBERTa).
         names_ends: Whether the file names the ids of a sequence's first and last token.
         initializer: The original's; not in the file.
@@ -55,11 +54,9 @@ class ConfigTable:
 
 @dataclass(frozen=True, slots=True)
 class DropoutEntry:
-    """The config.json entry of the dropout rate before a head's last layer.
+    """The config.json entry of the dropout rate before a head's last layer, and the class's default.
 
-    Attributes:
-        name: None where the class uses the rate of the hidden states.
-        assumed: The class's default; None: the rate of the hidden states.
+    The class uses the rate of the hidden states where it has no entry (`name` None) or no default (`assumed` None).
     """
 
     name: str | None
@@ -79,13 +76,11 @@ class TaskHead:
 
     Attributes:
         architecture: The class.
-        source: Input: "pooled", the pooler's vector; "first", the first token's hidden state; "tokens", all hidden
-            states.
+        source: "pooled", the pooler's vector; "first", the first token's hidden state; "tokens", all hidden states.
         dense: Their name of a dense layer H -> H before the last one, if any.
         activation: The activation after it, a name for `ops.activation`.
         drops_source: Whether dropout also applies before the dense layer.
         output: Their name of the last layer.
-        dropout: None for no dropout.
         constants: Entries of config.json that must have this value if there is such a head.
     """
 
@@ -145,10 +140,9 @@ class Family:
     config: ConfigTable
 
     def pairs(self, config: EncoderConfig, heads: frozenset[str], prefix: str) -> tuple[Pair, ...]:
-        """List (ours, theirs) for every weight of a model that this family names.
+        """List (ours, theirs) for every weight of a model that this family names; `prefix` is "" for a bare model.
 
-        Blocks that layers share are listed once per layer, or once per group if groups express the sharing. `prefix` is
-        "" for a bare model.
+        Blocks that layers share are listed once per layer, or once per group if groups express the sharing.
         """
         places = tuple(str(layer) for layer in range(config.num_layers))
         if self.config.grouped:
@@ -183,7 +177,7 @@ class Family:
         return None
 
     def layer_starts(self, prefix: str) -> tuple[str, ...]:
-        """List the prefixes of all layers' weights, up to the layer's place."""
+        """Return what the names of all layers' weights begin with, up to the layer's place."""
         return tuple({prefix + theirs.partition("{n}")[0] for _, theirs in self.body if "{n}" in theirs})
 
     def architecture(self, heads: frozenset[str]) -> str:

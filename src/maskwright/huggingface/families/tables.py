@@ -70,14 +70,9 @@ def layers(prefix: str, *theirs: str) -> tuple[Pair, ...]:
 
 BERT_LAYERS = layers(
     "encoder.layer.{n}.",
-    "attention.self.query",
-    "attention.self.key",
-    "attention.self.value",
-    "attention.output.dense",
-    "attention.output.LayerNorm",
-    "intermediate.dense",
-    "output.dense",
-    "output.LayerNorm",
+    *("attention.self.query", "attention.self.key", "attention.self.value"),
+    *("attention.output.dense", "attention.output.LayerNorm"),
+    *("intermediate.dense", "output.dense", "output.LayerNorm"),
 )
 BERT_BODY = (*EMBEDDINGS, *BERT_LAYERS)
 BERT_POOLER = both("pooler", "pooler.dense")
@@ -271,14 +266,8 @@ ELECTRA = Family(
 # ALBERT (Lan et al. 2020): groups of layers that share weights, and always a dense layer after the embeddings.
 _ALBERT_LAYERS = layers(
     "encoder.albert_layer_groups.{n}.",
-    "attention.query",
-    "attention.key",
-    "attention.value",
-    "attention.dense",
-    "attention.LayerNorm",
-    "ffn",
-    "ffn_output",
-    "full_layer_layer_norm",
+    *("attention.query", "attention.key", "attention.value", "attention.dense", "attention.LayerNorm"),
+    *("ffn", "ffn_output", "full_layer_layer_norm"),
 )
 _PAIR_HEAD = both("classifier", "sop_classifier.classifier")
 
@@ -323,14 +312,8 @@ ALBERT = Family(
 # DistilBERT (Sanh et al. 2019): no segments, no pooler, and other names in config.json too.
 _DISTILBERT_LAYERS = layers(
     "transformer.layer.{n}.",
-    "attention.q_lin",
-    "attention.k_lin",
-    "attention.v_lin",
-    "attention.out_lin",
-    "sa_layer_norm",
-    "ffn.lin1",
-    "ffn.lin2",
-    "output_layer_norm",
+    *("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "sa_layer_norm"),
+    *("ffn.lin1", "ffn.lin2", "output_layer_norm"),
 )
 
 

@@ -38,13 +38,7 @@ _ACTIVATIONS = {"gelu": 1, "gelu_tanh": 2, "relu": 3}
 
 @dataclass(frozen=True, slots=True)
 class Sublayer:
-    """Self-attention or feed-forward.
-
-    Attributes:
-        first: Dense layers of one input: query, key and value, or the first of the feed-forward sublayer.
-        second: The output projection.
-        norm: LayerNorm of the sum of output and residual.
-    """
+    """Self-attention or feed-forward: dense layers of one input (query, key and value), the output layer, LayerNorm."""
 
     first: Sequence[nn.Linear]
     second: nn.Linear
@@ -73,9 +67,7 @@ def inference_layers(
     Args:
         attention, feed_forward: The distinct sublayers, fp32 on the CPU.
         plan: For each layer its attention and its feed-forward sublayer.
-        num_heads: N.
         activation: "gelu", "gelu_tanh" or "relu".
-        precision: Of the matmuls.
     """
     inner, width = feed_forward[0].first[0].weight.shape
     widths = width, inner, width // num_heads
@@ -148,15 +140,9 @@ class InferenceLayers:
         )
 
     def __call__(self, hidden: Tensor, sequences: Sequences, output_positions: Tensor | None = None) -> Tensor:
-        """Compute all layers.
+        """Compute all layers from the input of the first one, shape (T, H).
 
-        Args:
-            hidden: Shape (T, H), the input of the first layer.
-            sequences: Which tokens attend to each other.
-            output_positions: Shape (W,), the tokens to return, in any order; None returns all.
-
-        Returns:
-            Shape (T, H) or (W, H), fp32.
+        Return fp32, (T, H), or (W, H) of the tokens at the output positions, (W,), in any order.
         """
         hidden, tokens, width = _fp32(hidden).clone(), len(hidden), self._width
         cu_seqlens = sequences.cu_seqlens.to("cpu", torch.int64).contiguous()

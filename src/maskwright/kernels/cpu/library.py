@@ -63,16 +63,10 @@ def library(name: str) -> ctypes.CDLL | DeviceError:
 
 
 def load_or_compile(source: Path, flags: Sequence[str], libraries: Sequence[str], about: Sequence[str]) -> ctypes.CDLL:
-    """Load compiled code, compiling it if it is not in the cache.
+    """Load the code of a C file beside its headers, compiled with flags of a GNU C compiler if it is not in the cache.
 
-    Args:
-        source: The C file; headers lie beside it.
-        flags: Of a GNU C compiler.
-        libraries: Files to link against.
-        about: What else the code depends on; a change has it compiled again.
-
-    Raises:
-        DeviceError: If no compiler compiles it, or it cannot be stored.
+    `libraries` are files to link against, and `about` is what else the code depends on: a change has it compiled again.
+    Raises DeviceError if no compiler compiles it, or it cannot be stored.
     """
     try:
         # The C library's version, since machines share home directories: code needs the one it was linked with.
