@@ -26,22 +26,16 @@ if TYPE_CHECKING:
 
 def command(
     corpus: CorpusArgument,
-    recipes: Annotated[
-        str,
-        typer.Option(help="Recipes, comma-separated; `LABEL=RECIPE` names one yourself.", show_default=False),
-    ],
-    out: Annotated[
-        Path, typer.Option(help="Study directory; the same command again resumes the study.", show_default=False)
-    ],
-    flops: Annotated[float | None, typer.Option(help="FLOPs of each run, e.g. 1e15.", show_default=False)] = None,
+    recipes: Annotated[str, typer.Option(help="Recipes, comma-separated; `LABEL=RECIPE` names one yourself.")],
+    out: Annotated[Path, typer.Option(help="Study directory; the same command again resumes the study.")],
+    flops: Annotated[float | None, typer.Option(help="FLOPs of each run, e.g. 1e15.")] = None,
     minutes: Annotated[
         float | None,
         typer.Option(
-            help="Minutes that the baseline is expected to train; all runs spend the FLOPs that it does in them.",
-            show_default=False,
+            help="Minutes that the baseline is expected to train; all runs spend the FLOPs that it does in them."
         ),
     ] = None,
-    tokens: Annotated[float | None, typer.Option(help="Tokens of each run, e.g. 1e8.", show_default=False)] = None,
+    tokens: Annotated[float | None, typer.Option(help="Tokens of each run, e.g. 1e8.")] = None,
     wall_clock: Annotated[
         bool, typer.Option("--wall-clock", help="With --minutes: equal time instead of equal FLOPs.")
     ] = False,
@@ -55,24 +49,20 @@ def command(
         ),
     ] = "masked,intrinsic,cost",
     baseline: Annotated[
-        str | None,
-        typer.Option(help="Recipe that the others are compared with. Default: the first.", show_default=False),
+        str | None, typer.Option(help="Recipe that the others are compared with. Default: the first.")
     ] = None,
     vary: Annotated[
         list[str] | None,
         typer.Option(
             "--vary",
             help="Compare values of a field, e.g. `masking=token,whole_word,span`; repeatable, all combinations.",
-            show_default=False,
         ),
     ] = None,
     set: SetOfRecipesOption = None,
     clean: CleanOption = None,
     finetune_set: Annotated[
         list[str] | None,
-        typer.Option(
-            "--finetune-set", help="Override a hyperparameter of fine-tuning, e.g. `epochs=2`.", show_default=False
-        ),
+        typer.Option("--finetune-set", help="Override a hyperparameter of fine-tuning, e.g. `epochs=2`."),
     ] = None,
     device: DeviceOption = "auto",
     precision: TrainingPrecisionOption = "auto",

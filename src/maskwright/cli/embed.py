@@ -32,8 +32,7 @@ def command(
     file: FileOption = None,
     column: ColumnOption = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Write the embeddings to this .npy file, one row per text, float32.", show_default=False),
+        Path | None, typer.Option(help="Write the embeddings to this .npy file, one row per text, float32.")
     ] = None,
     pooling: PoolingOption = None,
     normalize: NormalizeOption = None,

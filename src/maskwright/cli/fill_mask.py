@@ -23,8 +23,7 @@ from maskwright.core.amounts import pluralize
 def command(
     model: ModelArgument,
     texts: Annotated[
-        list[str] | None,
-        typer.Argument(help="Texts with `[MASK]` or `<mask>`; both work for any model.", show_default=False),
+        list[str] | None, typer.Argument(help="Texts with `[MASK]` or `<mask>`; both work for any model.")
     ] = None,
     file: FileOption = None,
     column: ColumnOption = None,

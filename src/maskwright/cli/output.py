@@ -64,10 +64,7 @@ def table(
     )
     for number, name in enumerate(columns):
         grid.add_column(
-            Text(name),
-            justify="right" if number in right else "left",
-            no_wrap=number in fixed,
-            overflow="fold",
+            Text(name), justify="right" if number in right else "left", no_wrap=number in fixed, overflow="fold"
         )
     for row in rows:
         grid.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))

@@ -19,8 +19,8 @@ from maskwright.cli.options import (
 
 def command(
     corpus: CorpusArgument,
-    hours: Annotated[float | None, typer.Option(help="Hours of a run.", show_default=False)] = None,
-    minutes: Annotated[float | None, typer.Option(help="Minutes of a run.", show_default=False)] = None,
+    hours: Annotated[float | None, typer.Option(help="Hours of a run.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Minutes of a run.")] = None,
     recipes: Annotated[str, typer.Option(help="Recipes, comma-separated.")] = "bert/tiny,bert/mini,bert/small",
     trial_minutes: Annotated[float, typer.Option(help="Training time of all short runs together.")] = 4.0,
     set: SetOfRecipesOption = None,

@@ -9,9 +9,7 @@ from maskwright.cli.options import SetOption
 
 command = typer.Typer(help="List, show, compare and size the recipes of the published systems.", no_args_is_help=False)
 
-Name = Annotated[
-    str, typer.Argument(help="Name of a recipe, path of its JSON file, or a run directory.", show_default=False)
-]
+Name = Annotated[str, typer.Argument(help="Name of a recipe, path of its JSON file, or a run directory.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

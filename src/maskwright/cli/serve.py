@@ -15,17 +15,13 @@ def command(
     models: Annotated[
         list[str],
         typer.Argument(
-            help="Run directories, fine-tuned models, Hugging Face directories or hub names; `NAME=PATH` names one.",
-            show_default=False,
+            help="Run directories, fine-tuned models, Hugging Face directories or hub names; `NAME=PATH` names one."
         ),
     ],
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 for a free one.", min=0, max=65535)] = 8000,
     token: Annotated[
-        str | None,
-        typer.Option(
-            envvar="MASKWRIGHT_TOKEN", help="Clients must send `Authorization: Bearer TOKEN`.", show_default=False
-        ),
+        str | None, typer.Option(envvar="MASKWRIGHT_TOKEN", help="Clients must send `Authorization: Bearer TOKEN`.")
     ] = None,
     allow_host: Annotated[
         list[str] | None,

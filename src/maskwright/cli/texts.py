@@ -16,24 +16,18 @@ if TYPE_CHECKING:
 
 MODEL_HELP = "A run directory, or a Hugging Face model directory or hub name."
 
-ModelArgument = Annotated[str, typer.Argument(help=MODEL_HELP, show_default=False)]
-TextsArgument = Annotated[list[str] | None, typer.Argument(help="Texts.", show_default=False)]
+ModelArgument = Annotated[str, typer.Argument(help=MODEL_HELP)]
+TextsArgument = Annotated[list[str] | None, typer.Argument(help="Texts.")]
 FileOption = Annotated[
     Path | None,
     typer.Option(
-        help="A file with one text per line, or a CSV, TSV, JSON Lines or Parquet file; `-` for standard input.",
-        show_default=False,
+        help="A file with one text per line, or a CSV, TSV, JSON Lines or Parquet file; `-` for standard input."
     ),
 ]
 ColumnOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Column of the texts in --file. Default: text, content, or the only column of texts.", show_default=False
-    ),
+    str | None, typer.Option(help="Column of the texts in --file. Default: text, content, or the only column of texts.")
 ]
-LinesOption = Annotated[
-    Path | None, typer.Option(help="Write the results to this .jsonl file, one line per text.", show_default=False)
-]
+LinesOption = Annotated[Path | None, typer.Option(help="Write the results to this .jsonl file, one line per text.")]
 PrecisionOption = Annotated[
     Literal["auto", "fp32", "bf16", "int8"],
     typer.Option(
@@ -46,8 +40,7 @@ PoolingOption = Annotated[
     Literal["mean", "first"] | None,
     typer.Option(
         help="mean (of a text's tokens) or first (the [CLS] token). Default: that of a sentence-transformers folder, "
-        "else mean.",
-        show_default=False,
+        "else mean."
     ),
 ]
 NormalizeOption = Annotated[
@@ -55,7 +48,6 @@ NormalizeOption = Annotated[
     typer.Option(
         "--normalize/--no-normalize",
         help="Scale each vector to length 1. Default: as a sentence-transformers folder does, else not.",
-        show_default=False,
     ),
 ]
 
