@@ -239,14 +239,8 @@ def test_more_groups_than_the_configuration_says_are_named(tmp_path):
         ({"vocab_size": "many"}, ("vocab_size is 'many'", "a whole number")),
         ({"type_vocab_size": 0}, ("config.json", "type_vocab_size 0")),
         ({"sharing": "attention"}, ("layers share weights", "Remove sharing")),
-        (
-            {"vocab_size": 80},
-            ("bert.embeddings.word_embeddings.weight is [73, 48], expected [80, 48]", "config.json"),
-        ),
-        (
-            {"num_hidden_layers": 2},
-            ("more layers than", "bert.encoder.layer.2.attention.output.LayerNorm.bias"),
-        ),
+        ({"vocab_size": 80}, ("bert.embeddings.word_embeddings.weight is [73, 48], expected [80, 48]", "config.json")),
+        ({"num_hidden_layers": 2}, ("more layers than", "bert.encoder.layer.2.attention.output.LayerNorm.bias")),
         ({"model_type": "ernie", "use_task_id": True}, ("use_task_id is True", "Allowed: use_task_id False")),
     ],
 )
@@ -293,12 +287,7 @@ def test_weights_that_do_not_fit_the_configuration_are_not_saved(folder, tmp_pat
         config = loaded.config.replace(embedding_size=16) if "size" in part else loaded.config
         with pytest.raises(ConversionError, match=part):
             save_model(
-                tmp_path / "out",
-                family="bert",
-                config=config,
-                special_tokens=BERT_TOKENS,
-                state=state,
-                max_length=24,
+                tmp_path / "out", family="bert", config=config, special_tokens=BERT_TOKENS, state=state, max_length=24
             )
     assert not (tmp_path / "out").exists()
 

@@ -26,12 +26,7 @@ CASES = [
     ("AlbertForPreTraining", "albert/xxlarge", (), 223_158_450),
     ("AlbertModel", "albert/base", ("encoder.embedding_size=64",), 9_681_408),
     ("AlbertModel", "albert/base", ("encoder.embedding_size=256",), 15_687_936),
-    (
-        "AlbertModel",
-        "albert/base",
-        ("encoder.embedding_size=768", "encoder.embedding_projection=always"),
-        31_705_344,
-    ),
+    ("AlbertModel", "albert/base", ("encoder.embedding_size=768", "encoder.embedding_projection=always"), 31_705_344),
     ("AlbertModel", "albert/base", ("encoder.sharing=none",), 89_650_176),
     # Clark et al. 2020, Table 6: discriminators, generators
     ("ElectraModel", "electra/small", (), 13_483_008),

@@ -174,10 +174,7 @@ def test_an_identity_is_written_for_albert_without_a_projection_and_removed_agai
 
 @pytest.mark.parametrize(
     ("class_name", "config", "theirs"),
-    [
-        ("BertForPreTraining", bert_config(), "nsp"),
-        ("AlbertForPreTraining", albert_config(), "sop"),
-    ],
+    [("BertForPreTraining", bert_config(), "nsp"), ("AlbertForPreTraining", albert_config(), "sop")],
     ids=["bert", "albert"],
 )
 def test_either_pair_head_is_saved_under_the_name_of_the_classes(tmp_path, class_name, config, theirs):

@@ -35,22 +35,10 @@ MLM, NSP, SOP = MaskedLanguageModeling(), NextSentencePrediction(), SentenceOrde
 RTD, SBO = ReplacedTokenDetection(), SpanBoundaryObjective()
 OBJECTIVES = (MLM, NSP, SOP, RTD, SBO)
 BERT_TOKENS = SpecialTokens(
-    pad=0,
-    unk=1,
-    cls=2,
-    sep=3,
-    mask=4,
-    vocab_size=VOCAB_SIZE,
-    names=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    pad=0, unk=1, cls=2, sep=3, mask=4, vocab_size=VOCAB_SIZE, names=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 )
 ROBERTA_TOKENS = SpecialTokens(
-    pad=1,
-    unk=3,
-    cls=0,
-    sep=2,
-    mask=4,
-    vocab_size=VOCAB_SIZE,
-    names=("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
+    pad=1, unk=3, cls=0, sep=2, mask=4, vocab_size=VOCAB_SIZE, names=("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 )
 
 _SHAPE: dict[str, Any] = {

@@ -6,11 +6,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from maskwright.kernels.setting import use_kernels
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.sizes import (
-    count_parameters,
-    flops_per_token,
-    total_parameters,
-)
+from maskwright.model.sizes import count_parameters, flops_per_token, total_parameters
 from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction
 
 
@@ -43,12 +39,7 @@ PUBLISHED = [
     ("ALBERT attention shared", _albert(12, 768, 128, "attention"), 30000, 63_647_232),
     ("ALBERT ffn shared", _albert(12, 768, 128, "ffn"), 30000, 37_686_528),
     ("ALBERT E 768 unshared", _albert(12, 768, 768, "none"), 30000, 109_081_344),
-    (
-        "ALBERT E 768 unshared, mapped",
-        _albert(12, 768, 768, "none", embedding_projection="always"),
-        30000,
-        109_671_936,
-    ),
+    ("ALBERT E 768 unshared, mapped", _albert(12, 768, 768, "none", embedding_projection="always"), 30000, 109_671_936),
     ("ALBERT E 768 attention shared", _albert(12, 768, 768, "attention"), 30000, 83_078_400),
     ("ALBERT E 768 ffn shared", _albert(12, 768, 768, "ffn"), 30000, 57_117_696),
 ]

@@ -63,11 +63,7 @@ def test_only_positions_and_first_queries_and_keys_differ():
         initialize(encoder, encoder.config, 3)
     others = begun.state_dict()
     changed = {name for name, value in drawn.state_dict().items() if not torch.equal(value, others[name])}
-    assert changed == {
-        "position_embeddings.weight",
-        "attention_blocks.0.query.weight",
-        "attention_blocks.0.key.weight",
-    }
+    assert changed == {"position_embeddings.weight", "attention_blocks.0.query.weight", "attention_blocks.0.key.weight"}
     before, after = drawn.position_embeddings.weight, begun.position_embeddings.weight
     assert after.std().item() == pytest.approx(before.std().item(), rel=0.05)
     assert torch.unique(after.detach(), dim=0).shape[0] == 32

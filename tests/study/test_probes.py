@@ -149,10 +149,6 @@ def test_text_without_neighboring_passages_is_refused_only_where_pairs_are_neede
 def test_models_without_a_vocabulary_head_have_no_masked_words(bert_folder: Path) -> None:
     model = load(bert_folder)
     headless = Model(
-        name="headless",
-        tokenizer=model.tokenizer,
-        encoder=model.encoder,
-        mlm_head=None,
-        max_length=model.max_length,
+        name="headless", tokenizer=model.tokenizer, encoder=model.encoder, mlm_head=None, max_length=model.max_length
     )
     assert probes.masked_words(headless, TEXT) == {}

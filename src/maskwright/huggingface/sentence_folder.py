@@ -82,9 +82,7 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
     if problem:
         return SentenceModules(max_length=max_length, problem=problem)
     return SentenceModules(
-        pooling="first" if modes == [MODES["first"]] else "mean",
-        normalize="Normalize" in kinds,
-        max_length=max_length,
+        pooling="first" if modes == [MODES["first"]] else "mean", normalize="Normalize" in kinds, max_length=max_length
     )
 
 

@@ -20,11 +20,7 @@ class TextBatch:
 
 
 def batches(
-    sequences: Sequence[IntArray],
-    segments: Sequence[IntArray] | None = None,
-    *,
-    tokens: int,
-    device: torch.device,
+    sequences: Sequence[IntArray], segments: Sequence[IntArray] | None = None, *, tokens: int, device: torch.device
 ) -> Iterator[TextBatch]:
     """Batch all sequences: token ids with special ones, shape (L,), L at least 1, and segment ids, None for 0.
 

@@ -303,9 +303,7 @@ def _encoded(
     held = np.bincount(document_of[stream.lengths > 0], minlength=len(texts))
     last = np.cumsum(held[held > 0])
     documents = Documents(
-        sentence_ends=np.cumsum(stream.lengths[stream.lengths > 0]),
-        first=np.concatenate([[0], last[:-1]]),
-        last=last,
+        sentence_ends=np.cumsum(stream.lengths[stream.lengths > 0]), first=np.concatenate([[0], last[:-1]]), last=last
     )
     if annotator is None:
         return documents, TakenTokens(stream.ids, stream.word_starts)

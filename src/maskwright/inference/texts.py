@@ -146,8 +146,7 @@ def read_source(text: str | None, file: Path | None) -> str:
     """
     if (text is None) == (file is None):
         raise DataError(
-            "give the text to show either as --text or as --text-file",
-            todo='For example `--text "The cat sat."`.',
+            "give the text to show either as --text or as --text-file", todo='For example `--text "The cat sat."`.'
         )
     if text is not None:
         return text

@@ -231,11 +231,7 @@ class _LossWithGradients(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        features: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        compute: Callable[[LogitParts], Computed],
+        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, compute: Callable[[LogitParts], Computed]
     ) -> tuple[Tensor, Tensor]:
         total, correct, gradients = compute(LogitParts(features, weight, bias))
         if gradients is not None:

@@ -25,11 +25,7 @@ class SelfAttention(nn.Module):
         self._num_heads = config.num_heads
 
     def forward(
-        self,
-        hidden: Tensor,
-        sequences: ops.Sequences,
-        dropout: LayerDropout,
-        output_positions: Tensor | None = None,
+        self, hidden: Tensor, sequences: ops.Sequences, dropout: LayerDropout, output_positions: Tensor | None = None
     ) -> Tensor:
         """Attend within each sequence. Shape (T, H) to (T, H), or to (W, H) at the output positions (W,), int64."""
         query, key, value = ops.linear_qkv(hidden, self.query, self.key, self.value)

@@ -19,11 +19,7 @@ EXTERNAL_DATA_BYTES = 1 << 30
 
 OnnxPrecision = Literal["fp32", "fp16", "int8"]
 PRECISIONS: tuple[OnnxPrecision, ...] = get_args(OnnxPrecision)
-FILES: Mapping[OnnxPrecision, str] = {
-    "fp32": "model.onnx",
-    "fp16": "model_fp16.onnx",
-    "int8": "model_quantized.onnx",
-}
+FILES: Mapping[OnnxPrecision, str] = {"fp32": "model.onnx", "fp16": "model_fp16.onnx", "int8": "model_quantized.onnx"}
 """The names that optimum and transformers.js look for, in the subdirectory `onnx`."""
 
 Arrays = dict[str, NDArray[np.int64]]

@@ -126,12 +126,7 @@ def _example(kind: Kind, number: int, pair: bool) -> Any:
 
 
 def compare_heads(
-    head: str,
-    original: Run,
-    exported: Mapping[str, Run],
-    texts: Sequence[str],
-    tokenizer: Tokenizer,
-    max_length: int,
+    head: str, original: Run, exported: Mapping[str, Run], texts: Sequence[str], tokenizer: Tokenizer, max_length: int
 ) -> list[Parity]:
     """Compare hidden states ("encoder"), the top tokens at masks ("mlm") or the tokens called replaced ("rtd")."""
     features = _features(texts, tokenizer, max_length, head)

@@ -22,16 +22,7 @@ from maskwright.core.randomness import generator
 from maskwright.core.types import IntArray
 from maskwright.inference.embed import mean_of_tokens
 from maskwright.inference.model import Model
-from maskwright.study.probes import (
-    GROUPS,
-    PASSAGES,
-    WORD,
-    Floats,
-    Measurement,
-    Measurements,
-    embed_texts,
-    mean_of,
-)
+from maskwright.study.probes import GROUPS, PASSAGES, WORD, Floats, Measurement, Measurements, embed_texts, mean_of
 from maskwright.study.text import StudyText
 
 PAIRS = 2000

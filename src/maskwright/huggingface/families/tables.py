@@ -51,11 +51,7 @@ WORDS_AND_POSITIONS = (
     *weight("position_embeddings", "embeddings.position_embeddings"),
 )
 EMBEDDING_NORM = both("embedding_norm", "embeddings.LayerNorm")
-EMBEDDINGS = (
-    *WORDS_AND_POSITIONS,
-    *weight("segment_embeddings", "embeddings.token_type_embeddings"),
-    *EMBEDDING_NORM,
-)
+EMBEDDINGS = (*WORDS_AND_POSITIONS, *weight("segment_embeddings", "embeddings.token_type_embeddings"), *EMBEDDING_NORM)
 
 _LAYER = (
     *(f"attention_blocks.{{n}}.{part}" for part in ("query", "key", "value", "output", "norm")),
@@ -127,10 +123,7 @@ def pooled_task_heads(name: str, entry: str, assumed: float | None = None) -> Ma
         return TaskHead(architecture=f"{name}{architecture}", source="pooled", output="classifier", dropout=dropout)
 
     return task_heads(
-        name,
-        sequence=head("ForSequenceClassification"),
-        choice=head("ForMultipleChoice"),
-        token_dropout=dropout,
+        name, sequence=head("ForSequenceClassification"), choice=head("ForMultipleChoice"), token_dropout=dropout
     )
 
 
@@ -170,11 +163,7 @@ ROBERTA = Family(
     body=BERT_BODY,
     pooler=BERT_POOLER,
     # No RoBERTa class has a pair head; they ignore BERT's names.
-    heads={
-        "mlm": mlm_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
-        **BERT_PAIR_HEADS,
-        "sbo": SBO_HEAD,
-    },
+    heads={"mlm": mlm_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"), **BERT_PAIR_HEADS, "sbo": SBO_HEAD},
     tasks=task_heads(
         "Roberta",
         sequence=TaskHead(
