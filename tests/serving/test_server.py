@@ -23,7 +23,7 @@ from maskwright.core.errors import MaskwrightError
 from maskwright.finetuning import fine_tuned
 from maskwright.finetuning.evaluating import plain
 from maskwright.serving import server
-from maskwright.serving.batching import MAX_INPUTS, Batcher, Call, Limits
+from maskwright.serving.batching import Limits
 from maskwright.serving.served import Result, ServedModel, load_served
 from maskwright.serving.server import build_app, named_models
 from tests.finetuning.tiny_tuned import LABELS, TEXTS
@@ -85,15 +85,12 @@ def test_the_api_gives_the_results_of_the_library(client: TestClient, folders: d
     assert np.allclose(results(client, "/embed", texts=texts), bert.embed(texts), atol=1e-5)
     normalized = results(client, "/embed", texts=texts, model="electra", pooling="first", normalize=True)
     assert np.allclose(normalized, electra.embed(texts, pooling="first", normalize=True), atol=1e-5)
-    filled = results(client, "/fill-mask", texts=MASKED, top_k=3)
-    expected = [
-        [[(one.token, one.score) for one in mask] for mask in masks] for masks in bert.fill_mask(MASKED, top_k=3)
-    ]
-    assert close([[[(one["token"], one["score"]) for one in mask] for mask in masks] for masks in filled], expected)
-    detected = results(client, "/detect", texts=texts)
-    assert close(detected, [list(asdict(each)["tokens"]) for each in electra.detect(texts)])
+    expected = [[list(map(asdict, mask)) for mask in masks] for masks in bert.fill_mask(MASKED, top_k=3)]
+    assert close(results(client, "/fill-mask", texts=MASKED, top_k=3), expected)
+    detected = [list(map(asdict, each.tokens)) for each in electra.detect(texts)]
+    assert close(results(client, "/detect", texts=texts), detected)
     for name, inputs in INPUTS.items():
-        ours = [{**plain(each)} for each in maskwright.predict(folders[name], inputs)]
+        ours = [plain(each) for each in maskwright.predict(folders[name], inputs)]
         theirs = results(client, "/predict", inputs=inputs, model=name)
         assert close(theirs, [{key: each[key] for key in each if key != "key"} for each in ours])
 
@@ -138,46 +135,40 @@ def test_truncated_texts_are_named(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status"),
+    ("path", "body", "status", "reason"),
     [
-        ("/embed", b"", 422),
-        ("/embed", b"{", 422),
-        ("/embed", b'{"texts": ["\xff"]}', 400),
-        ("/embed", b'{"texts": ' + b"[" * 20_000 + b"]" * 20_000 + b"}", 400),
-        ("/embed", b'{"texts": []}', 422),
-        ("/embed", b'{"texts": "one"}', 422),
-        ("/embed", b'{"texts": ["a"], "pool": "mean"}', 422),
-        ("/embed", b'{"texts": ["a"], "pooling": "max"}', 422),
-        ("/embed", json.dumps({"texts": ["\ud800"]}).encode(), 400),
-        ("/embed", b'{"texts": ["' + b"a" * 100_000 + b'"]}', 413),
-        ("/embed", b'{"texts": ["a"], "model": "brt"}', 404),
-        ("/detect", b'{"texts": ["a"], "model": "bert"}', 404),
-        ("/detect", b'{"texts": ["a"], "threshold": NaN}', 422),
-        ("/fill-mask", b'{"texts": ["no mask"]}', 400),
-        ("/fill-mask", b'{"texts": ["[MASK]"], "top_k": 100000}', 422),
-        ("/fill-mask", json.dumps({"texts": ["[MASK] " * 20], "top_k": 110}).encode(), 400),
-        ("/predict", b'{"inputs": [7]}', 422),
-        ("/predict", b'{"inputs": [["one", "two", "three"]]}', 422),
-        ("/predict", b'{"inputs": [["one", "two"]], "model": "answers"}', 400),
-        ("/predict", b'{"inputs": [{"question": "no context"}], "model": "answers"}', 400),
-        ("/predict", b'{"inputs": [""], "model": "tags"}', 400),
-        ("/nothing", b"{}", 404),
+        ("/embed", b"", 422, ""),
+        ("/embed", b"{", 422, ""),
+        ("/embed", b'{"texts":"a" 1}', 422, "character 13: Expecting ',' delimiter"),
+        ("/embed", b'{"texts": ["\xff"]}', 400, "0xff"),
+        ("/embed", b'{"texts": ' + b"[" * 20_000 + b"]" * 20_000 + b"}", 400, ""),
+        ("/embed", b'{"texts": []}', 422, ""),
+        ("/embed", b'{"texts": "one"}', 422, ""),
+        ("/embed", b'{"texts": ["a"], "pool": "mean"}', 422, ""),
+        ("/embed", b'{"texts": ["a"], "pooling": "max"}', 422, ""),
+        ("/embed", json.dumps({"texts": ["\ud800"]}).encode(), 400, ""),
+        ("/embed", b'{"texts": ["' + b"a" * 100_000 + b'"]}', 413, ""),
+        ("/embed", b'{"texts": ["a"], "model": "brt"}', 404, "bert"),
+        ("/detect", b'{"texts": ["a"], "model": "bert"}', 404, ""),
+        ("/detect", b'{"texts": ["a"], "threshold": NaN}', 422, ""),
+        ("/fill-mask", b'{"texts": ["no mask"]}', 400, ""),
+        ("/fill-mask", b'{"texts": ["[MASK]"], "top_k": 100000}', 422, ""),
+        ("/fill-mask", json.dumps({"texts": ["[MASK] " * 20], "top_k": 110}).encode(), 400, ""),
+        ("/predict", b'{"inputs": [7]}', 422, ""),
+        ("/predict", b'{"inputs": [["one", "two", "three"]]}', 422, ""),
+        ("/predict", b'{"inputs": [["one", "two"]], "model": "answers"}', 400, ""),
+        ("/predict", b'{"inputs": [{"question": "no context"}], "model": "answers"}', 400, ""),
+        ("/predict", b'{"inputs": [""], "model": "tags"}', 400, ""),
+        ("/nothing", b"{}", 404, ""),
     ],
 )
-def test_bad_requests_get_a_4xx_that_says_why(client: TestClient, path: str, body: bytes, status: int) -> None:
+def test_bad_requests_get_a_4xx_that_says_why(
+    client: TestClient, path: str, body: bytes, status: int, reason: str
+) -> None:
     response = client.post(path, content=body, headers={"content-type": "application/json"})
     assert response.status_code == status, response.text
-    assert response.json()["error"]["message"]
+    assert reason in response.json()["error"]["message"] != ""
     assert client.get("/health").json()["status"] == "ok"
-
-
-def test_a_body_that_is_not_json_gets_the_reason(client: TestClient) -> None:
-    def message(body: bytes) -> str:
-        response = client.post("/embed", content=body, headers={"content-type": "application/json"})
-        return str(response.json()["error"]["message"])
-
-    assert "character 13: Expecting ',' delimiter" in message(b'{"texts":"a" 1}')
-    assert "0xff" in message(b'{"texts": ["\xff"]}')
 
 
 def test_head_is_answered_and_other_methods_get_405(client: TestClient) -> None:
@@ -186,11 +177,6 @@ def test_head_is_answered_and_other_methods_get_405(client: TestClient) -> None:
     for method, path, allowed in (("PUT", "/embed", "POST"), ("BREW", "/health", "GET"), ("HEAD", "/embed", "POST")):
         response = client.request(method, path)
         assert (response.status_code, response.headers["allow"]) == (405, allowed)
-
-
-def test_unknown_names_get_the_nearest_one(client: TestClient) -> None:
-    response = client.post("/embed", json={"texts": ["a"], "model": "brt"})
-    assert "bert" in response.json()["error"]["message"]
 
 
 def test_other_hosts_and_missing_tokens_are_refused(served: dict[str, ServedModel]) -> None:
@@ -265,27 +251,6 @@ def test_a_request_whose_client_has_gone_is_not_computed() -> None:
 
     assert asyncio.run(send_two()) == [200, 200]
     assert computed == ["first", "third"]
-
-
-def test_large_requests_of_another_call_do_not_cut_a_batch() -> None:
-    seen = list[tuple[str, int]]()
-
-    def run(call: Call, inputs: list[Any]) -> list[Any]:
-        seen.append((call.model, len(inputs)))
-        return inputs
-
-    async def submit_all() -> None:
-        batcher = Batcher(run, max_waiting=10)
-        requests = [("a", 1), ("b", MAX_INPUTS), *[("a", 1)] * 5]
-        calls = [batcher.submit(Call(model, "embed"), ["x"] * count, timeout=10) for model, count in requests]
-        waiting = asyncio.gather(*calls)
-        await asyncio.sleep(0)  # All requests wait before the first batch.
-        working = asyncio.create_task(batcher.work())
-        await waiting
-        working.cancel()
-
-    asyncio.run(submit_all())
-    assert seen == [("a", 6), ("b", MAX_INPUTS)]
 
 
 def test_a_connection_whose_result_is_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
