@@ -203,26 +203,21 @@ def test_relatives_of_roberta_are_saved_as_roberta(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("changes", "parts"),
+    ("saved", "changes", "parts"),
     [
-        ({"num_hidden_groups": 4}, ("4 num_hidden_groups", "in 3 num_hidden_layers")),
-        ({"inner_group_num": 2}, ("inner_group_num is 2", "Allowed: inner_group_num 1")),
-        ({"num_hidden_groups": "two"}, ("num_hidden_groups is 'two'",)),
-        ({"num_hidden_groups": 2}, ("lack", "albert_layer_groups.1.albert_layers.0")),
-        ({"embedding_size": 24}, ("word_embeddings.weight is [73, 16], expected [73, 24]",)),
-        ({"num_hidden_groups": 3, "sharing": "all", "num_groups": 4}, ("cannot be 4 groups",)),
+        (1, {"num_hidden_groups": 4}, ("4 num_hidden_groups", "in 3 num_hidden_layers")),
+        (1, {"inner_group_num": 2}, ("inner_group_num is 2", "Allowed: inner_group_num 1")),
+        (1, {"num_hidden_groups": "two"}, ("num_hidden_groups is 'two'",)),
+        (1, {"num_hidden_groups": 2}, ("lack", "albert_layer_groups.1.albert_layers.0")),
+        (1, {"embedding_size": 24}, ("word_embeddings.weight is [73, 16], expected [73, 24]",)),
+        (1, {"num_hidden_groups": 3, "sharing": "all", "num_groups": 4}, ("cannot be 4 groups",)),
+        (3, {"num_hidden_groups": 1}, ("more layers than", "albert.encoder.albert_layer_groups.1.albert_layers.0")),
     ],
 )
-def test_alberts_that_do_not_fit_together_are_refused(tmp_path, changes, parts):
-    build(AlbertForMaskedLM, albert_config()).save_pretrained(tmp_path)
+def test_alberts_that_do_not_fit_together_are_refused(tmp_path, saved, changes, parts):
+    build(AlbertForMaskedLM, albert_config(num_hidden_groups=saved)).save_pretrained(tmp_path)
     _configure(tmp_path, **changes)
     _fails(tmp_path, *parts)
-
-
-def test_more_groups_than_the_configuration_says_are_named(tmp_path):
-    build(AlbertForMaskedLM, albert_config(num_hidden_groups=3)).save_pretrained(tmp_path)
-    _configure(tmp_path, num_hidden_groups=1)
-    _fails(tmp_path, "more layers than", "albert.encoder.albert_layer_groups.1.albert_layers.0")
 
 
 @pytest.mark.parametrize(
@@ -270,9 +265,6 @@ def test_missing_weights_folders_and_files_in_place_of_folders_are_named(folder)
     _fails(folder / "nowhere", "nowhere", "there is no folder")
     _fails(folder / "config.json", "is a file")
     _fails(str(folder / "no" / "where"), "does not exist")
-
-
-def test_an_unreachable_hub_name_is_an_error():
     _fails("maskwright-tests/no-such-model", "there is no folder 'maskwright-tests/no-such-model'", "hub")
 
 

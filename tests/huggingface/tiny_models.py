@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import (
     AlbertConfig,
@@ -18,7 +19,7 @@ from transformers import (
 )
 
 from maskwright.core.tensors import PackedBatch
-from maskwright.core.types import HeadShape, SpecialTokens
+from maskwright.core.types import SpecialTokens
 from maskwright.huggingface.huggingface import LoadedModel
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives import (
@@ -76,18 +77,9 @@ def electra_config(**changes: Any) -> ElectraConfig:
 
 def distilbert_config(**changes: Any) -> DistilBertConfig:
     """The same for DistilBERT."""
-    shape = {
-        "vocab_size": VOCAB_SIZE,
-        "dim": 48,
-        "n_layers": 3,
-        "n_heads": 4,
-        "hidden_dim": 96,
-        "initializer_range": 0.15,
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-        "max_position_embeddings": 24,
-    }
-    return DistilBertConfig(**{**shape, **changes})
+    shape = {"vocab_size": VOCAB_SIZE, "dim": 48, "n_layers": 3, "n_heads": 4, "hidden_dim": 96}
+    rates = {"initializer_range": 0.15, "dropout": 0.0, "attention_dropout": 0.0}
+    return DistilBertConfig(**{**shape, **rates, "max_position_embeddings": 24, **changes})
 
 
 def ernie_config(**changes: Any) -> ErnieConfig:
@@ -205,15 +197,8 @@ class Ours(nn.Module):
 
     def __init__(self, loaded: LoadedModel) -> None:
         super().__init__()
-        config = loaded.config
-        shape = HeadShape(
-            hidden_size=config.hidden_size,
-            embedding_size=config.embedding_width,
-            vocab_size=loaded.vocab_size,
-            hidden_activation=config.hidden_activation,
-            layer_norm_eps=config.layer_norm_eps,
-        )
-        self.encoder = Encoder(config, loaded.vocab_size)
+        shape = loaded.config.head_shape(loaded.vocab_size)
+        self.encoder = Encoder(loaded.config, loaded.vocab_size)
         self.objectives = [objective for objective in OBJECTIVES if objective.kind in loaded.heads]
         self.heads = nn.ModuleDict({objective.kind: objective.head(shape) for objective in self.objectives})
         self.load_state_dict(loaded.state)
@@ -221,6 +206,4 @@ class Ours(nn.Module):
 
 def tensors_of(folder: Path) -> dict[str, Tensor]:
     """Read a folder's weights as they are."""
-    from safetensors.torch import load_file
-
     return load_file(folder / "model.safetensors")
