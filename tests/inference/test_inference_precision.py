@@ -26,12 +26,8 @@ def _only(monkeypatch: pytest.MonkeyPatch, *, bf16: bool = False, int8: bool = F
 
 def test_a_processor_computes_exactly_by_itself_and_a_gpu_in_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
     _only(monkeypatch, bf16=True, int8=True)
-    assert [choose_precision(name, CPU) for name in ("auto", "fp32", "bf16", "int8")] == [
-        "fp32",
-        "fp32",
-        "bf16",
-        "int8",
-    ]
+    chosen = [choose_precision(name, CPU) for name in ("auto", "fp32", "bf16", "int8")]
+    assert chosen == ["fp32", "fp32", "bf16", "int8"]
     assert [choose_precision(name, GPU) for name in ("auto", "fp32")] == ["bf16", "fp32"]
     _only(monkeypatch)
     assert choose_precision("auto", GPU) == "fp32"
