@@ -148,17 +148,6 @@ def test_other_sharing_of_layers_is_written_per_layer_and_loaded_as_shared(tmp_p
     _assert_same_logits(class_name, tmp_path / "shared")
 
 
-def test_groups_are_written_once_a_group(tmp_path):
-    build(transformers.AlbertForMaskedLM, albert_config()).save_pretrained(tmp_path / "one")
-    one = load_model(tmp_path / "one")
-    assert (one.config.sharing, one.config.num_groups, one.config.blocks_per_group) == ("all", 1, 1)
-    _save(tmp_path / "ours", one)
-    data = json.loads((tmp_path / "ours" / "config.json").read_text())
-    assert (data["num_hidden_layers"], data["num_hidden_groups"], data["inner_group_num"]) == (3, 1, 1)
-    assert "sharing" not in data
-    assert not any("layer_groups.1" in name for name in tensors_of(tmp_path / "ours"))
-
-
 def test_an_identity_is_written_for_albert_without_a_projection_and_removed_again(tmp_path):
     build(transformers.AlbertForMaskedLM, albert_config(embedding_size=48)).save_pretrained(tmp_path / "first")
     loaded = load_model(tmp_path / "first")

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from maskwright.core.errors import DataError
-from maskwright.inference.model import Model, load
+from maskwright.inference.model import load
 from maskwright.study import probes
 from maskwright.study.intrinsic import _pair_states, check_text, intrinsic
 from maskwright.study.text import StudyText
@@ -147,8 +148,4 @@ def test_text_without_neighboring_passages_is_refused_only_where_pairs_are_neede
 
 
 def test_models_without_a_vocabulary_head_have_no_masked_words(bert_folder: Path) -> None:
-    model = load(bert_folder)
-    headless = Model(
-        name="headless", tokenizer=model.tokenizer, encoder=model.encoder, mlm_head=None, max_length=model.max_length
-    )
-    assert probes.masked_words(headless, TEXT) == {}
+    assert probes.masked_words(replace(load(bert_folder), mlm_head=None), TEXT) == {}
