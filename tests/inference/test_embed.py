@@ -35,8 +35,7 @@ def test_embed_equals_transformers(
     from transformers import AutoModel, AutoTokenizer
 
     folder = request.getfixturevalue(f"{family}_folder")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         theirs, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
     with torch.inference_mode():

@@ -74,8 +74,7 @@ def test_tokens_and_vectors_are_those_of_transformers(folder: tuple[str, Path]) 
 
     name, place = folder
     model = maskwright.load(place, device="cpu")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         theirs = getattr(transformers, f"{name}ForMaskedLM").from_pretrained(place).eval()
         tokenizer = transformers.AutoTokenizer.from_pretrained(place)
     for text, filled in zip(TEXTS, model.fill_mask(TEXTS, top_k=3), strict=True):

@@ -68,8 +68,7 @@ def unigram(unigram_folder: Path) -> Model:
 def _theirs(folder: Path, text: str, top_k: int) -> list[list[dict[str, object]]]:
     from transformers import pipeline
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         found = pipeline("fill-mask", model=str(folder), top_k=top_k)(text)
     return found if isinstance(found[0], list) else [found]
 

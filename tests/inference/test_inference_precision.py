@@ -78,8 +78,7 @@ def test_rounded_models_stay_near_the_exact_one(
 
 
 def test_a_generator_computes_in_the_precision_of_its_model(electra_folder: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrecisionChanged)
+    with warnings.catch_warnings(action="ignore", category=PrecisionChanged):
         model = maskwright.load(electra_folder, device="cpu", precision="int8")
     assert model.generator is not None
     assert model.generator.precision == model.precision

@@ -113,8 +113,7 @@ def test_sentence_transformers_gives_the_vectors_of_embed(family, pooling, norma
 
 
 def _sentence_transformer():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return pytest.importorskip("sentence_transformers").SentenceTransformer
 
 

@@ -80,8 +80,7 @@ def load_for_use(model: str, device: str, precision: "Precision") -> "Model":
 @contextmanager
 def print_warnings() -> Iterator[None]:
     """Print Python warnings of the block as lines, without file names and source."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
+    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
         yield
     for warning in caught:
         output.warn(str(warning.message))

@@ -75,8 +75,7 @@ class ServedModel:
                 model, list(map(_input, inputs)), device=self.device, precision=self.precision, reporter=Silent()
             )
             return [Result(value={key: value for key, value in plain(each).items() if key != "key"}) for each in tuned]
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", TextCut)
+        with warnings.catch_warnings(record=True, action="always", category=TextCut) as caught:
             values: list[Any]
             if task == "fill-mask":
                 values = [each["masks"] for each in filled_to_json(inputs, model.fill_mask(inputs, **options))]

@@ -73,8 +73,7 @@ def mean_of(values: Floats, by: str = "") -> Measurement:
 
 
 def embed_texts(model: Model, texts: Sequence[str]) -> Floats:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TextCut)
+    with warnings.catch_warnings(action="ignore", category=TextCut):
         return model.embed(texts).astype(np.float64)
 
 
@@ -250,8 +249,7 @@ def samples(model: Model, text: StudyText, run: Path) -> dict[str, Any]:
         if not words:
             continue
         word = words[int(generator(0, "study fills", 0, number).integers(len(words)))]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             try:
                 best = model.fill_mask(f"{passage[: word.start()]}[MASK]{passage[word.end() :]}", top_k=3)[0][0]
             except MaskwrightError:  # The passage itself has a written mask, or is longer than the model reads.
