@@ -109,15 +109,12 @@ def convert(source: Path, target: Path, precision: OnnxPrecision) -> None:
             _save(onnx.load(target), target)
 
 
-def _is_large(proto: Any) -> bool:
-    return sum(int(weight.ByteSize()) for weight in proto.graph.initializer) >= EXTERNAL_DATA_BYTES
-
-
 def _save(proto: Any, target: Path) -> None:
     import onnx
 
+    is_large = sum(int(weight.ByteSize()) for weight in proto.graph.initializer) >= EXTERNAL_DATA_BYTES
     # transformers.js finds the weights by this name.
-    onnx.save(proto, target, save_as_external_data=_is_large(proto), location=f"{target.name}_data")
+    onnx.save(proto, target, save_as_external_data=is_large, location=f"{target.name}_data")
 
 
 def run_original(model: Any, head: str) -> Run:

@@ -326,8 +326,7 @@ class Study:
             for variant in self.variants.values():
                 missing = any((run.label, run.seed) == (variant.label, seed) for run in todo)
                 if missing:
-                    left = (time.monotonic() - begun) / done * (len(todo) - done) if done else None
-                    ends = "" if left is None else f", about {_duration(left)} left, until {_clock(left)}"
+                    ends = _ends((time.monotonic() - begun) / done * (len(todo) - done)) if done else ""
                     number = total - len(todo) + done + 1
                     self.reporter.message("run", f"{variant.label}, seed {seed}: {number} of {total}{ends}")
                 run = self.train(variant, seed, text)
@@ -468,11 +467,6 @@ class Study:
         return {task.name: {**asdict(measured), "metric": metric}}
 
 
-def _duration(seconds: float) -> str:
-    if seconds < 5400:
-        return f"{max(1, round(seconds / 60))} min"
-    return f"{seconds / 3600:.1f} h"
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%a %H:%M", time.localtime(time.time() + seconds))
+def _ends(seconds: float) -> str:
+    left = f"{max(1, round(seconds / 60))} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return f", about {left} left, until {time.strftime('%a %H:%M', time.localtime(time.time() + seconds))}"

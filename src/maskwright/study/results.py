@@ -232,20 +232,11 @@ def shown_p(p: float | None) -> str:
     return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def detectable(row: dict[str, Any], unit: str) -> str:
-    """Return the half width of a difference's interval, if no difference was shown: smaller ones cannot be shown.
-
-    Empty for another verdict, or if all seeds differ by the same amount.
-    """
-    if row["verdict"] != NO_DIFFERENCE or not (half := (row["difference"]["high"] - row["difference"]["low"]) / 2):
-        return ""
-    return shown(half, unit) + {"share": " points", "nats": " nats"}.get(unit, "")
-
-
 def shown_verdict(row: dict[str, Any], unit: str) -> str:
-    """Write a verdict; with the smallest difference that could have been shown, if none was."""
-    limit = detectable(row, unit)
-    return f"{row['verdict']} (only above {limit})" if limit else str(row["verdict"])
+    """Write a verdict; if no difference was shown, with half the width of its interval: only larger ones are shown."""
+    if row["verdict"] != NO_DIFFERENCE or not (half := (row["difference"]["high"] - row["difference"]["low"]) / 2):
+        return str(row["verdict"])
+    return f"{row['verdict']} (only above {shown(half, unit)}{({'share': ' points', 'nats': ' nats'}).get(unit, '')})"
 
 
 def title_with_unit(metric: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ is the number of the distinct block that the layer uses.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from maskwright.core.types import FamilyName, HeadKind
 from maskwright.model.config import EncoderConfig
@@ -133,7 +133,7 @@ class Family:
     projection: tuple[Pair, ...] = ()
     always_projects: bool = False
     pooler: tuple[Pair, ...]
-    heads: Mapping[str, tuple[Pair, ...]]
+    heads: dict[str, tuple[Pair, ...]]
     tasks: Mapping[HeadKind, TaskHead]
     tied: tuple[Pair, ...]
     architectures: tuple[tuple[frozenset[str], str], ...]
@@ -160,14 +160,10 @@ class Family:
         if config.pooler:
             pairs += self.pooler
         full = [(f"encoder.{ours}", prefix + theirs) for ours, theirs in pairs]
-        for head in sorted(heads):
-            full += [(f"heads.{head}.{ours}", theirs) for ours, theirs in self.head_pairs(head)]
+        of_heads = self.heads | {kind: task.pairs for kind, task in self.tasks.items()}
+        for head in sorted(heads):  # A head that the family has no names for is left out.
+            full += [(f"heads.{head}.{ours}", theirs) for ours, theirs in of_heads.get(head, ())]
         return tuple(dict.fromkeys(full))
-
-    def head_pairs(self, kind: str) -> tuple[Pair, ...]:
-        """List a head's pairs, ours without "heads.KIND."; none where the family has no names for it."""
-        task = self.tasks.get(cast(HeadKind, kind))
-        return self.heads.get(kind, ()) if task is None else task.pairs
 
     def task_among(self, names: frozenset[str], architectures: Sequence[str]) -> HeadKind | None:
         """Return the head for labeled examples in a folder with these weights and classes, or None."""

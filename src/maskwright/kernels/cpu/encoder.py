@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from maskwright.core.errors import DeviceError
-from maskwright.kernels.cpu.library import library
+from maskwright.kernels.cpu.library import library, structure
 from maskwright.kernels.sequences import Sequences
 from maskwright.kernels.setting import kernels_enabled
 
@@ -80,26 +80,22 @@ def inference_layers(
     return InferenceLayers(attention, feed_forward, plan, num_heads, activation, precision)
 
 
-def _structure(**fields: type) -> type[ctypes.Structure]:
-    return type("Structure", (ctypes.Structure,), {"_fields_": list(fields.items())})
-
-
 # The structures of `encoder.h`.
 _pointer, _number = ctypes.c_void_p, ctypes.c_int64
-_Dense = _structure(weight=_pointer, scale=_pointer, sum=_pointer, bias=_pointer, inputs=_number, outputs=_number)
-_Norm = _structure(weight=_pointer, bias=_pointer)
-_Sublayer = _structure(first=_Dense, second=_Dense, norm=_Norm)
-_Encoder = _structure(
+_Dense = structure(weight=_pointer, scale=_pointer, sum=_pointer, bias=_pointer, inputs=_number, outputs=_number)
+_Norm = structure(weight=_pointer, bias=_pointer)
+_Sublayer = structure(first=_Dense, second=_Dense, norm=_Norm)
+_Encoder = structure(
     **dict.fromkeys(("attention", "feed_forward", "attention_plan", "feed_forward_plan"), _pointer),
     **dict.fromkeys(("layers", "width", "inner", "heads", "activation"), _number),
     epsilon=ctypes.c_float,
 )
-_Batch = _structure(
+_Batch = structure(
     **dict.fromkeys(("cu_seqlens", "outputs", "hidden", "result"), _pointer),
     **dict.fromkeys(("tokens", "sequences", "longest", "num_outputs"), _number),
 )
 _WORKSPACE = ("projected", "context", "other", "inner", "scores", "quantized", "quantizations")
-_Workspace = _structure(**dict.fromkeys(_WORKSPACE, _pointer))
+_Workspace = structure(**dict.fromkeys(_WORKSPACE, _pointer))
 
 
 @final

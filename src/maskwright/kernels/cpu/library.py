@@ -42,6 +42,11 @@ _COMPILERS = ("cc", "gcc")
 _SECONDS = 60
 
 
+def structure(**fields: type) -> type[ctypes.Structure]:
+    """Return a structure of C, its fields in their order."""
+    return type("Structure", (ctypes.Structure,), {"_fields_": list(fields.items())})
+
+
 @functools.cache
 def library(name: str) -> ctypes.CDLL | DeviceError:
     """Return the compiled code of `name`.c, or why it is unavailable. Compiling takes seconds."""
