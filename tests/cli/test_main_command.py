@@ -78,18 +78,28 @@ def test_unknown_commands_and_options_get_suggestions(run, monkeypatch, words, e
     assert not unexpected or unexpected not in message
 
 
-def test_help_is_fast_and_imports_nothing_heavy():
-    script = (
-        "import sys\n"
-        "from maskwright.cli.main import main\n"
-        "try:\n"
-        "    main(['--help'])\n"
-        "except SystemExit:\n"
-        "    heavy = {'torch', 'numpy', 'pydantic', 'tokenizers', 'yaml', 'pyarrow'} & set(sys.modules)\n"
-        "    sys.exit(f'imported {heavy}' if heavy else 0)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+_RUN = """
+import sys
+from maskwright.cli.main import main
+for words in {commands!r}:
+    try:
+        main(words.split())
+    except SystemExit as stop:
+        assert (stop.code or 0) == {code}, (words, stop.code)
+    heavy = {heavy!r} & set(sys.modules)
+    assert not heavy, (words, heavy)
+"""
+
+
+def run_without(heavy, code, commands):
+    """Run commands that end with a code, in a process that imports none of some modules."""
+    script = _RUN.format(commands=commands, code=code, heavy=heavy)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
+
+
+def test_help_is_fast_and_imports_nothing_heavy():
+    run_without({"torch", "numpy", "pydantic", "tokenizers", "yaml", "pyarrow"}, 0, ("--help",))
 
     def seconds():
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -99,19 +109,6 @@ def test_help_is_fast_and_imports_nothing_heavy():
 
     # CPU time, since other tests may keep the machine busy.
     assert min(seconds() for _ in range(3)) < 0.3
-
-
-_RUN = """
-import sys
-from maskwright.cli.main import main
-for words in {commands!r}:
-    try:
-        main(words.split())
-    except SystemExit as stop:
-        assert (stop.code or 0) == {code}, (words, stop.code)
-    heavy = {{"torch", "transformers", "datasets"}} & set(sys.modules)
-    assert not heavy, (words, heavy)
-"""
 
 
 @pytest.mark.parametrize(
@@ -153,9 +150,7 @@ for words in {commands!r}:
     ],
 )
 def test_commands_that_train_nothing_do_not_import_torch(code: int, commands: tuple[str, ...]) -> None:
-    script = _RUN.format(commands=commands, code=code)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, encoding="utf-8")
-    assert done.returncode == 0, done.stderr
+    run_without({"torch", "transformers", "datasets"}, code, commands)
 
 
 def test_errors_of_users_are_one_line_and_exit_code_2(run, verb, monkeypatch):

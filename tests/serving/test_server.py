@@ -5,7 +5,6 @@ import base64
 import json
 import signal
 import socket
-import subprocess
 import threading
 import time
 import urllib.request
@@ -310,46 +309,35 @@ def test_int8_is_refused_for_a_fine_tuned_model(folders: dict[str, Path]) -> Non
         load_served("classes", folders["classes"], device="cpu", precision="int8")
 
 
-def ask(port: int, path: str, body: dict[str, Any] | None = None) -> Any:
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}{path}",
-        data=None if body is None else json.dumps(body).encode(),
-        headers={"content-type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=60) as response:
-        return json.load(response)
-
-
 @pytest.mark.slow
 def test_a_server_survives_slow_clients_and_many_connections_and_stops_gracefully(
     folders: dict[str, Path], tmp_path: Path
 ) -> None:
     with running([folders["bert"]], tmp_path / "log") as (server, port):
-        _check_survival(server, port)
-
-
-def _check_survival(server: subprocess.Popen[bytes], port: int) -> None:
-    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]
-    with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as slow:
-        slow.sendall(b"POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
-        assert len(ask(port, "/embed", {"texts": ["The cat sat."]})["results"]) == 1
-        assert slow.recv(1000).startswith(b"HTTP/1.1 408")
-    with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as half:
-        half.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        assert half.recv(1000).startswith(b"HTTP/1.1 200")
-        half.sendall(b"G")  # Of a second request, which never comes.
-        while half.recv(1000):
-            pass
-    for each in idle:
-        with each:
-            each.settimeout(30)
-            assert each.recv(1) == b"", "an idle connection is closed"
-    long = {"texts": [" ".join(TEXTS)] * 1000}
-    with closing(socket.create_connection(("127.0.0.1", port), timeout=60)) as last:
-        body = json.dumps(long).encode()
-        last.sendall(b"POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n")
-        last.sendall(b"content-length: %d\r\n\r\n" % len(body) + body)
-        time.sleep(0.2)
-        server.send_signal(signal.SIGTERM)
-        assert last.recv(1000).startswith(b"HTTP/1.1 200"), "a request that has arrived is answered"
-    assert server.wait(30) in (0, -signal.SIGTERM)
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]
+        with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as slow:
+            slow.sendall(b"POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
+            request, headers = json.dumps({"texts": ["The cat sat."]}).encode(), {"content-type": "application/json"}
+            asked = urllib.request.Request(f"http://127.0.0.1:{port}/embed", request, headers)
+            with urllib.request.urlopen(asked, timeout=60) as response:
+                assert len(json.load(response)["results"]) == 1
+            assert slow.recv(1000).startswith(b"HTTP/1.1 408")
+        with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as half:
+            half.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert half.recv(1000).startswith(b"HTTP/1.1 200")
+            half.sendall(b"G")  # Of a second request, which never comes.
+            while half.recv(1000):
+                pass
+        for each in idle:
+            with each:
+                each.settimeout(30)
+                assert each.recv(1) == b"", "an idle connection is closed"
+        long = {"texts": [" ".join(TEXTS)] * 1000}
+        with closing(socket.create_connection(("127.0.0.1", port), timeout=60)) as last:
+            body = json.dumps(long).encode()
+            last.sendall(b"POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n")
+            last.sendall(b"content-length: %d\r\n\r\n" % len(body) + body)
+            time.sleep(0.2)
+            server.send_signal(signal.SIGTERM)
+            assert last.recv(1000).startswith(b"HTTP/1.1 200"), "a request that has arrived is answered"
+        assert server.wait(30) in (0, -signal.SIGTERM)
