@@ -1,10 +1,13 @@
 """Vectors equal transformers' hidden states under the usual pooling, whatever shares a batch."""
 
+import functools
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from maskwright.core.errors import MaskwrightError
 from maskwright.inference.batching import batches
@@ -25,18 +28,21 @@ def models(bert_folder: Path, roberta_folder: Path) -> dict[str, Model]:
     return {"bert": load(bert_folder, device="cpu"), "roberta": load(roberta_folder, device="cpu")}
 
 
+@functools.cache
+def _theirs(folder: Path) -> tuple[Any, Any]:
+    from transformers import AutoModel, AutoTokenizer
+
+    with warnings.catch_warnings(action="ignore"):
+        return AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+
+
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 @pytest.mark.parametrize("pooling", ["mean", "first"])
 @pytest.mark.parametrize("batch_tokens", [20, 8192])
 def test_embed_equals_transformers(
     family: str, pooling: str, batch_tokens: int, models: dict[str, Model], request: pytest.FixtureRequest
 ) -> None:
-    import torch
-    from transformers import AutoModel, AutoTokenizer
-
-    folder = request.getfixturevalue(f"{family}_folder")
-    with warnings.catch_warnings(action="ignore"):
-        theirs, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    theirs, tokenizer = _theirs(request.getfixturevalue(f"{family}_folder"))
     inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
     with torch.inference_mode():
         hidden = theirs(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).last_hidden_state
@@ -77,8 +83,6 @@ def test_embed_takes_one_text_and_none_and_refuses_an_unknown_pooling(models: di
 
 @pytest.mark.parametrize("tokens", [1, 7, 16, 1000])
 def test_batches_hold_every_text_once_and_apart(tokens: int) -> None:
-    import torch
-
     sequences = [np.arange(1, length + 1) + 100 * number for number, length in enumerate([3, 9, 1, 4, 4, 7, 2])]
     segments, seen = [each % 2 for each in sequences], []
     for laid in batches(sequences, segments, tokens=tokens, device=torch.device("cpu")):
