@@ -20,16 +20,6 @@ from tiny_models import (
     roberta_config,
     tensors_of,
 )
-from transformers import (
-    AlbertForMaskedLM,
-    AlbertForPreTraining,
-    BertForPreTraining,
-    DistilBertForMaskedLM,
-    ElectraForMaskedLM,
-    ElectraForPreTraining,
-    ErnieForMaskedLM,
-    RobertaForMaskedLM,
-)
 
 from maskwright.core.errors import ConversionError, JsonError
 from maskwright.huggingface.families import family_named
@@ -39,7 +29,7 @@ from maskwright.huggingface.huggingface import load_model, save_model
 @pytest.fixture(scope="module")
 def _original(tmp_path_factory):
     folder = tmp_path_factory.mktemp("original")
-    build(BertForPreTraining, bert_config()).save_pretrained(folder)
+    build(transformers.BertForPreTraining, bert_config()).save_pretrained(folder)
     return folder
 
 
@@ -77,12 +67,12 @@ def _same_state(folder, expected):
 @pytest.mark.parametrize(
     ("model_class", "config"),
     [
-        (BertForPreTraining, bert_config()),
-        (AlbertForPreTraining, albert_config()),
-        (ElectraForPreTraining, electra_config()),
-        (ElectraForMaskedLM, electra_config()),
-        (DistilBertForMaskedLM, distilbert_config()),
-        (ErnieForMaskedLM, ernie_config()),
+        (transformers.BertForPreTraining, bert_config()),
+        (transformers.AlbertForPreTraining, albert_config()),
+        (transformers.ElectraForPreTraining, electra_config()),
+        (transformers.ElectraForMaskedLM, electra_config()),
+        (transformers.DistilBertForMaskedLM, distilbert_config()),
+        (transformers.ErnieForMaskedLM, ernie_config()),
     ],
     ids=["bert", "albert", "electra", "electra generator", "distilbert", "ernie"],
 )
@@ -170,7 +160,10 @@ def test_missing_weights_are_named(folder, keeps, parts):
 
 @pytest.mark.parametrize(
     ("model_class", "config"),
-    [(RobertaForMaskedLM, roberta_config(hidden_act="relu")), (ElectraForMaskedLM, electra_config(hidden_act="relu"))],
+    [
+        (transformers.RobertaForMaskedLM, roberta_config(hidden_act="relu")),
+        (transformers.ElectraForMaskedLM, electra_config(hidden_act="relu")),
+    ],
     ids=["roberta", "electra"],
 )
 def test_heads_with_another_activation_than_the_encoder_are_ignored(tmp_path, model_class, config):
@@ -215,7 +208,7 @@ def test_relatives_of_roberta_are_saved_as_roberta(tmp_path, name):
     ],
 )
 def test_alberts_that_do_not_fit_together_are_refused(tmp_path, saved, changes, parts):
-    build(AlbertForMaskedLM, albert_config(num_hidden_groups=saved)).save_pretrained(tmp_path)
+    build(transformers.AlbertForMaskedLM, albert_config(num_hidden_groups=saved)).save_pretrained(tmp_path)
     _configure(tmp_path, **changes)
     _fails(tmp_path, *parts)
 

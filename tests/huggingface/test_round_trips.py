@@ -40,6 +40,12 @@ TIED = {
 }
 
 
+def _first(tmp_path, class_name, config):
+    """Save a model of transformers as "first", and load it."""
+    build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "first")
+    return load_model(tmp_path / "first")
+
+
 def _save(folder, loaded, **changes):
     given = {
         "family": loaded.family,
@@ -149,8 +155,7 @@ def test_other_sharing_of_layers_is_written_per_layer_and_loaded_as_shared(tmp_p
 
 
 def test_an_identity_is_written_for_albert_without_a_projection_and_removed_again(tmp_path):
-    build(transformers.AlbertForMaskedLM, albert_config(embedding_size=48)).save_pretrained(tmp_path / "first")
-    loaded = load_model(tmp_path / "first")
+    loaded = _first(tmp_path, "AlbertForMaskedLM", albert_config(embedding_size=48))
     assert loaded.config.embedding_projection == "always"
     plain = loaded.config.replace(embedding_projection="if_needed")
     state = {name: value for name, value in loaded.state.items() if "embedding_projection" not in name}
@@ -167,8 +172,7 @@ def test_an_identity_is_written_for_albert_without_a_projection_and_removed_agai
     ids=["bert", "albert"],
 )
 def test_either_pair_head_is_saved_under_the_name_of_the_classes(tmp_path, class_name, config, theirs):
-    build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "first")
-    loaded = load_model(tmp_path / "first")
+    loaded = _first(tmp_path, class_name, config)
     assert loaded.heads == ("mlm", theirs)
     other = {"nsp": "sop", "sop": "nsp"}[theirs]
     state = {name.replace(f"heads.{theirs}.", f"heads.{other}."): value for name, value in loaded.state.items()}
@@ -193,8 +197,7 @@ def test_either_pair_head_is_saved_under_the_name_of_the_classes(tmp_path, class
     ],
 )
 def test_heads_that_no_class_has_are_kept_and_ignored(tmp_path, class_name, config):
-    build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "first")
-    loaded = load_model(tmp_path / "first")
+    loaded = _first(tmp_path, class_name, config)
     head = SBO.head(loaded.config.head_shape(73)).state_dict()
     extra = {f"heads.sbo.{name}": torch.randn_like(value) for name, value in head.items()}
     extra |= {"heads.tenth.dense.weight": torch.randn(3, 5), "heads.tenth.bias": torch.randn(3)}
@@ -213,8 +216,7 @@ def test_heads_that_no_class_has_are_kept_and_ignored(tmp_path, class_name, conf
 
 
 def test_an_electra_with_pooler_and_order_head_round_trips(tmp_path):
-    build(transformers.ElectraForPreTraining, electra_config()).save_pretrained(tmp_path / "first")
-    loaded = load_model(tmp_path / "first")
+    loaded = _first(tmp_path, "ElectraForPreTraining", electra_config())
     extra = {
         "encoder.pooler.weight": torch.randn(48, 48),
         "encoder.pooler.bias": torch.randn(48),
@@ -231,8 +233,7 @@ def test_an_electra_with_pooler_and_order_head_round_trips(tmp_path):
 
 
 def test_trained_length_is_kept_also_by_transformers(tmp_path):
-    build(transformers.BertForMaskedLM, bert_config()).save_pretrained(tmp_path / "first")
-    loaded = load_model(tmp_path / "first")
+    loaded = _first(tmp_path, "BertForMaskedLM", bert_config())
     assert loaded.max_length == 24
     _save(tmp_path / "ours", loaded, max_length=16)
     transformers.BertForMaskedLM.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")

@@ -64,17 +64,8 @@ def encoder(name: str) -> Encoder:
 
 
 def make_encoder(**shape: object) -> Encoder:
-    config = EncoderConfig(
-        **{
-            "hidden_size": 64,
-            "num_layers": 3,
-            "num_heads": 4,
-            "intermediate_size": 128,
-            "max_positions": 40,
-            "initializer_range": 0.1,
-            **shape,
-        }
-    )
+    sizes = {"hidden_size": 64, "num_layers": 3, "num_heads": 4, "intermediate_size": 128, "max_positions": 40}
+    config = EncoderConfig(**{**sizes, "initializer_range": 0.1, **shape})
     made = Encoder(config, WORDS)
     initialize(made, config, seed=1)
     with torch.no_grad():
