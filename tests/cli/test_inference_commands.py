@@ -171,14 +171,12 @@ def test_warnings_and_the_generator_that_fills_are_lines_on_standard_error(run, 
     [
         ("fill-mask", ["the cat"], "the text has no mask: 'the cat'"),
         ("fill-mask", [], "no text was given"),
-        ("fill-mask", ["the [MASK]", "--top-k", "0"], "top_k is 0"),
         ("fill-mask", ["the [MASK]", "--device", "gpu"], "Did you mean 'cuda'?"),
         ("fill-mask", ["--file", "absent.txt"], "cannot read absent.txt"),
         *(
             (name, ["sch\udcf6n [MASK]"], "input 1: lone surrogate at position 4")
             for name in ("fill-mask", "detect", "embed")
         ),
-        ("detect", ["the cat", "--threshold", "2"], "the threshold is 2"),
         ("embed", ["a", "--out", "v.txt"], "cannot write vectors as 'v.txt'. Allowed: a name that ends in .npy"),
         ("embed", ["--file", "~/latin.txt"], "latin.txt, line 2: not UTF-8"),
     ],
@@ -190,8 +188,7 @@ def test_errors_are_one_line(run, folders, tmp_path, command, arguments, message
     assert message in err
 
 
-def test_models_without_the_head_and_misspelled_models_are_errors(run, bert_folder):
-    assert "no head for replaced tokens" in run("detect", bert_folder, "the cat")[2]
+def test_misspelled_models_and_poolings_are_errors(run, bert_folder):
     assert "Did you mean" in run("fill-mask", bert_folder.parent / "tiny-brt", "a [MASK]")[2]
     assert "is not one of 'mean'" in run("embed", bert_folder, "a", "--pooling", "maen")[2]
 

@@ -86,7 +86,7 @@ def build_modules(
     shape = config.head_shape(vocab_size)
     with torch.device("meta"):
         encoder, kinds = Encoder(config, vocab_size), _kinds(state)
-        heads = {each.kind: each.head(shape) for each in _OBJECTIVES if each.kind in kinds}
+        heads: dict[str, nn.Module] = {each.kind: each.head(shape) for each in _OBJECTIVES if each.kind in kinds}
     modules = nn.ModuleDict({"encoder": encoder, "heads": nn.ModuleDict(heads)})
     modules.load_state_dict({name: state[name] for name in modules.state_dict()}, assign=True)
     return encoder, heads

@@ -59,7 +59,6 @@ Scope = Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-
 Texts = Annotated[list[str], Field(min_length=1, max_length=MAX_INPUTS)]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 ModelName = Annotated[str | None, Field(description="Name of a served model; default: the first that has the task.")]
