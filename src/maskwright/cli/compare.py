@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maskwright.cli import output
-from maskwright.cli.options import (
-    CleanOption,
-    CorpusArgument,
-    DeviceOption,
-    SetOfRecipesOption,
-    TrainingPrecisionOption,
-    WorkersOption,
-    check_recipes,
-    split_list,
-)
+from maskwright.cli import options, output
 from maskwright.core.amounts import short_count
 
 if TYPE_CHECKING:
@@ -25,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    corpus: CorpusArgument,
+    corpus: options.CorpusArgument,
     recipes: Annotated[str, typer.Option(help="Recipes, comma-separated; `LABEL=RECIPE` names one yourself.")],
     out: Annotated[Path, typer.Option(help="Study directory; the same command again resumes the study.")],
     flops: Annotated[float | None, typer.Option(help="FLOPs of each run, e.g. 1e15.")] = None,
@@ -58,22 +48,22 @@ def command(
             help="Compare values of a field, e.g. `masking=token,whole_word,span`; repeatable, all combinations.",
         ),
     ] = None,
-    set: SetOfRecipesOption = None,
-    clean: CleanOption = None,
+    set: options.SetOfRecipesOption = None,
+    clean: options.CleanOption = None,
     finetune_set: Annotated[
         list[str] | None,
         typer.Option("--finetune-set", help="Override a hyperparameter of fine-tuning, e.g. `epochs=2`."),
     ] = None,
-    device: DeviceOption = "auto",
-    precision: TrainingPrecisionOption = "auto",
-    workers: WorkersOption = None,
+    device: options.DeviceOption = "auto",
+    precision: options.TrainingPrecisionOption = "auto",
+    workers: options.WorkersOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the runs and what they may spend.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Compare recipes on a corpus: equal spend, same text, several seeds, statistics and a report. Ctrl-C saves; the
     same command again resumes, and with another recipe, seed or task it runs only what is missing."""
-    names = split_list(recipes)
-    check_recipes(name.partition("=")[2] or name for name in names)
+    names = options.split_list(recipes)
+    options.check_recipes(name.partition("=")[2] or name for name in names)
     from maskwright.study.compare import compare
     from maskwright.study.results import sentences
     from maskwright.training.distributed import process_group, rank
@@ -89,9 +79,11 @@ def command(
             wall_clock=wall_clock,
             seeds=seeds,
             seed=seed,
-            tasks=split_list(tasks),
+            tasks=options.split_list(tasks),
             baseline=baseline,
-            vary={field: split_list(values) for field, _, values in (each.partition("=") for each in vary or ())},
+            vary={
+                field: options.split_list(values) for field, _, values in (each.partition("=") for each in vary or ())
+            },
             set=set or (),
             clean=clean or (),
             finetune_set=finetune_set or (),

@@ -4,31 +4,20 @@ from typing import Annotated
 
 import typer
 
-from maskwright.cli import output
-from maskwright.cli.options import DeviceOption
-from maskwright.cli.texts import (
-    ColumnOption,
-    FileOption,
-    LinesOption,
-    ModelArgument,
-    PrecisionOption,
-    TextsArgument,
-    gather,
-    load_for_use,
-    print_warnings,
-)
+from maskwright.cli import options, output
+from maskwright.cli.texts import gather, load_for_use, print_warnings
 from maskwright.core.amounts import pluralize
 
 
 def command(
-    model: ModelArgument,
-    texts: TextsArgument = None,
-    file: FileOption = None,
-    column: ColumnOption = None,
+    model: options.ModelArgument,
+    texts: options.TextsArgument = None,
+    file: options.FileOption = None,
+    column: options.ColumnOption = None,
     threshold: Annotated[float, typer.Option(help="Probability above which a token is marked.")] = 0.5,
-    out: LinesOption = None,
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = "fp32",
+    out: options.LinesOption = None,
+    device: options.DeviceOption = "auto",
+    precision: options.PrecisionOption = "fp32",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, with all tokens.")] = False,
 ) -> None:
     """Mark tokens that look replaced, with a model pretrained by an electra recipe."""

@@ -5,20 +5,8 @@ from typing import Annotated
 
 import typer
 
-from maskwright.cli import output
-from maskwright.cli.options import DeviceOption
-from maskwright.cli.texts import (
-    ColumnOption,
-    FileOption,
-    ModelArgument,
-    NormalizeOption,
-    PoolingOption,
-    PrecisionOption,
-    TextsArgument,
-    gather,
-    load_for_use,
-    print_warnings,
-)
+from maskwright.cli import options, output
+from maskwright.cli.texts import gather, load_for_use, print_warnings
 from maskwright.core.amounts import pluralize
 from maskwright.core.errors import MaskwrightError
 
@@ -27,17 +15,17 @@ _LONG = 200
 
 
 def command(
-    model: ModelArgument,
-    texts: TextsArgument = None,
-    file: FileOption = None,
-    column: ColumnOption = None,
+    model: options.ModelArgument,
+    texts: options.TextsArgument = None,
+    file: options.FileOption = None,
+    column: options.ColumnOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Write the embeddings to this .npy file, one row per text, float32.")
     ] = None,
-    pooling: PoolingOption = None,
-    normalize: NormalizeOption = None,
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = "fp32",
+    pooling: options.PoolingOption = None,
+    normalize: options.NormalizeOption = None,
+    device: options.DeviceOption = "auto",
+    precision: options.PrecisionOption = "fp32",
     json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON; includes the embeddings if there is no --out.")
     ] = False,

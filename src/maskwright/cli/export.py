@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from maskwright.cli import output
-from maskwright.cli.texts import ModelArgument, NormalizeOption, PoolingOption, check_model, print_warnings
+from maskwright.cli import options, output
+from maskwright.cli.texts import check_model, print_warnings
 
 
 def command(
-    model: ModelArgument,
+    model: options.ModelArgument,
     to: Annotated[
         Literal["onnx", "sentence-transformers", "hub"],
         typer.Option(help="onnx, sentence-transformers, or hub (safetensors for transformers)."),
@@ -22,8 +22,8 @@ def command(
     encoder: Annotated[
         bool, typer.Option("--encoder", help="Export hidden states to ONNX instead of the head's scores.")
     ] = False,
-    pooling: PoolingOption = None,
-    normalize: NormalizeOption = None,
+    pooling: options.PoolingOption = None,
+    normalize: options.NormalizeOption = None,
     texts: Annotated[
         Path | None,
         typer.Option(

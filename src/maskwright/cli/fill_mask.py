@@ -5,32 +5,22 @@ from typing import Annotated
 
 import typer
 
-from maskwright.cli import output
-from maskwright.cli.options import DeviceOption
-from maskwright.cli.texts import (
-    ColumnOption,
-    FileOption,
-    LinesOption,
-    ModelArgument,
-    PrecisionOption,
-    gather,
-    load_for_use,
-    print_warnings,
-)
+from maskwright.cli import options, output
+from maskwright.cli.texts import gather, load_for_use, print_warnings
 from maskwright.core.amounts import pluralize
 
 
 def command(
-    model: ModelArgument,
+    model: options.ModelArgument,
     texts: Annotated[
         list[str] | None, typer.Argument(help="Texts with `[MASK]` or `<mask>`; both work for any model.")
     ] = None,
-    file: FileOption = None,
-    column: ColumnOption = None,
+    file: options.FileOption = None,
+    column: options.ColumnOption = None,
     top_k: Annotated[int, typer.Option("--top-k", "-k", help="Predictions per mask.")] = 5,
-    out: LinesOption = None,
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = "fp32",
+    out: options.LinesOption = None,
+    device: options.DeviceOption = "auto",
+    precision: options.PrecisionOption = "fp32",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Predict the token at each mask of a text. Several masks are predicted independently."""

@@ -6,21 +6,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from maskwright.cli import output
-from maskwright.cli.options import (
-    CleanOption,
-    CorpusArgument,
-    DeviceOption,
-    SetOption,
-    TrainingPrecisionOption,
-    WorkersOption,
-    check_recipes,
-)
+from maskwright.cli import options, output
 from maskwright.core.amounts import pluralize
 
 
 def command(
-    corpus: CorpusArgument,
+    corpus: options.CorpusArgument,
     out: Annotated[Path, typer.Option(help="Run directory; the same command again resumes the run.")],
     recipe: Annotated[
         str, typer.Option(help="Name of a recipe (see `maskwright recipes`) or path of a JSON file.")
@@ -30,7 +21,7 @@ def command(
     steps: Annotated[int | None, typer.Option(help="Budget: optimizer steps.")] = None,
     tokens: Annotated[float | None, typer.Option(help="Budget: training tokens, e.g. 1e8.")] = None,
     flops: Annotated[float | None, typer.Option(help="Budget: training FLOPs, e.g. 1e16.")] = None,
-    set: SetOption = None,
+    set: options.SetOption = None,
     as_published: Annotated[
         bool, typer.Option("--as-published", help="Keep the paper's schedule instead of fitting it to the budget.")
     ] = False,
@@ -58,21 +49,21 @@ def command(
             metavar="DIR_OR_NAME", help="Teacher model of a distilbert recipe; short for `--set teacher.model=...`."
         ),
     ] = None,
-    clean: CleanOption = None,
-    device: DeviceOption = "auto",
-    precision: TrainingPrecisionOption = "auto",
+    clean: options.CleanOption = None,
+    device: options.DeviceOption = "auto",
+    precision: options.TrainingPrecisionOption = "auto",
     kernels: Annotated[
         Literal["auto", "reference"],
         typer.Option(
             help="auto (C attention on a CPU; kernels and CUDA graphs on a GPU, if verified) or reference (PyTorch)."
         ),
     ] = "auto",
-    workers: WorkersOption = None,
+    workers: options.WorkersOption = None,
     checkpoint_minutes: Annotated[float, typer.Option(help="Time between checkpoints.")] = 1.0,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Pretrain an encoder on a corpus within a budget. Ctrl-C saves a checkpoint; the same command again resumes."""
-    check_recipes([recipe], set or ())
+    options.check_recipes([recipe], set or ())
     from maskwright.training.distributed import process_group, rank
     from maskwright.training.pretrain import pretrain
 

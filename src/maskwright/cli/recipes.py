@@ -4,8 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from maskwright.cli import output
-from maskwright.cli.options import SetOption
+from maskwright.cli import options, output
 
 command = typer.Typer(help="List, show, compare and size the recipes of the published systems.", no_args_is_help=False)
 
@@ -52,7 +51,7 @@ def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 @command.command("show")
-def show_recipe(name: Name, changes: SetOption = None, as_json: AsJson = False) -> None:
+def show_recipe(name: Name, changes: options.SetOption = None, as_json: AsJson = False) -> None:
     """Show all settings of a recipe as a table."""
     from maskwright.recipes.catalog import resolve
     from maskwright.recipes.table import rows
@@ -115,7 +114,7 @@ def diff_recipes(
 
 
 @command.command("size")
-def size_recipe(name: Name, changes: SetOption = None, as_json: AsJson = False) -> None:
+def size_recipe(name: Name, changes: options.SetOption = None, as_json: AsJson = False) -> None:
     """Show the number of parameters, FLOPs and memory of a recipe."""
     from dataclasses import asdict
 

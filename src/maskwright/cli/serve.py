@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from maskwright.cli import output
-from maskwright.cli.options import DeviceOption
-from maskwright.cli.texts import PrecisionOption, check_model
+from maskwright.cli import options, output
+from maskwright.cli.texts import check_model
 from maskwright.serving.batching import LIMITS
 
 
@@ -29,8 +28,8 @@ def command(
             help="Accepted Host header; repeatable. Default: this machine's names on a loopback address, else any."
         ),
     ] = None,
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = "fp32",
+    device: options.DeviceOption = "auto",
+    precision: options.PrecisionOption = "fp32",
     max_waiting: Annotated[
         int, typer.Option(min=1, help="Requests in the queue; further ones get status 429.")
     ] = LIMITS.max_waiting,

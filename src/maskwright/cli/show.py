@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from maskwright.cli import output
-from maskwright.cli.options import SetOption
+from maskwright.cli import options, output
 
 
 def command(
@@ -31,7 +30,7 @@ def command(
         int | None, typer.Option(min=1, help="Stage of training, if masking has several. Default: the last.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of sequences shown.")] = 10,
-    changes: SetOption = None,
+    changes: options.SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show how a recipe masks a text: masked units, their replacements and the targets."""

@@ -1,12 +1,10 @@
-"""Shared by the commands that use a model: options, input texts, loading and warnings."""
+"""Shared by the commands that use a model: input texts, loading and warnings."""
 
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import typer
+from typing import TYPE_CHECKING
 
 from maskwright.cli import output
 
@@ -15,41 +13,6 @@ if TYPE_CHECKING:
     from maskwright.inference.precision import Precision
 
 MODEL_HELP = "A run directory, or a Hugging Face model directory or hub name."
-
-ModelArgument = Annotated[str, typer.Argument(help=MODEL_HELP)]
-TextsArgument = Annotated[list[str] | None, typer.Argument(help="Texts.")]
-FileOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="A file with one text per line, or a CSV, TSV, JSON Lines or Parquet file; `-` for standard input."
-    ),
-]
-ColumnOption = Annotated[
-    str | None, typer.Option(help="Column of the texts in --file. Default: text, content, or the only column of texts.")
-]
-LinesOption = Annotated[Path | None, typer.Option(help="Write the results to this .jsonl file, one line per text.")]
-PrecisionOption = Annotated[
-    Literal["auto", "fp32", "bf16", "int8"],
-    typer.Option(
-        help="Precision of matrix multiplications: fp32, bf16, int8 (faster, less exact), or auto (bf16 on a GPU that "
-        "supports it, else fp32)."
-    ),
-]
-
-PoolingOption = Annotated[
-    Literal["mean", "first"] | None,
-    typer.Option(
-        help="mean (of a text's tokens) or first (the [CLS] token). Default: that of a sentence-transformers folder, "
-        "else mean."
-    ),
-]
-NormalizeOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--normalize/--no-normalize",
-        help="Scale each vector to length 1. Default: as a sentence-transformers folder does, else not.",
-    ),
-]
 
 
 def gather(texts: Sequence[str] | None, file: Path | None, column: str | None = None) -> list[str]:
