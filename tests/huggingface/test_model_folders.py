@@ -5,31 +5,20 @@ import pickle
 import shutil
 
 import pytest
+import tiny_models as tiny
 import torch
 import transformers
 from safetensors.torch import save_file
-from tiny_models import (
-    BERT_TOKENS,
-    ROBERTA_TOKENS,
-    albert_config,
-    bert_config,
-    build,
-    distilbert_config,
-    electra_config,
-    ernie_config,
-    roberta_config,
-    tensors_of,
-)
 
 from maskwright.core.errors import ConversionError, JsonError
 from maskwright.huggingface.families import family_named
-from maskwright.huggingface.huggingface import load_model, save_model
+from maskwright.huggingface.huggingface import load_model
 
 
 @pytest.fixture(scope="module")
 def _original(tmp_path_factory):
     folder = tmp_path_factory.mktemp("original")
-    build(transformers.BertForPreTraining, bert_config()).save_pretrained(folder)
+    tiny.build(transformers.BertForPreTraining, tiny.bert_config()).save_pretrained(folder)
     return folder
 
 
@@ -40,7 +29,7 @@ def folder(_original, tmp_path):
 
 
 def _rewrite(folder, change):
-    tensors = tensors_of(folder)
+    tensors = tiny.tensors_of(folder)
     save_file(change(tensors) or tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
@@ -67,17 +56,17 @@ def _same_state(folder, expected):
 @pytest.mark.parametrize(
     ("model_class", "config"),
     [
-        (transformers.BertForPreTraining, bert_config()),
-        (transformers.AlbertForPreTraining, albert_config()),
-        (transformers.ElectraForPreTraining, electra_config()),
-        (transformers.ElectraForMaskedLM, electra_config()),
-        (transformers.DistilBertForMaskedLM, distilbert_config()),
-        (transformers.ErnieForMaskedLM, ernie_config()),
+        (transformers.BertForPreTraining, tiny.bert_config()),
+        (transformers.AlbertForPreTraining, tiny.albert_config()),
+        (transformers.ElectraForPreTraining, tiny.electra_config()),
+        (transformers.ElectraForMaskedLM, tiny.electra_config()),
+        (transformers.DistilBertForMaskedLM, tiny.distilbert_config()),
+        (transformers.ErnieForMaskedLM, tiny.ernie_config()),
     ],
     ids=["bert", "albert", "electra", "electra generator", "distilbert", "ernie"],
 )
 def test_old_files_of_every_family_are_understood(tmp_path, model_class, config):
-    build(model_class, config).save_pretrained(tmp_path)
+    tiny.build(model_class, config).save_pretrained(tmp_path)
     expected = {name: value.half().float() for name, value in load_model(tmp_path).state.items()}
     prefix = model_class.base_model_prefix
     has_head = any(name.startswith("heads.mlm.") for name in expected)
@@ -161,33 +150,25 @@ def test_missing_weights_are_named(folder, keeps, parts):
 @pytest.mark.parametrize(
     ("model_class", "config"),
     [
-        (transformers.RobertaForMaskedLM, roberta_config(hidden_act="relu")),
-        (transformers.ElectraForMaskedLM, electra_config(hidden_act="relu")),
+        (transformers.RobertaForMaskedLM, tiny.roberta_config(hidden_act="relu")),
+        (transformers.ElectraForMaskedLM, tiny.electra_config(hidden_act="relu")),
     ],
     ids=["roberta", "electra"],
 )
 def test_heads_with_another_activation_than_the_encoder_are_ignored(tmp_path, model_class, config):
-    build(model_class, config).save_pretrained(tmp_path)
+    tiny.build(model_class, config).save_pretrained(tmp_path)
     loaded = load_model(tmp_path)
     assert (loaded.config.hidden_activation, loaded.heads) == ("relu", ())
 
 
 @pytest.mark.parametrize("name", ["XLMRoberta", "Camembert"])
 def test_relatives_of_roberta_are_saved_as_roberta(tmp_path, name):
-    config = getattr(transformers, f"{name}Config")(**roberta_config(num_labels=3).to_dict())
-    theirs = build(getattr(transformers, f"{name}ForSequenceClassification"), config)
+    config = getattr(transformers, f"{name}Config")(**tiny.roberta_config(num_labels=3).to_dict())
+    theirs = tiny.build(getattr(transformers, f"{name}ForSequenceClassification"), config)
     theirs.save_pretrained(tmp_path / "theirs")
     loaded = load_model(tmp_path / "theirs")
     assert (loaded.family, loaded.heads, loaded.unexpected) == ("roberta", ("sequence",), ())
-    save_model(
-        tmp_path / "ours",
-        family=loaded.family,
-        config=loaded.config,
-        special_tokens=ROBERTA_TOKENS,
-        state=loaded.state,
-        max_length=24,
-        task=loaded.task,
-    )
+    tiny.save(tmp_path / "ours", loaded)
     ours = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "ours").eval()
     assert type(ours).__name__ == "RobertaForSequenceClassification"
     ids = torch.arange(5, 15)[None]
@@ -208,7 +189,7 @@ def test_relatives_of_roberta_are_saved_as_roberta(tmp_path, name):
     ],
 )
 def test_alberts_that_do_not_fit_together_are_refused(tmp_path, saved, changes, parts):
-    build(transformers.AlbertForMaskedLM, albert_config(num_hidden_groups=saved)).save_pretrained(tmp_path)
+    tiny.build(transformers.AlbertForMaskedLM, tiny.albert_config(num_hidden_groups=saved)).save_pretrained(tmp_path)
     _configure(tmp_path, **changes)
     _fails(tmp_path, *parts)
 
@@ -271,9 +252,7 @@ def test_weights_that_do_not_fit_the_configuration_are_not_saved(folder, tmp_pat
     ):
         config = loaded.config.replace(embedding_size=16) if "size" in part else loaded.config
         with pytest.raises(ConversionError, match=part):
-            save_model(
-                tmp_path / "out", family="bert", config=config, special_tokens=BERT_TOKENS, state=state, max_length=24
-            )
+            tiny.save(tmp_path / "out", loaded, config=config, state=state)
     assert not (tmp_path / "out").exists()
 
 
@@ -281,6 +260,6 @@ def test_saving_again_replaces_files_and_leaves_others(folder):
     (folder / "vocab.txt").write_text("[PAD]\n")
     loaded = load_model(folder)
     changed = {name: value + 1 for name, value in loaded.state.items()}
-    save_model(folder, family="bert", config=loaded.config, special_tokens=BERT_TOKENS, state=changed, max_length=24)
+    tiny.save(folder, loaded, state=changed)
     _same_state(folder, changed)
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors", "vocab.txt"]

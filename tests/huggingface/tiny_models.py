@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import SpecialTokens
-from maskwright.huggingface.huggingface import LoadedModel
+from maskwright.huggingface.huggingface import LoadedModel, save_model
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives import (
     MaskedLanguageModeling,
@@ -194,6 +194,13 @@ class Ours(nn.Module):
         self.objectives = [objective for objective in OBJECTIVES if objective.kind in loaded.heads]
         self.heads = nn.ModuleDict({objective.kind: objective.head(shape) for objective in self.objectives})
         self.load_state_dict(loaded.state)
+
+
+def save(folder: Path, loaded: LoadedModel, **changes: Any) -> None:
+    """Save a loaded model, with changes of what `save_model` gets."""
+    given = {name: getattr(loaded, name) for name in ("family", "config", "state", "max_length", "task")}
+    tokens = ROBERTA_TOKENS if loaded.config.position_offset == 2 else BERT_TOKENS
+    save_model(folder, **(given | {"special_tokens": tokens} | changes))
 
 
 def tensors_of(folder: Path) -> dict[str, Tensor]:
