@@ -22,12 +22,8 @@ from maskwright.training import session
 from maskwright.training.reporting import Silent
 
 TOY = (
-    "encoder.hidden_size=16",
-    "encoder.num_heads=2",
-    "encoder.num_layers=1",
-    "encoder.intermediate_size=32",
-    "tokenizer.vocab_size=300",
-    "training.batch_sequences=8",
+    *("encoder.hidden_size=16", "encoder.num_heads=2", "encoder.num_layers=1", "encoder.intermediate_size=32"),
+    *("tokenizer.vocab_size=300", "training.batch_sequences=8"),
     'training.phases=[{"share": 1.0, "max_length": 32}]',
 )
 RECIPES = {"base": "bert/tiny", "words": "bert/tiny"}
@@ -38,11 +34,9 @@ ONE_SEED = {"seeds": 1, "tasks": ("masked",)}
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("studies")
+    text = "The {age} captain number {n} sees {m} ships of {men} men."
     texts = [
-        " ".join(
-            f"The {'old' if n % 3 else 'new'} captain number {n} sees {m} ships of {n + m} men."
-            for m in range(4 + n % 5)
-        )
+        " ".join(text.format(age="old" if n % 3 else "new", n=n, m=m, men=n + m) for m in range(4 + n % 5))
         for n in range(160)
     ]
     (folder / "corpus.txt").write_text("\n\n".join(texts), encoding="utf-8")

@@ -16,16 +16,14 @@ from maskwright.study.intrinsic import _pair_states, check_text, intrinsic
 from maskwright.study.text import StudyText
 
 SENTENCES = ["the cats sat on the mat.", "a dog ran to the tree!", "we love the cat, and the dogs run"]
-TEXT = StudyText(
-    train=(),
-    documents=tuple(
-        tuple(
-            f" the cat{'s' * (n % 2)} sat on {'the' if n % 3 else 'a'} mat and a dog ran to the tree." for n in range(m)
-        )
-        for m in range(6, 16)
-    ),
-    sources=("one", "two") * 5,
-)
+
+
+def _sentence(n: int) -> str:
+    return f" the cat{'s' * (n % 2)} sat on {'the' if n % 3 else 'a'} mat and a dog ran to the tree."
+
+
+DOCUMENTS = tuple(tuple(map(_sentence, range(count))) for count in range(6, 16))
+TEXT = StudyText(train=(), documents=DOCUMENTS, sources=("one", "two") * 5)
 
 
 @pytest.fixture(params=["bert_folder", "roberta_folder"])
@@ -137,11 +135,8 @@ def test_a_probe_finds_what_the_states_hold(bert_folder: Path) -> None:
 
 
 def test_text_without_neighboring_passages_is_refused_only_where_pairs_are_needed() -> None:
-    text = StudyText(
-        train=(),
-        documents=((" the cats sat on the mat, and a dog ran to the old tree again.",),) * 9,
-        sources=("a",) * 9,
-    )
+    sentence = " the cats sat on the mat, and a dog ran to the old tree again."
+    text = StudyText(train=(), documents=((sentence,),) * 9, sources=("a",) * 9)
     check_text(text, with_pairs=False)
     with pytest.raises(DataError, match="9 passages and 0 pairs"):
         check_text(text, with_pairs=True)
