@@ -55,7 +55,8 @@ _HEADERS = {
     "cache-control": "no-store",
 }
 
-Scope = Message = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
