@@ -75,16 +75,15 @@ class TaskHead:
     Its scores are output(dropout(source)), or with a dense layer output(dropout(activation(dense(source)))).
 
     Attributes:
-        architecture: The class.
         source: "pooled", the pooler's vector; "first", the first token's hidden state; "tokens", all hidden states.
         dense: Their name of a dense layer H -> H before the last one, if any.
         activation: The activation after it, a name for `ops.activation`.
         drops_source: Whether dropout also applies before the dense layer.
         output: Their name of the last layer.
         constants: Entries of config.json that must have this value if there is such a head.
+        architecture: The class; set by `tables.task_heads`.
     """
 
-    architecture: str
     source: Literal["pooled", "first", "tokens"]
     dense: str | None = None
     activation: str = "tanh"
@@ -92,6 +91,7 @@ class TaskHead:
     output: str
     dropout: DropoutEntry | None
     constants: Mapping[str, Any] = field(default_factory=dict)
+    architecture: str = ""
 
     @property
     def pairs(self) -> tuple[Pair, ...]:

@@ -1,6 +1,7 @@
 """The tables of each family's weight names and config entries, and the parts that families share."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from maskwright.core.types import FamilyName, HeadKind
@@ -103,28 +104,21 @@ def task_heads(
     span_dropout: DropoutEntry | None = None,
 ) -> Mapping[HeadKind, TaskHead]:
     """List the heads for labeled examples: one layer over tokens in all families; over sequences they differ."""
+    token = TaskHead(source="tokens", output="classifier", dropout=token_dropout)
+    span = TaskHead(source="tokens", output="qa_outputs", dropout=span_dropout)
     return {
-        "sequence": sequence,
-        "token": TaskHead(
-            architecture=f"{name}ForTokenClassification", source="tokens", output="classifier", dropout=token_dropout
-        ),
-        "span": TaskHead(
-            architecture=f"{name}ForQuestionAnswering", source="tokens", output="qa_outputs", dropout=span_dropout
-        ),
-        "choice": choice,
+        "sequence": replace(sequence, architecture=f"{name}ForSequenceClassification"),
+        "token": replace(token, architecture=f"{name}ForTokenClassification"),
+        "span": replace(span, architecture=f"{name}ForQuestionAnswering"),
+        "choice": replace(choice, architecture=f"{name}ForMultipleChoice"),
     }
 
 
 def pooled_task_heads(name: str, entry: str, assumed: float | None = None) -> Mapping[HeadKind, TaskHead]:
     """List the heads of BERT, ALBERT and ERNIE: one linear layer, over sequences on the pooled vector."""
     dropout = DropoutEntry(entry, assumed)
-
-    def head(architecture: str) -> TaskHead:
-        return TaskHead(architecture=f"{name}{architecture}", source="pooled", output="classifier", dropout=dropout)
-
-    return task_heads(
-        name, sequence=head("ForSequenceClassification"), choice=head("ForMultipleChoice"), token_dropout=dropout
-    )
+    head = TaskHead(source="pooled", output="classifier", dropout=dropout)
+    return task_heads(name, sequence=head, choice=head, token_dropout=dropout)
 
 
 def _bert_like(name: FamilyName, classes: str, **config: Any) -> Family:
@@ -167,16 +161,13 @@ ROBERTA = Family(
     tasks=task_heads(
         "Roberta",
         sequence=TaskHead(
-            architecture="RobertaForSequenceClassification",
             source="first",
             dense="classifier.dense",
             drops_source=True,
             output="classifier.out_proj",
             dropout=DropoutEntry("classifier_dropout"),
         ),
-        choice=TaskHead(
-            architecture="RobertaForMultipleChoice", source="pooled", output="classifier", dropout=DropoutEntry(None)
-        ),
+        choice=TaskHead(source="pooled", output="classifier", dropout=DropoutEntry(None)),
         token_dropout=DropoutEntry("classifier_dropout"),
     ),
     tied=(
@@ -218,7 +209,6 @@ ELECTRA = Family(
     tasks=task_heads(
         "Electra",
         sequence=TaskHead(
-            architecture="ElectraForSequenceClassification",
             source="first",
             dense="classifier.dense",
             activation="gelu",
@@ -227,7 +217,6 @@ ELECTRA = Family(
             dropout=DropoutEntry("classifier_dropout"),
         ),
         choice=TaskHead(
-            architecture="ElectraForMultipleChoice",
             source="first",
             dense="sequence_summary.summary",
             activation="gelu",
@@ -306,16 +295,13 @@ _DISTILBERT_LAYERS = layers(
 )
 
 
-def _sequence_head(architecture: str) -> TaskHead:
-    return TaskHead(
-        architecture=architecture,
-        source="first",
-        dense="pre_classifier",
-        activation="relu",
-        output="classifier",
-        dropout=DropoutEntry("seq_classif_dropout", assumed=0.2),
-    )
-
+_DISTILBERT_HEAD = TaskHead(
+    source="first",
+    dense="pre_classifier",
+    activation="relu",
+    output="classifier",
+    dropout=DropoutEntry("seq_classif_dropout", assumed=0.2),
+)
 
 DISTILBERT = Family(
     name="distilbert",
@@ -325,8 +311,8 @@ DISTILBERT = Family(
     heads={"mlm": mlm_head("vocab_transform", "vocab_layer_norm", "vocab_projector.bias"), "sbo": SBO_HEAD},
     tasks=task_heads(
         "DistilBert",
-        sequence=_sequence_head("DistilBertForSequenceClassification"),
-        choice=_sequence_head("DistilBertForMultipleChoice"),
+        sequence=_DISTILBERT_HEAD,
+        choice=_DISTILBERT_HEAD,
         token_dropout=DropoutEntry(None),
         span_dropout=DropoutEntry("qa_dropout", assumed=0.1),
     ),
