@@ -19,7 +19,8 @@ names = pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "relu"])
 
 def batch_of(lengths: list[int], ids: Tensor) -> PackedBatch:
     zeros, bounds = torch.zeros_like(ids), torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32)
-    return PackedBatch(ids, zeros, zeros, bounds, max_seqlen=max(lengths), dropout_key=3)
+    ids_of = {"ids": ids, "position_ids": zeros, "segment_ids": zeros}
+    return PackedBatch(**ids_of, cu_seqlens=bounds, max_seqlen=max(lengths), dropout_key=3)
 
 
 def test_batches_are_padded_to_few_sizes_by_sequences_and_positions_that_nothing_uses() -> None:
