@@ -1,7 +1,6 @@
 """`maskwright predict`: a table of texts with what is said of them."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,8 @@ import pytest
 
 from maskwright.finetuning import predicting
 from maskwright.finetuning.tasks.base import Prediction
+from tests.cli.conftest import Run
 
-Run = Callable[..., tuple[int, str, str]]
 LONG = "the cat " * 30 + "\n sat"
 
 

@@ -1,6 +1,5 @@
 """`maskwright pretrain`: options that name other models arrive under their Python names."""
 
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +10,7 @@ from maskwright.cli.main import main
 from maskwright.core.files import write_json
 from maskwright.recipes.catalog import resolve
 from maskwright.training import pretrain as module
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.cli.conftest import Run
 
 
 @pytest.mark.parametrize(
