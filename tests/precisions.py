@@ -11,7 +11,6 @@ from maskwright.inference.precision import PrecisionChanged, choose_precision
 
 def skip_without(precision: MatmulPrecision) -> None:
     """Skip a test whose precision has no instructions on this CPU."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrecisionChanged)
+    with warnings.catch_warnings(action="ignore", category=PrecisionChanged):
         if choose_precision(precision, torch.device("cpu")) != precision:
             pytest.skip(f"this CPU has no instructions for {precision} matmuls")

@@ -9,6 +9,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import maskwright
+from maskwright.cli.texts import gather
 from maskwright.core.files import write_json
 from maskwright.recipes.catalog import get
 
@@ -88,12 +89,6 @@ def test_a_fine_tuned_model_of_nan_has_no_results(run, bert_folder, tmp_path):
         assert "the model computes NaN or infinite values" in err
 
 
-def test_embed_shows_nearest_neighbors(run, roberta_folder):
-    _, out, err = run("embed", roberta_folder, "the cat", "the cats", "我爱北京")
-    assert "nearest neighbor" in out
-    assert "3 texts, 32 dimensions" in err
-
-
 def test_embed_prints_json_with_or_without_a_file(run, bert_folder, tmp_path):
     printed = json.loads(run("embed", bert_folder, "the cat", "--pooling", "first", "--json")[1])
     assert (printed["shape"], printed["pooling"], printed["normalized"]) == ([1, 32], "first", False)
@@ -142,10 +137,11 @@ def test_texts_of_a_column_are_read(run, folders, tmp_path):
     np.testing.assert_array_equal(labels, maskwright.embed(folders["embed"], ["good", "bad"]))
 
 
-def test_embed_notes_models_without_sentence_training(run, bert_folder, tmp_path):
-    _, out, err = run("embed", bert_folder, "the cat", "the cats", "--json")
+def test_embed_shows_nearest_neighbors_and_notes_models_without_sentence_training(run, bert_folder, tmp_path):
+    _, out, err = run("embed", bert_folder, "the cat", "the cats", "我爱北京")
+    assert "nearest neighbor" in out
+    assert "3 texts, 32 dimensions" in err
     assert "not trained to compare texts" in err
-    assert json.loads(out)["shape"] == [2, 32]
     shutil.copytree(bert_folder, tmp_path / "trained")
     (tmp_path / "trained" / "modules.json").write_text("[]")
     assert "not trained to compare texts" not in run("embed", tmp_path / "trained", "the cat")[2]
@@ -162,15 +158,11 @@ def test_fill_mask_notes_models_that_never_saw_masks(run, bert_folder, tmp_path,
     assert ("without [MASK]" in err) == unreliable
 
 
-def test_warnings_are_lines_on_standard_error(run, bert_folder):
-    _, out, err = run("fill-mask", bert_folder, "[MASK]" + " cat" * 60, "--json")
-    assert err.startswith("warning: the text has more than 40 tokens")
-    json.loads(out)
-
-
-def test_fill_mask_names_the_generator_that_fills(run, electra_folder):
-    _, out, err = run("fill-mask", electra_folder, "the [MASK] sat", "--json")
-    assert f"predicted by the generator in {electra_folder / 'generator'}" in err
+def test_warnings_and_the_generator_that_fills_are_lines_on_standard_error(run, electra_folder):
+    _, out, err = run("fill-mask", electra_folder, "[MASK]" + " cat" * 60, "--json")
+    note, warning = err.splitlines()
+    assert note == f"predicted by the generator in {electra_folder / 'generator'}"
+    assert warning.startswith("warning: the text has more than 40 tokens")
     assert len(json.loads(out)[0]["masks"][0]) == 5
 
 
@@ -179,11 +171,12 @@ def test_fill_mask_names_the_generator_that_fills(run, electra_folder):
     [
         ("fill-mask", ["the cat"], "the text has no mask: 'the cat'"),
         ("fill-mask", [], "no text was given"),
-        ("fill-mask", ["the [MASK]", "--top-k", "0"], "top_k is 0"),
         ("fill-mask", ["the [MASK]", "--device", "gpu"], "Did you mean 'cuda'?"),
         ("fill-mask", ["--file", "absent.txt"], "cannot read absent.txt"),
-        ("fill-mask", ["half \ud83d [MASK]"], "input 1: "),
-        ("detect", ["the cat", "--threshold", "2"], "the threshold is 2"),
+        *(
+            (name, ["sch\udcf6n [MASK]"], "input 1: lone surrogate at position 4")
+            for name in ("fill-mask", "detect", "embed")
+        ),
         ("embed", ["a", "--out", "v.txt"], "cannot write vectors as 'v.txt'. Allowed: a name that ends in .npy"),
         ("embed", ["--file", "~/latin.txt"], "latin.txt, line 2: not UTF-8"),
     ],
@@ -195,8 +188,7 @@ def test_errors_are_one_line(run, folders, tmp_path, command, arguments, message
     assert message in err
 
 
-def test_models_without_the_head_and_misspelled_models_are_errors(run, bert_folder):
-    assert "no head for replaced tokens" in run("detect", bert_folder, "the cat")[2]
+def test_misspelled_models_and_poolings_are_errors(run, bert_folder):
     assert "Did you mean" in run("fill-mask", bert_folder.parent / "tiny-brt", "a [MASK]")[2]
     assert "is not one of 'mean'" in run("embed", bert_folder, "a", "--pooling", "maen")[2]
 
@@ -212,3 +204,14 @@ def test_embed_checks_the_output_file_first(run, bert_folder, tmp_path, monkeypa
 def test_functions_without_a_text_are_errors(bert_folder):
     with pytest.raises(maskwright.MaskwrightError, match="no text was given"):
         maskwright.embed(bert_folder)
+
+
+def test_texts_of_the_command_line_come_first_and_surrogates_are_refused_with_their_place(tmp_path):
+    file = tmp_path / "texts.jsonl"
+    file.write_text('"two"\n\n"three 🙂"\n', encoding="utf-8")
+    assert gather(["one"], file) == ["one", "two", "", "three 🙂"]
+    with pytest.raises(maskwright.MaskwrightError, match="input 2: lone surrogate at position 4"):
+        gather(["one", "sch\udcf6n"], None)
+    file.write_text('"one"\n\n{"text": "a \\ud83d"}\n', encoding="utf-8")
+    with pytest.raises(maskwright.MaskwrightError, match=r"texts\.jsonl, line 3: lone surrogate at position 3"):
+        gather(["one"], file)

@@ -78,18 +78,28 @@ def test_unknown_commands_and_options_get_suggestions(run, monkeypatch, words, e
     assert not unexpected or unexpected not in message
 
 
-def test_help_is_fast_and_imports_nothing_heavy():
-    script = (
-        "import sys\n"
-        "from maskwright.cli.main import main\n"
-        "try:\n"
-        "    main(['--help'])\n"
-        "except SystemExit:\n"
-        "    heavy = {'torch', 'numpy', 'pydantic', 'tokenizers', 'yaml', 'pyarrow'} & set(sys.modules)\n"
-        "    sys.exit(f'imported {heavy}' if heavy else 0)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+_RUN = """
+import sys
+from maskwright.cli.main import main
+for words in {commands!r}:
+    try:
+        main(words.split())
+    except SystemExit as stop:
+        assert (stop.code or 0) == {code}, (words, stop.code)
+    heavy = {heavy!r} & set(sys.modules)
+    assert not heavy, (words, heavy)
+"""
+
+
+def run_without(heavy, code, commands):
+    """Run commands that end with a code, in a process that imports none of some modules."""
+    script = _RUN.format(commands=commands, code=code, heavy=heavy)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
+
+
+def test_help_is_fast_and_imports_nothing_heavy():
+    run_without({"torch", "numpy", "pydantic", "tokenizers", "yaml", "pyarrow"}, 0, ("--help",))
 
     def seconds():
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -99,19 +109,6 @@ def test_help_is_fast_and_imports_nothing_heavy():
 
     # CPU time, since other tests may keep the machine busy.
     assert min(seconds() for _ in range(3)) < 0.3
-
-
-_RUN = """
-import sys
-from maskwright.cli.main import main
-for words in {commands!r}:
-    try:
-        main(words.split())
-    except SystemExit as stop:
-        assert (stop.code or 0) == {code}, (words, stop.code)
-    heavy = {{"torch", "transformers", "datasets"}} & set(sys.modules)
-    assert not heavy, (words, heavy)
-"""
 
 
 @pytest.mark.parametrize(
@@ -153,9 +150,7 @@ for words in {commands!r}:
     ],
 )
 def test_commands_that_train_nothing_do_not_import_torch(code: int, commands: tuple[str, ...]) -> None:
-    script = _RUN.format(commands=commands, code=code)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, encoding="utf-8")
-    assert done.returncode == 0, done.stderr
+    run_without({"torch", "transformers", "datasets"}, code, commands)
 
 
 def test_errors_of_users_are_one_line_and_exit_code_2(run, verb, monkeypatch):
@@ -170,20 +165,14 @@ def test_errors_of_users_are_one_line_and_exit_code_2(run, verb, monkeypatch):
         main(["show"])
 
 
-def test_other_errors_are_not_hidden(verb):
-    def fail():
-        raise ZeroDivisionError("x")
+def test_other_errors_are_not_hidden_and_an_interrupt_ends_with_130(run, verb):
+    def fail(error):
+        raise error
 
-    verb(fail)
+    verb(lambda: fail(ZeroDivisionError))
     with pytest.raises(ZeroDivisionError):
         main(["show"])
-
-
-def test_interrupt_ends_with_130(run, verb):
-    def fail():
-        raise KeyboardInterrupt
-
-    verb(fail)
+    verb(lambda: fail(KeyboardInterrupt))
     code, _, err = run("show")
     assert code == 130
     assert "Traceback" not in err
@@ -215,18 +204,11 @@ def test_json_is_utf_8_on_any_pipe(monkeypatch, encoding):
     assert "\u5b57" in rest.decode("utf-8")
 
 
-def test_json_is_printed_on_streams_without_bytes(monkeypatch):
+def test_json_is_printed_on_streams_without_bytes_with_null_for_what_is_not_a_number(monkeypatch):
     caught = io.StringIO()
     monkeypatch.setattr(sys, "stdout", caught)
-    output.print_json(["\u5b57"])
-    assert caught.getvalue() == '[\n  "\u5b57"\n]\n'
-
-
-def test_json_has_null_for_what_is_not_a_number(monkeypatch):
-    caught = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", caught)
-    output.print_json({"loss": float("nan"), "rates": [float("-inf"), 0.5]})
-    assert json.loads(caught.getvalue()) == {"loss": None, "rates": [None, 0.5]}
+    output.print_json(["\u5b57", float("nan"), float("-inf"), 0.5])
+    assert caught.getvalue() == '[\n  "\u5b57",\n  null,\n  null,\n  0.5\n]\n'
 
 
 def test_tables_escape_characters_that_a_code_page_lacks(monkeypatch):

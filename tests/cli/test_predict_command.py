@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from maskwright.cli.main import main
 from maskwright.finetuning import predicting
 from maskwright.finetuning.tasks.base import Prediction
+from tests.cli.conftest import Run
 
 LONG = "the cat " * 30 + "\n sat"
 
@@ -28,21 +28,14 @@ def said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predicting, "predict", predict)
 
 
-def _run(*arguments: object) -> None:
-    with pytest.raises(SystemExit) as exit:
-        main([str(argument) for argument in arguments])
-    assert not exit.value.code
-
-
 @pytest.mark.usefixtures("said")
 def test_the_table_shows_texts_in_short_and_no_numbers_of_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")  # Chinese characters are two columns wide.
     file = tmp_path / "texts.csv"
     file.write_text("text\nany\n", encoding="utf-8")
-    _run("predict", "model", file)
-    rows = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines() if "%" in line]
+    rows = [line.split(maxsplit=2) for line in run("predict", "model", file)[1].splitlines() if "%" in line]
     assert [row[:2] for row in rows] == [["87.5%", "good"]] * 3
     short, long, chinese = (row[2].rstrip() for row in rows)
     assert short == "short"
@@ -51,6 +44,7 @@ def test_the_table_shows_texts_in_short_and_no_numbers_of_rows(
 
 
 @pytest.mark.usefixtures("said")
-def test_json_holds_neither_the_text_nor_anything_new(capsys: pytest.CaptureFixture[str]) -> None:
-    _run("predict", "model", "any", "--json")
-    assert [set(one) for one in json.loads(capsys.readouterr().out)] == [{"key", "value", "score", "details"}] * 3
+def test_json_holds_neither_the_text_nor_anything_new(run: Run) -> None:
+    code, out, _ = run("predict", "model", "any", "--json")
+    assert code == 0
+    assert [set(one) for one in json.loads(out)] == [{"key", "value", "score", "details"}] * 3

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from maskwright.cli.main import main
 from maskwright.data.tokenizers.spec import WordPiece
 from maskwright.data.tokenizers.training import train_wordpiece
 
@@ -18,44 +17,26 @@ def tokenizer(tmp_path_factory):
     return str(folder)
 
 
-@pytest.fixture
-def run(capsys, monkeypatch):
-    """Run `maskwright show`; return (exit code, standard output, standard error)."""
+def test_show_prints_the_corrupted_text_and_notes_on_standard_error(run, tokenizer, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as exit:
-            main(["show", *arguments])
-        captured = capsys.readouterr()
-        return exit.value.code, captured.out, captured.err
-
-    return run
-
-
-def test_show_prints_the_corrupted_text(run, tokenizer):
-    code, out, err = run("bert/tiny", "--text", TEXT, "--tokenizer", tokenizer)
+    code, out, err = run("show", "bert/tiny", "--text", TEXT, "--tokenizer", tokenizer)
     assert (code, err) == (0, "")
-    assert "bert/tiny" in out
-    assert "[CLS]" in out
-    assert "[MASK]{" in out
+    assert all(part in out for part in ("bert/tiny", "[CLS]", "[MASK]{"))
     assert "\x1b" not in out
+    _, _, err = run("show", "bert/tiny", "--text", "One. Two. Three.", "--tokenizer", tokenizer)
+    assert "blank lines separate documents" in err
 
 
 def test_show_reads_a_file_and_takes_overrides(run, tokenizer, tmp_path):
     file = tmp_path / "text.txt"
     file.write_text(TEXT)
-    arguments = ("bert/tiny", "--text-file", str(file), "--tokenizer", tokenizer, "--json", "--seed", "3")
+    arguments = ("show", "bert/tiny", "--text-file", file, "--tokenizer", tokenizer, "--json", "--seed", "3")
     _, out, _ = run(*arguments, "--set", "masking.rate=0.5", "--set", "replacement={mask: 1, random: 0, keep: 0}")
     showing = json.loads(out)
     assert (showing["seed"], showing["recipe"]) == (3, "bert/tiny")
     tokens = [token for sequence in showing["sequences"] for token in sequence["tokens"]]
     assert {token["change"] for token in tokens} == {None, "masked"}
     assert sum(token["change"] is not None for token in tokens) > 0.4 * len(tokens)
-
-
-def test_notes_are_printed_on_standard_error(run, tokenizer):
-    _, _, err = run("bert/tiny", "--text", "One. Two. Three.", "--tokenizer", tokenizer)
-    assert "blank lines separate documents" in err
 
 
 @pytest.mark.parametrize(
@@ -69,7 +50,7 @@ def test_notes_are_printed_on_standard_error(run, tokenizer):
     ],
 )
 def test_show_answers_mistakes_in_one_line(run, arguments, message):
-    code, out, err = run(*arguments)
+    code, out, err = run("show", *arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1

@@ -24,12 +24,7 @@ def _refuse(family, heads="mlm", pad=0, source="", **changes):
             {"embedding_size": 16},
             ("embedding_size 16", "no dense layer after", "Set encoder.embedding_size to 48", "albert or electra"),
         ),
-        (
-            "bert",
-            "mlm",
-            {"embedding_size": 16, "hidden_activation": "relu"},
-            ("or set family to albert.",),
-        ),
+        ("bert", "mlm", {"embedding_size": 16, "hidden_activation": "relu"}, ("or set family to albert.",)),
         ("ernie", "mlm", {"embedding_projection": "always"}, ("embedding_projection always", "family to albert.")),
         (
             "electra",

@@ -3,29 +3,14 @@
 import json
 
 import pytest
+import tiny_models as tiny
 import torch
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import (
-    BERT_TOKENS,
-    CASES,
-    IDS,
-    MLM,
-    ROBERTA_TOKENS,
-    SBO,
-    Ours,
-    albert_config,
-    bert_config,
-    build,
-    electra_config,
-    ragged,
-    segments_of,
-    tensors_of,
-)
 
 from maskwright.huggingface.families import FAMILIES, family_named
-from maskwright.huggingface.huggingface import load_model, save_model
+from maskwright.huggingface.huggingface import load_model
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 
@@ -40,15 +25,10 @@ TIED = {
 }
 
 
-def _save(folder, loaded, **changes):
-    given = {
-        "family": loaded.family,
-        "config": loaded.config,
-        "special_tokens": ROBERTA_TOKENS if loaded.config.position_offset == 2 else BERT_TOKENS,
-        "state": loaded.state,
-        "max_length": loaded.max_length,
-    }
-    save_model(folder, **(given | changes))
+def _first(tmp_path, class_name, config):
+    """Save a model of transformers as "first", and load it."""
+    tiny.build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "first")
+    return load_model(tmp_path / "first")
 
 
 def _assert_same_tensors(first, second):
@@ -60,15 +40,15 @@ def _assert_same_tensors(first, second):
 
 @pytest.mark.parametrize(
     ("class_name", "config"),
-    [pytest.param(name, config, id=label) for (name, _, config), label in zip(CASES, IDS, strict=True)],
+    [pytest.param(name, config, id=label) for (name, _, config), label in zip(tiny.CASES, tiny.IDS, strict=True)],
 )
 def test_folders_are_the_same_read_and_written_by_either(tmp_path, class_name, config):
-    build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "theirs")
+    tiny.build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "theirs")
     loaded = load_model(tmp_path / "theirs")
     assert loaded.unexpected == ()
     assert family_named(loaded.family).own_heads >= frozenset(loaded.heads)
-    _save(tmp_path / "ours", loaded)
-    _assert_same_tensors(tensors_of(tmp_path / "theirs"), tensors_of(tmp_path / "ours"))
+    tiny.save(tmp_path / "ours", loaded)
+    _assert_same_tensors(tiny.tensors_of(tmp_path / "theirs"), tiny.tensors_of(tmp_path / "ours"))
     again = load_model(tmp_path / "ours")
     assert again.config == loaded.config
     _assert_same_tensors(again.state, loaded.state)
@@ -79,17 +59,17 @@ def test_folders_are_the_same_read_and_written_by_either(tmp_path, class_name, c
     if theirs[activation] == "gelu_new":
         assert ours.pop(activation) == "gelu_pytorch_tanh"
     if config.model_type == "roberta":
-        special = BERT_TOKENS if config.pad_token_id == 0 else ROBERTA_TOKENS
+        special = tiny.BERT_TOKENS if config.pad_token_id == 0 else tiny.ROBERTA_TOKENS
         assert (ours.pop("bos_token_id"), ours.pop("eos_token_id")) == (special.cls, special.sep)
     assert {name: theirs[name] for name in ours} == ours
     # And back.
     model, report = getattr(transformers, class_name).from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(report.values()), report
     model.save_pretrained(tmp_path / "back")
-    _assert_same_tensors(tensors_of(tmp_path / "ours"), tensors_of(tmp_path / "back"))
+    _assert_same_tensors(tiny.tensors_of(tmp_path / "ours"), tiny.tensors_of(tmp_path / "back"))
     assert load_model(tmp_path / "back").config == loaded.config
     # Nothing but second names is left out of the file.
-    left_out = model.state_dict().keys() - tensors_of(tmp_path / "ours").keys()
+    left_out = model.state_dict().keys() - tiny.tensors_of(tmp_path / "ours").keys()
     has_output_layer = "ForPreTraining" in class_name or "ForMaskedLM" in class_name
     assert left_out == (
         TIED[config.model_type] if has_output_layer and class_name != "ElectraForPreTraining" else set()
@@ -97,10 +77,10 @@ def test_folders_are_the_same_read_and_written_by_either(tmp_path, class_name, c
 
 
 def _our_logits(folder, batch):
-    ours = Ours(load_model(folder))
+    ours = tiny.Ours(load_model(folder))
     with torch.no_grad():
         hidden = ours.encoder(batch.flat).hidden
-        return MLM.logits(ours.heads["mlm"], hidden, ours.encoder.word_embeddings.weight)
+        return tiny.MLM.logits(ours.heads["mlm"], hidden, ours.encoder.word_embeddings.weight)
 
 
 def _their_logits(class_name, folder, batch):
@@ -113,7 +93,7 @@ def _their_logits(class_name, folder, batch):
 
 
 def _assert_same_logits(class_name, folder):
-    batch = ragged(0, 2)
+    batch = tiny.ragged(0, 2)
     expected, unexpected = _their_logits(class_name, folder, batch)
     assert not unexpected
     torch.testing.assert_close(_our_logits(folder, batch), expected, atol=1e-5, rtol=0)
@@ -121,7 +101,7 @@ def _assert_same_logits(class_name, folder):
 
 @pytest.mark.parametrize(
     ("class_name", "config"),
-    [("BertForMaskedLM", bert_config()), ("AlbertForMaskedLM", albert_config(num_hidden_groups=4))],
+    [("BertForMaskedLM", tiny.bert_config()), ("AlbertForMaskedLM", tiny.albert_config(num_hidden_groups=4))],
     ids=["bert", "albert"],
 )
 @pytest.mark.parametrize(
@@ -134,38 +114,26 @@ def _assert_same_logits(class_name, folder):
 )
 def test_other_sharing_of_layers_is_written_per_layer_and_loaded_as_shared(tmp_path, class_name, config, sharing):
     config.num_hidden_layers = 4
-    build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "apart")
+    tiny.build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "apart")
     apart = load_model(tmp_path / "apart")
     shared = apart.config.replace(**sharing)
     used = {f"encoder.{name}" for name in Encoder(shared, apart.vocab_size).state_dict()}
     state = {name: value for name, value in apart.state.items() if name in used or name.startswith("heads.")}
     assert len(state) < len(apart.state)
-    _save(tmp_path / "shared", apart, config=shared, state=state)
-    assert tensors_of(tmp_path / "shared").keys() == tensors_of(tmp_path / "apart").keys()
+    tiny.save(tmp_path / "shared", apart, config=shared, state=state)
+    assert tiny.tensors_of(tmp_path / "shared").keys() == tiny.tensors_of(tmp_path / "apart").keys()
     again = load_model(tmp_path / "shared")
     assert again.config == shared
     _assert_same_tensors(again.state, state)
     _assert_same_logits(class_name, tmp_path / "shared")
 
 
-def test_groups_are_written_once_a_group(tmp_path):
-    build(transformers.AlbertForMaskedLM, albert_config()).save_pretrained(tmp_path / "one")
-    one = load_model(tmp_path / "one")
-    assert (one.config.sharing, one.config.num_groups, one.config.blocks_per_group) == ("all", 1, 1)
-    _save(tmp_path / "ours", one)
-    data = json.loads((tmp_path / "ours" / "config.json").read_text())
-    assert (data["num_hidden_layers"], data["num_hidden_groups"], data["inner_group_num"]) == (3, 1, 1)
-    assert "sharing" not in data
-    assert not any("layer_groups.1" in name for name in tensors_of(tmp_path / "ours"))
-
-
 def test_an_identity_is_written_for_albert_without_a_projection_and_removed_again(tmp_path):
-    build(transformers.AlbertForMaskedLM, albert_config(embedding_size=48)).save_pretrained(tmp_path / "first")
-    loaded = load_model(tmp_path / "first")
+    loaded = _first(tmp_path, "AlbertForMaskedLM", tiny.albert_config(embedding_size=48))
     assert loaded.config.embedding_projection == "always"
     plain = loaded.config.replace(embedding_projection="if_needed")
     state = {name: value for name, value in loaded.state.items() if "embedding_projection" not in name}
-    _save(tmp_path / "ours", loaded, config=plain, state=state)
+    tiny.save(tmp_path / "ours", loaded, config=plain, state=state)
     again = load_model(tmp_path / "ours")
     assert again.config == plain
     _assert_same_tensors(again.state, state)
@@ -174,20 +142,16 @@ def test_an_identity_is_written_for_albert_without_a_projection_and_removed_agai
 
 @pytest.mark.parametrize(
     ("class_name", "config", "theirs"),
-    [
-        ("BertForPreTraining", bert_config(), "nsp"),
-        ("AlbertForPreTraining", albert_config(), "sop"),
-    ],
+    [("BertForPreTraining", tiny.bert_config(), "nsp"), ("AlbertForPreTraining", tiny.albert_config(), "sop")],
     ids=["bert", "albert"],
 )
 def test_either_pair_head_is_saved_under_the_name_of_the_classes(tmp_path, class_name, config, theirs):
-    build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "first")
-    loaded = load_model(tmp_path / "first")
+    loaded = _first(tmp_path, class_name, config)
     assert loaded.heads == ("mlm", theirs)
     other = {"nsp": "sop", "sop": "nsp"}[theirs]
     state = {name.replace(f"heads.{theirs}.", f"heads.{other}."): value for name, value in loaded.state.items()}
-    _save(tmp_path / "ours", loaded, state=state)
-    _assert_same_tensors(tensors_of(tmp_path / "ours"), tensors_of(tmp_path / "first"))
+    tiny.save(tmp_path / "ours", loaded, state=state)
+    _assert_same_tensors(tiny.tensors_of(tmp_path / "ours"), tiny.tensors_of(tmp_path / "first"))
     model, report = getattr(transformers, class_name).from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(report.values()), report
     # transformers keeps what the file says of it.
@@ -202,24 +166,23 @@ def test_either_pair_head_is_saved_under_the_name_of_the_classes(tmp_path, class
     ("class_name", "config"),
     [
         pytest.param(name, config, id=name)
-        for name, special, config in CASES
+        for name, special, config in tiny.CASES
         if name.endswith(("ForMaskedLM", "ElectraForPreTraining")) and not special
     ],
 )
 def test_heads_that_no_class_has_are_kept_and_ignored(tmp_path, class_name, config):
-    build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "first")
-    loaded = load_model(tmp_path / "first")
-    head = SBO.head(loaded.config.head_shape(73)).state_dict()
+    loaded = _first(tmp_path, class_name, config)
+    head = tiny.SBO.head(loaded.config.head_shape(73)).state_dict()
     extra = {f"heads.sbo.{name}": torch.randn_like(value) for name, value in head.items()}
     extra |= {"heads.tenth.dense.weight": torch.randn(3, 5), "heads.tenth.bias": torch.randn(3)}
-    _save(tmp_path / "ours", loaded, state=loaded.state | extra)
+    tiny.save(tmp_path / "ours", loaded, state=loaded.state | extra)
     again = load_model(tmp_path / "ours")
     assert set(again.heads) == {*loaded.heads, "tenth", "sbo"}
     assert again.unexpected == ()
     _assert_same_tensors(again.state, loaded.state | extra)
-    names = tensors_of(tmp_path / "ours").keys()
+    names = tiny.tensors_of(tmp_path / "ours").keys()
     assert {"maskwright.heads.tenth.bias", "cls.pair_target_predictions.mlp_layer_norm.linear1.weight"} < names
-    batch = ragged(config.pad_token_id, segments_of(config))
+    batch = tiny.ragged(config.pad_token_id, tiny.segments_of(config))
     found, unexpected = _their_logits(class_name, tmp_path / "ours", batch)
     expected, _ = _their_logits(class_name, tmp_path / "first", batch)
     assert len(unexpected) == len(extra)
@@ -227,8 +190,7 @@ def test_heads_that_no_class_has_are_kept_and_ignored(tmp_path, class_name, conf
 
 
 def test_an_electra_with_pooler_and_order_head_round_trips(tmp_path):
-    build(transformers.ElectraForPreTraining, electra_config()).save_pretrained(tmp_path / "first")
-    loaded = load_model(tmp_path / "first")
+    loaded = _first(tmp_path, "ElectraForPreTraining", tiny.electra_config())
     extra = {
         "encoder.pooler.weight": torch.randn(48, 48),
         "encoder.pooler.bias": torch.randn(48),
@@ -236,19 +198,18 @@ def test_an_electra_with_pooler_and_order_head_round_trips(tmp_path):
         "heads.sop.classifier.bias": torch.randn(2),
     }
     config = loaded.config.replace(pooler=True)
-    _save(tmp_path / "ours", loaded, config=config, state=loaded.state | extra)
+    tiny.save(tmp_path / "ours", loaded, config=config, state=loaded.state | extra)
     again = load_model(tmp_path / "ours")
     assert (again.config, again.heads) == (config, ("rtd", "sop"))
     _assert_same_tensors(again.state, loaded.state | extra)
-    _, unexpected = _their_logits("ElectraForPreTraining", tmp_path / "ours", ragged(0, 2))
+    _, unexpected = _their_logits("ElectraForPreTraining", tmp_path / "ours", tiny.ragged(0, 2))
     assert len(unexpected) == len(extra)
 
 
 def test_trained_length_is_kept_also_by_transformers(tmp_path):
-    build(transformers.BertForMaskedLM, bert_config()).save_pretrained(tmp_path / "first")
-    loaded = load_model(tmp_path / "first")
+    loaded = _first(tmp_path, "BertForMaskedLM", tiny.bert_config())
     assert loaded.max_length == 24
-    _save(tmp_path / "ours", loaded, max_length=16)
+    tiny.save(tmp_path / "ours", loaded, max_length=16)
     transformers.BertForMaskedLM.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")
     assert load_model(tmp_path / "theirs").max_length == 16
 

@@ -6,20 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
+from safetensors.torch import load_file
 from torch import Tensor, nn
-from transformers import (
-    AlbertConfig,
-    BertConfig,
-    DistilBertConfig,
-    ElectraConfig,
-    ErnieConfig,
-    PreTrainedModel,
-    RobertaConfig,
-)
 
 from maskwright.core.tensors import PackedBatch
-from maskwright.core.types import HeadShape, SpecialTokens
-from maskwright.huggingface.huggingface import LoadedModel
+from maskwright.core.types import SpecialTokens
+from maskwright.huggingface.huggingface import LoadedModel, save_model
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives import (
     MaskedLanguageModeling,
@@ -35,22 +28,10 @@ MLM, NSP, SOP = MaskedLanguageModeling(), NextSentencePrediction(), SentenceOrde
 RTD, SBO = ReplacedTokenDetection(), SpanBoundaryObjective()
 OBJECTIVES = (MLM, NSP, SOP, RTD, SBO)
 BERT_TOKENS = SpecialTokens(
-    pad=0,
-    unk=1,
-    cls=2,
-    sep=3,
-    mask=4,
-    vocab_size=VOCAB_SIZE,
-    names=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    pad=0, unk=1, cls=2, sep=3, mask=4, vocab_size=VOCAB_SIZE, names=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 )
 ROBERTA_TOKENS = SpecialTokens(
-    pad=1,
-    unk=3,
-    cls=0,
-    sep=2,
-    mask=4,
-    vocab_size=VOCAB_SIZE,
-    names=("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
+    pad=1, unk=3, cls=0, sep=2, mask=4, vocab_size=VOCAB_SIZE, names=("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 )
 
 _SHAPE: dict[str, Any] = {
@@ -65,47 +46,38 @@ _SHAPE: dict[str, Any] = {
 }
 
 
-def bert_config(**changes: Any) -> BertConfig:
+def bert_config(**changes: Any) -> transformers.BertConfig:
     """A tiny BERT without dropout, weights large enough for attention to matter."""
-    return BertConfig(**{**_SHAPE, "max_position_embeddings": 24, **changes})
+    return transformers.BertConfig(**{**_SHAPE, "max_position_embeddings": 24, **changes})
 
 
-def roberta_config(**changes: Any) -> RobertaConfig:
+def roberta_config(**changes: Any) -> transformers.RobertaConfig:
     """The same for RoBERTa."""
     shape = {"max_position_embeddings": 26, "type_vocab_size": 1, "layer_norm_eps": 1e-5, "pad_token_id": 1}
-    return RobertaConfig(**{**_SHAPE, **shape, **changes})
+    return transformers.RobertaConfig(**{**_SHAPE, **shape, **changes})
 
 
-def albert_config(**changes: Any) -> AlbertConfig:
+def albert_config(**changes: Any) -> transformers.AlbertConfig:
     """The same for ALBERT: E is a third of H, and all layers share their weights."""
-    return AlbertConfig(**{**_SHAPE, "embedding_size": 16, "max_position_embeddings": 24, **changes})
+    return transformers.AlbertConfig(**{**_SHAPE, "embedding_size": 16, "max_position_embeddings": 24, **changes})
 
 
-def electra_config(**changes: Any) -> ElectraConfig:
+def electra_config(**changes: Any) -> transformers.ElectraConfig:
     """The same for ELECTRA, E a third of H."""
-    return ElectraConfig(**{**_SHAPE, "embedding_size": 16, "max_position_embeddings": 24, **changes})
+    return transformers.ElectraConfig(**{**_SHAPE, "embedding_size": 16, "max_position_embeddings": 24, **changes})
 
 
-def distilbert_config(**changes: Any) -> DistilBertConfig:
+def distilbert_config(**changes: Any) -> transformers.DistilBertConfig:
     """The same for DistilBERT."""
-    shape = {
-        "vocab_size": VOCAB_SIZE,
-        "dim": 48,
-        "n_layers": 3,
-        "n_heads": 4,
-        "hidden_dim": 96,
-        "initializer_range": 0.15,
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-        "max_position_embeddings": 24,
-    }
-    return DistilBertConfig(**{**shape, **changes})
+    shape = {"vocab_size": VOCAB_SIZE, "dim": 48, "n_layers": 3, "n_heads": 4, "hidden_dim": 96}
+    rates = {"initializer_range": 0.15, "dropout": 0.0, "attention_dropout": 0.0}
+    return transformers.DistilBertConfig(**{**shape, **rates, "max_position_embeddings": 24, **changes})
 
 
-def ernie_config(**changes: Any) -> ErnieConfig:
+def ernie_config(**changes: Any) -> transformers.ErnieConfig:
     """The same for ERNIE 1.0."""
     shape = {"max_position_embeddings": 25, "hidden_act": "relu", "layer_norm_eps": 1e-5}
-    return ErnieConfig(**{**_SHAPE, **shape, **changes})
+    return transformers.ErnieConfig(**{**_SHAPE, **shape, **changes})
 
 
 CASES: tuple[tuple[str, str, Any], ...] = (
@@ -150,7 +122,7 @@ def segments_of(config: Any) -> int:
     return int(getattr(config, "type_vocab_size", 0))
 
 
-def build(model_class: type[PreTrainedModel], config: Any, seed: int = 0) -> PreTrainedModel:
+def build(model_class: type[transformers.PreTrainedModel], config: Any, seed: int = 0) -> transformers.PreTrainedModel:
     """Build a model whose biases and LayerNorms are random too, so that a mix-up of them shows."""
     torch.manual_seed(seed)
     model = model_class(config).eval()
@@ -217,22 +189,20 @@ class Ours(nn.Module):
 
     def __init__(self, loaded: LoadedModel) -> None:
         super().__init__()
-        config = loaded.config
-        shape = HeadShape(
-            hidden_size=config.hidden_size,
-            embedding_size=config.embedding_width,
-            vocab_size=loaded.vocab_size,
-            hidden_activation=config.hidden_activation,
-            layer_norm_eps=config.layer_norm_eps,
-        )
-        self.encoder = Encoder(config, loaded.vocab_size)
+        shape = loaded.config.head_shape(loaded.vocab_size)
+        self.encoder = Encoder(loaded.config, loaded.vocab_size)
         self.objectives = [objective for objective in OBJECTIVES if objective.kind in loaded.heads]
         self.heads = nn.ModuleDict({objective.kind: objective.head(shape) for objective in self.objectives})
         self.load_state_dict(loaded.state)
 
 
+def save(folder: Path, loaded: LoadedModel, **changes: Any) -> None:
+    """Save a loaded model, with changes of what `save_model` gets."""
+    given = {name: getattr(loaded, name) for name in ("family", "config", "state", "max_length", "task")}
+    tokens = ROBERTA_TOKENS if loaded.config.position_offset == 2 else BERT_TOKENS
+    save_model(folder, **(given | {"special_tokens": tokens} | changes))
+
+
 def tensors_of(folder: Path) -> dict[str, Tensor]:
     """Read a folder's weights as they are."""
-    from safetensors.torch import load_file
-
     return load_file(folder / "model.safetensors")

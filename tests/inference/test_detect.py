@@ -43,9 +43,8 @@ def test_detect_keeps_the_order_of_the_texts(electra: Model, batch_tokens: int) 
 
 def test_detected_tokens_know_their_characters(electra: Model) -> None:
     (detection,) = electra.detect("The cats, 我爱")
-    assert [detection.text[token.start : token.end] for token in detection.tokens] == [
-        "The", "cats", ",", "我", "爱",
-    ]  # fmt: skip
+    words = [detection.text[token.start : token.end] for token in detection.tokens]
+    assert words == ["The", "cats", ",", "我", "爱"]
     assert [token.token for token in detection.tokens][:2] == ["the", "cats"]
 
 

@@ -1,10 +1,13 @@
 """Vectors equal transformers' hidden states under the usual pooling, whatever shares a batch."""
 
+import functools
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from maskwright.core.errors import MaskwrightError
 from maskwright.inference.batching import batches
@@ -25,19 +28,21 @@ def models(bert_folder: Path, roberta_folder: Path) -> dict[str, Model]:
     return {"bert": load(bert_folder, device="cpu"), "roberta": load(roberta_folder, device="cpu")}
 
 
+@functools.cache
+def _theirs(folder: Path) -> tuple[Any, Any]:
+    from transformers import AutoModel, AutoTokenizer
+
+    with warnings.catch_warnings(action="ignore"):
+        return AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+
+
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 @pytest.mark.parametrize("pooling", ["mean", "first"])
 @pytest.mark.parametrize("batch_tokens", [20, 8192])
 def test_embed_equals_transformers(
     family: str, pooling: str, batch_tokens: int, models: dict[str, Model], request: pytest.FixtureRequest
 ) -> None:
-    import torch
-    from transformers import AutoModel, AutoTokenizer
-
-    folder = request.getfixturevalue(f"{family}_folder")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        theirs, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    theirs, tokenizer = _theirs(request.getfixturevalue(f"{family}_folder"))
     inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
     with torch.inference_mode():
         hidden = theirs(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).last_hidden_state
@@ -61,11 +66,6 @@ def test_embed_cuts_a_long_text_and_says_so(models: dict[str, Model]) -> None:
     np.testing.assert_allclose(vectors[1], models["bert"].embed(" ".join(["cat"] * 38))[0], atol=1e-6)
 
 
-def test_embed_takes_one_text_and_none(models: dict[str, Model]) -> None:
-    assert models["bert"].embed("cat").shape == (1, 32)
-    assert models["bert"].embed([]).shape == (0, 32)
-
-
 def test_embed_reports_progress_up_to_the_end(models: dict[str, Model]) -> None:
     seen: list[tuple[str, int, int | None]] = []
     models["bert"].embed(TEXTS, batch_tokens=16, progress=lambda *progress_of: seen.append(progress_of))
@@ -75,23 +75,23 @@ def test_embed_reports_progress_up_to_the_end(models: dict[str, Model]) -> None:
     assert seen[-1][1] == seen[-1][2]
 
 
-def test_embed_refuses_an_unknown_pooling(models: dict[str, Model]) -> None:
+def test_embed_takes_one_text_and_none_and_refuses_an_unknown_pooling(models: dict[str, Model]) -> None:
+    assert (models["bert"].embed("cat").shape, models["bert"].embed([]).shape) == ((1, 32), (0, 32))
     with pytest.raises(MaskwrightError, match=r"unknown pooling 'men'.*mean"):
         models["bert"].embed("cat", pooling="men")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("tokens", [1, 7, 16, 1000])
 def test_batches_hold_every_text_once_and_apart(tokens: int) -> None:
-    import torch
-
     sequences = [np.arange(1, length + 1) + 100 * number for number, length in enumerate([3, 9, 1, 4, 4, 7, 2])]
-    seen = []
-    for laid in batches(sequences, tokens=tokens, device=torch.device("cpu")):
+    segments, seen = [each % 2 for each in sequences], []
+    for laid in batches(sequences, segments, tokens=tokens, device=torch.device("cpu")):
         batch = laid.batch
         assert batch.num_tokens <= tokens or len(laid.texts) == 1
         for text, start in zip(laid.texts, laid.starts, strict=True):
             slots = slice(start, start + len(sequences[text]))
             assert batch.ids[slots].tolist() == sequences[text].tolist()
+            assert batch.segment_ids[slots].tolist() == segments[text].tolist()
             assert batch.position_ids[slots].tolist() == list(range(len(sequences[text])))
         assert batch.first_tokens.tolist() == laid.starts.tolist()
         seen += laid.texts.tolist()

@@ -10,8 +10,11 @@ from rich.console import Console
 
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.files import write_json
+from maskwright.data.tokenizers.backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
+from maskwright.data.words.spec import Words
 from maskwright.inference.showing import sentences_of_documents, show
 from maskwright.inference.showing_output import render
 from maskwright.inference.texts import read_source
@@ -86,15 +89,12 @@ def test_originals_are_the_text_that_was_given(tokenizers):
     assert [token.original for token in sequence.tokens if token.special] == ["<s>", "</s>", "</s>"]
 
 
-def test_same_seed_and_epoch_show_the_same(tokenizers):
-    assert shown("bert/tiny", tokenizers) == shown("bert/tiny", tokenizers)
-    assert shown("bert/tiny", tokenizers) != shown("bert/tiny", tokenizers, seed=1)
-
-
-def test_static_masks_return_and_dynamic_ones_do_not(tokenizers):
+def test_seed_and_epoch_determine_what_is_shown_and_static_masks_return(tokenizers):
     def sequences(recipe, epoch):
         return shown(recipe, tokenizers, epoch=epoch).sequences
 
+    assert shown("bert/tiny", tokenizers) == shown("bert/tiny", tokenizers)
+    assert shown("bert/tiny", tokenizers) != shown("bert/tiny", tokenizers, seed=1)
     assert sequences("bert/tiny", 0) == sequences("bert/tiny", 10) != sequences("bert/tiny", 1)
     assert sequences("roberta/tiny", 0) != sequences("roberta/tiny", 10)
 
@@ -181,13 +181,10 @@ def test_remarks_are_made_where_they_matter(name, options, note, tokenizers):
     assert note is None or any(note in each for each in notes)
 
 
-def test_another_kind_of_tokenizer_is_remarked_on(tokenizers):
+def test_a_run_is_shown_with_its_own_tokenizer_and_another_kind_of_tokenizer_is_remarked_on(tokenizers, tmp_path):
     showing = show("bert/tiny", ENGLISH, tokenizer=tokenizers["byte_bpe"])
     assert "byte_bpe" in showing.notes[0]
     assert showing.sequences[0].tokens[0].seen == "<s>"
-
-
-def test_a_run_is_shown_with_its_own_tokenizer(tokenizers, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(tokenizers["wordpiece"], run)
     write_json(run / "recipe.json", catalog.resolve("bert/tiny").model_dump(mode="json"))
@@ -234,3 +231,24 @@ def test_source_is_a_text_or_a_file(tmp_path):
     file.write_bytes(b"ab\xff")
     with pytest.raises(DataError, match=r"not UTF-8 text \(byte 2\)"):
         read_source(None, file)
+
+
+def test_shown_text_is_cut_into_words_as_a_corpus_would_be_and_phrases_of_a_corpus_are_noted(tmp_path):
+    text = "使用语言模型来预测下一个词的概率。"
+    vocabulary = {token: number for number, token in enumerate([*WORDPIECE_NAMES, *sorted(set(text))])}
+    Tokenizer(wordpiece_backend(vocabulary, normalizer=bert_normalizer(lowercase=True)), WORDPIECE_NAMES).save(tmp_path)
+
+    def words_and_notes(**words):
+        recipe = catalog.resolve("bert/tiny").replace(words=Words(**words))
+        showing = show(recipe, text, tokenizer=tmp_path)
+        found = []
+        for token in showing.sequences[0].tokens:
+            found += [""] * token.begins_word
+            found[-1] += token.original
+        return set(found), any("need a corpus" in note for note in showing.notes)
+
+    assert {"使", "用"} <= words_and_notes()[0]
+    for phrases, is_noted in ((), False), (("collocations",), True), (("segmenter",), False):
+        words, noted = words_and_notes(segmenter="rjieba", phrases=phrases)
+        assert noted == is_noted
+        assert {"使用", "语言", "模型", "概率"} <= words

@@ -16,18 +16,18 @@ from maskwright.inference.texts import read_source, read_texts, write_json_lines
 _LINES = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]))
 
 
-def test_read_texts_gives_one_text_per_line(tmp_path: Path) -> None:
-    file = tmp_path / "texts.txt"
-    file.write_bytes("\ufeff我爱北京\r\n\nlast\x0bone\u2028still".encode())
-    assert read_texts(file) == ["我爱北京", "", "last\x0bone\u2028still"]
-
-
-def test_home_directory_in_file_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_texts_gives_one_text_per_line_of_a_file_or_standard_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    (tmp_path / "texts.txt").write_text("one\n")
-    assert read_texts("~/texts.txt") == ["one"]
-    assert read_source(None, Path("~/texts.txt")) == "one\n"
+    data = "\ufeff我爱北京\r\n\nlast\x0bone\u2028still"
+    (tmp_path / "texts.txt").write_bytes(data.encode())
+    (tmp_path / "texts.txt.gz").write_bytes(gzip.compress(data.encode()))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data.encode())))
+    for file in ("~/texts.txt", tmp_path / "texts.txt.gz", "-"):
+        assert read_texts(file) == ["我爱北京", "", "last\x0bone\u2028still"]
+    assert read_source(None, Path("~/texts.txt")) == data.removeprefix("\ufeff")
 
 
 @settings(max_examples=30)
@@ -63,17 +63,6 @@ def test_read_texts_reads_one_column_of_a_table(tmp_path: Path, name: str, mark:
         read_texts(tmp_path / name, "nots")
 
 
-def test_a_column_needs_a_table(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("one\n")
-    with pytest.raises(DataError, match=r"a\.txt has no columns"):
-        read_texts(tmp_path / "a.txt", "text")
-
-
-def test_read_texts_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n")))
-    assert read_texts("-") == ["one", "two"]
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -97,7 +86,10 @@ def test_read_texts_names_what_is_wrong(name: str, content: bytes, message: str,
         read_texts(tmp_path / name)
 
 
-def test_read_texts_refuses_folders_and_missing_files(tmp_path: Path) -> None:
+def test_read_texts_refuses_folders_missing_files_and_a_column_of_plain_text(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    with pytest.raises(DataError, match=r"a\.txt has no columns"):
+        read_texts(tmp_path / "a.txt", "text")
     with pytest.raises(DataError, match="cannot read"):
         read_texts(tmp_path / "absent.txt")
     with pytest.raises(DataError, match="is a folder"):

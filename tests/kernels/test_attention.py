@@ -16,6 +16,7 @@ from maskwright.kernels.cuda import attention as cuda_attention
 from maskwright.kernels.dropout import DropoutKey, DropoutMask
 from maskwright.kernels.sequences import Sequences
 from maskwright.kernels.setting import use_kernels
+from tests.kernels.gradients import assert_same_gradients
 from tests.kernels.padded_attention import padded_attention
 
 HEADS, WIDTH, LONGEST = 3, 12, 6
@@ -60,11 +61,7 @@ def test_results_and_gradients_are_those_of_the_formula(
     inputs = inputs_of(lengths, torch.float64)
     found, expected = function(*inputs, sequences_of(lengths, longest), HEADS, None), by_formula(inputs, lengths)
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
-    grad = torch.randn_like(expected)
-    for one, other in zip(
-        torch.autograd.grad(found, inputs, grad), torch.autograd.grad(expected, inputs, grad), strict=True
-    ):
-        torch.testing.assert_close(one, other, atol=1e-10, rtol=1e-10)
+    assert_same_gradients(found, expected, inputs, atol=1e-10, rtol=1e-10)
 
 
 @lengths
@@ -153,15 +150,12 @@ def test_autocast_computes_in_half_precision_and_keeps_gradients_in_fp32(mask: D
         assert torch.equal(one, other.float())
 
 
-def test_large_scores_and_no_tokens_are_computed() -> None:
-    scaled = [each.detach() * 1e4 for each in inputs_of(PACKED)]
-    assert rows.attention(*scaled, sequences_of(PACKED), HEADS, MASK).isfinite().all()
-    empty = [each[:0] for each in scaled]
-    assert rows.attention(*empty, sequences_of(()), HEADS, None).shape == (0, WIDTH)
-
-
-def test_nan_stays_in_its_sequence() -> None:
+def test_large_scores_and_no_tokens_are_computed_and_nan_stays_in_its_sequence() -> None:
     inputs = [each.detach() for each in inputs_of(PACKED)]
+    scaled = [each * 1e4 for each in inputs]
+    assert rows.attention(*scaled, sequences_of(PACKED), HEADS, MASK).isfinite().all()
+    empty = [each[:0] for each in inputs]
+    assert rows.attention(*empty, sequences_of(()), HEADS, None).shape == (0, WIDTH)
     inputs[1][3] = torch.nan
     found = rows.attention(*inputs, sequences_of(PACKED), HEADS, None)
     assert found[2:8].isnan().all()

@@ -133,18 +133,8 @@ def test_without_key_or_rate_nothing_is_dropped() -> None:
     torch.testing.assert_close(dropout_add(values, values, None), 2 * values)
 
 
-def test_dropout_add_keeps_the_precision_of_residual_and_gradient() -> None:
-    values = torch.randn(8, 8, dtype=torch.bfloat16, requires_grad=True)
-    residual = torch.randn(8, 8, requires_grad=True)
-    added = dropout_add(values, residual, mask_of(1, 0.3))
-    added.sum().backward()  # type: ignore[no-untyped-site]
-    assert added.dtype == torch.float32
-    assert values.grad is not None
-    assert values.grad.dtype == torch.bfloat16
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_dropped_values_are_rounded_once(dtype: torch.dtype) -> None:
+def test_dropped_values_are_rounded_once_and_sums_keep_the_precision_of_the_residual(dtype: torch.dtype) -> None:
     values = torch.randn(50, 70).to(dtype).requires_grad_()
     mask = mask_of(6)
     expected = (values.detach().float() * mask.factors(values.shape)).to(dtype)
@@ -153,3 +143,6 @@ def test_dropped_values_are_rounded_once(dtype: torch.dtype) -> None:
     assert torch.equal(dropped, expected)
     (gradient,) = torch.autograd.grad(dropped, values, values.detach())
     assert torch.equal(gradient, expected)
+    added = dropout_add(values, torch.randn(50, 70), mask)
+    assert added.dtype == torch.float32
+    assert torch.autograd.grad(added.sum(), values)[0].dtype == dtype

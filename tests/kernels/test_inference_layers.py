@@ -64,17 +64,8 @@ def encoder(name: str) -> Encoder:
 
 
 def make_encoder(**shape: object) -> Encoder:
-    config = EncoderConfig(
-        **{
-            "hidden_size": 64,
-            "num_layers": 3,
-            "num_heads": 4,
-            "intermediate_size": 128,
-            "max_positions": 40,
-            "initializer_range": 0.1,
-            **shape,
-        }
-    )
+    sizes = {"hidden_size": 64, "num_layers": 3, "num_heads": 4, "intermediate_size": 128, "max_positions": 40}
+    config = EncoderConfig(**{**sizes, "initializer_range": 0.1, **shape})
     made = Encoder(config, WORDS)
     initialize(made, config, seed=1)
     with torch.no_grad():
@@ -133,8 +124,7 @@ def test_shapes_and_settings_that_c_does_not_support_use_the_modules() -> None:
     odd = Encoder(EncoderConfig(hidden_size=64, num_heads=8, intermediate_size=100, num_layers=1), WORDS).eval()
     with pytest.warns(PrecisionChanged, match="int8 supports widths that are multiples of 16"):
         assert InferenceEncoder(odd, "int8").layers is None
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"), torch.no_grad():
         model, batch = InferenceEncoder(odd, "fp32"), batch_of([5, 9]).batch
         assert model.layers is None
         torch.testing.assert_close(model(batch), odd(batch).hidden)

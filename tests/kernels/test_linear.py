@@ -1,5 +1,7 @@
 """Dense layers in training on a CPU against PyTorch's, and the memory that a layer of the encoder saves."""
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,8 +12,15 @@ from maskwright.kernels import ops
 from maskwright.kernels.setting import use_kernels
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
+from tests.kernels.gradients import assert_same_gradients
 
 names = pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "relu"])
+
+
+def batch_of(lengths: list[int], ids: Tensor) -> PackedBatch:
+    zeros, bounds = torch.zeros_like(ids), torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32)
+    ids_of = {"ids": ids, "position_ids": zeros, "segment_ids": zeros}
+    return PackedBatch(**ids_of, cu_seqlens=bounds, max_seqlen=max(lengths), dropout_key=3)
 
 
 def test_batches_are_padded_to_few_sizes_by_sequences_and_positions_that_nothing_uses() -> None:
@@ -20,14 +29,7 @@ def test_batches_are_padded_to_few_sizes_by_sequences_and_positions_that_nothing
     encoder = Encoder(config, 9)
     lengths = [7] * 30 + [3]
     tokens = sum(lengths)
-    batch = PackedBatch(
-        ids=torch.randint(9, (tokens,)),
-        position_ids=torch.zeros(tokens, dtype=torch.int64),
-        segment_ids=torch.zeros(tokens, dtype=torch.int64),
-        cu_seqlens=torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32),
-        max_seqlen=7,
-        dropout_key=3,
-    )
+    batch = batch_of(lengths, torch.randint(9, (tokens,)))
     positions = torch.arange(0, tokens, 5)
     padded, padded_positions = ops.pad_to_few_sizes(batch, positions)
     assert padded.lengths.tolist() == [*lengths, *[1] * 11]
@@ -43,10 +45,8 @@ def test_batches_are_padded_to_few_sizes_by_sequences_and_positions_that_nothing
             torch.testing.assert_close(encoder.encode(batch, output_positions), hidden)
 
 
-def gradients_of(result: Tensor, values: Tensor, *layers: nn.Linear) -> list[Tensor]:
-    grad = torch.randn(result.shape, generator=torch.Generator().manual_seed(1)).to(result.dtype)
-    leaves = [values, *(parameter for layer in layers for parameter in layer.parameters())]
-    return list(torch.autograd.grad(result, leaves, grad))
+def leaves_of(values: Tensor, *layers: nn.Linear) -> list[Tensor]:
+    return [values, *(parameter for layer in layers for parameter in layer.parameters())]
 
 
 @names
@@ -59,8 +59,7 @@ def test_feed_forward_is_pytorchs(name: str, dtype: torch.dtype) -> None:
         expected = layers[1](ops.activation(name, layers[0](hidden)))
     assert found.dtype == dtype
     torch.testing.assert_close(found, expected)
-    for one, other in zip(gradients_of(found, hidden, *layers), gradients_of(expected, hidden, *layers), strict=True):
-        torch.testing.assert_close(one, other)
+    assert_same_gradients(found, expected, leaves_of(hidden, *layers))
 
 
 @pytest.mark.parametrize("width", [16, 528])
@@ -74,12 +73,7 @@ def test_query_key_and_value_are_those_of_three_layers(width: int, half: bool) -
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other)
     tolerance = {"atol": 0.02, "rtol": 0.02} if half else {"atol": 1e-5, "rtol": 1e-5}
-    for one, other in zip(
-        gradients_of(torch.stack(list(found)), hidden, *layers),
-        gradients_of(torch.stack(expected), hidden, *layers),
-        strict=True,
-    ):
-        torch.testing.assert_close(one, other, **tolerance)
+    assert_same_gradients(torch.stack(list(found)), torch.stack(expected), leaves_of(hidden, *layers), **tolerance)
 
 
 @pytest.mark.parametrize("name", ["gelu", "gelu_tanh"])
@@ -91,15 +85,7 @@ def test_a_layer_saves_few_bytes_per_token_and_unit_of_width(name: str, half: bo
     for num_layers in (1, 2):
         config = EncoderConfig(num_layers=num_layers, hidden_activation=name, pooler=False)
         encoder = Encoder(config, 9)
-        zeros = torch.zeros(length, dtype=torch.int64)
-        batch = PackedBatch(
-            ids=zeros,
-            position_ids=zeros,
-            segment_ids=zeros,
-            cu_seqlens=torch.tensor([0, length], dtype=torch.int32),
-            max_seqlen=length,
-            dropout_key=3,
-        )
+        batch = batch_of([length], torch.zeros(length, dtype=torch.int64))
         saved: dict[int, Tensor] = {}
 
         def pack(tensor: Tensor, saved: dict[int, Tensor] = saved) -> Tensor:

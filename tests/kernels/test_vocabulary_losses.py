@@ -16,23 +16,21 @@ from maskwright.kernels.vocabulary_losses import (
     summed_cross_entropy,
     summed_divergence,
 )
+from tests.kernels.gradients import assert_same_gradients
 from tests.pretext.differences import assert_gradients_are_those_of_differences
 
 ENTRIES = 37
 
 
-def parts_of(targets: int, width: int, seed: int, dtype: torch.dtype = torch.float64) -> LogitParts:
+def parts_of(m: int, e: int, seed: int, dtype: torch.dtype = torch.float64, v: int = ENTRIES) -> LogitParts:
     generator = torch.Generator().manual_seed(seed)
-    shapes = ((targets, width), (ENTRIES, width), (ENTRIES,))
+    shapes = ((m, e), (v, e), (v,))
     return LogitParts(*(torch.randn(*each, generator=generator, dtype=dtype).requires_grad_() for each in shapes))
 
 
 def inputs(m: int, v: int, e: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(m + v + e)
-    features, weight, bias = (
-        torch.randn(*shape, generator=generator, dtype=dtype).requires_grad_() for shape in ((m, e), (v, e), (v,))
-    )
-    return features, weight, bias, torch.randint(v, (m,), generator=generator)
+    labels = torch.randint(v, (m,), generator=torch.Generator().manual_seed(m + v + e))
+    return *parts_of(m, e, m + v + e, dtype, v), labels
 
 
 @pytest.mark.parametrize("block_elements", [1, 37, 37 * 4, 37 * 11, 1 << 25])
@@ -43,10 +41,7 @@ def test_blocks_equal_the_plain_computation(block_elements: int) -> None:
     expected = cross_entropy(logits, labels, reduction="sum")
     assert torch.allclose(total, expected, rtol=1e-12)
     assert int(correct) == int((logits.argmax(dim=1) == labels).sum())
-    ours = torch.autograd.grad(3 * total, (features, weight, bias))
-    plain = torch.autograd.grad(3 * expected, (features, weight, bias))
-    for mine, other in zip(ours, plain, strict=True):
-        assert torch.allclose(mine, other, rtol=1e-10, atol=1e-12)
+    assert_same_gradients(total, expected, (features, weight, bias), rtol=1e-10, atol=1e-12)
 
 
 def test_gradients_are_those_of_finite_differences() -> None:
@@ -136,10 +131,7 @@ def test_divergence_in_blocks_equals_plain_torch_forwards_and_backwards(
     )
     assert total.item() / 11 == pytest.approx(expected.item(), abs=1e-12)
     assert int(agreed) == int((scores.argmax(1) == wanted.argmax(1)).sum())
-    ours = torch.autograd.grad(3 * total / 11, list(student))
-    plain = torch.autograd.grad(3 * expected, list(student))
-    for mine, other in zip(ours, plain, strict=True):
-        assert torch.allclose(mine, other, rtol=1e-10, atol=1e-12)
+    assert_same_gradients(total / 11, expected, student, rtol=1e-10, atol=1e-12)
 
 
 def test_divergence_under_autocast_multiplies_in_bfloat16_and_sums_in_float32() -> None:

@@ -1,9 +1,7 @@
 from dataclasses import replace
 
 import torch
-from packed_batches import SMALL, VOCAB_SIZE, encoder, packed
-
-from maskwright.kernels.setting import use_kernels
+from packed_batches import SMALL, encoder, packed
 
 
 def test_dropout_follows_the_batch_key_and_only_in_training():
@@ -17,43 +15,6 @@ def test_dropout_follows_the_batch_key_and_only_in_training():
     assert torch.equal(model(packed(key=1)).hidden, plain)
 
 
-def test_layers_that_share_blocks_compute_what_equal_layers_compute():
-    shared = encoder(SMALL.replace(sharing="attention", num_groups=2))
-    assert len(shared.attention_blocks) == 2
-    assert len(shared.ffn_blocks) == 3
-    apart = encoder(SMALL)
-    state = apart.state_dict()
-    for name, value in shared.state_dict().items():
-        for layer in range(3):
-            block = {"attention_blocks": (0, 0, 1), "ffn_blocks": (0, 1, 2)}.get(name.split(".")[0], (None,) * 3)[layer]
-            stem, _, rest = name.partition(".")
-            if block is None:
-                state[name] = value
-            elif rest.startswith(f"{block}."):
-                state[f"{stem}.{layer}.{rest.partition('.')[2]}"] = value
-    apart.load_state_dict(state)
-    batch = packed()
-    assert torch.equal(shared(batch).hidden, apart(batch).hidden)
-
-
-def test_factorised_embeddings_are_projected_to_the_hidden_width():
-    model = encoder(SMALL.replace(embedding_size=16))
-    assert model.word_embeddings.weight.shape == (VOCAB_SIZE, 16)
-    assert model(packed()).hidden.shape == (91, 48)
-    assert encoder().embedding_projection is None
-
-
-def test_positions_are_read_behind_the_offset():
-    config = SMALL.replace(position_offset=2)
-    model, plain = encoder(config), encoder()
-    assert model.position_embeddings.weight.shape == (34, 48)
-    state = plain.state_dict()
-    positions = torch.cat([torch.full((2, 48), torch.nan), state["position_embeddings.weight"]])
-    model.load_state_dict({**state, "position_embeddings.weight": positions})
-    batch = packed()
-    assert torch.equal(model(batch).hidden, plain(batch).hidden)
-
-
 def test_a_single_segment_row_is_added_whatever_the_segment():
     batch = packed()
     one = encoder(SMALL.replace(type_vocab_size=1))
@@ -63,16 +24,6 @@ def test_a_single_segment_row_is_added_whatever_the_segment():
     assert without(batch).pooled is None
 
 
-def test_encoder_computes_in_half_precision_under_autocast():
-    model, batch = encoder(), packed(key=3)
-    exact = model(batch).hidden
-    with torch.autocast("cpu", torch.bfloat16):
-        rough = model(batch).hidden
-    rough.float().square().sum().backward()
-    assert 0 < (rough - exact).abs().mean() < 0.05
-    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-
-
 def test_changing_one_sequence_changes_no_other():
     batch = packed()
     model = encoder()
@@ -80,18 +31,3 @@ def test_changing_one_sequence_changes_no_other():
     changed = replace(batch, ids=torch.where(owners == 1, 6, batch.ids))
     differs = (model(batch).hidden != model(changed).hidden).any(dim=1)
     assert torch.equal(differs, owners == 1)
-
-
-def test_the_reference_gives_the_same_results_and_gradients():
-    outcomes = []
-    for native in (True, False):
-        model = encoder()
-        with use_kernels(native):
-            output = model(packed())
-        (output.hidden**3).mean().backward()
-        outcomes.append((output.hidden.detach(), output.pooled.detach(), [p.grad for p in model.parameters()]))
-    (hidden, pooled, gradients), (expected, expected_pooled, expected_gradients) = outcomes
-    torch.testing.assert_close(hidden, expected, atol=1e-5, rtol=0)
-    torch.testing.assert_close(pooled, expected_pooled, atol=1e-5, rtol=0)
-    for found, wanted in zip(gradients, expected_gradients, strict=True):
-        assert wanted is None or torch.allclose(found, wanted, atol=1e-5, rtol=1e-4)

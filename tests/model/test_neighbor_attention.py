@@ -9,10 +9,15 @@ from maskwright.model.neighbor_attention import offsets
 LENGTH, SEQUENCES = 48, 12
 
 
-def _first_attention(config, seed=0):
-    """Mean attention of each head from a token to the one its offset away, and to itself, in random texts."""
-    encoder = Encoder(config, 3000)
+def _encoder(config, words, seed=0):
+    encoder = Encoder(config, words)
     initialize(encoder, config, seed)
+    return encoder
+
+
+def _first_attention(config):
+    """Mean attention of each head from a token to the one its offset away, and to itself, in random texts."""
+    encoder = _encoder(config, 3000)
     positions = torch.arange(LENGTH)
     ids = torch.randint(5, 3000, (SEQUENCES, LENGTH), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
@@ -58,16 +63,10 @@ def test_each_head_begins_at_its_neighbor(shape):
 
 def test_only_positions_and_first_queries_and_keys_differ():
     config = EncoderConfig(hidden_size=64, num_heads=2, num_layers=2, intermediate_size=128, max_positions=32)
-    drawn, begun = (Encoder(config.replace(initial_attention=where), 100) for where in ("random", "neighbors"))
-    for encoder in (drawn, begun):
-        initialize(encoder, encoder.config, 3)
+    drawn, begun = (_encoder(config.replace(initial_attention=each), 100, 3) for each in ("random", "neighbors"))
     others = begun.state_dict()
     changed = {name for name, value in drawn.state_dict().items() if not torch.equal(value, others[name])}
-    assert changed == {
-        "position_embeddings.weight",
-        "attention_blocks.0.query.weight",
-        "attention_blocks.0.key.weight",
-    }
+    assert changed == {"position_embeddings.weight", "attention_blocks.0.query.weight", "attention_blocks.0.key.weight"}
     before, after = drawn.position_embeddings.weight, begun.position_embeddings.weight
     assert after.std().item() == pytest.approx(before.std().item(), rel=0.05)
     assert torch.unique(after.detach(), dim=0).shape[0] == 32
@@ -75,8 +74,7 @@ def test_only_positions_and_first_queries_and_keys_differ():
 
 def test_far_positions_are_not_alike():
     config = EncoderConfig(hidden_size=128, num_heads=2, num_layers=1, initial_attention="neighbors")
-    encoder = Encoder(config, 10)
-    initialize(encoder, config, 0)
+    encoder = _encoder(config, 10)
     table = torch.nn.functional.normalize(encoder.position_embeddings.weight.detach(), dim=1)
     likeness = table @ table.T - torch.eye(512)
     assert likeness.abs().max() < 0.7
@@ -86,6 +84,5 @@ def test_far_positions_are_not_alike():
 @pytest.mark.parametrize("width", [1, 2, 3])
 def test_heads_too_narrow_for_a_wave_change_nothing(width):
     config = EncoderConfig(hidden_size=width * 3, num_heads=3, num_layers=1, initial_attention="neighbors")
-    encoder = Encoder(config, 10)
-    initialize(encoder, config, 0)
+    encoder = _encoder(config, 10)
     assert all(torch.isfinite(parameter).all() for parameter in encoder.parameters())

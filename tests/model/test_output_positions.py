@@ -3,12 +3,10 @@
 Only hidden dropout behind the last attention differs: see the last test.
 """
 
-import pytest
 import torch
 from packed_batches import SMALL, encoder, packed
 from torch import Tensor
 
-from maskwright.kernels.setting import use_kernels
 from maskwright.model.config import EncoderConfig
 
 POSITIONS = torch.tensor([0, 3, 10, 11, 17, 20, 30, 44, 64, 67, 72, 77, 82, 87, 90])
@@ -16,11 +14,11 @@ ATTENTION_ONLY = SMALL.replace(hidden_dropout=0.0, attention_dropout=0.3)
 
 
 def results(
-    config: EncoderConfig, positions: Tensor | None, *, native: bool = True, half: bool = False
+    config: EncoderConfig, positions: Tensor | None, *, half: bool = False
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """Hidden states at POSITIONS, pooled vectors and gradients, in training, with the dropout that the config has."""
     model = encoder(config)
-    with torch.autocast("cpu", torch.bfloat16, enabled=half), use_kernels(native):
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
         output = model(packed(key=7), positions)
     assert output.pooled is not None
     wanted = output.hidden[POSITIONS]
@@ -29,9 +27,8 @@ def results(
     return wanted.detach(), output.pooled.detach(), gradients
 
 
-def assert_same(
-    found: tuple[Tensor, Tensor, dict[str, Tensor]], expected: tuple[Tensor, Tensor, dict[str, Tensor]]
-) -> None:
+def test_attention_drops_the_same_in_training() -> None:
+    found, expected = (results(ATTENTION_ONLY, which) for which in (POSITIONS, None))
     for one, other in zip(found[:2], expected[:2], strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
     assert found[2].keys() == expected[2].keys()
@@ -39,15 +36,8 @@ def assert_same(
         torch.testing.assert_close(found[2][name], gradient, atol=1e-5, rtol=1e-4, msg=name)
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_attention_drops_the_same_in_training(native: bool) -> None:
-    expected = results(ATTENTION_ONLY, None, native=native)
-    assert_same(results(ATTENTION_ONLY, POSITIONS, native=native), expected)
-
-
-@pytest.mark.parametrize("native", [True, False])
-def test_half_precision_is_the_same_up_to_the_order_of_sums(native: bool) -> None:
-    some, everything = (results(ATTENTION_ONLY, which, native=native, half=True) for which in (POSITIONS, None))
+def test_half_precision_is_the_same_up_to_the_order_of_sums() -> None:
+    some, everything = (results(ATTENTION_ONLY, which, half=True) for which in (POSITIONS, None))
     # The same rounded factors; sums over other numbers of rows may be taken in another order and round otherwise.
     torch.testing.assert_close(some[0], everything[0], atol=0.05, rtol=0)
     for name, gradient in everything[2].items():

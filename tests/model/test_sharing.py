@@ -4,6 +4,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AlbertConfig
+from transformers.models.albert.modeling_albert import AlbertTransformer
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.spec import override, parse_overrides
@@ -24,11 +26,6 @@ def test_sharing_names_the_blocks_that_serve_all_layers(
     assert (config.layer_plan("attention"), config.layer_plan("ffn")) == (attention, ffn)
 
 
-def test_four_groups_of_twelve_layers_are_albert_s() -> None:
-    config = EncoderConfig(sharing="all", num_groups=4)
-    assert config.layer_plan("attention") == config.layer_plan("ffn") == (0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3)
-
-
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 4))
 def test_groups_are_applied_as_albert_s_code_walks_through_them(rounds: int, groups: int, inner: int) -> None:
     groups = min(groups, rounds)
@@ -40,6 +37,28 @@ def test_groups_are_applied_as_albert_s_code_walks_through_them(rounds: int, gro
             walked.append(group * inner + block)
     assert config.layer_plan("attention") == tuple(walked)
     assert len(set(walked)) == groups * inner
+
+
+# 18 layers in 14 groups: floating point decides at layer 9.
+@pytest.mark.parametrize(("layers", "groups"), [(12, 4), (7, 3), (18, 14)])
+def test_layers_are_put_into_groups_as_transformers_does(layers: int, groups: int) -> None:
+    shape = {"embedding_size": 4, "hidden_size": 4, "num_attention_heads": 1, "intermediate_size": 4}
+    numbers = {"num_hidden_layers": layers, "num_hidden_groups": groups}
+    model = AlbertTransformer(AlbertConfig(**shape, **numbers, attn_implementation="eager")).eval()
+    order: list[int] = []
+    for number, group in enumerate(model.albert_layer_groups):
+        group.register_forward_hook(lambda *_, number=number: order.append(number))
+    model(torch.zeros(1, 2, 4))
+    assert tuple(order) == EncoderConfig(num_layers=layers, sharing="all", num_groups=groups).layer_plan("ffn")
+
+
+@given(st.integers(1, 48), st.data())
+def test_every_group_is_used_in_ascending_order(layers: int, data: st.DataObject) -> None:
+    # No weight is written that no layer applies.
+    groups = data.draw(st.integers(1, layers))
+    plan = EncoderConfig(num_layers=layers, sharing="all", num_groups=groups).layer_plan("ffn")
+    assert sorted(set(plan)) == list(range(groups))
+    assert sorted(plan) == list(plan)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""Models that the tests of the server share."""
-
 from pathlib import Path
 
 import pytest
@@ -7,8 +5,15 @@ import pytest
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Return tiny models by name: "bert", "electra", and fine-tuned ones."""
+    """Tiny models by name: "bert", "electra", and a fine-tuned one for each kind of task."""
     pytest.importorskip("transformers")
-    from tests.serving.servers import write_models
+    from maskwright.finetuning import fine_tuned
+    from tests.finetuning.tiny_tuned import pretrained
+    from tests.serving.servers import TASKS
 
-    return write_models(tmp_path_factory.mktemp("models"))
+    place = tmp_path_factory.mktemp("models")
+    found = {name: pretrained(place / name, name) for name in ("bert", "electra")}
+    for name, task in TASKS.items():
+        fine_tuned.build(found["bert"], task, seed=1).save(place / name)
+        found[name] = place / name
+    return found

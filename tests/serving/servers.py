@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from maskwright.finetuning import fine_tuned
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification
-from tests.finetuning.tiny_tuned import LABELS, pretrained
+from tests.finetuning.tiny_tuned import LABELS
 
 TASKS = {
     "classes": Classification(labels=LABELS),
@@ -21,15 +20,6 @@ TASKS = {
     "answers": QuestionAnswering(max_answer_length=6),
     "choices": MultipleChoice(),
 }
-
-
-def write_models(place: Path) -> dict[str, Path]:
-    """Write two pretrained models and one for each kind of task."""
-    found = {name: pretrained(place / name, name) for name in ("bert", "electra")}
-    for name, task in TASKS.items():
-        fine_tuned.build(found["bert"], task, seed=1).save(place / name)
-        found[name] = place / name
-    return found
 
 
 @contextmanager

@@ -15,26 +15,18 @@ import maskwright
 from maskwright.core.errors import ConversionError, MaskwrightError
 from maskwright.core.files import read_json, write_json
 from maskwright.finetuning.fine_tuned import build
-from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
-from maskwright.finetuning.tasks.tagging import Tagging
-from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
+from maskwright.finetuning.tasks.texts import MultiLabel, Regression
 from maskwright.huggingface.huggingface import load_model
 from maskwright.huggingface.quiet import quiet
 from maskwright.serving import export, onnx_graph
 from maskwright.serving.parity import Parity, examples_for, texts_for
 from tests.finetuning.tiny_tuned import FAMILIES, LABELS, TEXTS, pretrained
+from tests.serving.servers import TASKS as SERVED
 
 pytest.importorskip("transformers")
 
-TASKS = {
-    "classification": Classification(labels=LABELS),
-    "regression": Regression(),
-    "multi_label": MultiLabel(labels=LABELS),
-    "tagging": Tagging(labels=("O", "B-PER", "I-PER"), entities=True, metrics=("f1",)),
-    "question_answering": QuestionAnswering(max_answer_length=6),
-    "multiple_choice": MultipleChoice(),
-}
+TASKS = {task.kind: task for task in (*SERVED.values(), Regression(), MultiLabel(labels=LABELS))}
 EVERY = [(family, kind) for family in FAMILIES for kind in ("encoder", "pretrained", *TASKS)]
 # An export takes seconds. MASKWRIGHT_EVERY_EXPORT=1 tests all of them, in minutes.
 CASES = (
@@ -106,9 +98,7 @@ def test_onnx_gives_the_results_of_the_source(family, kind, tmp_path, monkeypatc
 @pytest.mark.parametrize("family", ["bert"] if len(CASES) < len(EVERY) else FAMILIES)
 @pytest.mark.parametrize(("pooling", "normalize"), [("mean", False), ("first", True)])
 def test_sentence_transformers_gives_the_vectors_of_embed(family, pooling, normalize, tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        SentenceTransformer = pytest.importorskip("sentence_transformers").SentenceTransformer
+    SentenceTransformer = _sentence_transformer()
     source, out = pretrained(tmp_path / "source", family), tmp_path / "out"
     (parity,) = maskwright.export(source, to="sentence-transformers", out=out, pooling=pooling, normalize=normalize)
     assert parity.difference < 1e-4
@@ -120,6 +110,16 @@ def test_sentence_transformers_gives_the_vectors_of_embed(family, pooling, norma
     modules = [each["path"] for each in read_json(out / "modules.json")]
     assert modules == ["", "1_Pooling", *(["2_Normalize"] if normalize else [])]
     assert _front_matter(out)["pipeline_tag"] == "sentence-similarity"
+
+
+def _sentence_transformer():
+    with warnings.catch_warnings(action="ignore"):
+        return pytest.importorskip("sentence_transformers").SentenceTransformer
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
 
 
 MODULE = "sentence_transformers.models."
@@ -147,9 +147,7 @@ def _sentence_folder(source, folder, pooling=None, names=("Transformer", "Poolin
     ],
 )
 def test_embed_and_a_hub_export_compute_what_the_modules_say(pooling, names, bert, tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        SentenceTransformer = pytest.importorskip("sentence_transformers").SentenceTransformer
+    SentenceTransformer = _sentence_transformer()
     folder = _sentence_folder(bert, tmp_path / "model", pooling, names, sentence_bert_config={"max_seq_length": 10})
     (folder / "README.md").write_text("---\ntags:\n- x\n---\n\n# mine\n\n## Scores\n\nGood.\n", encoding="utf-8")
     theirs = SentenceTransformer(str(folder), device="cpu").encode(list(TEXTS), show_progress_bar=False)
@@ -202,33 +200,21 @@ def test_export_that_differs_from_its_source_leaves_nothing(bert, tmp_path, monk
     assert not list(tmp_path.iterdir())
 
 
-EXACT = Parity(
-    precision="fp32",
-    texts=100,
-    difference=1e-6,
-    peak=10.0,
-    agreement=1.0,
-    measure="same class",
-    milliseconds=1.0,
-    source_milliseconds=1.0,
-)
-
-
 def test_check_bounds_difference_and_agreement():
     limits = {"fp32": (1e-4, 0.999), "int8": (1.0, 0.9)}
-    EXACT.check(limits)
+    facts = {"precision": "fp32", "texts": 100, "difference": 1e-6, "peak": 10.0, "agreement": 1.0}
+    exact = Parity(**facts, measure="same class", milliseconds=1.0, source_milliseconds=1.0)
+    exact.check(limits)
+    replace(exact, precision="int8", texts=8, agreement=7 / 8).check(limits)  # One of few texts may differ.
     for worse in (
-        replace(EXACT, difference=1.1e-3),
-        replace(EXACT, difference=np.nan),
-        replace(EXACT, agreement=0.98),
-        replace(EXACT, precision="int8", agreement=0.89),
+        {"difference": 1.1e-3},
+        {"difference": np.nan},
+        {"agreement": 0.98},
+        {"precision": "int8", "agreement": 0.89},
+        {"precision": "int8", "texts": 8, "agreement": 6 / 8},
     ):
         with pytest.raises(ConversionError, match="Allowed: a difference of up to"):
-            worse.check(limits)
-    # One of few texts may differ.
-    replace(EXACT, precision="int8", texts=8, agreement=7 / 8).check(limits)
-    with pytest.raises(ConversionError):
-        replace(EXACT, precision="int8", texts=8, agreement=6 / 8).check(limits)
+            replace(exact, **worse).check(limits)
 
 
 def _front_matter(folder):
@@ -265,14 +251,8 @@ def test_hub_folder_loads_and_its_card_states_data_training_and_scores(bert, tmp
         "tags": ["maskwright", "bert"],
     }
     card = (out / "README.md").read_text(encoding="utf-8")
-    for fact in (
-        "reviews.jsonl | 12 | 340 | 5,600",
-        "`bert/tiny`",
-        "seed 3",
-        "60 seconds; 7 steps; 12.3k tokens",
-        "45.6%",
-    ):
-        assert fact in card
+    facts = ("reviews.jsonl | 12 | 340 | 5,600", "`bert/tiny`", "seed 3", "60 seconds; 7 steps; 12.3k tokens", "45.6%")
+    assert all(fact in card for fact in facts)
     # Neither quotations of the corpus nor local paths are published.
     assert "private" not in "".join(path.read_text(errors="ignore") for path in out.rglob("*") if path.is_file())
     assert not {"run.json", "data_card.json"} & {path.name for path in out.iterdir()}
@@ -290,11 +270,6 @@ def test_card_names_lexicons_and_the_teacher_without_their_folders(bert, tmp_pat
     assert "private" not in card
     for name in ("dictionary: known.txt", "phrases: terms.tsv", "teacher: large"):
         assert name in card
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
 
 
 @pytest.mark.parametrize("kind", TASKS)

@@ -62,6 +62,13 @@ def test_a_batch_has_a_largest_size() -> None:
     assert [len(inputs) for _, inputs in slow.batches] == [1, MAX_INPUTS - 1, 3]
 
 
+def test_large_requests_of_another_call_do_not_cut_a_batch() -> None:
+    slow, other = Slow(), Call("other", "embed")
+    requests = [(CALL, [1]), (CALL, [1]), (other, [1] * MAX_INPUTS), *[(CALL, [1])] * 5]
+    asyncio.run(submitted(slow, requests))
+    assert [(call, len(inputs)) for call, inputs in slow.batches] == [(CALL, 1), (CALL, 6), (other, MAX_INPUTS)]
+
+
 def test_a_full_queue_refuses_and_answers_what_waits() -> None:
     results = asyncio.run(submitted(Slow(), [(CALL, [1]), (CALL, [2]), (CALL, [3])], max_waiting=1))
     assert results[:2] == [[2], [4]]

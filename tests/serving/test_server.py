@@ -5,12 +5,12 @@ import base64
 import json
 import signal
 import socket
-import subprocess
 import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from maskwright.core.errors import MaskwrightError
 from maskwright.finetuning import fine_tuned
 from maskwright.finetuning.evaluating import plain
 from maskwright.serving import server
-from maskwright.serving.batching import MAX_INPUTS, Batcher, Call, Limits
+from maskwright.serving.batching import Limits
 from maskwright.serving.served import Result, ServedModel, load_served
 from maskwright.serving.server import build_app, named_models
 from tests.finetuning.tiny_tuned import LABELS, TEXTS
@@ -84,15 +84,12 @@ def test_the_api_gives_the_results_of_the_library(client: TestClient, folders: d
     assert np.allclose(results(client, "/embed", texts=texts), bert.embed(texts), atol=1e-5)
     normalized = results(client, "/embed", texts=texts, model="electra", pooling="first", normalize=True)
     assert np.allclose(normalized, electra.embed(texts, pooling="first", normalize=True), atol=1e-5)
-    filled = results(client, "/fill-mask", texts=MASKED, top_k=3)
-    expected = [
-        [[(one.token, one.score) for one in mask] for mask in masks] for masks in bert.fill_mask(MASKED, top_k=3)
-    ]
-    assert close([[[(one["token"], one["score"]) for one in mask] for mask in masks] for masks in filled], expected)
-    detected = results(client, "/detect", texts=texts)
-    assert close(detected, [list(each.to_json()["tokens"]) for each in electra.detect(texts)])
+    expected = [[list(map(asdict, mask)) for mask in masks] for masks in bert.fill_mask(MASKED, top_k=3)]
+    assert close(results(client, "/fill-mask", texts=MASKED, top_k=3), expected)
+    detected = [list(map(asdict, each.tokens)) for each in electra.detect(texts)]
+    assert close(results(client, "/detect", texts=texts), detected)
     for name, inputs in INPUTS.items():
-        ours = [{**plain(each)} for each in maskwright.predict(folders[name], inputs)]
+        ours = [plain(each) for each in maskwright.predict(folders[name], inputs)]
         theirs = results(client, "/predict", inputs=inputs, model=name)
         assert close(theirs, [{key: each[key] for key in each if key != "key"} for each in ours])
 
@@ -137,46 +134,40 @@ def test_truncated_texts_are_named(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status"),
+    ("path", "body", "status", "reason"),
     [
-        ("/embed", b"", 422),
-        ("/embed", b"{", 422),
-        ("/embed", b'{"texts": ["\xff"]}', 400),
-        ("/embed", b'{"texts": ' + b"[" * 20_000 + b"]" * 20_000 + b"}", 400),
-        ("/embed", b'{"texts": []}', 422),
-        ("/embed", b'{"texts": "one"}', 422),
-        ("/embed", b'{"texts": ["a"], "pool": "mean"}', 422),
-        ("/embed", b'{"texts": ["a"], "pooling": "max"}', 422),
-        ("/embed", json.dumps({"texts": ["\ud800"]}).encode(), 400),
-        ("/embed", b'{"texts": ["' + b"a" * 100_000 + b'"]}', 413),
-        ("/embed", b'{"texts": ["a"], "model": "brt"}', 404),
-        ("/detect", b'{"texts": ["a"], "model": "bert"}', 404),
-        ("/detect", b'{"texts": ["a"], "threshold": NaN}', 422),
-        ("/fill-mask", b'{"texts": ["no mask"]}', 400),
-        ("/fill-mask", b'{"texts": ["[MASK]"], "top_k": 100000}', 422),
-        ("/fill-mask", json.dumps({"texts": ["[MASK] " * 20], "top_k": 110}).encode(), 400),
-        ("/predict", b'{"inputs": [7]}', 422),
-        ("/predict", b'{"inputs": [["one", "two", "three"]]}', 422),
-        ("/predict", b'{"inputs": [["one", "two"]], "model": "answers"}', 400),
-        ("/predict", b'{"inputs": [{"question": "no context"}], "model": "answers"}', 400),
-        ("/predict", b'{"inputs": [""], "model": "tags"}', 400),
-        ("/nothing", b"{}", 404),
+        ("/embed", b"", 422, ""),
+        ("/embed", b"{", 422, ""),
+        ("/embed", b'{"texts":"a" 1}', 422, "character 13: Expecting ',' delimiter"),
+        ("/embed", b'{"texts": ["\xff"]}', 400, "0xff"),
+        ("/embed", b'{"texts": ' + b"[" * 20_000 + b"]" * 20_000 + b"}", 400, ""),
+        ("/embed", b'{"texts": []}', 422, ""),
+        ("/embed", b'{"texts": "one"}', 422, ""),
+        ("/embed", b'{"texts": ["a"], "pool": "mean"}', 422, ""),
+        ("/embed", b'{"texts": ["a"], "pooling": "max"}', 422, ""),
+        ("/embed", json.dumps({"texts": ["\ud800"]}).encode(), 400, ""),
+        ("/embed", b'{"texts": ["' + b"a" * 100_000 + b'"]}', 413, ""),
+        ("/embed", b'{"texts": ["a"], "model": "brt"}', 404, "bert"),
+        ("/detect", b'{"texts": ["a"], "model": "bert"}', 404, ""),
+        ("/detect", b'{"texts": ["a"], "threshold": NaN}', 422, ""),
+        ("/fill-mask", b'{"texts": ["no mask"]}', 400, ""),
+        ("/fill-mask", b'{"texts": ["[MASK]"], "top_k": 100000}', 422, ""),
+        ("/fill-mask", json.dumps({"texts": ["[MASK] " * 20], "top_k": 110}).encode(), 400, ""),
+        ("/predict", b'{"inputs": [7]}', 422, ""),
+        ("/predict", b'{"inputs": [["one", "two", "three"]]}', 422, ""),
+        ("/predict", b'{"inputs": [["one", "two"]], "model": "answers"}', 400, ""),
+        ("/predict", b'{"inputs": [{"question": "no context"}], "model": "answers"}', 400, ""),
+        ("/predict", b'{"inputs": [""], "model": "tags"}', 400, ""),
+        ("/nothing", b"{}", 404, ""),
     ],
 )
-def test_bad_requests_get_a_4xx_that_says_why(client: TestClient, path: str, body: bytes, status: int) -> None:
+def test_bad_requests_get_a_4xx_that_says_why(
+    client: TestClient, path: str, body: bytes, status: int, reason: str
+) -> None:
     response = client.post(path, content=body, headers={"content-type": "application/json"})
     assert response.status_code == status, response.text
-    assert response.json()["error"]["message"]
+    assert reason in response.json()["error"]["message"] != ""
     assert client.get("/health").json()["status"] == "ok"
-
-
-def test_a_body_that_is_not_json_gets_the_reason(client: TestClient) -> None:
-    def message(body: bytes) -> str:
-        response = client.post("/embed", content=body, headers={"content-type": "application/json"})
-        return str(response.json()["error"]["message"])
-
-    assert "character 13: Expecting ',' delimiter" in message(b'{"texts":"a" 1}')
-    assert "0xff" in message(b'{"texts": ["\xff"]}')
 
 
 def test_head_is_answered_and_other_methods_get_405(client: TestClient) -> None:
@@ -185,11 +176,6 @@ def test_head_is_answered_and_other_methods_get_405(client: TestClient) -> None:
     for method, path, allowed in (("PUT", "/embed", "POST"), ("BREW", "/health", "GET"), ("HEAD", "/embed", "POST")):
         response = client.request(method, path)
         assert (response.status_code, response.headers["allow"]) == (405, allowed)
-
-
-def test_unknown_names_get_the_nearest_one(client: TestClient) -> None:
-    response = client.post("/embed", json={"texts": ["a"], "model": "brt"})
-    assert "bert" in response.json()["error"]["message"]
 
 
 def test_other_hosts_and_missing_tokens_are_refused(served: dict[str, ServedModel]) -> None:
@@ -266,27 +252,6 @@ def test_a_request_whose_client_has_gone_is_not_computed() -> None:
     assert computed == ["first", "third"]
 
 
-def test_large_requests_of_another_call_do_not_cut_a_batch() -> None:
-    seen = list[tuple[str, int]]()
-
-    def run(call: Call, inputs: list[Any]) -> list[Any]:
-        seen.append((call.model, len(inputs)))
-        return inputs
-
-    async def submit_all() -> None:
-        batcher = Batcher(run, max_waiting=10)
-        requests = [("a", 1), ("b", MAX_INPUTS), *[("a", 1)] * 5]
-        calls = [batcher.submit(Call(model, "embed"), ["x"] * count, timeout=10) for model, count in requests]
-        waiting = asyncio.gather(*calls)
-        await asyncio.sleep(0)  # All requests wait before the first batch.
-        working = asyncio.create_task(batcher.work())
-        await waiting
-        working.cancel()
-
-    asyncio.run(submit_all())
-    assert seen == [("a", 6), ("b", MAX_INPUTS)]
-
-
 def test_a_connection_whose_result_is_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "UNREAD_SECONDS", 0.05)
     payload = b"x" * 50_000_000
@@ -344,46 +309,35 @@ def test_int8_is_refused_for_a_fine_tuned_model(folders: dict[str, Path]) -> Non
         load_served("classes", folders["classes"], device="cpu", precision="int8")
 
 
-def ask(port: int, path: str, body: dict[str, Any] | None = None) -> Any:
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}{path}",
-        data=None if body is None else json.dumps(body).encode(),
-        headers={"content-type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=60) as response:
-        return json.load(response)
-
-
 @pytest.mark.slow
 def test_a_server_survives_slow_clients_and_many_connections_and_stops_gracefully(
     folders: dict[str, Path], tmp_path: Path
 ) -> None:
     with running([folders["bert"]], tmp_path / "log") as (server, port):
-        _check_survival(server, port)
-
-
-def _check_survival(server: subprocess.Popen[bytes], port: int) -> None:
-    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]
-    with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as slow:
-        slow.sendall(b"POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
-        assert len(ask(port, "/embed", {"texts": ["The cat sat."]})["results"]) == 1
-        assert slow.recv(1000).startswith(b"HTTP/1.1 408")
-    with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as half:
-        half.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        assert half.recv(1000).startswith(b"HTTP/1.1 200")
-        half.sendall(b"G")  # Of a second request, which never comes.
-        while half.recv(1000):
-            pass
-    for each in idle:
-        with each:
-            each.settimeout(30)
-            assert each.recv(1) == b"", "an idle connection is closed"
-    long = {"texts": [" ".join(TEXTS)] * 1000}
-    with closing(socket.create_connection(("127.0.0.1", port), timeout=60)) as last:
-        body = json.dumps(long).encode()
-        last.sendall(b"POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n")
-        last.sendall(b"content-length: %d\r\n\r\n" % len(body) + body)
-        time.sleep(0.2)
-        server.send_signal(signal.SIGTERM)
-        assert last.recv(1000).startswith(b"HTTP/1.1 200"), "a request that has arrived is answered"
-    assert server.wait(30) in (0, -signal.SIGTERM)
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]
+        with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as slow:
+            slow.sendall(b"POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
+            request, headers = json.dumps({"texts": ["The cat sat."]}).encode(), {"content-type": "application/json"}
+            asked = urllib.request.Request(f"http://127.0.0.1:{port}/embed", request, headers)
+            with urllib.request.urlopen(asked, timeout=60) as response:
+                assert len(json.load(response)["results"]) == 1
+            assert slow.recv(1000).startswith(b"HTTP/1.1 408")
+        with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as half:
+            half.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert half.recv(1000).startswith(b"HTTP/1.1 200")
+            half.sendall(b"G")  # Of a second request, which never comes.
+            while half.recv(1000):
+                pass
+        for each in idle:
+            with each:
+                each.settimeout(30)
+                assert each.recv(1) == b"", "an idle connection is closed"
+        long = {"texts": [" ".join(TEXTS)] * 1000}
+        with closing(socket.create_connection(("127.0.0.1", port), timeout=60)) as last:
+            body = json.dumps(long).encode()
+            last.sendall(b"POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n")
+            last.sendall(b"content-length: %d\r\n\r\n" % len(body) + body)
+            time.sleep(0.2)
+            server.send_signal(signal.SIGTERM)
+            assert last.recv(1000).startswith(b"HTTP/1.1 200"), "a request that has arrived is answered"
+        assert server.wait(30) in (0, -signal.SIGTERM)

@@ -12,9 +12,7 @@ from maskwright.study.plan import PlannedRecipe, plan, predict, recommend, with_
 from maskwright.training.reporting import Silent
 
 TOY = (
-    "encoder.hidden_size=32",
-    "encoder.num_heads=2",
-    "encoder.intermediate_size=64",
+    *("encoder.hidden_size=32", "encoder.num_heads=2", "encoder.intermediate_size=64"),
     'training.phases=[{"share": 1.0, "max_length": 32}]',
 )
 

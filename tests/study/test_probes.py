@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,23 +10,20 @@ import pytest
 import torch
 
 from maskwright.core.errors import DataError
-from maskwright.inference.model import Model, load
+from maskwright.inference.model import load
 from maskwright.study import probes
 from maskwright.study.intrinsic import _pair_states, check_text, intrinsic
 from maskwright.study.text import StudyText
 
 SENTENCES = ["the cats sat on the mat.", "a dog ran to the tree!", "we love the cat, and the dogs run"]
-TEXT = StudyText(
-    train=(),
-    documents=tuple(
-        tuple(
-            f" the cat{'s' * (n % 2)} sat on {'the' if n % 3 else 'a'} mat and a dog ran to the tree." for n in range(m)
-        )
-        for m in range(6, 16)
-    ),
-    sources=("one", "two") * 5,
-    folder=Path(),
-)
+
+
+def _sentence(n: int) -> str:
+    return f" the cat{'s' * (n % 2)} sat on {'the' if n % 3 else 'a'} mat and a dog ran to the tree."
+
+
+DOCUMENTS = tuple(tuple(map(_sentence, range(count))) for count in range(6, 16))
+TEXT = StudyText(train=(), documents=DOCUMENTS, sources=("one", "two") * 5)
 
 
 @pytest.fixture(params=["bert_folder", "roberta_folder"])
@@ -73,7 +71,7 @@ def test_the_generator_is_used_for_a_discriminator(electra_folder: Path) -> None
 
 
 def test_own_heads_are_used_where_there_are_any(bert_folder: Path, electra_folder: Path, roberta_folder: Path) -> None:
-    found = {path.name: intrinsic(load(path), TEXT, path) for path in (bert_folder, electra_folder, roberta_folder)}
+    found = {path.name: intrinsic(load(path), TEXT) for path in (bert_folder, electra_folder, roberta_folder)}
     by = {name: {task: each.by for task, each in measured.items()} for name, measured in found.items()}
     everything = dict.fromkeys(("sentence_order", "next_sentence", "replaced_words", "source"), "probe")
     assert by == {
@@ -87,9 +85,7 @@ def test_own_heads_are_used_where_there_are_any(bert_folder: Path, electra_folde
 def test_a_pair_head_gives_the_scores_of_transformers(bert_folder: Path) -> None:
     from transformers import BertForNextSentencePrediction
 
-    from maskwright.huggingface.huggingface import load_model
-
-    model, state = load(bert_folder), load_model(bert_folder).state
+    model = load(bert_folder)
     theirs = BertForNextSentencePrediction.from_pretrained(bert_folder).eval()
     first, second = "the cat sat", "a dog ran to the tree"
     special = model.tokenizer.special_tokens
@@ -100,8 +96,9 @@ def test_a_pair_head_gives_the_scores_of_transformers(bert_folder: Path) -> None
         expected = theirs(ids, token_type_ids=segments).logits[0].numpy()
     _, pooled = _pair_states(model, [("we love", "run"), (first, second)])
     assert pooled is not None
-    weight, bias = (state[f"heads.nsp.classifier.{name}"].numpy() for name in ("weight", "bias"))
-    np.testing.assert_allclose(pooled[1] @ weight.T + bias, expected, rtol=1e-4, atol=1e-5)
+    with torch.inference_mode():
+        found = model.pair_heads["nsp"](pooled[1:]).numpy()
+    np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)
 
 
 def write_pairs(path: Path, pairs: list[tuple[str, str]]) -> None:
@@ -133,29 +130,17 @@ def test_a_probe_finds_what_the_states_hold(bert_folder: Path) -> None:
     documents = tuple(
         tuple(f" {'the cat sat on the mat' if n % 2 else '我爱北京天安门'} ." * 3 for _ in range(4)) for n in range(20)
     )
-    text = StudyText(train=(), documents=documents, sources=("zh", "en") * 10, folder=Path())
-    assert intrinsic(load(bert_folder), text, bert_folder)["source"].value == 1
+    text = StudyText(train=(), documents=documents, sources=("zh", "en") * 10)
+    assert intrinsic(load(bert_folder), text)["source"].value == 1
 
 
 def test_text_without_neighboring_passages_is_refused_only_where_pairs_are_needed() -> None:
-    text = StudyText(
-        train=(),
-        documents=((" the cats sat on the mat, and a dog ran to the old tree again.",),) * 9,
-        sources=("a",) * 9,
-        folder=Path(),
-    )
+    sentence = " the cats sat on the mat, and a dog ran to the old tree again."
+    text = StudyText(train=(), documents=((sentence,),) * 9, sources=("a",) * 9)
     check_text(text, with_pairs=False)
     with pytest.raises(DataError, match="9 passages and 0 pairs"):
         check_text(text, with_pairs=True)
 
 
 def test_models_without_a_vocabulary_head_have_no_masked_words(bert_folder: Path) -> None:
-    model = load(bert_folder)
-    headless = Model(
-        name="headless",
-        tokenizer=model.tokenizer,
-        encoder=model.encoder,
-        mlm_head=None,
-        max_length=model.max_length,
-    )
-    assert probes.masked_words(headless, TEXT) == {}
+    assert probes.masked_words(replace(load(bert_folder), mlm_head=None), TEXT) == {}

@@ -1,6 +1,5 @@
 """`maskwright compare`: train recipes with equal spend and several seeds, and compare them with a baseline."""
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,39 +7,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from maskwright.cli import output
-from maskwright.cli.options import (
-    CleanOption,
-    CorpusArgument,
-    DeviceOption,
-    SetOfRecipesOption,
-    TrainingPrecisionOption,
-    WorkersOption,
-    split_list,
-)
+from maskwright.cli import options, output
+from maskwright.core.amounts import short_count
 
 if TYPE_CHECKING:
     from maskwright.study.compare import PlannedRun
 
 
 def command(
-    corpus: CorpusArgument,
-    recipes: Annotated[
-        str,
-        typer.Option(help="Recipes, comma-separated; `LABEL=RECIPE` names one yourself.", show_default=False),
-    ],
-    out: Annotated[
-        Path, typer.Option(help="Study directory; the same command again resumes the study.", show_default=False)
-    ],
-    flops: Annotated[float | None, typer.Option(help="FLOPs of each run, e.g. 1e15.", show_default=False)] = None,
+    corpus: options.CorpusArgument,
+    recipes: Annotated[str, typer.Option(help="Recipes, comma-separated; `LABEL=RECIPE` names one yourself.")],
+    out: Annotated[Path, typer.Option(help="Study directory; the same command again resumes the study.")],
+    flops: Annotated[float | None, typer.Option(help="FLOPs of each run, e.g. 1e15.")] = None,
     minutes: Annotated[
         float | None,
         typer.Option(
-            help="Minutes that the baseline is expected to train; all runs spend the FLOPs that it does in them.",
-            show_default=False,
+            help="Minutes that the baseline is expected to train; all runs spend the FLOPs that it does in them."
         ),
     ] = None,
-    tokens: Annotated[float | None, typer.Option(help="Tokens of each run, e.g. 1e8.", show_default=False)] = None,
+    tokens: Annotated[float | None, typer.Option(help="Tokens of each run, e.g. 1e8.")] = None,
     wall_clock: Annotated[
         bool, typer.Option("--wall-clock", help="With --minutes: equal time instead of equal FLOPs.")
     ] = False,
@@ -54,38 +39,31 @@ def command(
         ),
     ] = "masked,intrinsic,cost",
     baseline: Annotated[
-        str | None,
-        typer.Option(help="Recipe that the others are compared with. Default: the first.", show_default=False),
+        str | None, typer.Option(help="Recipe that the others are compared with. Default: the first.")
     ] = None,
     vary: Annotated[
         list[str] | None,
         typer.Option(
             "--vary",
             help="Compare values of a field, e.g. `masking=token,whole_word,span`; repeatable, all combinations.",
-            show_default=False,
         ),
     ] = None,
-    set: SetOfRecipesOption = None,
-    clean: CleanOption = None,
+    set: options.SetOfRecipesOption = None,
+    clean: options.CleanOption = None,
     finetune_set: Annotated[
         list[str] | None,
-        typer.Option(
-            "--finetune-set", help="Override a hyperparameter of fine-tuning, e.g. `epochs=2`.", show_default=False
-        ),
+        typer.Option("--finetune-set", help="Override a hyperparameter of fine-tuning, e.g. `epochs=2`."),
     ] = None,
-    device: DeviceOption = "auto",
-    precision: TrainingPrecisionOption = "auto",
-    workers: WorkersOption = None,
+    device: options.DeviceOption = "auto",
+    precision: options.TrainingPrecisionOption = "auto",
+    workers: options.WorkersOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the runs and what they may spend.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Compare recipes on a corpus: equal spend, same text, several seeds, statistics and a report. Ctrl-C saves; the
     same command again resumes, and with another recipe, seed or task it runs only what is missing."""
-    from maskwright.recipes.catalog import resolve
-
-    names = split_list(recipes)
-    for name in names if "RANK" not in os.environ else ():  # before PyTorch is imported, which takes seconds
-        resolve(name.partition("=")[2] or name)
+    names = options.split_list(recipes)
+    options.check_recipes(name.partition("=")[2] or name for name in names)
     from maskwright.study.compare import compare
     from maskwright.study.results import sentences
     from maskwright.training.distributed import process_group, rank
@@ -101,9 +79,11 @@ def command(
             wall_clock=wall_clock,
             seeds=seeds,
             seed=seed,
-            tasks=split_list(tasks),
+            tasks=options.split_list(tasks),
             baseline=baseline,
-            vary={field: split_list(values) for field, _, values in (each.partition("=") for each in vary or ())},
+            vary={
+                field: options.split_list(values) for field, _, values in (each.partition("=") for each in vary or ())
+            },
             set=set or (),
             clean=clean or (),
             finetune_set=finetune_set or (),
@@ -126,8 +106,6 @@ def command(
 
 
 def _print_plan(runs: "Sequence[PlannedRun]") -> None:
-    from maskwright.core.amounts import short_count
-
     output.table(
         ("recipe", "seed", "state", "FLOPs", "tokens, about", "to measure"),
         [

@@ -11,9 +11,7 @@ _KINDS = {"fp32": "fp32, default BLAS", "fp32_onednn": "fp32, oneDNN", "bf16": "
 
 
 def command(
-    run: Annotated[
-        Path | None, typer.Argument(help="Output directory of a run, to explain what went wrong.", show_default=False)
-    ] = None,
+    run: Annotated[Path | None, typer.Argument(help="Output directory of a run, to explain what went wrong.")] = None,
     device: Annotated[str, typer.Option(help="Device of the training: auto, cpu, cuda or cuda:N.")] = "auto",
     precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help="Precision of the training.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

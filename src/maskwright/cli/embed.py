@@ -5,77 +5,53 @@ from typing import Annotated
 
 import typer
 
-from maskwright.cli import output
-from maskwright.cli.options import DeviceOption
-from maskwright.cli.texts import (
-    ColumnOption,
-    FileOption,
-    ModelArgument,
-    NormalizeOption,
-    PoolingOption,
-    PrecisionOption,
-    TextsArgument,
-    check_model,
-    gather,
-    load_for_use,
-    print_warnings,
-)
+from maskwright.cli import options, output
+from maskwright.cli.texts import gather, load_for_use, print_warnings
 from maskwright.core.amounts import pluralize
+from maskwright.core.errors import MaskwrightError
 
 _SHOWN = 20
 _LONG = 200
 
 
 def command(
-    model: ModelArgument,
-    texts: TextsArgument = None,
-    file: FileOption = None,
-    column: ColumnOption = None,
+    model: options.ModelArgument,
+    texts: options.TextsArgument = None,
+    file: options.FileOption = None,
+    column: options.ColumnOption = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Write the embeddings to this .npy file, one row per text, float32.", show_default=False),
+        Path | None, typer.Option(help="Write the embeddings to this .npy file, one row per text, float32.")
     ] = None,
-    pooling: PoolingOption = None,
-    normalize: NormalizeOption = None,
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = "fp32",
+    pooling: options.PoolingOption = None,
+    normalize: options.NormalizeOption = None,
+    device: options.DeviceOption = "auto",
+    precision: options.PrecisionOption = "fp32",
     json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON; includes the embeddings if there is no --out.")
     ] = False,
 ) -> None:
     """Compute one embedding per text. Without --out or --json, show the nearest neighbor of each text."""
     given = gather(texts, file, column)
-    check_model(model)
-    import contextlib
-
-    import numpy as np
-
-    from maskwright.core.errors import MaskwrightError
-    from maskwright.core.files import atomic_path
-    from maskwright.data.progress import no_progress
-    from maskwright.huggingface.locating import locate
-    from maskwright.huggingface.sentence_folder import MODULES
-    from maskwright.inference.embed import nearest_texts
-    from maskwright.training.reporting import OnConsole
-
     out = out and out.expanduser()
     if out and out.suffix != ".npy":
         raise MaskwrightError(f"cannot write vectors as {out.name!r}", allowed="a name that ends in .npy")
     loaded = load_for_use(model, device, precision)
+    from maskwright.data.progress import no_progress
+    from maskwright.huggingface.locating import locate
+    from maskwright.huggingface.sentence_folder import MODULES
+    from maskwright.inference.commands import embed
+    from maskwright.inference.embed import nearest_texts
+    from maskwright.training.reporting import OnConsole
+
     pooling, normalize = loaded.pooled_as(pooling, normalize)
     if not (locate(model) / MODULES).is_file():
         output.note(
             "this model was not trained to compare texts, so similarities of its vectors may mean little. Train it "
             "with `maskwright finetune --task embedding`."
         )
-    # The file is opened first, so that an unwritable directory fails immediately.
-    with atomic_path(out) if out else contextlib.nullcontext() as temporary:
-        with print_warnings(), OnConsole(output.stderr_console()) as reporter:
-            progress = reporter.stage if len(given) > _LONG else no_progress
-            vectors = loaded.embed(given, pooling=pooling, normalize=normalize, progress=progress)
-        if temporary:
-            with open(temporary, "wb") as saved:
-                np.save(saved, vectors)
+    with print_warnings(), OnConsole(output.stderr_console()) as reporter:
+        progress = reporter.stage if len(given) > _LONG else no_progress
+        vectors = embed(loaded, given, out=out, pooling=pooling, normalize=normalize, progress=progress)
     if blank := [text for text in given if not text.strip()]:
         output.note(f"{pluralize(len(blank), 'text')} of {len(given):,} blank: their embeddings carry no meaning")
     shape = list(vectors.shape)

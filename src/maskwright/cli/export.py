@@ -5,38 +5,34 @@ from typing import Annotated, Literal
 
 import typer
 
-from maskwright.cli import output
-from maskwright.cli.texts import ModelArgument, NormalizeOption, PoolingOption, check_model, print_warnings
+from maskwright.cli import options, output
+from maskwright.cli.texts import check_model, print_warnings
 
 
 def command(
-    model: ModelArgument,
+    model: options.ModelArgument,
     to: Annotated[
         Literal["onnx", "sentence-transformers", "hub"],
-        typer.Option(help="onnx, sentence-transformers, or hub (safetensors for transformers).", show_default=False),
+        typer.Option(help="onnx, sentence-transformers, or hub (safetensors for transformers)."),
     ],
-    out: Annotated[Path, typer.Option(help="A new directory.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="A new directory.")],
     precision: Annotated[
-        list[str] | None,
-        typer.Option(help="Of ONNX files: fp32 (default), fp16 or int8; repeatable.", show_default=False),
+        list[str] | None, typer.Option(help="Of ONNX files: fp32 (default), fp16 or int8; repeatable.")
     ] = None,
     encoder: Annotated[
         bool, typer.Option("--encoder", help="Export hidden states to ONNX instead of the head's scores.")
     ] = False,
-    pooling: PoolingOption = None,
-    normalize: NormalizeOption = None,
+    pooling: options.PoolingOption = None,
+    normalize: options.NormalizeOption = None,
     texts: Annotated[
         Path | None,
         typer.Option(
             help="Texts for the check; for a fine-tuned model a file as for `maskwright predict`. Default: examples of "
-            "the run's corpus and eight sentences.",
-            show_default=False,
+            "the run's corpus and eight sentences."
         ),
     ] = None,
     license: Annotated[str, typer.Option(help="License in the model card, e.g. apache-2.0.")] = "unknown",
-    language: Annotated[
-        str | None, typer.Option(help="Language code in the model card, e.g. en.", show_default=False)
-    ] = None,
+    language: Annotated[str | None, typer.Option(help="Language code in the model card, e.g. en.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> None:
     """Write a model, with its tokenizer and a model card, for other programs; check it against its source."""

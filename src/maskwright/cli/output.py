@@ -64,19 +64,16 @@ def table(
     )
     for number, name in enumerate(columns):
         grid.add_column(
-            Text(name),
-            justify="right" if number in right else "left",
-            no_wrap=number in fixed,
-            overflow="fold",
+            Text(name), justify="right" if number in right else "left", no_wrap=number in fixed, overflow="fold"
         )
     for row in rows:
         grid.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     console().print(grid)
 
 
-def heading(name: str, remark: str) -> None:
-    """Print a title: a name and a remark."""
-    console().print(Text.assemble((name, "bold"), "  ", (remark, "dim")), soft_wrap=True)
+def heading(name: str, remark: str = "") -> None:
+    """Print a title, a name and a remark, never wrapped."""
+    console().print(Text.assemble((name, "bold"), (f"  {remark}" if remark else "", "dim")), soft_wrap=True)
 
 
 def strong(text: str) -> Text:

@@ -4,39 +4,28 @@ from typing import Annotated
 
 import typer
 
-from maskwright.cli import output
-from maskwright.cli.options import (
-    CleanOption,
-    CorpusArgument,
-    DeviceOption,
-    SetOfRecipesOption,
-    TrainingPrecisionOption,
-    WorkersOption,
-    split_list,
-)
+from maskwright.cli import options, output
 
 
 def command(
-    corpus: CorpusArgument,
-    hours: Annotated[float | None, typer.Option(help="Hours of a run.", show_default=False)] = None,
-    minutes: Annotated[float | None, typer.Option(help="Minutes of a run.", show_default=False)] = None,
+    corpus: options.CorpusArgument,
+    hours: Annotated[float | None, typer.Option(help="Hours of a run.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Minutes of a run.")] = None,
     recipes: Annotated[str, typer.Option(help="Recipes, comma-separated.")] = "bert/tiny,bert/mini,bert/small",
     trial_minutes: Annotated[float, typer.Option(help="Training time of all short runs together.")] = 4.0,
-    set: SetOfRecipesOption = None,
-    clean: CleanOption = None,
-    device: DeviceOption = "auto",
-    precision: TrainingPrecisionOption = "auto",
-    workers: WorkersOption = None,
+    set: options.SetOfRecipesOption = None,
+    clean: options.CleanOption = None,
+    device: options.DeviceOption = "auto",
+    precision: options.TrainingPrecisionOption = "auto",
+    workers: options.WorkersOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
     """Say what fits a budget of time on this machine, from the measured speed and a few short runs: tokens, epochs,
     memory and expected held-out loss of each recipe."""
     from maskwright.core.amounts import short_count, size_in_bytes
-    from maskwright.recipes.catalog import resolve
 
-    names = split_list(recipes)
-    for name in names:  # before PyTorch is imported, which takes seconds
-        resolve(name.partition("=")[2] or name)
+    names = options.split_list(recipes)
+    options.check_recipes(name.partition("=")[2] or name for name in names)
     from maskwright.study.plan import plan
 
     found = plan(

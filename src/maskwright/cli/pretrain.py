@@ -1,52 +1,39 @@
 """`maskwright pretrain`: train an encoder on a corpus."""
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from maskwright.cli import output
-from maskwright.cli.options import CleanOption, CorpusArgument, DeviceOption, TrainingPrecisionOption, WorkersOption
+from maskwright.cli import options, output
+from maskwright.core.amounts import pluralize
 
 
 def command(
-    corpus: CorpusArgument,
-    out: Annotated[
-        Path, typer.Option(help="Run directory; the same command again resumes the run.", show_default=False)
-    ],
+    corpus: options.CorpusArgument,
+    out: Annotated[Path, typer.Option(help="Run directory; the same command again resumes the run.")],
     recipe: Annotated[
         str, typer.Option(help="Name of a recipe (see `maskwright recipes`) or path of a JSON file.")
     ] = "bert/mini",
-    minutes: Annotated[float | None, typer.Option(help="Budget: minutes of training.", show_default=False)] = None,
-    hours: Annotated[float | None, typer.Option(help="Budget: hours of training.", show_default=False)] = None,
-    steps: Annotated[int | None, typer.Option(help="Budget: optimizer steps.", show_default=False)] = None,
-    tokens: Annotated[float | None, typer.Option(help="Budget: training tokens, e.g. 1e8.", show_default=False)] = None,
-    flops: Annotated[float | None, typer.Option(help="Budget: training FLOPs, e.g. 1e16.", show_default=False)] = None,
-    set: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Override a field of the recipe, e.g. `masking.rate=0.3`; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Budget: minutes of training.")] = None,
+    hours: Annotated[float | None, typer.Option(help="Budget: hours of training.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Budget: optimizer steps.")] = None,
+    tokens: Annotated[float | None, typer.Option(help="Budget: training tokens, e.g. 1e8.")] = None,
+    flops: Annotated[float | None, typer.Option(help="Budget: training FLOPs, e.g. 1e16.")] = None,
+    set: options.SetOption = None,
     as_published: Annotated[
-        bool,
-        typer.Option("--as-published", help="Keep the paper's schedule instead of fitting it to the budget."),
+        bool, typer.Option("--as-published", help="Keep the paper's schedule instead of fitting it to the budget.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     tokenizer: Annotated[
-        Path | None,
-        typer.Option(help="Use this tokenizer directory instead of training a vocabulary.", show_default=False),
+        Path | None, typer.Option(help="Use this tokenizer directory instead of training a vocabulary.")
     ] = None,
     init: Annotated[
         str | None,
         typer.Option(
             metavar="DIR_OR_NAME",
             help="Start from this model (a run, a Hugging Face directory or hub name) instead of random weights.",
-            show_default=False,
         ),
     ] = None,
     extend_vocabulary: Annotated[
@@ -54,36 +41,29 @@ def command(
         typer.Option(
             metavar="N_OR_FILE",
             help="With --init: add N words of the corpus to the vocabulary, or those of a file, one per line.",
-            show_default=False,
         ),
     ] = None,
     teacher: Annotated[
         str | None,
         typer.Option(
-            metavar="DIR_OR_NAME",
-            help="Teacher model of a distilbert recipe; short for `--set teacher.model=...`.",
-            show_default=False,
+            metavar="DIR_OR_NAME", help="Teacher model of a distilbert recipe; short for `--set teacher.model=...`."
         ),
     ] = None,
-    clean: CleanOption = None,
-    device: DeviceOption = "auto",
-    precision: TrainingPrecisionOption = "auto",
+    clean: options.CleanOption = None,
+    device: options.DeviceOption = "auto",
+    precision: options.TrainingPrecisionOption = "auto",
     kernels: Annotated[
         Literal["auto", "reference"],
         typer.Option(
             help="auto (C attention on a CPU; kernels and CUDA graphs on a GPU, if verified) or reference (PyTorch)."
         ),
     ] = "auto",
-    workers: WorkersOption = None,
+    workers: options.WorkersOption = None,
     checkpoint_minutes: Annotated[float, typer.Option(help="Time between checkpoints.")] = 1.0,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Pretrain an encoder on a corpus within a budget. Ctrl-C saves a checkpoint; the same command again resumes."""
-    from maskwright.core.amounts import pluralize
-    from maskwright.recipes.catalog import resolve
-
-    if "RANK" not in os.environ:
-        resolve(recipe, set or ())  # before PyTorch is imported, which takes seconds
+    options.check_recipes([recipe], set or ())
     from maskwright.training.distributed import process_group, rank
     from maskwright.training.pretrain import pretrain
 

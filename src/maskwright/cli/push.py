@@ -9,8 +9,8 @@ from maskwright.cli import output
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="A directory that `maskwright export` wrote.", show_default=False)],
-    repo: Annotated[str, typer.Argument(help="The repository, USER/NAME.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(help="A directory that `maskwright export` wrote.")],
+    repo: Annotated[str, typer.Argument(help="The repository, USER/NAME.")],
     private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Upload without asking.")] = False,
 ) -> None:

@@ -4,18 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from maskwright.cli import output
+from maskwright.cli import options, output
 
 command = typer.Typer(help="List, show, compare and size the recipes of the published systems.", no_args_is_help=False)
 
-Name = Annotated[
-    str, typer.Argument(help="Name of a recipe, path of its JSON file, or a run directory.", show_default=False)
-]
+Name = Annotated[str, typer.Argument(help="Name of a recipe, path of its JSON file, or a run directory.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="Override a field, e.g. masking.rate=0.3. Repeatable."),
-]
 
 
 @command.callback(invoke_without_command=True)
@@ -57,7 +51,7 @@ def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 @command.command("show")
-def show_recipe(name: Name, changes: Set = None, as_json: AsJson = False) -> None:
+def show_recipe(name: Name, changes: options.SetOption = None, as_json: AsJson = False) -> None:
     """Show all settings of a recipe as a table."""
     from maskwright.recipes.catalog import resolve
     from maskwright.recipes.table import rows
@@ -83,7 +77,7 @@ def diff_recipes(
     second: Name,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the second recipe. Repeatable."),
+        typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the second recipe; repeatable."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Include equal settings.")] = False,
     as_json: AsJson = False,
@@ -120,7 +114,7 @@ def diff_recipes(
 
 
 @command.command("size")
-def size_recipe(name: Name, changes: Set = None, as_json: AsJson = False) -> None:
+def size_recipe(name: Name, changes: options.SetOption = None, as_json: AsJson = False) -> None:
     """Show the number of parameters, FLOPs and memory of a recipe."""
     from dataclasses import asdict
 

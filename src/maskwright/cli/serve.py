@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from maskwright.cli import output
-from maskwright.cli.options import DeviceOption
-from maskwright.cli.texts import PrecisionOption, check_model
+from maskwright.cli import options, output
+from maskwright.cli.texts import check_model
 from maskwright.serving.batching import LIMITS
 
 
@@ -15,17 +14,13 @@ def command(
     models: Annotated[
         list[str],
         typer.Argument(
-            help="Run directories, fine-tuned models, Hugging Face directories or hub names; `NAME=PATH` names one.",
-            show_default=False,
+            help="Run directories, fine-tuned models, Hugging Face directories or hub names; `NAME=PATH` names one."
         ),
     ],
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 for a free one.", min=0, max=65535)] = 8000,
     token: Annotated[
-        str | None,
-        typer.Option(
-            envvar="MASKWRIGHT_TOKEN", help="Clients must send `Authorization: Bearer TOKEN`.", show_default=False
-        ),
+        str | None, typer.Option(envvar="MASKWRIGHT_TOKEN", help="Clients must send `Authorization: Bearer TOKEN`.")
     ] = None,
     allow_host: Annotated[
         list[str] | None,
@@ -33,8 +28,8 @@ def command(
             help="Accepted Host header; repeatable. Default: this machine's names on a loopback address, else any."
         ),
     ] = None,
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = "fp32",
+    device: options.DeviceOption = "auto",
+    precision: options.PrecisionOption = "fp32",
     max_waiting: Annotated[
         int, typer.Option(min=1, help="Requests in the queue; further ones get status 429.")
     ] = LIMITS.max_waiting,

@@ -5,22 +5,18 @@ from typing import Annotated
 
 import typer
 
-from maskwright.cli import output
+from maskwright.cli import options, output
 
 
 def command(
     recipe: Annotated[
         str,
-        typer.Argument(
-            help="Name of a recipe (see `maskwright recipes`), path of its JSON file, or a run directory.",
-            show_default=False,
-        ),
+        typer.Argument(help="Name of a recipe (see `maskwright recipes`), path of its JSON file, or a run directory."),
     ],
     text: Annotated[str | None, typer.Option(help="The text; blank lines separate documents.")] = None,
     text_file: Annotated[Path | None, typer.Option(help="Read the text from a file; `-` for standard input.")] = None,
     tokenizer: Annotated[
-        Path | None,
-        typer.Option(help="A tokenizer directory. Default: the run's, or a small one trained for this."),
+        Path | None, typer.Option(help="A tokenizer directory. Default: the run's, or a small one trained for this.")
     ] = None,
     corpus: Annotated[
         list[str] | None,
@@ -31,14 +27,10 @@ def command(
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     epoch: Annotated[int, typer.Option(min=0, help="Epoch whose masks are shown.")] = 0,
     stage: Annotated[
-        int | None,
-        typer.Option(min=1, help="Stage of training, if masking has several. Default: the last."),
+        int | None, typer.Option(min=1, help="Stage of training, if masking has several. Default: the last.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of sequences shown.")] = 10,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Override a field, e.g. masking.rate=0.3. Repeatable."),
-    ] = None,
+    changes: options.SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show how a recipe masks a text: masked units, their replacements and the targets."""

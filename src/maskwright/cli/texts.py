@@ -1,13 +1,10 @@
-"""Shared by the commands that use a model: options, input texts, loading and warnings."""
+"""Shared by the commands that use a model: input texts, loading and warnings."""
 
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import typer
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from maskwright.cli import output
 
@@ -16,49 +13,6 @@ if TYPE_CHECKING:
     from maskwright.inference.precision import Precision
 
 MODEL_HELP = "A run directory, or a Hugging Face model directory or hub name."
-
-ModelArgument = Annotated[str, typer.Argument(help=MODEL_HELP, show_default=False)]
-TextsArgument = Annotated[list[str] | None, typer.Argument(help="Texts.", show_default=False)]
-FileOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="A file with one text per line, or a CSV, TSV, JSON Lines or Parquet file; `-` for standard input.",
-        show_default=False,
-    ),
-]
-ColumnOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Column of the texts in --file. Default: text, content, or the only column of texts.", show_default=False
-    ),
-]
-LinesOption = Annotated[
-    Path | None, typer.Option(help="Write the results to this .jsonl file, one line per text.", show_default=False)
-]
-PrecisionOption = Annotated[
-    Literal["auto", "fp32", "bf16", "int8"],
-    typer.Option(
-        help="Precision of matrix multiplications: fp32, bf16, int8 (faster, less exact), or auto (bf16 on a GPU that "
-        "supports it, else fp32)."
-    ),
-]
-
-PoolingOption = Annotated[
-    Literal["mean", "first"] | None,
-    typer.Option(
-        help="mean (of a text's tokens) or first (the [CLS] token). Default: that of a sentence-transformers folder, "
-        "else mean.",
-        show_default=False,
-    ),
-]
-NormalizeOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--normalize/--no-normalize",
-        help="Scale each vector to length 1. Default: as a sentence-transformers folder does, else not.",
-        show_default=False,
-    ),
-]
 
 
 def gather(texts: Sequence[str] | None, file: Path | None, column: str | None = None) -> list[str]:
@@ -75,13 +29,9 @@ def check_model(model: str) -> None:
     check_folder(model)
 
 
-def heading(text: str) -> None:
-    """Print the title of a table, never wrapped."""
-    output.console().print(Text(text, style="bold"), soft_wrap=True)
-
-
 def load_for_use(model: str, device: str, precision: "Precision") -> "Model":
     """Load a model, print warnings, and configure the process's memory allocator as in training."""
+    check_model(model)
     from maskwright.inference.model import load
     from maskwright.training.allocator import keep_freed_memory
 
@@ -93,8 +43,7 @@ def load_for_use(model: str, device: str, precision: "Precision") -> "Model":
 @contextmanager
 def print_warnings() -> Iterator[None]:
     """Print Python warnings of the block as lines, without file names and source."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
+    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
         yield
     for warning in caught:
         output.warn(str(warning.message))

@@ -35,8 +35,6 @@ class FolderConfig:
 
     Attributes:
         config: The shape, except for the pooler and a projection where E equals H, which only the weights show.
-        vocab_size: V.
-        pad_token_id: The padding id.
         trained_length: Longest sequence of the training, in tokens, or the number of positions.
         pair_head: Which of the heads with the same names the folder has, if stated.
         architectures: The classes named in it, e.g. ("RobertaForMaskedLM",).
@@ -62,8 +60,7 @@ def to_json(
 ) -> dict[str, Any]:
     """Return the config.json of a model with these heads; `special_tokens` has padding id, ends and vocabulary size.
 
-    Raises:
-        ConversionError: If the family's classes cannot express the shape.
+    Raises ConversionError if the family's classes cannot express the shape.
     """
     refuse_inexpressible(family, config, special_tokens.pad, heads)
     table = family.config
@@ -103,8 +100,7 @@ def _sharing(family: Family, config: EncoderConfig) -> dict[str, Any]:
 def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderConfig:
     """Return the encoder's shape from the content `data` of the config.json at `source`.
 
-    Raises:
-        ConversionError: If the encoder does not support the configuration, or its numbers are inconsistent.
+    Raises ConversionError if the encoder does not support the configuration, or its numbers are inconsistent.
     """
     table = family.config
     refuse_other_entries(data, _CONSTANTS | dict(table.constants), source)

@@ -11,6 +11,7 @@ from maskwright.core.errors import ConversionError
 from maskwright.core.files import atomic_path, write_json
 from maskwright.core.tensor_files import write_tensors
 from maskwright.core.types import FamilyName, SpecialTokens
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.huggingface.config_json import from_json, to_json
 from maskwright.huggingface.families import Family, family_named
 from maskwright.huggingface.locating import locate
@@ -42,13 +43,11 @@ class LoadedModel:
     Attributes:
         family: Whose classes have this architecture.
         config: The encoder's shape; with a pooler if the folder has one.
-        vocab_size: V.
         max_length: Longest sequence of the training, in tokens, or the number of positions.
         state: Weights in fp32 as "encoder.*" and "heads.KIND.*".
         heads: Kinds of the heads in `state`, e.g. ("mlm",) or ("sequence",). A masked-token head that no recipe could
             have trained is ignored: not tied to the word embeddings, or with another activation than the encoder.
         unexpected: Names in the file that are not used.
-        folder: The folder.
         task: The head among `heads` that was trained on labeled examples, if any.
     """
 
@@ -61,6 +60,36 @@ class LoadedModel:
     unexpected: tuple[str, ...]
     folder: Path
     task: TaskEntries | None
+
+    def read_tokenizer(self) -> Tokenizer:
+        """Return the folder's tokenizer.
+
+        Raises DataError if it cannot be read, ConversionError if it has more entries than the weights.
+        """
+        tokenizer = Tokenizer.from_folder(self.folder)
+        if (entries := tokenizer.special_tokens.vocab_size) > self.vocab_size:
+            raise ConversionError(
+                f"the tokenizer in {self.folder} has {entries} entries, the weights beside it have embeddings for "
+                f"{self.vocab_size}",
+                todo="Use the tokenizer that the model was trained with.",
+            )
+        return tokenizer
+
+
+def build_modules(
+    config: EncoderConfig, vocab_size: int, state: Mapping[str, Tensor]
+) -> tuple[Encoder, dict[str, nn.Module]]:
+    """Return an encoder with the weights of `state`, and by kind its heads among "mlm", "nsp", "sop" and "rtd".
+
+    Nothing is copied, nor initialized at random, which would take seconds. Other weights in `state` are not used.
+    """
+    shape = config.head_shape(vocab_size)
+    with torch.device("meta"):
+        encoder, kinds = Encoder(config, vocab_size), _kinds(state)
+        heads: dict[str, nn.Module] = {each.kind: each.head(shape) for each in _OBJECTIVES if each.kind in kinds}
+    modules = nn.ModuleDict({"encoder": encoder, "heads": nn.ModuleDict(heads)})
+    modules.load_state_dict({name: state[name] for name in modules.state_dict()}, assign=True)
+    return encoder, heads
 
 
 def save_model(
@@ -77,13 +106,9 @@ def save_model(
 
     The tied output matrix is omitted, as in Hugging Face's files. Blocks that layers share are written once per layer,
     with the sharing in config.json, so that Hugging Face's classes compute the same; ALBERT's groups are written once
-    per group, as its classes do.
+    per group, as its classes do. Other files in the folder are kept.
 
     Args:
-        folder: Other files in it are kept.
-        family: Whose names and classes.
-        config: The encoder's shape.
-        special_tokens: Padding id and vocabulary size.
         state: All weights, as "encoder.*" and "heads.KIND.*", on any device.
         max_length: Longest sequence of the training, in tokens.
         task: The head for labeled examples if `state` has one; it determines the class of the model.
@@ -126,13 +151,8 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
 
     Old names (gamma, beta), unprefixed bare models and half precision are accepted.
 
-    Args:
-        folder_or_name: A folder with config.json and safetensors weights, or a hub name such as
-            "google-bert/bert-base-uncased".
-
-    Raises:
-        ConversionError: If something is missing, damaged, of another shape than config.json states, or not supported by
-            the encoder. The message names file, weight, shapes and remedy.
+    Raises ConversionError if something is missing, damaged, of another shape than config.json states, or not supported
+    by the encoder. The message names file, weight, shapes and remedy.
     """
     folder = locate(folder_or_name)
     data = read_config(folder)
@@ -254,21 +274,16 @@ def _check_shapes(loaded: LoadedModel, family: Family, theirs: Mapping[str, str]
     config, state = loaded.config, loaded.state
     shape = config.head_shape(loaded.vocab_size)
     with torch.device("meta"):
-        modules: dict[str, nn.Module] = {"encoder": Encoder(config, loaded.vocab_size)}
-        modules |= {f"heads.{objective.kind}": objective.head(shape) for objective in _OBJECTIVES}
-    expected: dict[str, tuple[int, ...]] = {
-        f"{start}.{name}": tensor.shape
-        for start, module in modules.items()
-        for name, tensor in module.state_dict().items()
-    }
+        modules = nn.ModuleDict({"encoder": Encoder(config, loaded.vocab_size)})
+        modules["heads"] = nn.ModuleDict({objective.kind: objective.head(shape) for objective in _OBJECTIVES})
+    expected: dict[str, tuple[int, ...]] = {name: tensor.shape for name, tensor in modules.state_dict().items()}
     if (task := loaded.task) is not None:
         shapes = family.tasks[task.kind].shapes(config.hidden_size, task.num_outputs)
         expected |= {f"heads.{task.kind}.{name}": shape for name, shape in shapes.items()}
-    found = {theirs[name]: (tensor.shape, expected.get(name, tensor.shape)) for name, tensor in state.items()}
     wrong = [
-        f"{name} is {list(given)}, expected {list(needed)}"
-        for name, (given, needed) in found.items()
-        if given != needed
+        f"{theirs[name]} is {list(tensor.shape)}, expected {list(expected[name])}"
+        for name, tensor in state.items()
+        if tensor.shape != expected.get(name, tensor.shape)
     ]
     if wrong:
         raise ConversionError(

@@ -15,10 +15,7 @@ def check_folder(folder_or_name: str | Path) -> Path | None:
     """Return a local model folder, or None if the argument can only be a name on the model hub.
 
     A name counts as a folder's if its parent is a folder here, so that a misspelled "runs/quickstat" is not requested
-    from the hub.
-
-    Raises:
-        ConversionError: If the folder does not exist, or its run has not saved a model yet.
+    from the hub. Raises ConversionError if the folder does not exist, or its run has not saved a model yet.
     """
     folder = Path(folder_or_name).expanduser()
     if folder.is_dir():
@@ -45,8 +42,7 @@ def check_folder(folder_or_name: str | Path) -> Path | None:
 def locate(folder_or_name: str | Path) -> Path:
     """Return the folder of a model; a name that is not a folder is downloaded from the model hub.
 
-    Raises:
-        ConversionError: As `check_folder`, or if the hub has no such name.
+    Raises ConversionError as `check_folder`, or if the hub has no such name.
     """
     if (folder := check_folder(folder_or_name)) is not None:
         return folder

@@ -43,8 +43,7 @@ class SentenceModules:
 def read_sentence_modules(folder: Path) -> SentenceModules:
     """Read the modules of a folder; the default if it is none of sentence-transformers.
 
-    Raises:
-        ConversionError: If a file is damaged.
+    Raises ConversionError if a file is damaged.
     """
     if not (folder / MODULES).is_file():
         return SentenceModules()
@@ -83,9 +82,7 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
     if problem:
         return SentenceModules(max_length=max_length, problem=problem)
     return SentenceModules(
-        pooling="first" if modes == [MODES["first"]] else "mean",
-        normalize="Normalize" in kinds,
-        max_length=max_length,
+        pooling="first" if modes == [MODES["first"]] else "mean", normalize="Normalize" in kinds, max_length=max_length
     )
 
 
@@ -99,13 +96,7 @@ def write_sentence_folder(
     pooling: Pooling = "mean",
     normalize: bool = False,
 ) -> Any:
-    """Write the folder of a model, and return the SentenceTransformer that is loaded from it, on the CPU.
-
-    Args:
-        source: The model's Hugging Face folder.
-        hidden_size, max_length: Of the model.
-        pooling, normalize: As for `maskwright.embed`.
-    """
+    """Write the folder of the model in `source`; return the SentenceTransformer that is loaded from it, on the CPU."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule

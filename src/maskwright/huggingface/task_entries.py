@@ -64,8 +64,7 @@ def entries_from_json(
 ) -> TaskEntries:
     """Return the description of a head from the content `data` of the config.json at `source`.
 
-    Raises:
-        ConversionError: If the labels are not numbered from 0, or an entry has an unsupported value.
+    Raises ConversionError if the labels are not numbered from 0, or an entry has an unsupported value.
     """
     row = family.tasks[kind]
     refuse_other_entries(data, row.constants, source)

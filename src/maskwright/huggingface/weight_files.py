@@ -15,18 +15,13 @@ _OTHERS = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "model-*-of-*.safetensor
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read a folder's config.json.
-
-    Raises:
-        MaskwrightError: If it is missing or not a JSON object.
-    """
+    """Read a folder's config.json; raises MaskwrightError if it is missing or not an object with a model type."""
     path = folder / "config.json"
     try:
         data = read_json(path)
     except FileNotFoundError as error:
-        raise ConversionError(
-            f"{path} is missing", allowed="a folder with config.json and model.safetensors"
-        ) from error
+        allowed = f"a folder with config.json and {WEIGHTS}"
+        raise ConversionError(f"{path} is missing", allowed=allowed) from error
     if not isinstance(data, dict):
         raise ConversionError(f"{path} contains a {type(data).__name__}", allowed="a JSON object")
     if not isinstance(data.get("model_type"), str):
@@ -35,13 +30,10 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Read all tensors of a folder.
+    """Read all tensors of a folder; raises ConversionError if there are none, or the file is damaged.
 
     Pickled files are refused: reading one can execute arbitrary code. So are shards, which models of this size are not
     saved in.
-
-    Raises:
-        ConversionError: If there are none, or the file is damaged.
     """
     path = folder / WEIGHTS
     if path.exists():

@@ -12,26 +12,19 @@ from maskwright.core.types import IntArray
 
 @dataclass(frozen=True, slots=True)
 class TextBatch:
-    """Some of the texts, ready for the encoder.
-
-    Attributes:
-        batch: The tokens.
-        texts: Shape (B,), the number of the text that each sequence is.
-        starts: Shape (B,), each sequence's first token in the batch.
-    """
+    """Some of the texts, with the number of each sequence's text and its first token in the batch, shape (B,)."""
 
     batch: PackedBatch
     texts: IntArray
     starts: IntArray
 
 
-def batches(sequences: Sequence[IntArray], *, tokens: int, device: torch.device) -> Iterator[TextBatch]:
-    """Batch all sequences. The cut depends on their lengths alone.
+def batches(
+    sequences: Sequence[IntArray], segments: Sequence[IntArray] | None = None, *, tokens: int, device: torch.device
+) -> Iterator[TextBatch]:
+    """Batch all sequences: token ids with special ones, shape (L,), L at least 1, and segment ids, None for 0.
 
-    Args:
-        sequences: Token ids of each text, special tokens included, each of shape (L,), L at least 1.
-        tokens: Tokens of a batch at most; a longer sequence is a batch of its own.
-        device: Device of the tensors.
+    A batch has at most `tokens`; a longer sequence is a batch of its own. The cut depends on the lengths alone.
     """
     lengths = np.array([len(ids) for ids in sequences], dtype=np.int64)
     # The longest come first: if memory does not suffice, that shows at once.
@@ -42,12 +35,12 @@ def batches(sequences: Sequence[IntArray], *, tokens: int, device: torch.device)
         last = max(first + 1, int(np.searchsorted(ends, done + tokens, side="right")))
         texts = by_length[first:last]
         cu_seqlens = np.append(0, np.cumsum(lengths[texts]))
-        ids = torch.from_numpy(np.concatenate([sequences[text] for text in texts]).astype(np.int64, copy=False))
-        position_ids = np.arange(len(ids)) - np.repeat(cu_seqlens[:-1], lengths[texts])
+        ids = np.concatenate([sequences[text] for text in texts]).astype(np.int64, copy=False)
+        segment_ids = np.zeros_like(ids) if segments is None else np.concatenate([segments[text] for text in texts])
         batch = PackedBatch(
-            ids=ids.to(device),
-            position_ids=torch.from_numpy(position_ids).to(device),
-            segment_ids=torch.zeros_like(ids, device=device),
+            ids=torch.from_numpy(ids).to(device),
+            position_ids=torch.from_numpy(np.arange(len(ids)) - np.repeat(cu_seqlens[:-1], lengths[texts])).to(device),
+            segment_ids=torch.from_numpy(segment_ids).to(device),
             cu_seqlens=torch.from_numpy(cu_seqlens.astype(np.int32)).to(device),
             max_seqlen=int(lengths[texts].max()),
         )

@@ -1,5 +1,6 @@
 """The commands fill-mask, detect and embed as functions: load a model, apply it to texts, return the results."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -9,16 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.files import atomic_path
+from maskwright.data.progress import Progress, no_progress
 from maskwright.huggingface.sentence_folder import Pooling
 from maskwright.inference.detect import THRESHOLD, Detection
 from maskwright.inference.fill_mask import Filled
-from maskwright.inference.model import load
+from maskwright.inference.model import Model, load
 from maskwright.inference.precision import Precision
 from maskwright.inference.texts import gather, write_json_lines
 
 
 def fill_mask(
-    model: str | Path,
+    model: str | Path | Model,
     texts: str | Sequence[str] = (),
     *,
     file: str | Path | None = None,
@@ -31,17 +33,16 @@ def fill_mask(
     """Predict the token at each mask of each text (`Model.fill_mask`).
 
     Args:
-        model: As for `load`.
+        model: As for `load`, or a loaded model.
         texts: With `[MASK]` or `<mask>`.
         file: More texts: one per line, or a column of a CSV, TSV, JSON Lines or Parquet file.
         column: That column; None for `text`, `content` or the only column of texts.
         top_k: Predictions per mask.
         out: A .jsonl file for the results, one line per text.
-        device: As for `load`.
-        precision: As for `load`.
+        device, precision: As for `load`.
     """
     given = gather(texts, file, column)
-    filled = load(model, device=device, precision=precision).fill_mask(given, top_k=top_k)
+    filled = _loaded(model, device, precision).fill_mask(given, top_k=top_k)
     if out is not None:
         write_json_lines(Path(out).expanduser(), filled_to_json(given, filled))
     return filled
@@ -56,7 +57,7 @@ def filled_to_json(texts: Sequence[str], filled: list[list[list[Filled]]]) -> li
 
 
 def detect(
-    model: str | Path,
+    model: str | Path | Model,
     texts: str | Sequence[str] = (),
     *,
     file: str | Path | None = None,
@@ -67,16 +68,15 @@ def detect(
     precision: Precision = "fp32",
 ) -> list[Detection]:
     """Predict which tokens of each text were replaced (`Model.detect`); other arguments as for `fill_mask`."""
-    detections = load(model, device=device, precision=precision).detect(
-        gather(texts, file, column), threshold=threshold
-    )
+    given = gather(texts, file, column)
+    detections = _loaded(model, device, precision).detect(given, threshold=threshold)
     if out is not None:
-        write_json_lines(Path(out).expanduser(), [detection.to_json() for detection in detections])
+        write_json_lines(Path(out).expanduser(), map(asdict, detections))
     return detections
 
 
 def embed(
-    model: str | Path,
+    model: str | Path | Model,
     texts: str | Sequence[str] = (),
     *,
     file: str | Path | None = None,
@@ -86,14 +86,22 @@ def embed(
     normalize: bool | None = None,
     device: str = "auto",
     precision: Precision = "fp32",
+    progress: Progress = no_progress,
 ) -> NDArray[np.float32]:
     """Return one embedding per text, shape (n, H) (`Model.embed`).
 
     `out` is a .npy file; the other arguments are as for `fill_mask`.
     """
     given = gather(texts, file, column)
-    vectors = load(model, device=device, precision=precision).embed(given, pooling=pooling, normalize=normalize)
-    if out is not None:
-        with atomic_path(Path(out).expanduser()) as temporary, open(temporary, "wb") as saved:
-            np.save(saved, vectors)
+    loaded = _loaded(model, device, precision)
+    # The file is opened first, so that an unwritable directory fails immediately.
+    with atomic_path(Path(out).expanduser()) if out is not None else contextlib.nullcontext() as temporary:
+        vectors = loaded.embed(given, pooling=pooling, normalize=normalize, progress=progress)
+        if temporary:
+            with open(temporary, "wb") as saved:
+                np.save(saved, vectors)
     return vectors
+
+
+def _loaded(model: str | Path | Model, device: str, precision: Precision) -> Model:
+    return model if isinstance(model, Model) else load(model, device=device, precision=precision)

@@ -20,9 +20,8 @@ class Judged:
 
     Attributes:
         token: Readable: "##ing" continues a word, " the" includes the space before it.
-        token_id: Its id.
         start, end: Its characters [start, end) of the text.
-        probability: That the token was replaced, in [0, 1].
+        probability: In [0, 1].
         replaced: Whether the probability reaches the threshold.
     """
 
@@ -36,12 +35,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """The results for one text.
-
-    Attributes:
-        text: The text.
-        tokens: Its tokens in order, up to the maximum length.
-    """
+    """The tokens of one text in order, up to the maximum length."""
 
     text: str
     tokens: tuple[Judged, ...]

@@ -22,10 +22,7 @@ def check_pooling(name: str) -> None:
 
 
 def mean_of_tokens(hidden: Tensor, batch: PackedBatch) -> Tensor:
-    """Return the mean of each sequence's hidden states, special tokens included.
-
-    From hidden states in fp32, shape (T, H), to shape (B, H).
-    """
+    """Return the mean of each sequence's hidden states, special tokens included. Shape (T, H) to (B, H)."""
     # Not index_add, which is nondeterministic on a GPU.
     return torch.segment_reduce(hidden, "mean", lengths=batch.lengths)
 

@@ -24,7 +24,6 @@ class Filled:
     Attributes:
         score: Its probability, in [0, 1].
         token: Readable: "##ing" continues a word, " the" includes the space before it.
-        token_id: Its id.
         sequence: The text with this one mask filled.
     """
 
@@ -54,17 +53,11 @@ class MaskedText:
 
 
 def read_masks(text: str, name: str, tokenizer: Tokenizer, max_length: int) -> MaskedText:
-    """Tokenize a text and find its masks.
+    """Tokenize a text and find its masks, `[MASK]` or `<mask>`; `name` is for messages, e.g. "text 3".
 
-    Args:
-        text: With `[MASK]` or `<mask>` at least once.
-        name: For messages, e.g. "text 3".
-        tokenizer: The model's tokenizer.
-        max_length: Maximum sequence length, special tokens included. A longer text is truncated to the part around
-            the masks, with the masks in its middle if possible.
-
-    Raises:
-        DataError: If there is no mask, or the masks are too far apart for one sequence.
+    A text of more than `max_length` tokens, special ones included, is truncated to the part around the masks, with the
+    masks in its middle if possible. Raises DataError if there is no mask, or the masks are too far apart for one
+    sequence.
     """
     special = tokenizer.special_tokens
     mask_name = special.names[4]
@@ -103,16 +96,10 @@ def _window(first: int, last: int, length: int, longest: int) -> tuple[int, int]
 
 
 def best_tokens(logits: Tensor, top_k: int, vocab_size: int) -> tuple[Tensor, Tensor]:
-    """Return the probabilities and ids of the best tokens, best first.
+    """Return the probabilities and ids of the best tokens for logits (M, V), best first, (M, top_k) each, on the CPU.
 
-    Args:
-        logits: Shape (M, V).
-        top_k: 1 to `vocab_size`.
-        vocab_size: Entries of the tokenizer. Models padded to a round V have more rows; these count in the
-            probabilities, as in training, and are never predicted.
-
-    Returns:
-        Probabilities (M, top_k) and ids (M, top_k), on the CPU.
+    Models padded to a round V have more rows than `vocab_size`, the tokenizer's; these count in the probabilities, as
+    in training, and are never predicted.
     """
     scores, ids = torch.softmax(logits.float(), dim=-1)[:, :vocab_size].topk(top_k, dim=-1)
     return scores.cpu(), ids.cpu()
@@ -124,19 +111,14 @@ def fill(
     """Put the best tokens (probabilities and ids) of mask `number` into its text."""
     start, end = masked.spans[number].tolist()
     before, after = masked.text[:start], masked.text[end:]
+    tokens = [tokenizer.token_text(id) for id in ids]
     return [
-        Filled(
-            score=score,
-            token=tokenizer.token_text(id),
-            token_id=id,
-            sequence=_join(before, id, tokenizer) + after,
-        )
-        for score, id in zip(scores, ids, strict=True)
+        Filled(score, token, id, _join(before, token, tokenizer) + after)
+        for score, token, id in zip(scores, tokens, ids, strict=True)
     ]
 
 
-def _join(before: str, id: int, tokenizer: Tokenizer) -> str:
-    token = tokenizer.token_text(id)
+def _join(before: str, token: str, tokenizer: Tokenizer) -> str:
     if tokenizer.kind == "wordpiece":
         prefix: str = tokenizer.backend.model.continuing_subword_prefix
         continues = token.startswith(prefix) and token != prefix

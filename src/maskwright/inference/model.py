@@ -2,10 +2,10 @@
 
 import functools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import final
+from typing import cast, final
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from maskwright.core.tensors import check_finite
 from maskwright.core.types import IntArray, MatmulPrecision
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.huggingface.huggingface import LoadedModel, load_model
+from maskwright.huggingface.huggingface import build_modules, load_model
 from maskwright.huggingface.sentence_folder import Pooling, SentenceModules, read_sentence_modules
 from maskwright.inference.batching import TextBatch, batches
 from maskwright.inference.detect import THRESHOLD, Detection, detection
@@ -36,7 +36,7 @@ from maskwright.training.run_directory import GENERATOR
 BATCH_TOKENS = 8192
 """Tokens of a forward pass: enough to keep all cores busy, a few hundred MB for a model of base size."""
 
-_MASKS_AT_ONCE = 512
+_SCORED_AT_ONCE = 512
 _FIRST = np.zeros(1, dtype=np.int64)
 
 
@@ -59,17 +59,17 @@ class UntrainedHead(UserWarning):
 @final
 @dataclass(eq=False, kw_only=True)
 class Model:
-    """A trained encoder with its tokenizer and its heads for masked and replaced tokens, if any.
+    """A trained encoder with its tokenizer and its heads, if any.
 
     Results are deterministic. In another batch a text's results agree to within rounding (about 1e-6 in fp32).
 
     Attributes:
         name: Where it was loaded from, for messages.
-        tokenizer: Its tokenizer.
         encoder: In evaluation mode.
         max_length: Maximum sequence length, special tokens included.
         mlm_head: The masked language modeling head.
         rtd_head: The replaced token detection head (of an ELECTRA discriminator).
+        pair_heads: The heads of text pairs, "nsp" and "sop".
         generator: ELECTRA's generator, which fills masks for a discriminator.
         precision: Of matmuls, from `choose_precision`; the modules' weights are fp32.
         modules: How a folder of sentence-transformers makes embeddings.
@@ -81,6 +81,7 @@ class Model:
     max_length: int
     mlm_head: MaskedLanguageModelingHead | None = None
     rtd_head: ReplacedTokenDetectionHead | None = None
+    pair_heads: Mapping[str, nn.Module] = field(default_factory=dict)
     generator: "Model | None" = None
     precision: MatmulPrecision = "fp32"
     modules: SentenceModules = field(default_factory=SentenceModules)
@@ -128,20 +129,17 @@ class Model:
             read_masks(text, name, self.tokenizer, self.max_length) for text, name in zip(texts, names, strict=True)
         ]
         self._warn_of_cuts([text.is_cut for text in masked], "only the part around the masks is used")
-        filled: list[list[list[Filled]]] = [[] for _ in texts]
-        positions = [text.positions for text in masked]
-        with torch.inference_mode():
-            for batch, hidden in self._encode([text.ids for text in masked], batch_tokens, positions):
-                owners = np.repeat(batch.texts, [len(positions[text]) for text in batch.texts])
-                # In blocks, to bound the memory of the logits.
-                for first in range(0, len(owners), _MASKS_AT_ONCE):
-                    block = slice(first, first + _MASKS_AT_ONCE)
-                    scores, ids = best_tokens(self._scores(hidden[block]), top_k, vocab_size)
-                    check_finite(scores.numpy())
-                    for owner, its_scores, its_ids in zip(owners[block], scores.tolist(), ids.tolist(), strict=True):
-                        done = filled[owner]
-                        done.append(fill(masked[owner], len(done), its_scores, its_ids, self.tokenizer))
-        return filled
+        sequences, positions = [text.ids for text in masked], [text.positions for text in masked]
+        found: dict[int, tuple[list[float], list[int]]] = {}
+        for masks, logits in self.token_scores(sequences, positions, batch_tokens):
+            scores, ids = best_tokens(logits, top_k, vocab_size)
+            check_finite(scores.numpy())
+            found.update(zip(masks.tolist(), zip(scores.tolist(), ids.tolist(), strict=True), strict=True))
+        best = iter(sorted(found.items()))
+        return [
+            [fill(text, number, *next(best)[1], self.tokenizer) for number in range(len(text.positions))]
+            for text in masked
+        ]
 
     def detect(
         self, texts: str | Sequence[str], *, threshold: float = THRESHOLD, batch_tokens: int = BATCH_TOKENS
@@ -180,7 +178,7 @@ class Model:
         sequences = self._sequences([tokens.ids for tokens in encoded])
         probabilities: list[list[float]] = [[] for _ in texts]
         with torch.inference_mode():
-            for batch, hidden in self._encode(sequences, batch_tokens):
+            for batch, hidden in self.encode(sequences, batch_tokens=batch_tokens):
                 scores = torch.sigmoid(self.rtd_head(hidden).double()).cpu().numpy()
                 check_finite(scores)
                 for text, start in zip(batch.texts, batch.starts, strict=True):
@@ -200,20 +198,16 @@ class Model:
         batch_tokens: int = BATCH_TOKENS,
         progress: Progress = no_progress,
     ) -> NDArray[np.float32]:
-        """Compute one embedding per text.
+        """Compute one embedding per text, shape (n, H), in the order of the texts.
 
         Args:
-            texts: Of a text that is too long, the beginning is used, with the warning `TextCut`. Special tokens
-                written in a text are ordinary text.
+            texts: As for `detect`.
             pooling: "mean" of all tokens, special ones included, or the "first" ([CLS]) token; None for that of a
                 folder of sentence-transformers, else "mean".
             normalize: Whether to scale embeddings to length 1, so that a dot product is the cosine similarity; None
                 for what a folder of sentence-transformers does, else not.
             batch_tokens: Tokens of a forward pass.
             progress: Called after each forward pass with the tokens done.
-
-        Returns:
-            Shape (n, H), in the order of the texts.
 
         Raises:
             MaskwrightError: If the pooling is unknown, or the folder's own is another.
@@ -225,7 +219,7 @@ class Model:
         vectors = np.empty((len(texts), self.encoder.config.hidden_size), dtype=np.float32)
         positions = [_FIRST] * len(texts) if pooling == "first" else None
         with torch.inference_mode():
-            for batch, hidden in self._encode(sequences, batch_tokens, positions):
+            for batch, hidden in self.encode(sequences, positions, batch_tokens=batch_tokens):
                 pooled = hidden if pooling == "first" else mean_of_tokens(hidden, batch.batch)
                 if normalize:
                     pooled = nn.functional.normalize(pooled)
@@ -243,6 +237,41 @@ class Model:
             check_pooling(pooling)
         return pooling or self.modules.pooling, self.modules.normalize if normalize is None else normalize
 
+    def encode(
+        self,
+        sequences: Sequence[IntArray],
+        positions: Sequence[IntArray] | None = None,
+        *,
+        segments: Sequence[IntArray] | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> Iterator[tuple[TextBatch, Tensor]]:
+        """Yield batches of token ids (see `batches`) with the hidden states of all tokens, or of each text's positions.
+
+        Hidden states are in fp32, shape (M, H), in the order of the texts of a batch.
+        """
+        device = self.encoder.word_embeddings.weight.device
+        for batch in batches(sequences, segments, tokens=batch_tokens, device=device):
+            if positions is None:
+                yield batch, self._states(batch.batch)
+            else:
+                slots = [start + positions[text] for text, start in zip(batch.texts, batch.starts, strict=True)]
+                yield batch, self._states(batch.batch, torch.from_numpy(np.concatenate(slots)).to(device))
+
+    def token_scores(
+        self, sequences: Sequence[IntArray], positions: Sequence[IntArray], batch_tokens: int = BATCH_TOKENS
+    ) -> Iterator[tuple[IntArray, Tensor]]:
+        """Yield the scores of the vocabulary at positions of token ids, in blocks, to bound their memory.
+
+        The model has a masked language modeling head. A block is the indices of its positions, counted through all
+        texts, shape (M,), and their scores in fp32, (M, V).
+        """
+        ends = np.cumsum([len(each) for each in positions])
+        for batch, hidden in self.encode(sequences, positions, batch_tokens=batch_tokens):
+            indices = np.concatenate([np.arange(ends[text] - len(positions[text]), ends[text]) for text in batch.texts])
+            for first in range(0, len(indices), _SCORED_AT_ONCE):
+                block = slice(first, first + _SCORED_AT_ONCE)
+                yield indices[block], self._scores(hidden[block])
+
     @functools.cached_property
     def _states(self) -> InferenceEncoder:
         return InferenceEncoder(self.encoder, self.precision)
@@ -254,8 +283,8 @@ class Model:
         in_half = self.precision == "bf16" or (self.precision == "int8" and multiplies_bf16(matrix.device))
         return matrix.to(torch.bfloat16) if in_half else matrix
 
+    @torch.inference_mode()
     def _scores(self, hidden: Tensor) -> Tensor:
-        """Return fp32 scores of the vocabulary, shape (M, V), for hidden states (M, H)."""
         assert self.mlm_head is not None
         in_half = self._score_matrix.dtype == torch.bfloat16
         with torch.autocast(hidden.device.type, torch.bfloat16, enabled=in_half):
@@ -266,18 +295,6 @@ class Model:
         special, longest = self.tokenizer.special_tokens, self.max_length - 2
         self._warn_of_cuts([len(ids) > longest for ids in encoded], "the rest is ignored")
         return [np.concatenate([[special.cls], ids[:longest], [special.sep]]) for ids in encoded]
-
-    def _encode(
-        self, sequences: list[IntArray], batch_tokens: int, positions: list[IntArray] | None = None
-    ) -> Iterator[tuple[TextBatch, Tensor]]:
-        """Yield batches with the hidden states of all tokens, or of some positions of each text, in order."""
-        device = self.encoder.word_embeddings.weight.device
-        for batch in batches(sequences, tokens=batch_tokens, device=device):
-            if positions is None:
-                yield batch, self._states(batch.batch)
-            else:
-                slots = [start + positions[text] for text, start in zip(batch.texts, batch.starts, strict=True)]
-                yield batch, self._states(batch.batch, torch.from_numpy(np.concatenate(slots)).to(device))
 
     def _warn_of_cuts(self, is_cut: list[bool], effect: str) -> None:
         cut = [number for number, was in enumerate(is_cut) if was]
@@ -325,22 +342,10 @@ def load(model: str | Path, *, device: str = "auto", precision: Precision = "fp3
     place = choose_device(device)
     chosen = choose_precision(precision, place)
     loaded = load_model(model)
-    tokenizer = Tokenizer.from_folder(loaded.folder)
-    if tokenizer.special_tokens.vocab_size > loaded.vocab_size:
-        raise ConversionError(
-            f"the tokenizer in {loaded.folder} has {tokenizer.special_tokens.vocab_size} entries, but the weights have "
-            f"embeddings for {loaded.vocab_size}",
-            todo="Use the tokenizer that the model was trained with",
-        )
-    with torch.device("meta"):  # Without random initialization, which would take seconds.
-        encoder = Encoder(loaded.config, loaded.vocab_size)
-        shape = loaded.config.head_shape(loaded.vocab_size)
-        mlm_head = MaskedLanguageModelingHead(shape) if "mlm" in loaded.heads else None
-        rtd_head = ReplacedTokenDetectionHead(shape) if "rtd" in loaded.heads else None
-    for module, prefix in ((encoder, "encoder."), (mlm_head, "heads.mlm."), (rtd_head, "heads.rtd.")):
-        if module is not None:
-            _load_state(module, prefix, loaded)
-            module.to(place).eval()
+    tokenizer = loaded.read_tokenizer()
+    encoder, heads = build_modules(loaded.config, loaded.vocab_size, loaded.state)
+    for module in (encoder, *heads.values()):
+        module.to(place).eval()
     generator = loaded.folder / GENERATOR
     modules = read_sentence_modules(loaded.folder)
     return Model(
@@ -349,16 +354,12 @@ def load(model: str | Path, *, device: str = "auto", precision: Precision = "fp3
         encoder=encoder,
         max_length=min(loaded.max_length, modules.max_length or loaded.max_length),
         modules=modules,
-        mlm_head=mlm_head,
-        rtd_head=rtd_head,
+        mlm_head=cast(MaskedLanguageModelingHead | None, heads.pop("mlm", None)),
+        rtd_head=cast(ReplacedTokenDetectionHead | None, heads.pop("rtd", None)),
+        pair_heads=heads,
         generator=load(generator, device=device, precision=chosen) if (generator / "config.json").is_file() else None,
         precision=chosen,
     )
-
-
-def _load_state(module: nn.Module, prefix: str, loaded: LoadedModel) -> None:
-    state = {name.removeprefix(prefix): tensor for name, tensor in loaded.state.items() if name.startswith(prefix)}
-    module.load_state_dict(state, assign=True)
 
 
 def _listed(texts: str | Sequence[str]) -> list[str]:

@@ -18,12 +18,7 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 def choose_precision(name: str, device: torch.device) -> MatmulPrecision:
     """Return the precision to use: fp32, with a warning, where the device does not support the requested one.
 
-    Args:
-        name: "fp32", "bf16", "int8" (on a CPU), or "auto": bf16 on a GPU that has it, else fp32, as in training.
-        device: Device of the model.
-
-    Raises:
-        MaskwrightError: If there is no precision of that name.
+    "auto" is bf16 on a GPU that has it, else fp32, as in training. Raises MaskwrightError for an unknown name.
     """
     if name == "fp32":
         return "fp32"

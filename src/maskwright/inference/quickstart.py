@@ -30,11 +30,7 @@ PROMPTS = (
 
 @dataclass(frozen=True, slots=True)
 class Quickstart:
-    """The result of the quickstart.
-
-    Attributes:
-        filled: For each of `PROMPTS`, the best tokens of its mask; empty if the run was interrupted.
-    """
+    """The run, and for each of `PROMPTS` the best tokens of its mask; none if the run was interrupted."""
 
     run: Run
     filled: list[list[Filled]]
@@ -49,17 +45,11 @@ class Quickstart:
 
 
 def quickstart(
-    *,
-    out: str | Path,
-    minutes: float = MINUTES,
-    recipe: str = RECIPE,
-    reporter: Reporter | None = None,
+    *, out: str | Path, minutes: float = MINUTES, recipe: str = RECIPE, reporter: Reporter | None = None
 ) -> Quickstart:
     """Train on the docstrings of this Python installation and fill some masks.
 
-    Args:
-        minutes: Training time; the first run needs about one more for preparation.
-        reporter: Where messages go; None for standard error.
+    The first run needs about one minute more for preparation. Without a reporter, messages go to standard error.
     """
     run = pretrain("docstrings", out=out, recipe=recipe, minutes=minutes, set=SETTINGS, reporter=reporter)
     if not run.finished:

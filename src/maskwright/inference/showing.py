@@ -50,8 +50,6 @@ class ShownToken:
 
     Attributes:
         seen, original: The token the encoder sees and the token before masking, as readable text.
-        seen_id, original_id: Their ids.
-        segment: 0 or 1.
         special: Whether the input format inserted it.
         unit: Index within the sequence of its selected unit; None if not selected.
         change: Outcome for a selected token; None if not selected.
@@ -82,12 +80,9 @@ class Showing:
 
     Attributes:
         tokenizer: Description of the tokenizer.
-        epoch: From 0.
+        epoch, stage: From 0, and from 1.
         mask_sample: Index of the sample of layouts and masks that the epoch uses.
-        stage: Masking stage, from 1.
-        max_length: Maximum tokens per sequence.
-        sequences: The first sequences of the text.
-        num_sequences: Number of all its sequences.
+        sequences: The first sequences of the text, of `num_sequences`.
         notes: Remarks for the reader.
     """
 
@@ -135,10 +130,8 @@ def show(
             small one on the docstrings of the Python installation and the text, so that all its characters are known.
         corpus: Corpus arguments, as for `pretrain`. The vocabulary (unless a tokenizer is given), phrases, similar
             words and token counts come from it. The recipe is not fitted to the corpus.
-        epoch: From 0.
         stage: Masking stage, from 1, if masking has several (ERNIE); None for the last.
         set: Overrides of the recipe, "field.path=value", if it is given by name.
-        cache: Cache directory; None for the user's.
 
     Raises:
         RecipeError: If the recipe is unknown, has no such stage, or an override does not fit.
@@ -310,9 +303,7 @@ def _encoded(
     held = np.bincount(document_of[stream.lengths > 0], minlength=len(texts))
     last = np.cumsum(held[held > 0])
     documents = Documents(
-        sentence_ends=np.cumsum(stream.lengths[stream.lengths > 0]),
-        first=np.concatenate([[0], last[:-1]]),
-        last=last,
+        sentence_ends=np.cumsum(stream.lengths[stream.lengths > 0]), first=np.concatenate([[0], last[:-1]]), last=last
     )
     if annotator is None:
         return documents, TakenTokens(stream.ids, stream.word_starts)

@@ -6,11 +6,7 @@ from rich.text import Text
 
 from maskwright.inference.showing import Change, Showing, ShownSequence, ShownToken
 
-_ON: dict[Change, str] = {
-    "masked": "bold black on yellow",
-    "replaced": "bold white on red",
-    "kept": "black on green",
-}
+_ON: dict[Change, str] = {"masked": "bold black on yellow", "replaced": "bold white on red", "kept": "black on green"}
 _BESIDE: dict[Change, str] = {"masked": "yellow", "replaced": "red", "kept": "green"}
 _SPECIAL, _SECOND = "dim", "cyan"
 _CONTINUES, _SAME_UNIT = "·", "‿"

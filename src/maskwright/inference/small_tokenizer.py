@@ -21,11 +21,7 @@ _SAMPLE_FILE = "documents.json"
 def small_tokenizer(
     spec: TokenizerSpec, text: str, *, cache: Path | None = None, progress: Progress = no_progress
 ) -> Tokenizer:
-    """Return a tokenizer of this kind, with at most 8,000 entries, that knows every character of the text.
-
-    Raises:
-        DeviceError: If the cache cannot be written.
-    """
+    """Return a tokenizer of this kind, with at most 8,000 entries, that knows every character of the text."""
     small = spec.replace(vocab_size=min(spec.vocab_size, _VOCAB_SIZE))
     folder = cache or cache_folder()
     sample_key = fingerprint(["docstring sample", _VERSION, docstrings_fingerprint(), _SAMPLE_BYTES])

@@ -37,9 +37,8 @@ def read_texts(
         column: Column or field of the texts; None for `text`, `content` or the only one that holds texts.
         on_column: Receives the name of the column that is read, if the file has columns.
 
-    Raises:
-        DataError: If there is no such file, it contains no text, it has no such column or several could be meant, or a
-            line of it cannot be read.
+    Raises DataError if there is no such file, it contains no text, it has no such column or several could be meant, or
+    a line of it cannot be read.
     """
     if str(path) == "-":
         return _checked(_lines(sys.stdin.buffer, "standard input"), "standard input")
@@ -74,8 +73,7 @@ def gather(
 ) -> list[str]:
     """Return the given texts, then those of a file (`read_texts`).
 
-    Raises:
-        MaskwrightError: If there are none, or one contains a lone surrogate, which no tokenizer accepts.
+    Raises DataError if there are none, or one contains a lone surrogate, which no tokenizer accepts.
     """
     of_file = [] if file is None else read_texts(file, column, on_column)
     gathered = [*([texts] if isinstance(texts, str) else texts), *of_file]
@@ -137,24 +135,18 @@ def _of_json(lines: list[str], name: str, field: str | None, on_column: Callable
 
 
 def write_json_lines(path: Path, values: Iterable[Any]) -> None:
-    """Write a `.jsonl` file atomically, one value per line.
-
-    Raises:
-        DeviceError: If it cannot be written.
-    """
+    """Write a `.jsonl` file atomically, one value per line."""
     write_text(path, "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values))
 
 
 def read_source(text: str | None, file: Path | None) -> str:
     """Return the text itself, or that of a file; "-" is standard input.
 
-    Raises:
-        DataError: If both or neither are given, or the file cannot be read as UTF-8.
+    Raises DataError if both or neither are given, or the file cannot be read as UTF-8.
     """
     if (text is None) == (file is None):
         raise DataError(
-            "give the text to show either as --text or as --text-file",
-            todo='For example `--text "The cat sat."`.',
+            "give the text to show either as --text or as --text-file", todo='For example `--text "The cat sat."`.'
         )
     if text is not None:
         return text

@@ -40,11 +40,9 @@ class DropoutKey:
         self._tables: dict[int, Tensor] = {}
 
     def mask(self, site: int, rate: float) -> "DropoutMask | None":
-        """Return the mask of a site; None where nothing is dropped.
+        """Return the mask of a site, independent of other sites'; None where nothing is dropped.
 
-        Args:
-            site: Number of the site: different sites have independent masks.
-            rate: Share dropped, in [0, 1), rounded to a multiple of 2**-16 below 1.
+        The rate, in [0, 1), is rounded to a multiple of 2**-16 below 1.
         """
         threshold = min(round(rate * _RANDOM_VALUES), _RANDOM_VALUES - 1)
         return None if self._key is None or not threshold else DropoutMask(self, site, threshold)
@@ -66,11 +64,7 @@ class DropoutMask:
     Each row and each column of the table has a well-mixed odd number (SplitMix64 over a counter: Steele, Lea and Flood
     2014); an entry is the product of its row's and its column's, mixed once more so that its high and low bits meet.
     That is four passes over the table instead of twelve; the tests check rows, columns, lanes and rectangles.
-
-    Attributes:
-        key: The key of the forward pass.
-        site: Number of the site.
-        threshold: Share dropped, in units of 2**-16.
+    `threshold` is the share dropped, in units of 2**-16.
     """
 
     key: DropoutKey

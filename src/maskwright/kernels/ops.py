@@ -58,14 +58,7 @@ def attention(
     Matmuls are in the precision of autocast, else of the inputs; the softmax is in fp32 at least. Which probabilities
     are dropped depends on the key, the site and the implementation.
 
-    Args:
-        query, key, value: Shape (T, H).
-        sequences: Which tokens attend to each other.
-        num_heads: N.
-        dropout: Mask of the probabilities; None drops nothing.
-
-    Returns:
-        Shape (T, H).
+    Query, key, value and the result have shape (T, H). `dropout` is the mask of the probabilities, None drops nothing.
     """
     arguments = query, key, value, sequences, num_heads, dropout
     if kernels_enabled() and cuda_attention.is_supported(query, num_heads):
@@ -79,15 +72,7 @@ def dropout_add_norm(values: Tensor, residual: Tensor, norm: nn.LayerNorm, dropo
     """Return `norm(residual + dropout(values))`: the end of a sublayer, post-norm (Vaswani et al. 2017, section 3.1).
 
     DEVIATION: PyTorch's autocast keeps the sum and the result in fp32. The GPU kernel keeps both in bf16, half the
-    memory traffic, a tenth of a step; LOG.md has what it does to a run's loss.
-
-    Args:
-        values, residual: Shape (T, H).
-        norm: LayerNorm of H values.
-        dropout: Mask of the values; None drops nothing.
-
-    Returns:
-        Shape (T, H).
+    memory traffic, a tenth of a step; LOG.md has what it does to a run's loss. Shapes (T, H).
     """
     if kernels_enabled() and cuda_norm.is_supported(values, norm):
         return cuda_norm.dropout_add_norm(values, residual, norm, dropout)

@@ -12,15 +12,10 @@ from maskwright.core.types import IntArray
 
 
 def pack(lengths: IntArray, row_length: int) -> tuple[IntArray, int]:
-    """Pack sequences into rows: the longest first, each into the fullest row with enough free slots.
+    """Pack sequences of 1 to `row_length` tokens into rows: the longest first, each into the fullest one that it fits.
 
-    Args:
-        lengths: Shape (B,), each between 1 and `row_length`.
-        row_length: Slots in a row.
-
-    Returns:
-        Each sequence's first slot, counted through all rows, shape (B,), and the number of rows. No sequence crosses
-        the end of a row.
+    Return each sequence's first slot, counted through all rows, shape (B,), and the number of rows. No sequence crosses
+    the end of a row.
     """
     if len(lengths) and not 1 <= lengths.min() <= lengths.max() <= row_length:
         raise ValueError(f"sequences of {lengths.min()} to {lengths.max()} tokens do not fit rows of {row_length}")

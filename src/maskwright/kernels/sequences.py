@@ -16,12 +16,9 @@ from maskwright.kernels.packing import pack
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Where the tokens of a batch are in rows.
+    """Where the tokens of a batch are in rows of R = `length` slots.
 
-    Attributes:
-        num_rows: Number of rows.
-        length: R.
-        slots: Shape (T,), int64, the slot of each token, counted through all rows; None if the tokens are full rows.
+    `slots`, int64, shape (T,), has the slot of each token, counted through all rows; None if the tokens are full rows.
     """
 
     num_rows: int
@@ -30,11 +27,10 @@ class Rows:
 
 
 class Sequences:
-    """The sequences of a packed batch; they never attend to each other.
+    """The sequences of a packed batch, which never attend to each other.
 
-    Args:
-        cu_seqlens: Shape (B+1,), int32, their boundaries, from 0 to T.
-        max_seqlen: Upper bound of their lengths.
+    `cu_seqlens`, int32, shape (B+1,), are their boundaries, from 0 to T, and `max_seqlen` is an upper bound of their
+    lengths.
     """
 
     def __init__(self, cu_seqlens: Tensor, max_seqlen: int) -> None:

@@ -27,12 +27,10 @@ Computed = tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor] | None]
 
 
 class Scores(NamedTuple):
-    """Result of one pass over the vocabulary.
+    """Summed cross entropy in nats, number of correct predictions, and a token sampled from each distribution.
 
-    Attributes:
-        total: Summed cross entropy in nats (scalar, fp32 or finer; differentiable once, and backward runs once).
-        correct: Number of correct predictions (scalar, int64).
-        sampled: Shape (M,), int64, a token sampled from each predicted distribution; None without `sampling`.
+    Shapes () in fp32 or finer, differentiable once, and backward runs once; () in int64; (M,) in int64, None without
+    `sampling`.
     """
 
     total: Tensor
@@ -62,9 +60,7 @@ def summed_cross_entropy(
     GPU, Triton kernels compute the gradients (`cuda.cross_entropy`).
 
     Args:
-        features: Shape (M, E); M may be 0.
-        weight: Shape (V, E).
-        bias: Shape (V,).
+        features, weight, bias: Shapes (M, E), (V, E), (V,); M may be 0.
         labels: Shape (M,), int64, in [0, V).
         block_elements: Logits per block; None for `BLOCK_ELEMENTS`, or `GPU_BLOCK_ELEMENTS` with Triton kernels.
         sampling: Shape (M,), uniform numbers in [0, 1): samples by inverting the cumulative distribution over ids. One
@@ -122,11 +118,8 @@ def summed_divergence(
     """Return the sum of T^2 KL(softmax(teacher / T) || softmax(student / T)) over M targets, T the temperature.
 
     Equals `T * T * kl_div(log_softmax(s / T), softmax(t / T), reduction="sum")`. A block holds at most `block_elements`
-    logits of student and teacher together. The teacher gets no gradient; the widths E may differ.
-
-    Returns:
-        The sum in nats (scalar, fp32 or finer; differentiable once, and backward runs once), and the number of targets
-        at which both have the same best token (scalar, int64).
+    logits of student and teacher together. The teacher gets no gradient; the widths E may differ. Also return the
+    number of targets at which both have the same best token. Shapes and precisions are those of `Scores`.
     """
     dtype, with_gradients = _matmul_dtype(student.weight), torch.is_grad_enabled()
     exact = exact_dtype(dtype)
@@ -158,17 +151,10 @@ def loss_in_blocks(
     *,
     with_gradients: bool,
 ) -> Computed:
-    """Compute a loss block by block.
+    """Compute a loss in blocks of `length` targets, and its gradients in the precision of the parts, the matmuls'.
 
-    Args:
-        parts: In the precision of the matmuls.
-        length: R.
-        block_loss: Returns the loss of a block, the number of correct predictions, and the gradient of the logits
-            (R, V) in fp32 or fp64. Gets the targets of the block and the parts of its logits.
-        with_gradients: Whether the gradients are used.
-
-    Returns:
-        The sums of losses and of correct predictions, and the gradients, in the precision of the parts.
+    `block_loss` gets the targets of a block and the parts of its logits, and returns its loss, the number of correct
+    predictions, and the gradient of the logits (R, V) in fp32 or fp64.
     """
     features, weight, bias = parts
     exact = exact_dtype(weight.dtype)  # Of all sums.
@@ -245,11 +231,7 @@ class _LossWithGradients(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        features: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        compute: Callable[[LogitParts], Computed],
+        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, compute: Callable[[LogitParts], Computed]
     ) -> tuple[Tensor, Tensor]:
         total, correct, gradients = compute(LogitParts(features, weight, bias))
         if gradients is not None:

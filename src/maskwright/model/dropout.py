@@ -18,13 +18,7 @@ class LayerDropout(NamedTuple):
 
 
 class EncoderDropout:
-    """The dropout masks of one forward pass.
-
-    Args:
-        config: The dropout rates.
-        key: See `PackedBatch`; None drops nothing.
-        device: Device of the hidden states.
-    """
+    """The dropout masks of one forward pass; for the key see `PackedBatch`, None drops nothing."""
 
     def __init__(self, config: EncoderConfig, key: int | Tensor | None, device: torch.device) -> None:
         self._config = config

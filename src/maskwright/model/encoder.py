@@ -17,11 +17,8 @@ class Encoder(nn.Module):
     """A post-norm Transformer encoder.
 
     Dense layers, LayerNorms and dropout see all tokens (T, H); only attention separates sequences. The module lists
-    hold distinct sublayers; `config.layer_plan` says which layer uses which.
-
-    Args:
-        config: The shape.
-        vocab_size: V, rows of the word embeddings.
+    hold distinct sublayers; `config.layer_plan` says which layer uses which. The word embeddings have V = `vocab_size`
+    rows.
     """
 
     def __init__(self, config: EncoderConfig, vocab_size: int) -> None:

@@ -20,11 +20,9 @@ class PrecisionChanged(UserWarning):
 
 @final
 class InferenceEncoder:
-    """Hidden states without dropout or gradients. The weights of the layers may be copied.
+    """Hidden states of an encoder in evaluation mode, without gradients. The weights of the layers may be copied.
 
-    Args:
-        encoder: The encoder, in evaluation mode.
-        precision: Of the matmuls; int8 becomes fp32, with a warning, for shapes that the C code does not support.
+    int8 becomes fp32, with a warning, for shapes that the C code does not support.
     """
 
     def __init__(self, encoder: Encoder, precision: MatmulPrecision) -> None:
@@ -37,15 +35,7 @@ class InferenceEncoder:
             )
 
     def __call__(self, batch: PackedBatch, output_positions: Tensor | None = None) -> Tensor:
-        """Encode a batch.
-
-        Args:
-            batch: T tokens.
-            output_positions: Shape (W,), int64, the tokens to return, in any order; None returns all.
-
-        Returns:
-            Hidden states in fp32, shape (T, H) or (W, H).
-        """
+        """Return hidden states in fp32: of all tokens, (T, H), or at positions (W,), int64, in any order, (W, H)."""
         with torch.inference_mode():
             if self.layers is not None:
                 hidden = self._encoder.embed(batch, None)

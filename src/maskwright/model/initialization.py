@@ -24,12 +24,8 @@ def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
 
     "truncated_normal" is TensorFlow's: values beyond two standard deviations are sampled again, so that the result
     has 0.88 of the nominal standard deviation (`create_initializer` in modeling.py of Google's BERT).
-    Encoders with `initial_attention` "neighbors" then attend to neighboring tokens (`neighbor_attention`).
-
-    Args:
-        module: The whole model; parameter names are part of the randomness.
-        config: The distribution and its standard deviation.
-        seed: The run's seed.
+    Encoders with `initial_attention` "neighbors" then attend to neighboring tokens (`neighbor_attention`). `module` is
+    the whole model, since parameter names are part of the randomness.
     """
     norms = {id(each.weight) for each in module.modules() if isinstance(each, nn.LayerNorm)}
     with torch.no_grad():

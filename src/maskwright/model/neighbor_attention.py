@@ -88,13 +88,8 @@ def _rotate_heads(
 ) -> None:
     """Add some sinusoids to each head's keys, and to its queries the same ones rotated by the head's offset.
 
-    Args:
-        attention: That of the first layer.
-        num_heads: N.
-        angles: From `_angles`.
-        passed: Numbers of the sinusoids that reach the layer.
-        share: Share of positions in the variance of the layer's input.
-        back: Shape (E, H), maps hidden states to embeddings; None where they are the same.
+    `passed` has the numbers of the sinusoids that reach the layer, `share` is that of positions in the variance of its
+    input, and `back`, shape (E, H), maps hidden states to embeddings, None where they are the same.
     """
     embedding_size = attention.key.weight.shape[1] if back is None else len(back)
     head_size = len(attention.key.weight) // num_heads

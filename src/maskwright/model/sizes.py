@@ -15,14 +15,9 @@ from maskwright.model.config import EncoderConfig
 
 
 def count_parameters(config: EncoderConfig, vocab_size: int) -> dict[str, int]:
-    """Count the encoder's parameters by part; shared sublayers count once.
+    """Count the encoder's parameters by part, in the order of the forward pass; shared sublayers count once.
 
-    Args:
-        config: The shape.
-        vocab_size: V.
-
-    Returns:
-        Parts in the order of the forward pass; a part that the shape lacks counts 0.
+    A part that the shape lacks counts 0.
     """
     embedding, hidden, inner = config.embedding_width, config.hidden_size, config.intermediate_size
     norm = 2 * hidden
@@ -59,10 +54,7 @@ def mlm_head_parameters(config: EncoderConfig, vocab_size: int) -> int:
 def flops_per_token(config: EncoderConfig, *, length: float, sequences_per_token: float | None = None) -> float:
     """Return the training FLOPs (forward and backward) per real token by the formula above.
 
-    Args:
-        config: The shape.
-        length: n, mean number of tokens attended, in tokens.
-        sequences_per_token: s, sequences per real token; None means 1 / `length`.
+    `length` is n, the mean number of tokens attended, and s is `sequences_per_token`, by default 1 / `length`.
     """
     embedding, hidden = config.embedding_width, config.hidden_size
     layer = 8 * hidden * hidden + 4 * length * hidden + 4 * hidden * config.intermediate_size
@@ -78,13 +70,7 @@ def skipped_flops_per_token(config: EncoderConfig) -> float:
 
 
 def memory(config: EncoderConfig, vocab_size: int, head_parameters: int = 0) -> dict[str, int]:
-    """Return the bytes that training holds, by kind, in fp32 with AdamW or LAMB; activations come on top.
-
-    Args:
-        config: The shape.
-        vocab_size: V.
-        head_parameters: Parameters of the heads, e.g. `mlm_head_parameters`.
-    """
+    """Return the bytes that training holds, by kind, in fp32 with AdamW or LAMB; activations come on top."""
     parameters = total_parameters(config, vocab_size) + head_parameters
     return {"weights": 4 * parameters, "gradients": 4 * parameters, "optimizer": 8 * parameters}
 

@@ -25,23 +25,9 @@ class SelfAttention(nn.Module):
         self._num_heads = config.num_heads
 
     def forward(
-        self,
-        hidden: Tensor,
-        sequences: ops.Sequences,
-        dropout: LayerDropout,
-        output_positions: Tensor | None = None,
+        self, hidden: Tensor, sequences: ops.Sequences, dropout: LayerDropout, output_positions: Tensor | None = None
     ) -> Tensor:
-        """Attend within each sequence.
-
-        Args:
-            hidden: Shape (T, H).
-            sequences: Which tokens attend to each other.
-            dropout: The masks of the layer.
-            output_positions: Shape (W,), int64, the tokens to return; None returns all.
-
-        Returns:
-            Shape (T, H), or (W, H).
-        """
+        """Attend within each sequence. Shape (T, H) to (T, H), or to (W, H) at the output positions (W,), int64."""
         query, key, value = ops.linear_qkv(hidden, self.query, self.key, self.value)
         context = ops.attention(
             query, key, value, sequences, num_heads=self._num_heads, dropout=dropout.attention_probabilities

@@ -15,13 +15,7 @@ MAX_BATCH_CHARACTERS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a server accepts.
-
-    Attributes:
-        max_waiting: Requests in the queue; further ones get status 429.
-        max_body: Bytes of a request's body.
-        timeout: Seconds from a request to its answer.
-    """
+    """What a server accepts: requests in the queue, bytes of a request's body, and seconds from it to its answer."""
 
     max_waiting: int = 256
     max_body: int = 1 << 20
@@ -56,12 +50,8 @@ class Batcher:
     """Runs calls one after another in a thread of its own; whatever waits meanwhile becomes the next batch.
 
     There is no waiting time to fill a batch: a request on an idle server starts at once, and under load the batches
-    grow by themselves.
-
-    Args:
-        run: Returns one result per input. If it raises, a batch of several requests is run again in halves, so that a
-            bad request does not fail the others.
-        max_waiting: Requests that may wait.
+    grow by themselves. `run` returns one result per input. If it raises, a batch of several requests is run again in
+    halves, so that a bad request does not fail the others.
     """
 
     def __init__(self, run: Callable[[Call, list[Any]], list[Any]], *, max_waiting: int) -> None:
@@ -75,9 +65,8 @@ class Batcher:
     async def submit(self, call: Call, inputs: Sequence[Any], *, timeout: float) -> list[Any]:
         """Return one result per input.
 
-        Raises:
-            QueueFullError: If too many requests wait.
-            TimeoutError: After `timeout` seconds; a request that still waits is then dropped.
+        Raises QueueFullError if too many requests wait, and TimeoutError after `timeout` seconds; a request that still
+        waits is then dropped.
         """
         if len(self._waiting) >= self._max_waiting:
             raise QueueFullError

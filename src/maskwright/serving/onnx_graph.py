@@ -19,11 +19,7 @@ EXTERNAL_DATA_BYTES = 1 << 30
 
 OnnxPrecision = Literal["fp32", "fp16", "int8"]
 PRECISIONS: tuple[OnnxPrecision, ...] = get_args(OnnxPrecision)
-FILES: Mapping[OnnxPrecision, str] = {
-    "fp32": "model.onnx",
-    "fp16": "model_fp16.onnx",
-    "int8": "model_quantized.onnx",
-}
+FILES: Mapping[OnnxPrecision, str] = {"fp32": "model.onnx", "fp16": "model_fp16.onnx", "int8": "model_quantized.onnx"}
 """The names that optimum and transformers.js look for, in the subdirectory `onnx`."""
 
 Arrays = dict[str, NDArray[np.int64]]
@@ -113,15 +109,12 @@ def convert(source: Path, target: Path, precision: OnnxPrecision) -> None:
             _save(onnx.load(target), target)
 
 
-def _is_large(proto: Any) -> bool:
-    return sum(int(weight.ByteSize()) for weight in proto.graph.initializer) >= EXTERNAL_DATA_BYTES
-
-
 def _save(proto: Any, target: Path) -> None:
     import onnx
 
+    is_large = sum(int(weight.ByteSize()) for weight in proto.graph.initializer) >= EXTERNAL_DATA_BYTES
     # transformers.js finds the weights by this name.
-    onnx.save(proto, target, save_as_external_data=_is_large(proto), location=f"{target.name}_data")
+    onnx.save(proto, target, save_as_external_data=is_large, location=f"{target.name}_data")
 
 
 def run_original(model: Any, head: str) -> Run:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from maskwright.core.amounts import pluralize
@@ -126,12 +127,7 @@ def _example(kind: Kind, number: int, pair: bool) -> Any:
 
 
 def compare_heads(
-    head: str,
-    original: Run,
-    exported: Mapping[str, Run],
-    texts: Sequence[str],
-    tokenizer: Tokenizer,
-    max_length: int,
+    head: str, original: Run, exported: Mapping[str, Run], texts: Sequence[str], tokenizer: Tokenizer, max_length: int
 ) -> list[Parity]:
     """Compare hidden states ("encoder"), the top tokens at masks ("mlm") or the tokens called replaced ("rtd")."""
     features = _features(texts, tokenizer, max_length, head)
@@ -157,13 +153,7 @@ def compare_embeddings(
     texts: list[str],
 ) -> Parity:
     """Compare the embeddings of texts, computed once each, one model after the other."""
-    vectors, seconds = [], []
-    for run in (original, exported):
-        run(texts[:1])  # The first call also allocates memory.
-        begun = time.perf_counter()
-        vectors.append(run(texts))
-        seconds.append(time.perf_counter() - begun)
-    left, right = vectors
+    (left, source_seconds), (right, seconds) = (_timed(run, texts, texts[:1]) for run in (original, exported))
     return Parity(
         precision="fp32",
         texts=len(texts),
@@ -171,14 +161,21 @@ def compare_embeddings(
         peak=float(np.abs(left).max()),
         agreement=_lowest_cosine(left, right),
         measure=_MEASURES["encoder"],
-        source_milliseconds=1000 * seconds[0] / len(texts),
-        milliseconds=1000 * seconds[1] / len(texts),
+        source_milliseconds=1000 * source_seconds / len(texts),
+        milliseconds=1000 * seconds / len(texts),
     )
 
 
+def _timed(run: Callable[[Any], NDArray[np.float32]], inputs: Any, first: Any) -> tuple[NDArray[np.float32], float]:
+    """Return a result and the seconds it took, after a first call that also allocates memory, if any."""
+    if first is not None:
+        run(first)
+    begun = time.perf_counter()
+    return run(inputs), time.perf_counter() - begun
+
+
 def _lowest_cosine(left: NDArray[np.float32], right: NDArray[np.float32]) -> float:
-    norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
-    return float(((left * right).sum(axis=1) / norms).min())
+    return float(torch.cosine_similarity(torch.from_numpy(left), torch.from_numpy(right)).min())
 
 
 def compare_tasks(
@@ -250,13 +247,9 @@ def _compare(
     seconds, differences = np.zeros(len(runs)), np.zeros(len(runs))
     peak = 0.0
     for number, (inputs, sequences) in enumerate(_batches(features, tokenizer.special_tokens.pad, head == "choice")):
-        outputs = []
-        for place, run in enumerate(runs):
-            if not number:
-                run(inputs)  # The first call also allocates memory.
-            begun = time.perf_counter()
-            outputs.append(run(inputs))
-            seconds[place] += time.perf_counter() - begun
+        timed = [_timed(run, inputs, None if number else inputs) for run in runs]
+        outputs = [output for output, _ in timed]
+        seconds += [its for _, its in timed]
         for row, sequence in enumerate(sequences):
             start, end = features.cu_seqlens[sequence : sequence + 2]
             of_unit = [scores[row, : end - start] if head in _PER_TOKEN else scores[row] for scores in outputs]

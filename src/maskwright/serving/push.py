@@ -9,8 +9,7 @@ from maskwright.core.extras import require
 def files_to_push(folder: str | Path) -> list[Path]:
     """List the files that `push` uploads.
 
-    Raises:
-        ConversionError: If the folder has no model card, or is a run directory with its checkpoints and logs.
+    Raises ConversionError if the folder has no model card, or is a run directory with its checkpoints and logs.
     """
     folder = Path(folder).expanduser()
     if not (folder / "README.md").is_file() or not (folder / "config.json").is_file() or (folder / "run.json").exists():

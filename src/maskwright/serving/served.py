@@ -12,6 +12,7 @@ from maskwright.finetuning.evaluating import plain
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.predicting import Input, predict
 from maskwright.huggingface.huggingface import load_model
+from maskwright.inference.commands import filled_to_json
 from maskwright.inference.model import Model, TextCut, load
 from maskwright.inference.precision import Precision
 from maskwright.training.reporting import Silent
@@ -30,13 +31,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """A loaded model under its name.
-
-    Attributes:
-        name: In requests.
-        model: A pretrained model, or a fine-tuned one, which answers "predict" only.
-        device, precision: As for `maskwright.load` or `maskwright.predict`.
-    """
+    """A pretrained model under its name in requests, or a fine-tuned one, which answers "predict" only."""
 
     name: str
     model: Model | FineTunedModel
@@ -71,8 +66,7 @@ class ServedModel:
     def run(self, task: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> list[Result]:
         """Return one result per input: of `Model`'s method of that name, or of `maskwright.predict`.
 
-        Raises:
-            MaskwrightError: If an input or option is not what the model takes.
+        Raises MaskwrightError if an input or option is not what the model takes.
         """
         model = self.model
         if isinstance(model, FineTunedModel):
@@ -81,13 +75,10 @@ class ServedModel:
                 model, list(map(_input, inputs)), device=self.device, precision=self.precision, reporter=Silent()
             )
             return [Result(value={key: value for key, value in plain(each).items() if key != "key"}) for each in tuned]
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", TextCut)
+        with warnings.catch_warnings(record=True, action="always", category=TextCut) as caught:
             values: list[Any]
             if task == "fill-mask":
-                values = [
-                    [[asdict(best) for best in mask] for mask in masks] for masks in model.fill_mask(inputs, **options)
-                ]
+                values = [each["masks"] for each in filled_to_json(inputs, model.fill_mask(inputs, **options))]
             elif task == "detect":
                 values = [[asdict(token) for token in each.tokens] for each in model.detect(inputs, **options)]
             else:
@@ -104,8 +95,7 @@ def _input(given: Any) -> Input:
 def load_served(name: str, path: str | Path, *, device: str, precision: Precision) -> ServedModel:
     """Load a pretrained or fine-tuned model and use it once, so that the first request finds everything ready.
 
-    Raises:
-        MaskwrightError: If it cannot be loaded, or not on this device or with this precision.
+    Raises MaskwrightError if it cannot be loaded, or not on this device or with this precision.
     """
     model: Model | FineTunedModel
     if load_model(path).task is None:

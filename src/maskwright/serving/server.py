@@ -55,25 +55,25 @@ _HEADERS = {
     "cache-control": "no-store",
 }
 
+Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 
 Texts = Annotated[list[str], Field(min_length=1, max_length=MAX_INPUTS)]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 ModelName = Annotated[str | None, Field(description="Name of a served model; default: the first that has the task.")]
 
 
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    model: ModelName = None
+
+
 class FillMaskBody(_Body):
     """Texts with `[MASK]` or `<mask>`."""
 
     texts: Texts
-    model: ModelName = None
     top_k: Annotated[int, Field(ge=1, le=MAX_FILLED)] = 5
 
 
@@ -81,7 +81,6 @@ class DetectBody(_Body):
     """Texts, and the probability from which a token counts as replaced."""
 
     texts: Texts
-    model: ModelName = None
     threshold: Annotated[float, Field(ge=0, le=1)] = THRESHOLD
 
 
@@ -89,7 +88,6 @@ class EmbedBody(_Body):
     """Texts, and how their embeddings are made: null: as a folder of sentence-transformers does, else plain means."""
 
     texts: Texts
-    model: ModelName = None
     pooling: Pooling | None = None
     normalize: bool | None = None
 
@@ -98,7 +96,6 @@ class PredictBody(_Body):
     """Inputs of a fine-tuned model: texts, pairs of texts, questions or choices (as for `maskwright.predict`)."""
 
     inputs: Annotated[list[str | Pair | dict[str, Any]], Field(min_length=1, max_length=MAX_INPUTS)]
-    model: ModelName = None
 
 
 class OpenAIBody(BaseModel):
@@ -178,8 +175,7 @@ def serve(
 def named_models(models: str | Path | Sequence[str | Path] | Mapping[str, str | Path]) -> dict[str, str | Path]:
     """Return the paths of models by name: the last part of the path, unless given.
 
-    Raises:
-        MaskwrightError: If two have the same name, one's is empty, or there are none.
+    Raises MaskwrightError if two have the same name, one's is empty, or there are none.
     """
     if isinstance(models, Mapping):
         return dict(models)
@@ -254,14 +250,7 @@ def build_app(
     limits: Limits = LIMITS,
     hosts: frozenset[str] | None = None,
 ) -> "FastAPI":
-    """Return the ASGI application.
-
-    Args:
-        models: By name.
-        token: See `serve`.
-        limits: See `Limits`.
-        hosts: Accepted Host headers; None for any.
-    """
+    """Return the ASGI application for models by name; `hosts` are the accepted Host headers, None for any."""
     from fastapi import FastAPI
     from fastapi.exceptions import RequestValidationError
     from prometheus_client import CollectorRegistry, Gauge, Histogram, PlatformCollector, ProcessCollector
@@ -424,21 +413,16 @@ class UnknownModelError(MaskwrightError):
 
 
 def chosen(models: Mapping[str, ServedModel], name: str | None, task: TaskName) -> ServedModel:
-    """Return the model of that name, or the first one for the task.
-
-    Raises:
-        UnknownModelError: If there is none.
-    """
+    """Return the model of that name, or the first one for the task; raises UnknownModelError if there is none."""
     if name is not None and name not in models:
         raise _unknown(name, models)
-    for each in models.values() if name is None else [models[name]]:
+    asked = list(models.values()) if name is None else [models[name]]
+    for each in asked:
         if task in each.tasks:
             return each
-    which = "no model here" if name is None else f"the model {name}"
-    able = {task for each in models.values() for task in each.tasks}
     raise UnknownModelError(
-        f"{which} can {task}" if name is None else f"{which} cannot {task}",
-        allowed=", ".join(sorted(able if name is None else models[name].tasks)),
+        f"no model here can {task}" if name is None else f"the model {name} cannot {task}",
+        allowed=", ".join(sorted({able for each in asked for able in each.tasks})),
     )
 
 
@@ -457,13 +441,7 @@ def _error(status: int, message: str) -> "Response":
 
 
 class RequestGuard:
-    """ASGI middleware: host, token, size and time of a request's body, and metrics.
-
-    Args:
-        app: The application.
-        token, limits, hosts: See `build_app`.
-        registry: Of prometheus_client, for the metrics.
-    """
+    """ASGI middleware: host, token, size and time of a request's body, and metrics in prometheus_client's registry."""
 
     def __init__(
         self, app: Any, *, token: str | None, limits: Limits, hosts: frozenset[str] | None, registry: Any
@@ -483,7 +461,7 @@ class RequestGuard:
         if scope["method"] == "HEAD":  # Answered as GET; uvicorn leaves out the body.
             scope = {**scope, "method": "GET"}
 
-        async def noted(message: MutableMapping[str, Any]) -> None:
+        async def noted(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
@@ -544,21 +522,17 @@ class RequestGuard:
         return bytes(body)
 
 
-async def _disconnect(receive: Receive) -> MutableMapping[str, Any]:
+async def _disconnect(receive: Receive) -> Message:
     while (message := await receive())["type"] == "http.request":
         pass
     return message
 
 
-def _replay(body: bytes, gone: Awaitable[MutableMapping[str, Any]]) -> Receive:
+def _replay(body: bytes, gone: Awaitable[Message]) -> Receive:
     """Return a `receive` that gives the body, then waits for the client to disconnect."""
-    first = True
+    unread = [body]
 
-    async def again() -> MutableMapping[str, Any]:
-        nonlocal first
-        if first:
-            first = False
-            return {"type": "http.request", "body": body, "more_body": False}
-        return await gone
+    async def again() -> Message:
+        return {"type": "http.request", "body": unread.pop(), "more_body": False} if unread else await gone
 
     return again

@@ -15,7 +15,7 @@ hours affects all recipes alike.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -200,11 +200,7 @@ def compare(
 
 
 def _load_study(folder: Path, request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what an earlier call wrote to `study.json`; None if there was none.
-
-    Raises:
-        CheckpointError: If it was another study.
-    """
+    """Return what an earlier call wrote to `study.json`, or None; raises CheckpointError if it was another study."""
     if not (folder / "study.json").is_file():
         return None
     kept = read_study_record(folder / "study.json")
@@ -330,8 +326,7 @@ class Study:
             for variant in self.variants.values():
                 missing = any((run.label, run.seed) == (variant.label, seed) for run in todo)
                 if missing:
-                    left = (time.monotonic() - begun) / done * (len(todo) - done) if done else None
-                    ends = "" if left is None else f", about {_duration(left)} left, until {_clock(left)}"
+                    ends = _ends((time.monotonic() - begun) / done * (len(todo) - done)) if done else ""
                     number = total - len(todo) + done + 1
                     self.reporter.message("run", f"{variant.label}, seed {seed}: {number} of {total}{ends}")
                 run = self.train(variant, seed, text)
@@ -429,7 +424,7 @@ class Study:
                 content = on_rank_zero(partial(probes.samples, model, text, run))
             elif task.kind in ("masked", "intrinsic", "cost", "minimal-pairs"):
                 measured = on_rank_zero(partial(self._probe, task, model, run, text))
-                content = {"metrics": probes.measured_json(measured)}
+                content = {"metrics": {name: asdict(each) for name, each in measured.items()}}
             elif (tuned := self._finetune(task, variant, seed, run)) is not None:
                 content = {"metrics": tuned}
             else:
@@ -442,7 +437,7 @@ class Study:
         if task.kind == "masked":
             return probes.masked_words(model, text)
         if task.kind == "intrinsic":
-            return intrinsic(model, text, run)
+            return intrinsic(model, text)
         if task.kind == "cost":
             return probes.cost(model, text, run)
         assert task.path is not None
@@ -467,19 +462,11 @@ class Study:
         if all_reduce_max(done.stopped_by is not None) or done.results is None:
             return None
         part = "test" if done.results.spread("test") else "dev"
-        value = done.results.spread(part)[done.results.main_metric].mean
-        count = int(done.results.data[part]["examples"])
-        measured = {task.name: probes.Measurement(value=value, count=count, by=part)}
-        return {
-            name: {**each, "metric": done.results.main_metric} for name, each in probes.measured_json(measured).items()
-        }
+        metric, count = done.results.main_metric, int(done.results.data[part]["examples"])
+        measured = probes.Measurement(value=done.results.spread(part)[metric].mean, count=count, by=part)
+        return {task.name: {**asdict(measured), "metric": metric}}
 
 
-def _duration(seconds: float) -> str:
-    if seconds < 5400:
-        return f"{max(1, round(seconds / 60))} min"
-    return f"{seconds / 3600:.1f} h"
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%a %H:%M", time.localtime(time.time() + seconds))
+def _ends(seconds: float) -> str:
+    left = f"{max(1, round(seconds / 60))} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return f", about {left} left, until {time.strftime('%a %H:%M', time.localtime(time.time() + seconds))}"

@@ -10,29 +10,19 @@ replaced words a share of the words is replaced by words sampled from the held-o
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from maskwright.core.errors import DataError
 from maskwright.core.randomness import generator
 from maskwright.core.types import IntArray
-from maskwright.huggingface.huggingface import load_model
+from maskwright.inference.embed import mean_of_tokens
 from maskwright.inference.model import Model
-from maskwright.study.probes import (
-    GROUPS,
-    PASSAGES,
-    WORD,
-    Floats,
-    Measurement,
-    Measurements,
-    embed_texts,
-    encode_batches,
-    mean_of,
-)
+from maskwright.study.probes import GROUPS, PASSAGES, WORD, Floats, Measurement, Measurements, embed_texts, mean_of
 from maskwright.study.text import StudyText
 
 PAIRS = 2000
@@ -40,11 +30,7 @@ REPLACED_SHARE = 0.15
 
 
 def check_text(text: StudyText, with_pairs: bool) -> None:
-    """Refuse held-out text that is too little for the probes, before anything is trained.
-
-    Raises:
-        DataError: If there is no passage or, with pairs, fewer than 8 pairs of passages or 4 documents with any.
-    """
+    """Raise DataError for held-out text that is too little for the probes, before anything is trained."""
     pairs = text.pairs(PAIRS)
     if not text.passages(1) or (with_pairs and (len(pairs) < 8 or len({document for document, _, _ in pairs}) < 4)):
         raise DataError(
@@ -54,7 +40,7 @@ def check_text(text: StudyText, with_pairs: bool) -> None:
         )
 
 
-def intrinsic(model: Model, text: StudyText, run: Path) -> Measurements:
+def intrinsic(model: Model, text: StudyText) -> Measurements:
     """Measure sentence order, next sentence, replaced words and, with several sources, source."""
     pairs = text.pairs(PAIRS)
     draw = generator(0, "study pairs")
@@ -73,18 +59,16 @@ def intrinsic(model: Model, text: StudyText, run: Path) -> Measurements:
     moved = [
         (a, in_order[other][1] if is_one else b) for (a, b), is_one, other in zip(in_order, label, others, strict=True)
     ]
-    state = load_model(run).state
     found: Measurements = {}
     for name, kind, texts in (("sentence_order", "sop", swapped), ("next_sentence", "nsp", moved)):
         states, pooled = _pair_states(model, texts)
-        weight = state.get(f"heads.{kind}.classifier.weight")
-        if weight is not None and pooled is not None:
-            logits = pooled @ weight.numpy().T + state[f"heads.{kind}.classifier.bias"].numpy()
-            found[name] = mean_of((logits.argmax(axis=1) == label)[~train].astype(np.float64), "head")
+        if kind in model.pair_heads and pooled is not None:
+            with torch.inference_mode():
+                right = model.pair_heads[kind](pooled).argmax(dim=1).cpu().numpy() == label
+            found[name] = mean_of(right[~train] * 1.0, "head")
         else:
-            found[name] = mean_of(
-                (_fitted(states, label, train).predict(states[~train]) == label[~train]) * 1.0, "probe"
-            )
+            right = _fitted(states, label, train).predict(states[~train]) == label[~train]
+            found[name] = mean_of(right * 1.0, "probe")
     found["replaced_words"] = _replaced_words(model, text)
     passages = text.passages(PAIRS)
     sources = np.unique([text.sources[document] for document, _ in passages], return_inverse=True)[1]
@@ -93,7 +77,7 @@ def intrinsic(model: Model, text: StudyText, run: Path) -> Measurements:
     if len(np.unique(sources[half])) > 1 and not half.all():
         vectors = embed_texts(model, [passage for _, passage in passages])
         right = _fitted(vectors, sources, half).predict(vectors[~half]) == sources[~half]
-        found["source"] = mean_of(right.astype(np.float64), "probe")
+        found["source"] = mean_of(right * 1.0, "probe")
     return found
 
 
@@ -106,7 +90,7 @@ def _fitted(states: Floats, labels: IntArray, train: NDArray[np.bool_]) -> Any:
     return probe.fit(states[train], labels[train])
 
 
-def _pair_states(model: Model, pairs: Sequence[tuple[str, str]]) -> tuple[Floats, Floats | None]:
+def _pair_states(model: Model, pairs: Sequence[tuple[str, str]]) -> tuple[Floats, Tensor | None]:
     """Return [mean over tokens; first token] of each pair (n, 2 H), and pooled vectors (n, H) if any."""
     special, limit = model.tokenizer.special_tokens, model.max_length - 3
     encoded = [ids for ids, _ in model.tokenizer.encode_batch([text for pair in pairs for text in pair])]
@@ -117,15 +101,14 @@ def _pair_states(model: Model, pairs: Sequence[tuple[str, str]]) -> tuple[Floats
         sequences.append(np.concatenate([[special.cls], first[:kept], [special.sep], second, [special.sep]]))
         segments.append(np.repeat([0, 1], [kept + 2, len(second) + 1]))
     width = model.encoder.config.hidden_size
-    states, pooled = np.zeros((len(pairs), 2 * width)), np.zeros((len(pairs), width))
-    for laid, output in encode_batches(model, sequences, segments):
-        hidden = output.hidden.double().cpu().numpy()
-        for text, start in zip(laid.texts, laid.starts, strict=True):
-            states[text, :width] = hidden[start : start + len(sequences[text])].mean(axis=0)
-            states[text, width:] = hidden[start]
-        if output.pooled is not None:
-            pooled[laid.texts] = output.pooled.double().cpu().numpy()
-    return states, pooled if model.encoder.pooler is not None else None
+    firsts, means = torch.zeros(len(pairs), width), np.zeros((len(pairs), width))
+    for laid, hidden in model.encode(sequences, segments=segments):
+        firsts[laid.texts] = hidden[laid.starts].cpu()
+        means[laid.texts] = mean_of_tokens(hidden.double(), laid.batch).cpu().numpy()
+    states = np.concatenate([means, firsts.double().numpy()], axis=1)
+    with torch.inference_mode():
+        device = model.encoder.word_embeddings.weight.device
+        return states, None if model.encoder.pooler is None else model.encoder.pool(firsts.to(device))
 
 
 def _replaced_words(model: Model, text: StudyText) -> Measurement:
@@ -153,11 +136,10 @@ def _replaced_words(model: Model, text: StudyText) -> Measurement:
     encoded = [model.tokenizer.encode(passage) for passage in changed]
     sequences = [np.concatenate([[special.cls], each.ids[:limit], [special.sep]]) for each in encoded]
     states: list[Floats] = [np.zeros(0)] * len(changed)
-    for laid, output in encode_batches(model, sequences):
-        scores = output.hidden
+    for laid, scores in model.encode(sequences):
         if model.rtd_head is not None:
             with torch.inference_mode():
-                scores = model.rtd_head(output.hidden)[:, None]
+                scores = model.rtd_head(scores)[:, None]
         array = scores.double().cpu().numpy()
         for number, start in zip(laid.texts, laid.starts, strict=True):
             offsets = encoded[number].offsets[:limit]

@@ -227,12 +227,8 @@ def run_trials(
 ) -> tuple[tuple[tuple[float, float], ...], str, float]:
     """Train a recipe for several numbers of tokens and measure each run as `compare` does.
 
-    Returns:
-        The tokens and the loss per masked word of each run; what predicted ("head" or "generator"); and the epochs of
-        the last run.
-
-    Raises:
-        KeyboardInterrupt: If a run was stopped.
+    Return the tokens and the loss per masked word of each run; what predicted ("head" or "generator"); and the epochs
+    of the last run. Raises KeyboardInterrupt if a run was stopped.
     """
     trials, by, epochs = [], "", 0.0
     for number, amount in enumerate(tokens, 1):

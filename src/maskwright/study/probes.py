@@ -14,8 +14,8 @@ import re
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +27,12 @@ from maskwright.core.checksums import read_record
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.core.files import parse_json
 from maskwright.core.randomness import generator
-from maskwright.core.tensors import EncoderOutput
 from maskwright.core.types import IntArray
 from maskwright.data.sources.files import decompressed, lines_in, reading
 from maskwright.huggingface.weight_files import WEIGHTS
-from maskwright.inference.batching import TextBatch, batches
 from maskwright.inference.model import Model, TextCut
 from maskwright.inference.showing import show
 from maskwright.model.sizes import flops_per_token
-from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.sizing import sizes, training_flops_per_token
 from maskwright.study.text import PASSAGE_BYTES, StudyText
@@ -44,14 +41,11 @@ MASKED_SHARE = 0.15
 PASSAGES = 800
 GROUPS = 20
 """Groups of examples whose means are kept, for intervals over examples."""
-_TOKENS = 8192
-_LOGITS_AT_ONCE = 1024
 _PASSAGES_SHOWN = 6
 WORD = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]|[^\\W_\u3400-\u4dbf\u4e00-\u9fff]+")
 """A hanzi, or letters and digits of other scripts."""
 
 Floats = NDArray[np.float64]
-Scored = tuple[Floats, NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +53,6 @@ class Measurement:
     """One number that a probe found.
 
     Attributes:
-        value: The number.
         count: Examples behind it; 0 where there are none (parameters).
         groups: The same over groups of examples; empty if it has none.
         by: Where it came from, if models differ in that: "head", "probe" or "generator".
@@ -74,68 +67,34 @@ class Measurement:
 Measurements = dict[str, Measurement]
 
 
-def measured_json(measured: Measurements) -> dict[str, Any]:
-    """Return plain data."""
-    return {name: asdict(each) for name, each in measured.items()}
-
-
 def mean_of(values: Floats, by: str = "") -> Measurement:
     groups = [float(values[number::GROUPS].mean()) for number in range(GROUPS)] if len(values) >= 2 * GROUPS else []
     return Measurement(value=float(values.mean()), count=len(values), groups=tuple(groups), by=by)
 
 
-def encode_batches(
-    model: Model, sequences: Sequence[IntArray], segments: Sequence[IntArray] | None = None
-) -> Iterator[tuple[TextBatch, EncoderOutput]]:
-    device = model.encoder.word_embeddings.weight.device
-    with torch.inference_mode():
-        for laid in batches(sequences, tokens=_TOKENS, device=device):
-            batch = laid.batch
-            if segments is not None and model.encoder.config.type_vocab_size > 1:
-                ids = torch.zeros_like(batch.segment_ids)
-                for text, start in zip(laid.texts, laid.starts, strict=True):
-                    ids[start : start + len(segments[text])] = torch.from_numpy(segments[text]).to(device)
-                batch = replace(batch, segment_ids=ids)
-            yield replace(laid, batch=batch), model.encoder(batch)
-
-
 def embed_texts(model: Model, texts: Sequence[str]) -> Floats:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TextCut)
+    with warnings.catch_warnings(action="ignore", category=TextCut):
         return model.embed(texts).astype(np.float64)
 
 
 def log_probabilities(
     model: Model, sequences: Sequence[IntArray], positions: Sequence[IntArray], labels: Sequence[IntArray]
-) -> list[Scored]:
-    """Return log probabilities of tokens, and whether each is the most probable one.
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the log probabilities of tokens, and whether each is the most probable one, text after text.
 
     Args:
         model: With a vocabulary head.
         sequences: Token ids with special tokens, masks in place.
-        positions: Where to predict, in each sequence.
-        labels: The tokens there.
+        positions, labels: Where to predict in each sequence, and the tokens there.
     """
-    head, table = model.mlm_head, model.encoder.word_embeddings.weight
-    assert head is not None
-    scored: list[Scored] = [(np.zeros(0), np.zeros(0, dtype=np.bool_))] * len(sequences)
-    for laid, output in encode_batches(model, sequences):
-        slots = np.concatenate([start + positions[text] for text, start in zip(laid.texts, laid.starts, strict=True)])
-        wanted = torch.from_numpy(np.concatenate([labels[text] for text in laid.texts]).astype(np.int64))
-        found, right = [], []
-        with torch.inference_mode():
-            for first in range(0, len(slots), _LOGITS_AT_ONCE):
-                part = slice(first, first + _LOGITS_AT_ONCE)
-                hidden = output.hidden[torch.from_numpy(slots[part]).to(table.device)]
-                logits = MaskedLanguageModeling().logits(head, hidden, table).float().cpu()
-                chosen = logits.gather(1, wanted[part, None])[:, 0]
-                found.append((chosen - logits.logsumexp(dim=1)).double().numpy())
-                right.append((chosen >= logits.amax(dim=1)).numpy())
-        ends = np.cumsum([len(positions[text]) for text in laid.texts])[:-1]
-        parts = zip(np.split(np.concatenate(found), ends), np.split(np.concatenate(right), ends), strict=True)
-        for text, part_of_text in zip(laid.texts, parts, strict=True):
-            scored[text] = part_of_text
-    return scored
+    wanted = torch.from_numpy(np.concatenate(labels).astype(np.int64))
+    found, right = np.zeros(len(wanted)), np.zeros(len(wanted), dtype=np.bool_)
+    for indices, scores in model.token_scores(sequences, positions):
+        logits = scores.cpu()
+        chosen = logits.gather(1, wanted[indices, None])[:, 0]
+        found[indices] = (chosen - logits.logsumexp(dim=1)).double().numpy()
+        right[indices] = (chosen >= logits.amax(dim=1)).numpy()
+    return found, right
 
 
 def _with_vocabulary(model: Model) -> tuple[Model, str] | None:
@@ -168,8 +127,8 @@ def masked_words(model: Model, text: StudyText) -> Measurements:
                 positions.append(masked + 1)
                 labels.append(encoded.ids[first + masked])
                 owners.append(word_of[first + masked])
-    scored = log_probabilities(scorer, sequences, positions, labels)
-    losses, right = -np.concatenate([each for each, _ in scored]), np.concatenate([each for _, each in scored])
+    found, right = log_probabilities(scorer, sequences, positions, labels)
+    losses = -found
     right &= np.concatenate(labels) != special.unk  # An unknown token is no prediction of its word.
     owner = np.concatenate(owners)
     word_losses: Floats = np.bincount(owner, losses, minlength=num_words).astype(np.float64)
@@ -185,12 +144,8 @@ def masked_words(model: Model, text: StudyText) -> Measurements:
 def read_minimal_pairs(path: Path) -> dict[str, list[tuple[str, str]]]:
     """Read minimal pairs (grammatical, ungrammatical) by paradigm.
 
-    Args:
-        path: A file or a folder of `.jsonl` or `.jsonl.gz` files in BLiMP's format (`sentence_good`, `sentence_bad`); a
-            file is a paradigm.
-
-    Raises:
-        DataError: If there is no such file or a line is not such a record.
+    From a file or a folder of `.jsonl` or `.jsonl.gz` files in BLiMP's format (`sentence_good`, `sentence_bad`); a file
+    is a paradigm. Raises DataError if there is no such file or a line is not such a record.
     """
     files = sorted(each for each in path.iterdir() if ".jsonl" in each.suffixes) if path.is_dir() else [path]
     pairs = {}
@@ -213,9 +168,7 @@ def read_minimal_pairs(path: Path) -> dict[str, list[tuple[str, str]]]:
 def pseudo_log_likelihoods(model: Model, sentences: Sequence[str]) -> Floats:
     """Return the sum over its tokens of each one's log probability when it alone is masked (Salazar et al. 2020)."""
     special = model.tokenizer.special_tokens
-    sequences: list[IntArray] = []
-    positions: list[IntArray] = []
-    labels: list[IntArray] = []
+    sequences, positions, labels = list[IntArray](), list[IntArray](), list[IntArray]()
     owners: list[int] = []
     for number, (ids, _) in enumerate(model.tokenizer.encode_batch(sentences)):
         whole = np.concatenate([[special.cls], ids[: model.max_length - 2], [special.sep]])
@@ -226,9 +179,8 @@ def pseudo_log_likelihoods(model: Model, sentences: Sequence[str]) -> Floats:
         positions.extend(where[:, None])
         labels.extend(whole[where, None])
         owners.extend([number] * len(where))
-    scored = log_probabilities(model, sequences, positions, labels)
-    sums = np.bincount(owners, [float(each[0]) for each, _ in scored], minlength=len(sentences))
-    return sums.astype(np.float64)
+    found, _ = log_probabilities(model, sequences, positions, labels)
+    return np.bincount(owners, found, minlength=len(sentences)).astype(np.float64)
 
 
 def minimal_pairs(
@@ -247,13 +199,10 @@ def minimal_pairs(
         # Sentences of the same tokens, which differ in case for example, have the same score up to rounding.
         equal = (good == bad) | [a == b for a, b in zip(tokens[::2], tokens[1::2], strict=True)]
         found[name] = mean_of(np.where(equal, 0.5, good > bad), by)
-    groups = np.mean([each.groups for each in found.values()], axis=0) if all(e.groups for e in found.values()) else []
-    total = Measurement(
-        value=statistics.fmean(each.value for each in found.values()),
-        count=sum(each.count for each in found.values()),
-        groups=tuple(map(float, groups)),
-        by=by,
-    )
+    every = list(found.values())
+    groups = np.mean([each.groups for each in every], axis=0) if all(each.groups for each in every) else []
+    mean, count = statistics.fmean(each.value for each in every), sum(each.count for each in every)
+    total = Measurement(value=mean, count=count, groups=tuple(map(float, groups)), by=by)
     return {"minimal_pairs": total, **found} if len(found) > 1 else {"minimal_pairs": total}
 
 
@@ -300,8 +249,7 @@ def samples(model: Model, text: StudyText, run: Path) -> dict[str, Any]:
         if not words:
             continue
         word = words[int(generator(0, "study fills", 0, number).integers(len(words)))]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             try:
                 best = model.fill_mask(f"{passage[: word.start()]}[MASK]{passage[word.end() :]}", top_k=3)[0][0]
             except MaskwrightError:  # The passage itself has a written mask, or is longer than the model reads.

@@ -25,11 +25,7 @@ def write_report(folder: Path, report: dict[str, Any]) -> bool:
 
 
 def html(report: dict[str, Any]) -> str:
-    """Return the page.
-
-    Raises:
-        ModuleNotFoundError: If Jinja2 or matplotlib are not installed.
-    """
+    """Return the page; raises ModuleNotFoundError if Jinja2 or matplotlib are not installed."""
     metrics = report["metrics"]
     main = {name: each for name, each in metrics.items() if each["is_main"]}
     title = ", ".join(report["recipes"])

@@ -55,8 +55,7 @@ def variants_of(
 ) -> dict[str, Variant]:
     """Return the recipes to compare, by label.
 
-    Raises:
-        RecipeError: If a recipe or field is unknown, or two have the same label.
+    Raises RecipeError if a recipe or field is unknown, or two have the same label.
     """
     named: list[tuple[str, Recipe]] = []
     for each in recipes.items() if isinstance(recipes, Mapping) else recipes:
@@ -95,11 +94,7 @@ def variants_of(
 
 
 def tasks_of(tasks: Sequence[str]) -> tuple[Task, ...]:
-    """Read tasks as they are written on the command line.
-
-    Raises:
-        RecipeError: If there is no such task, or its data is not there.
-    """
+    """Read tasks as written on the command line; raises RecipeError if there is no such task, or no such data."""
     found: dict[str, Task] = {}
     for text in dict.fromkeys(tasks):
         front, _, path = text.partition("=")

@@ -32,9 +32,7 @@ class Metric:
     """How a metric is shown and judged.
 
     Attributes:
-        title: Its name in tables.
-        unit: "share", "nats", "count", "bytes", "seconds" or "per second".
-        higher_is_better: Which direction is an improvement.
+        unit: "share", "nats", "count", "bytes" or "seconds".
         is_tested: Whether it is compared by a test; costs are not.
         is_main: Whether it is in the first table.
     """
@@ -76,11 +74,7 @@ def metric_of(name: str, details: str = "") -> Metric:
 
 
 def read_study_record(path: Path) -> dict[str, Any]:
-    """Read a JSON file of a study that has its own checksum.
-
-    Raises:
-        CheckpointError: If it is missing or damaged.
-    """
+    """Read a JSON file of a study that has its own checksum; raises CheckpointError if it is missing or damaged."""
     try:
         return read_record(path)
     except ValueError as error:
@@ -100,13 +94,7 @@ def collect(
     *,
     planned_seeds: Sequence[int],
 ) -> dict[str, Any]:
-    """Return the content of `report.json`.
-
-    Args:
-        folder: The study's directory.
-        seeds: Seeds whose runs are trained and measured.
-        planned_seeds: All seeds of the study.
-    """
+    """Return the content of `report.json`; `seeds` are those whose runs are trained and measured."""
     shared = read_study_record(folder / "study.json")
     runs = {
         label: {seed: folder / "runs" / variant.folder / f"seed-{seed}" for seed in seeds}
@@ -244,20 +232,11 @@ def shown_p(p: float | None) -> str:
     return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def detectable(row: dict[str, Any], unit: str) -> str:
-    """Return the half width of a difference's interval, if no difference was shown: smaller ones cannot be shown.
-
-    Empty for another verdict, or if all seeds differ by the same amount.
-    """
-    if row["verdict"] != NO_DIFFERENCE or not (half := (row["difference"]["high"] - row["difference"]["low"]) / 2):
-        return ""
-    return shown(half, unit) + {"share": " points", "nats": " nats"}.get(unit, "")
-
-
 def shown_verdict(row: dict[str, Any], unit: str) -> str:
-    """Write a verdict; with the smallest difference that could have been shown, if none was."""
-    limit = detectable(row, unit)
-    return f"{row['verdict']} (only above {limit})" if limit else str(row["verdict"])
+    """Write a verdict; if no difference was shown, with half the width of its interval: only larger ones are shown."""
+    if row["verdict"] != NO_DIFFERENCE or not (half := (row["difference"]["high"] - row["difference"]["low"]) / 2):
+        return str(row["verdict"])
+    return f"{row['verdict']} (only above {shown(half, unit)}{({'share': ' points', 'nats': ' nats'}).get(unit, '')})"
 
 
 def title_with_unit(metric: dict[str, Any]) -> str:

@@ -35,8 +35,7 @@ class Estimate:
     """One metric of one recipe.
 
     Attributes:
-        mean: Over the seeds.
-        sd: Sample standard deviation over the seeds (n - 1); None for one seed.
+        mean, sd: Over the seeds; the sample standard deviation (n - 1) is None for one seed.
         low, high: Bootstrap interval of the mean at confidence 1 - ALPHA; None if there is nothing to resample.
         over: What was resampled: "seeds", "examples" or "".
     """
@@ -56,8 +55,7 @@ class Difference:
         seeds: How many.
         mean: Mean of recipe minus baseline.
         low, high: t interval of that mean at confidence 1 - ALPHA, not adjusted; None for one seed.
-        p: Two-sided; None for one seed.
-        p_holm: Adjusted for the number of recipes.
+        p, p_holm: Two-sided, and adjusted for the number of recipes; None for one seed.
         verdict: One of this module's five strings.
     """
 
@@ -71,12 +69,7 @@ class Difference:
 
 
 def estimate(values: Sequence[float], groups: Sequence[Sequence[float]] | None = None) -> Estimate:
-    """Estimate a mean.
-
-    Args:
-        values: One per seed.
-        groups: Shape (seeds, G): the metric over G groups of examples, the same groups for all seeds.
-    """
+    """Estimate the mean of one value per seed; `groups`: the metric over G groups of examples, shape (seeds, G)."""
     array = np.asarray(values, dtype=np.float64)
     by_example = [] if groups is None else np.asarray(groups, dtype=np.float64).mean(axis=0)
     intervals = {
@@ -102,13 +95,7 @@ def estimate(values: Sequence[float], groups: Sequence[Sequence[float]] | None =
 def differences(
     values: Mapping[str, Mapping[int, float]], baseline: str, *, higher_is_better: bool = True
 ) -> dict[str, Difference]:
-    """Compare each recipe with the baseline in one metric.
-
-    Args:
-        values: For each recipe, one value per seed. Only seeds that the baseline has too are used.
-        baseline: A key of `values`.
-        higher_is_better: Whether a positive difference is an improvement.
-    """
+    """Compare each recipe with the baseline in one metric: one value per recipe and seed that the baseline has too."""
     paired = {
         name: np.array(
             [value - values[baseline][seed] for seed, value in sorted(each.items()) if seed in values[baseline]]
@@ -126,15 +113,8 @@ def differences(
             verdict = BASELINE
         elif p is not None and adjusted[name] <= ALPHA:
             verdict = BETTER if (each.mean() > 0) == higher_is_better else WORSE
-        found[name] = Difference(
-            seeds=len(each),
-            mean=float(each.mean()),
-            low=low,
-            high=high,
-            p=p,
-            p_holm=adjusted.get(name),
-            verdict=verdict,
-        )
+        mean, p_holm = float(each.mean()), adjusted.get(name)
+        found[name] = Difference(seeds=len(each), mean=mean, low=low, high=high, p=p, p_holm=p_holm, verdict=verdict)
     return found
 
 

@@ -44,20 +44,16 @@ class StudyText:
         train: CORPUS arguments for `pretrain`.
         documents: Held-out documents as sentences, with the space before each where there was one.
         sources: The source of each.
-        folder: Where it lies.
     """
 
     train: tuple[str, ...]
     documents: tuple[tuple[str, ...], ...]
     sources: tuple[str, ...]
-    folder: Path
 
     def passages(self, most: int, size: int = PASSAGE_BYTES) -> list[tuple[int, str]]:
-        """Return passages of whole sentences spread over the documents, as (document, text), in order.
+        """Return at most `most` passages of whole sentences, spread over the documents, as (document, text), in order.
 
-        Args:
-            most: How many at most.
-            size: Most bytes of UTF-8; a single longer sentence is left out.
+        A passage has at most `size` bytes of UTF-8; a single longer sentence is left out.
         """
         found = [(number, text) for number, each in enumerate(self.documents) for text in _grouped(each, size)]
         return [found[index] for index in _spread(len(found), most)]
@@ -83,10 +79,8 @@ def prepare_text(
 ) -> StudyText:
     """Split a corpus, or open the split that is in the folder already.
 
-    Paragraphs that the training text holds too are removed from the held-out text.
-
-    Raises:
-        DataError: If the corpus cannot be read, or is too small to hold anything out.
+    Paragraphs that the training text holds too are removed from the held-out text. Raises DataError if the corpus
+    cannot be read, or is too small to hold anything out.
     """
     if not folder.exists():
         with atomic_folder(folder) as temporary:
@@ -98,7 +92,6 @@ def prepare_text(
         train=tuple(f"{folder / 'train' / name}{weight}" for name, weight in described["train"].items()),
         documents=tuple(tuple(each["sentences"]) for each in documents),
         sources=tuple(each["source"] for each in documents),
-        folder=folder,
     )
 
 

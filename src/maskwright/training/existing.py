@@ -8,7 +8,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from maskwright.core.errors import ConversionError
 from maskwright.core.fields import member_of
 from maskwright.core.files import checksum
 from maskwright.core.spec import fingerprint
@@ -16,13 +15,12 @@ from maskwright.core.tensors import PackedBatch, View
 from maskwright.core.types import FamilyName
 from maskwright.data.tokenizers.extension import Extension
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.huggingface.huggingface import load_model
+from maskwright.huggingface.huggingface import build_modules, load_model
 from maskwright.huggingface.task_entries import TaskEntries
 from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives import Objective, ObjectiveChoice
-from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
 from maskwright.recipes.recipe import Recipe
 
 
@@ -69,14 +67,8 @@ def open_existing(name: str) -> ExistingModel:
     its tokenizer cannot be read.
     """
     loaded = load_model(name)
-    tokenizer = Tokenizer.from_folder(loaded.folder)
+    tokenizer = loaded.read_tokenizer()
     entries = tokenizer.special_tokens.vocab_size
-    if entries > loaded.vocab_size:
-        raise ConversionError(
-            f"the tokenizer in {loaded.folder} has {entries} entries, the weights beside it have embeddings for "
-            f"{loaded.vocab_size}",
-            todo="Use the tokenizer that the model was trained with.",
-        )
     # Some tables are longer than the vocabulary (ERNIE's: 18,000 rows for 17,964 entries).
     rows = _vocabulary_weights(loaded.config, loaded.state)
     state = {key: tensor[:entries] if key in rows else tensor for key, tensor in loaded.state.items()}
@@ -139,15 +131,10 @@ def build_teacher(model: ExistingModel, recipe: Recipe) -> TeacherModel:
 
     The teacher of a student without segments gets segment 0 for every token (distillation: distiller.py).
     """
-    config = model.config.replace(pooler=False)
-    vocab_size = model.tokenizer.special_tokens.vocab_size
-    with torch.device("meta"):  # Weights are loaded, not initialized.
-        encoder, heads = Encoder(config, vocab_size), dict[str, nn.Module]()
-        if any(name.startswith("heads.mlm.") for name in model.state):
-            heads["mlm"] = MaskedLanguageModelingHead(config.head_shape(vocab_size))
-    for prefix, module in {"encoder": encoder, **{f"heads.{kind}": head for kind, head in heads.items()}}.items():
-        module.load_state_dict({name: model.state[f"{prefix}.{name}"] for name in module.state_dict()}, assign=True)
-    return TeacherModel(encoder, heads, sees_segments=recipe.encoder.type_vocab_size > 1)
+    config, vocab_size = model.config.replace(pooler=False), model.tokenizer.special_tokens.vocab_size
+    encoder, heads = build_modules(config, vocab_size, model.state)
+    mlm = {kind: head for kind, head in heads.items() if kind == "mlm"}
+    return TeacherModel(encoder, mlm, sees_segments=recipe.encoder.type_vocab_size > 1)
 
 
 Differences = Mapping[str, tuple[Any, Any]]

@@ -6,7 +6,7 @@ is the number of the distinct block that the layer uses.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from maskwright.core.types import FamilyName, HeadKind
 from maskwright.model.config import EncoderConfig
@@ -31,8 +31,7 @@ class ConfigTable:
         activation: (theirs, default) for `hidden_activation`.
         fixed: Our fields that the file lacks, and the one value that the classes use.
         constants: Entries of the file that must have this value and are written.
-        vocab_size: Default of Hugging Face's class.
-        pad_token_id: Likewise.
+        vocab_size, pad_token_id: Defaults of Hugging Face's class.
         positions_after_pad: Whether positions start at the padding id + 1 (RoBERTa).
         names_ends: Whether the file names the ids of a sequence's first and last token.
         initializer: The original's; not in the file.
@@ -55,11 +54,9 @@ class ConfigTable:
 
 @dataclass(frozen=True, slots=True)
 class DropoutEntry:
-    """The config.json entry of the dropout rate before a head's last layer.
+    """The config.json entry of the dropout rate before a head's last layer, and the class's default.
 
-    Attributes:
-        name: None where the class uses the rate of the hidden states.
-        assumed: The class's default; None: the rate of the hidden states.
+    The class uses the rate of the hidden states where it has no entry (`name` None) or no default (`assumed` None).
     """
 
     name: str | None
@@ -78,18 +75,15 @@ class TaskHead:
     Its scores are output(dropout(source)), or with a dense layer output(dropout(activation(dense(source)))).
 
     Attributes:
-        architecture: The class.
-        source: Input: "pooled", the pooler's vector; "first", the first token's hidden state; "tokens", all hidden
-            states.
+        source: "pooled", the pooler's vector; "first", the first token's hidden state; "tokens", all hidden states.
         dense: Their name of a dense layer H -> H before the last one, if any.
         activation: The activation after it, a name for `ops.activation`.
         drops_source: Whether dropout also applies before the dense layer.
         output: Their name of the last layer.
-        dropout: None for no dropout.
         constants: Entries of config.json that must have this value if there is such a head.
+        architecture: The class; set by `tables.task_heads`.
     """
 
-    architecture: str
     source: Literal["pooled", "first", "tokens"]
     dense: str | None = None
     activation: str = "tanh"
@@ -97,6 +91,7 @@ class TaskHead:
     output: str
     dropout: DropoutEntry | None
     constants: Mapping[str, Any] = field(default_factory=dict)
+    architecture: str = ""
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -138,17 +133,16 @@ class Family:
     projection: tuple[Pair, ...] = ()
     always_projects: bool = False
     pooler: tuple[Pair, ...]
-    heads: Mapping[str, tuple[Pair, ...]]
+    heads: dict[str, tuple[Pair, ...]]
     tasks: Mapping[HeadKind, TaskHead]
     tied: tuple[Pair, ...]
     architectures: tuple[tuple[frozenset[str], str], ...]
     config: ConfigTable
 
     def pairs(self, config: EncoderConfig, heads: frozenset[str], prefix: str) -> tuple[Pair, ...]:
-        """List (ours, theirs) for every weight of a model that this family names.
+        """List (ours, theirs) for every weight of a model that this family names; `prefix` is "" for a bare model.
 
-        Blocks that layers share are listed once per layer, or once per group if groups express the sharing. `prefix` is
-        "" for a bare model.
+        Blocks that layers share are listed once per layer, or once per group if groups express the sharing.
         """
         places = tuple(str(layer) for layer in range(config.num_layers))
         if self.config.grouped:
@@ -166,14 +160,10 @@ class Family:
         if config.pooler:
             pairs += self.pooler
         full = [(f"encoder.{ours}", prefix + theirs) for ours, theirs in pairs]
-        for head in sorted(heads):
-            full += [(f"heads.{head}.{ours}", theirs) for ours, theirs in self.head_pairs(head)]
+        of_heads = self.heads | {kind: task.pairs for kind, task in self.tasks.items()}
+        for head in sorted(heads):  # A head that the family has no names for is left out.
+            full += [(f"heads.{head}.{ours}", theirs) for ours, theirs in of_heads.get(head, ())]
         return tuple(dict.fromkeys(full))
-
-    def head_pairs(self, kind: str) -> tuple[Pair, ...]:
-        """List a head's pairs, ours without "heads.KIND."; none where the family has no names for it."""
-        task = self.tasks.get(cast(HeadKind, kind))
-        return self.heads.get(kind, ()) if task is None else task.pairs
 
     def task_among(self, names: frozenset[str], architectures: Sequence[str]) -> HeadKind | None:
         """Return the head for labeled examples in a folder with these weights and classes, or None."""
@@ -183,7 +173,7 @@ class Family:
         return None
 
     def layer_starts(self, prefix: str) -> tuple[str, ...]:
-        """List the prefixes of all layers' weights, up to the layer's place."""
+        """Return what the names of all layers' weights begin with, up to the layer's place."""
         return tuple({prefix + theirs.partition("{n}")[0] for _, theirs in self.body if "{n}" in theirs})
 
     def architecture(self, heads: frozenset[str]) -> str:

@@ -1,6 +1,7 @@
 """The tables of each family's weight names and config entries, and the parts that families share."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from maskwright.core.types import FamilyName, HeadKind
@@ -51,11 +52,7 @@ WORDS_AND_POSITIONS = (
     *weight("position_embeddings", "embeddings.position_embeddings"),
 )
 EMBEDDING_NORM = both("embedding_norm", "embeddings.LayerNorm")
-EMBEDDINGS = (
-    *WORDS_AND_POSITIONS,
-    *weight("segment_embeddings", "embeddings.token_type_embeddings"),
-    *EMBEDDING_NORM,
-)
+EMBEDDINGS = (*WORDS_AND_POSITIONS, *weight("segment_embeddings", "embeddings.token_type_embeddings"), *EMBEDDING_NORM)
 
 _LAYER = (
     *(f"attention_blocks.{{n}}.{part}" for part in ("query", "key", "value", "output", "norm")),
@@ -70,14 +67,9 @@ def layers(prefix: str, *theirs: str) -> tuple[Pair, ...]:
 
 BERT_LAYERS = layers(
     "encoder.layer.{n}.",
-    "attention.self.query",
-    "attention.self.key",
-    "attention.self.value",
-    "attention.output.dense",
-    "attention.output.LayerNorm",
-    "intermediate.dense",
-    "output.dense",
-    "output.LayerNorm",
+    *("attention.self.query", "attention.self.key", "attention.self.value"),
+    *("attention.output.dense", "attention.output.LayerNorm"),
+    *("intermediate.dense", "output.dense", "output.LayerNorm"),
 )
 BERT_BODY = (*EMBEDDINGS, *BERT_LAYERS)
 BERT_POOLER = both("pooler", "pooler.dense")
@@ -112,31 +104,21 @@ def task_heads(
     span_dropout: DropoutEntry | None = None,
 ) -> Mapping[HeadKind, TaskHead]:
     """List the heads for labeled examples: one layer over tokens in all families; over sequences they differ."""
+    token = TaskHead(source="tokens", output="classifier", dropout=token_dropout)
+    span = TaskHead(source="tokens", output="qa_outputs", dropout=span_dropout)
     return {
-        "sequence": sequence,
-        "token": TaskHead(
-            architecture=f"{name}ForTokenClassification", source="tokens", output="classifier", dropout=token_dropout
-        ),
-        "span": TaskHead(
-            architecture=f"{name}ForQuestionAnswering", source="tokens", output="qa_outputs", dropout=span_dropout
-        ),
-        "choice": choice,
+        "sequence": replace(sequence, architecture=f"{name}ForSequenceClassification"),
+        "token": replace(token, architecture=f"{name}ForTokenClassification"),
+        "span": replace(span, architecture=f"{name}ForQuestionAnswering"),
+        "choice": replace(choice, architecture=f"{name}ForMultipleChoice"),
     }
 
 
 def pooled_task_heads(name: str, entry: str, assumed: float | None = None) -> Mapping[HeadKind, TaskHead]:
     """List the heads of BERT, ALBERT and ERNIE: one linear layer, over sequences on the pooled vector."""
     dropout = DropoutEntry(entry, assumed)
-
-    def head(architecture: str) -> TaskHead:
-        return TaskHead(architecture=f"{name}{architecture}", source="pooled", output="classifier", dropout=dropout)
-
-    return task_heads(
-        name,
-        sequence=head("ForSequenceClassification"),
-        choice=head("ForMultipleChoice"),
-        token_dropout=dropout,
-    )
+    head = TaskHead(source="pooled", output="classifier", dropout=dropout)
+    return task_heads(name, sequence=head, choice=head, token_dropout=dropout)
 
 
 def _bert_like(name: FamilyName, classes: str, **config: Any) -> Family:
@@ -175,24 +157,17 @@ ROBERTA = Family(
     body=BERT_BODY,
     pooler=BERT_POOLER,
     # No RoBERTa class has a pair head; they ignore BERT's names.
-    heads={
-        "mlm": mlm_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
-        **BERT_PAIR_HEADS,
-        "sbo": SBO_HEAD,
-    },
+    heads={"mlm": mlm_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"), **BERT_PAIR_HEADS, "sbo": SBO_HEAD},
     tasks=task_heads(
         "Roberta",
         sequence=TaskHead(
-            architecture="RobertaForSequenceClassification",
             source="first",
             dense="classifier.dense",
             drops_source=True,
             output="classifier.out_proj",
             dropout=DropoutEntry("classifier_dropout"),
         ),
-        choice=TaskHead(
-            architecture="RobertaForMultipleChoice", source="pooled", output="classifier", dropout=DropoutEntry(None)
-        ),
+        choice=TaskHead(source="pooled", output="classifier", dropout=DropoutEntry(None)),
         token_dropout=DropoutEntry("classifier_dropout"),
     ),
     tied=(
@@ -234,7 +209,6 @@ ELECTRA = Family(
     tasks=task_heads(
         "Electra",
         sequence=TaskHead(
-            architecture="ElectraForSequenceClassification",
             source="first",
             dense="classifier.dense",
             activation="gelu",
@@ -243,7 +217,6 @@ ELECTRA = Family(
             dropout=DropoutEntry("classifier_dropout"),
         ),
         choice=TaskHead(
-            architecture="ElectraForMultipleChoice",
             source="first",
             dense="sequence_summary.summary",
             activation="gelu",
@@ -271,14 +244,8 @@ ELECTRA = Family(
 # ALBERT (Lan et al. 2020): groups of layers that share weights, and always a dense layer after the embeddings.
 _ALBERT_LAYERS = layers(
     "encoder.albert_layer_groups.{n}.",
-    "attention.query",
-    "attention.key",
-    "attention.value",
-    "attention.dense",
-    "attention.LayerNorm",
-    "ffn",
-    "ffn_output",
-    "full_layer_layer_norm",
+    *("attention.query", "attention.key", "attention.value", "attention.dense", "attention.LayerNorm"),
+    *("ffn", "ffn_output", "full_layer_layer_norm"),
 )
 _PAIR_HEAD = both("classifier", "sop_classifier.classifier")
 
@@ -323,27 +290,18 @@ ALBERT = Family(
 # DistilBERT (Sanh et al. 2019): no segments, no pooler, and other names in config.json too.
 _DISTILBERT_LAYERS = layers(
     "transformer.layer.{n}.",
-    "attention.q_lin",
-    "attention.k_lin",
-    "attention.v_lin",
-    "attention.out_lin",
-    "sa_layer_norm",
-    "ffn.lin1",
-    "ffn.lin2",
-    "output_layer_norm",
+    *("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "sa_layer_norm"),
+    *("ffn.lin1", "ffn.lin2", "output_layer_norm"),
 )
 
 
-def _sequence_head(architecture: str) -> TaskHead:
-    return TaskHead(
-        architecture=architecture,
-        source="first",
-        dense="pre_classifier",
-        activation="relu",
-        output="classifier",
-        dropout=DropoutEntry("seq_classif_dropout", assumed=0.2),
-    )
-
+_DISTILBERT_HEAD = TaskHead(
+    source="first",
+    dense="pre_classifier",
+    activation="relu",
+    output="classifier",
+    dropout=DropoutEntry("seq_classif_dropout", assumed=0.2),
+)
 
 DISTILBERT = Family(
     name="distilbert",
@@ -353,8 +311,8 @@ DISTILBERT = Family(
     heads={"mlm": mlm_head("vocab_transform", "vocab_layer_norm", "vocab_projector.bias"), "sbo": SBO_HEAD},
     tasks=task_heads(
         "DistilBert",
-        sequence=_sequence_head("DistilBertForSequenceClassification"),
-        choice=_sequence_head("DistilBertForMultipleChoice"),
+        sequence=_DISTILBERT_HEAD,
+        choice=_DISTILBERT_HEAD,
         token_dropout=DropoutEntry(None),
         span_dropout=DropoutEntry("qa_dropout", assumed=0.1),
     ),

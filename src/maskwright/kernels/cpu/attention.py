@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from maskwright.kernels.cpu.library import library
+from maskwright.kernels.cpu.library import library, structure
 from maskwright.kernels.dropout import DropoutMask, kernel_arguments
 from maskwright.kernels.sequences import Sequences
 
@@ -23,16 +23,10 @@ _POINTERS = (
     *("cu_seqlens", "slots", "random_rows", "random_columns", "workspace"),
 )
 _NUMBERS = ("query_stride", "key_stride", "value_stride", "sequences", "heads", "size", "row_length", "keep_threshold")
-
-
-class _Call(ctypes.Structure):
-    """`Call` of `attention.c`."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in _POINTERS),
-        *((name, ctypes.c_int64) for name in _NUMBERS),
-        ("scale", ctypes.c_float),
-    ]
+_Call = structure(
+    **dict.fromkeys(_POINTERS, ctypes.c_void_p), **dict.fromkeys(_NUMBERS, ctypes.c_int64), scale=ctypes.c_float
+)
+"""`Call` of `attention.c`."""
 
 
 def is_supported(query: Tensor, num_heads: int) -> bool:

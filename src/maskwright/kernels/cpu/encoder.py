@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from maskwright.core.errors import DeviceError
-from maskwright.kernels.cpu.library import library
+from maskwright.kernels.cpu.library import library, structure
 from maskwright.kernels.sequences import Sequences
 from maskwright.kernels.setting import kernels_enabled
 
@@ -38,13 +38,7 @@ _ACTIVATIONS = {"gelu": 1, "gelu_tanh": 2, "relu": 3}
 
 @dataclass(frozen=True, slots=True)
 class Sublayer:
-    """Self-attention or feed-forward.
-
-    Attributes:
-        first: Dense layers of one input: query, key and value, or the first of the feed-forward sublayer.
-        second: The output projection.
-        norm: LayerNorm of the sum of output and residual.
-    """
+    """Self-attention or feed-forward: dense layers of one input (query, key and value), the output layer, LayerNorm."""
 
     first: Sequence[nn.Linear]
     second: nn.Linear
@@ -73,9 +67,7 @@ def inference_layers(
     Args:
         attention, feed_forward: The distinct sublayers, fp32 on the CPU.
         plan: For each layer its attention and its feed-forward sublayer.
-        num_heads: N.
         activation: "gelu", "gelu_tanh" or "relu".
-        precision: Of the matmuls.
     """
     inner, width = feed_forward[0].first[0].weight.shape
     widths = width, inner, width // num_heads
@@ -88,26 +80,22 @@ def inference_layers(
     return InferenceLayers(attention, feed_forward, plan, num_heads, activation, precision)
 
 
-def _structure(**fields: type) -> type[ctypes.Structure]:
-    return type("Structure", (ctypes.Structure,), {"_fields_": list(fields.items())})
-
-
 # The structures of `encoder.h`.
 _pointer, _number = ctypes.c_void_p, ctypes.c_int64
-_Dense = _structure(weight=_pointer, scale=_pointer, sum=_pointer, bias=_pointer, inputs=_number, outputs=_number)
-_Norm = _structure(weight=_pointer, bias=_pointer)
-_Sublayer = _structure(first=_Dense, second=_Dense, norm=_Norm)
-_Encoder = _structure(
+_Dense = structure(weight=_pointer, scale=_pointer, sum=_pointer, bias=_pointer, inputs=_number, outputs=_number)
+_Norm = structure(weight=_pointer, bias=_pointer)
+_Sublayer = structure(first=_Dense, second=_Dense, norm=_Norm)
+_Encoder = structure(
     **dict.fromkeys(("attention", "feed_forward", "attention_plan", "feed_forward_plan"), _pointer),
     **dict.fromkeys(("layers", "width", "inner", "heads", "activation"), _number),
     epsilon=ctypes.c_float,
 )
-_Batch = _structure(
+_Batch = structure(
     **dict.fromkeys(("cu_seqlens", "outputs", "hidden", "result"), _pointer),
     **dict.fromkeys(("tokens", "sequences", "longest", "num_outputs"), _number),
 )
 _WORKSPACE = ("projected", "context", "other", "inner", "scores", "quantized", "quantizations")
-_Workspace = _structure(**dict.fromkeys(_WORKSPACE, _pointer))
+_Workspace = structure(**dict.fromkeys(_WORKSPACE, _pointer))
 
 
 @final
@@ -148,15 +136,9 @@ class InferenceLayers:
         )
 
     def __call__(self, hidden: Tensor, sequences: Sequences, output_positions: Tensor | None = None) -> Tensor:
-        """Compute all layers.
+        """Compute all layers from the input of the first one, shape (T, H).
 
-        Args:
-            hidden: Shape (T, H), the input of the first layer.
-            sequences: Which tokens attend to each other.
-            output_positions: Shape (W,), the tokens to return, in any order; None returns all.
-
-        Returns:
-            Shape (T, H) or (W, H), fp32.
+        Return fp32, (T, H), or (W, H) of the tokens at the output positions, (W,), in any order.
         """
         hidden, tokens, width = _fp32(hidden).clone(), len(hidden), self._width
         cu_seqlens = sequences.cu_seqlens.to("cpu", torch.int64).contiguous()

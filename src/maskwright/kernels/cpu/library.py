@@ -42,6 +42,11 @@ _COMPILERS = ("cc", "gcc")
 _SECONDS = 60
 
 
+def structure(**fields: type) -> type[ctypes.Structure]:
+    """Return a structure of C, its fields in their order."""
+    return type("Structure", (ctypes.Structure,), {"_fields_": list(fields.items())})
+
+
 @functools.cache
 def library(name: str) -> ctypes.CDLL | DeviceError:
     """Return the compiled code of `name`.c, or why it is unavailable. Compiling takes seconds."""
@@ -63,16 +68,10 @@ def library(name: str) -> ctypes.CDLL | DeviceError:
 
 
 def load_or_compile(source: Path, flags: Sequence[str], libraries: Sequence[str], about: Sequence[str]) -> ctypes.CDLL:
-    """Load compiled code, compiling it if it is not in the cache.
+    """Load the code of a C file beside its headers, compiled with flags of a GNU C compiler if it is not in the cache.
 
-    Args:
-        source: The C file; headers lie beside it.
-        flags: Of a GNU C compiler.
-        libraries: Files to link against.
-        about: What else the code depends on; a change has it compiled again.
-
-    Raises:
-        DeviceError: If no compiler compiles it, or it cannot be stored.
+    `libraries` are files to link against, and `about` is what else the code depends on: a change has it compiled again.
+    Raises DeviceError if no compiler compiles it, or it cannot be stored.
     """
     try:
         # The C library's version, since machines share home directories: code needs the one it was linked with.

@@ -29,14 +29,7 @@ def pad_to_few_sizes(batch: PackedBatch, output_positions: Tensor | None) -> tup
     """In training on a CPU, append sequences of one token and repeat the last output position, so that few sizes occur.
 
     oneDNN compiles each matmul again for a new number of tokens: 6 to 8 % of a step of two layers of width 256, 4,096
-    tokens. Results at the appended places are not to be used.
-
-    Args:
-        batch: T tokens.
-        output_positions: Shape (W,), or None.
-
-    Returns:
-        The same without gradients, on other devices, and where the sizes are among the few.
+    tokens. Results at the appended places are not to be used. Without gradients and on other devices nothing changes.
     """
     if output_positions is not None and (missing := _missing(output_positions)):
         output_positions = torch.cat([output_positions, output_positions[-1:].expand(missing)])
@@ -70,17 +63,7 @@ def linear_qkv(hidden: Tensor, query: nn.Linear, key: nn.Linear, value: nn.Linea
 
 
 def feed_forward(hidden: Tensor, dense_in: nn.Linear, name: str, dense_out: nn.Linear) -> Tensor:
-    """Return `dense_out(activation(dense_in(hidden)))` (Vaswani et al. 2017, section 3.3).
-
-    Args:
-        hidden: Shape (T, H).
-        dense_in: H -> F.
-        name: Of the activation, see `activation`.
-        dense_out: F -> H.
-
-    Returns:
-        Shape (T, H).
-    """
+    """Return `dense_out(activation(dense_in(hidden)))` (Vaswani et al. 2017, section 3.3). Shape (T, H) to (T, H)."""
     inner: Tensor = dense_in(hidden)
     is_recomputed = name != "relu" and inner.device.type == "cpu" and dense_out.out_features >= _NARROWEST_RECOMPUTED
     if not is_recomputed or not torch.is_grad_enabled():

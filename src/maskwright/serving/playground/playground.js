@@ -31,9 +31,10 @@ async function request(path, body) {
   return content;
 }
 
-const first = async (path, body) => {
+// What a model answers for one input, shown by a function.
+const answer = async (path, body, show) => {
   const content = await request(path, body);
-  return { value: content.results[0], truncated: (content.truncated ?? []).length > 0 };
+  return { parts: show(content.results[0]), truncated: (content.truncated ?? []).length > 0 };
 };
 
 // --- results --------------------------------------------------------------------------------------------------------
@@ -128,18 +129,13 @@ const TASKS = {
   "fill-mask": {
     title: "Fill masks",
     fields: [["text", "Text with [MASK]", EXAMPLE]],
-    run: async (model, given) => {
-      const { value, truncated } = await first("fill-mask", { model: model.id, texts: [given.text] });
-      return { parts: filled(value), truncated };
-    },
+    run: (model, given) => answer("fill-mask", { model: model.id, texts: [given.text] }, filled),
   },
   detect: {
     title: "Replaced words",
     fields: [["text", "Text", "The cat sat on the democracy and looked at the rain."]],
-    run: async (model, given) => {
-      const { value, truncated } = await first("detect", { model: model.id, texts: [given.text] });
-      return { parts: judged(value, given), truncated };
-    },
+    run: (model, given) =>
+      answer("detect", { model: model.id, texts: [given.text] }, (tokens) => judged(tokens, given)),
   },
   embed: {
     title: "Similar sentences",
@@ -194,10 +190,8 @@ function predictTask(model) {
   }[kind] ?? ((given) => given.text);
   return {
     ...KINDS[kind],
-    run: async (chosen, given) => {
-      const { value, truncated } = await first("predict", { model: chosen.id, inputs: [input(given)] });
-      return { parts: predicted(value, given), truncated };
-    },
+    run: (chosen, given) =>
+      answer("predict", { model: chosen.id, inputs: [input(given)] }, (found) => predicted(found, given)),
   };
 }
 

@@ -1,0 +1,14 @@
+"""A comparison of two ways to compute one thing, backwards."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def assert_same_gradients(found: Tensor, expected: Tensor, leaves: Sequence[Tensor], **tolerance: float) -> None:
+    """Check that two results have the same gradients, for one random gradient of both."""
+    grad = torch.randn(found.shape, generator=torch.Generator().manual_seed(1)).to(found)
+    both = (torch.autograd.grad(result, list(leaves), grad) for result in (found, expected))
+    for one, other in zip(*both, strict=True):
+        torch.testing.assert_close(one, other, **tolerance)
