@@ -8,7 +8,8 @@ import typer
 CorpusArgument = Annotated[
     list[str],
     typer.Argument(
-        help="Files, directories, globs, `docstrings`, or Hugging Face dataset names; `PATH:WEIGHT` to mix.",
+        help="Files, directories, globs, URLs (s3://...), `docstrings`, or Hugging Face dataset names; `PATH:WEIGHT` "
+        "to mix.",
         show_default=False,
     ),
 ]
