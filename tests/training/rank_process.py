@@ -2,7 +2,7 @@
 
 A job is a call of `pretrain`, `finetune` or `compare` by the first `ranks` processes: its arguments, after how many
 steps of a run the last of them gets SIGTERM (0: never), a free port, and a file for the keys of the samples that each
-process trains on.
+process trains on; for a slow process also its rank (`slow`) and a file for the messages of the run.
 """
 
 import itertools
@@ -10,10 +10,13 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+
+from toy_runs import Listening
 
 import maskwright
 from maskwright.finetuning import seed_run
@@ -21,10 +24,11 @@ from maskwright.training import loop, session
 from maskwright.training.batches import Collator, StepBatch
 from maskwright.training.distributed import rank, world_size
 from maskwright.training.loop import StepReport
-from maskwright.training.reporting import Silent
 from maskwright.training.sampler import Rows
 
 _collate, _train = Collator.collate, loop.train
+SLOW_SECONDS = 0.2
+"""By which a slow process delays each of its batches."""
 
 
 def do(job: dict[str, Any]) -> None:
@@ -35,6 +39,8 @@ def do(job: dict[str, Any]) -> None:
         batch = _collate(self, rows, step, share)
         if share == slice(None):  # Held-out text.
             return batch
+        if rank() == job.get("slow"):
+            time.sleep(SLOW_SECONDS)
         sizes = [each.batch.num_sequences for each in _collate(self, rows, step).micro_batches]
         parts = list(itertools.pairwise([0, *itertools.accumulate(sizes)]))[share]
         samples = list(zip(rows.mask_sample.tolist(), rows.index.tolist(), strict=True))
@@ -53,7 +59,9 @@ def do(job: dict[str, Any]) -> None:
         patch.object(session, "train", train),
         patch.object(seed_run, "train", train),
     ):
-        run = getattr(maskwright, job["call"])(reporter=Silent(), **job["arguments"])
+        run = getattr(maskwright, job["call"])(reporter=(listening := Listening()), **job["arguments"])
+    if "slow" in job and os.environ["RANK"] == "0":
+        Path(job["messages"]).write_text(json.dumps(listening.lines), encoding="utf-8")
     if job["call"] != "pretrain":
         return
     # A batch is prepared ahead, and the run may end before it.
