@@ -6,7 +6,7 @@ fsspec comes with PyTorch. The package of a store (`s3fs`, `gcsfs`, `aiohttp`) i
 import contextlib
 import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def open_store(url: str) -> tuple[Any, str]:
         return system, path
 
 
-def download(system: Any, path: str, file: Path, on_bytes: Any) -> None:
+def download(system: Any, path: str, file: Path, on_bytes: Callable[[int | None, int], None]) -> None:
     """Download an object to a new file; `on_bytes(size, done)` is called while it arrives."""
     from fsspec.callbacks import Callback
 

@@ -147,7 +147,7 @@ def pretrain(
                     copy.upload()  # If it cannot be written, that is known before training.
             session = Session(directory, request, prepared, record, machine, reporter)
             with stop_on_signals() as stop:
-                run = session.run(stop, checkpoint_minutes * 60, keep, lambda: copy.try_upload() if copy else None)
+                run = session.run(stop, checkpoint_minutes * 60, keep, copy.try_upload if copy else None)
             if is_first:
                 directory.update_record(result=run.to_json())
                 write_page(directory.path, reporter)

@@ -61,6 +61,8 @@ from maskwright.training.run_directory import GENERATOR, RunDirectory
 from maskwright.training.workload import build_workload
 
 _CHECKED_SEQUENCES = 8
+_ROUNDING = 1e-9
+"""Of a share of the budget: 29 of 100 steps, times 100, are less than 29."""
 _REPLAN_FROM, _REPLAN_FACTOR, _REPLAN_AGAIN_FACTOR = 0.05, 1.25, 2.0
 """Share of a time budget after which the plan is compared with the measured speed; ratio of both that is reported the
 first time, and again."""
@@ -235,7 +237,7 @@ class Session:
         self.optimizer = Optimizer(self.model.named_parameters(), recipe.training.optimizer)
 
     def run(
-        self, stop: StopRequest, checkpoint_seconds: float, keep: int = 0, on_saved: Callable[[], None] = lambda: None
+        self, stop: StopRequest, checkpoint_seconds: float, keep: int = 0, on_saved: Callable[[], None] | None = None
     ) -> Run:
         """Train until the budget is spent or a stop is requested; the model is saved either way.
 
@@ -271,7 +273,8 @@ class Session:
             def save() -> None:
                 if logger is not None:
                     self._save(position, logger)
-                    on_saved()
+                    if on_saved is not None:
+                        on_saved()
 
             timer = CheckpointTimer(save, steps if is_saved else -1, checkpoint_seconds)
             for report in self._steps(position, stop):
@@ -286,7 +289,7 @@ class Session:
                         logger.held_out(position.spent.steps, held_out, self.baseline)
                     self._check(position.spent.steps, held_out)
                 # Before a checkpoint, after which this step is not computed again.
-                if int(report.progress * keep) > int(progress * keep) and rank() == 0:
+                if rank() == 0 and int(report.progress * keep + _ROUNDING) > int(progress * keep + _ROUNDING):
                     self._keep(position.spent.steps)
                 progress = report.progress
                 if (stopping := stop.agree()) or timer.is_due():

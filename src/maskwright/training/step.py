@@ -210,7 +210,7 @@ class Step:
     def gradient_seconds(self) -> float:
         """Seconds in which the device computed the gradients, before it waited for other ranks; after `result`."""
         if isinstance(self._begun, float):
-            return self._ended - self._begun
+            return float(self._ended - self._begun)
         return float(self._begun.elapsed_time(self._ended)) / 1000
 
     def result(self) -> StepResult:
