@@ -35,6 +35,7 @@ def test_a_resumed_run_keeps_the_same_models(train: Train, tmp_path: Path, step:
         train("killed")
     (tmp_path / "killed/kept/step-000000011").mkdir(parents=True)  # As under a budget of time, before the kill.
     resumed = train("killed")
+    assert steps_of(resumed.folder) == [3, 5, 8, 10, 12]
     assert kept(resumed.folder) == kept(undisturbed.folder)
 
 

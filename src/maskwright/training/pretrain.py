@@ -133,7 +133,8 @@ def pretrain(
                     if is_first and not (directory.path / PAGE).exists():
                         write_page(directory.path, reporter)
                     if copy is not None:
-                        copy.upload()
+                        is_ours = False  # A copy that fails is no problem of the run.
+                        copy.finish()
                     return Run.from_json(record["result"], directory.path)
                 recorded = record.get("machine", {})
                 machine, warning = restore_machine(recorded, device, request.cache, precision, kernels)
@@ -152,7 +153,7 @@ def pretrain(
                 directory.update_record(result=run.to_json())
                 write_page(directory.path, reporter)
             if copy is not None:
-                is_ours = False  # A copy that fails is no problem of the run.
+                is_ours = False
                 copy.finish()
             return run
         except MaskwrightError as error:
