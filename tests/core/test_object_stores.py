@@ -57,6 +57,6 @@ def test_errors_of_a_store_name_the_url(raised: Exception, named: str) -> None:
         raise raised
 
 
-def test_a_full_disk_is_no_problem_of_the_store() -> None:
-    with pytest.raises(OSError, match="full"), store_problems("s3://b/c"):
+def test_a_full_disk_is_named() -> None:
+    with pytest.raises(DeviceError, match="the disk is full while s3://b/c is copied"), store_problems("s3://b/c"):
         raise OSError(errno.ENOSPC, "full")

@@ -51,7 +51,7 @@ def download(system: Any, path: str, file: Path, on_bytes: Callable[[int | None,
 
 @contextlib.contextmanager
 def store_problems(url: str) -> Iterator[None]:
-    """Turn errors of a store in the block into DeviceError; a full disk here remains an OSError."""
+    """Turn errors in the block, which copies from or to a store, into DeviceError."""
     try:
         yield
     except MaskwrightError:
@@ -60,7 +60,8 @@ def store_problems(url: str) -> Iterator[None]:
         raise DeviceError(f"{url} needs a package that is not installed", todo=f"{error}.") from error
     except Exception as error:  # Each store raises classes of its own, of several packages.
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise
+            todo = "Free some space, then run the same command again."
+            raise DeviceError(f"the disk is full while {url} is copied", todo=todo) from error
         reason = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
         if isinstance(error, FileNotFoundError):
             reason = f"it, or its bucket, does not exist ({error})"
