@@ -24,11 +24,11 @@ from maskwright.training import loop, session
 from maskwright.training.batches import Collator, StepBatch
 from maskwright.training.distributed import rank, world_size
 from maskwright.training.loop import StepReport
+from maskwright.training.model import PretrainingModel
 from maskwright.training.sampler import Rows
 
 _collate, _train = Collator.collate, loop.train
-SLOW_SECONDS = 0.2
-"""By which a slow process delays each of its batches."""
+_losses = PretrainingModel.losses
 
 
 def do(job: dict[str, Any]) -> None:
@@ -39,14 +39,19 @@ def do(job: dict[str, Any]) -> None:
         batch = _collate(self, rows, step, share)
         if share == slice(None):  # Held-out text.
             return batch
-        if rank() == job.get("slow"):
-            time.sleep(SLOW_SECONDS)
         sizes = [each.batch.num_sequences for each in _collate(self, rows, step).micro_batches]
         parts = list(itertools.pairwise([0, *itertools.accumulate(sizes)]))[share]
         samples = list(zip(rows.mask_sample.tolist(), rows.index.tolist(), strict=True))
         # Where the length changes, the batch that was prepared ahead is dropped, and this is another one.
         prepared[step] = [{"step": step, "rank": rank(), "samples": samples[slice(*part)]} for part in parts]
         return batch
+
+    def losses(self: PretrainingModel, micro_batch: Any) -> Any:
+        begun = time.perf_counter()
+        terms = _losses(self, micro_batch)
+        if rank() == job.get("slow"):  # Slower than the others by a factor, however busy the machine is.
+            time.sleep(0.02 + 8 * (time.perf_counter() - begun))
+        return terms
 
     def train(*arguments: Any, **named: Any) -> Iterator[StepReport]:
         for report in _train(*arguments, **named):
@@ -56,6 +61,7 @@ def do(job: dict[str, Any]) -> None:
 
     with (
         patch.object(Collator, "collate", collate),
+        patch.object(PretrainingModel, "losses", losses),
         patch.object(session, "train", train),
         patch.object(seed_run, "train", train),
     ):

@@ -154,11 +154,11 @@ def test_four_processes_learn_as_one_does(trained: Workplace) -> None:
 
 
 @pytest.mark.slow
-def test_a_slow_process_is_named_once(tmp_path: Path) -> None:
-    job, messages = Workplace(tmp_path).job("bert/tiny", 2, steps=110), tmp_path / "messages.json"
+def test_a_slow_process_is_named(tmp_path: Path) -> None:
+    job, messages = Workplace(tmp_path).job("bert/tiny", 2, steps=60), tmp_path / "messages.json"
     do([{**job, "slow": 1, "messages": str(messages)}], tmp_path)
     (line,) = [text for topic, text in json.loads(messages.read_text(encoding="utf-8")) if topic == "slow"]
-    assert line.startswith(f"rank 1 on {platform.node()} takes 0.")
+    assert line.startswith(f"rank 1 on {platform.node()} takes ")
 
 
 def write_labeled(folder: Path) -> tuple[Path, Path]:
