@@ -2,7 +2,7 @@
 
 A job is a call of `pretrain`, `finetune` or `compare` by the first `ranks` processes: its arguments, after how many
 steps of a run the last of them gets SIGTERM (0: never), a free port, and a file for the keys of the samples that each
-process trains on.
+process trains on; for a slow process also its rank (`slow`) and a file for the messages of the run.
 """
 
 import itertools
@@ -10,10 +10,13 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+
+from toy_runs import Listening
 
 import maskwright
 from maskwright.finetuning import seed_run
@@ -21,10 +24,11 @@ from maskwright.training import loop, session
 from maskwright.training.batches import Collator, StepBatch
 from maskwright.training.distributed import rank, world_size
 from maskwright.training.loop import StepReport
-from maskwright.training.reporting import Silent
+from maskwright.training.model import PretrainingModel
 from maskwright.training.sampler import Rows
 
 _collate, _train = Collator.collate, loop.train
+_losses = PretrainingModel.losses
 
 
 def do(job: dict[str, Any]) -> None:
@@ -42,6 +46,13 @@ def do(job: dict[str, Any]) -> None:
         prepared[step] = [{"step": step, "rank": rank(), "samples": samples[slice(*part)]} for part in parts]
         return batch
 
+    def losses(self: PretrainingModel, micro_batch: Any) -> Any:
+        begun = time.perf_counter()
+        terms = _losses(self, micro_batch)
+        if rank() == job.get("slow"):  # Slower than the others by a factor, however busy the machine is.
+            time.sleep(0.02 + 8 * (time.perf_counter() - begun))
+        return terms
+
     def train(*arguments: Any, **named: Any) -> Iterator[StepReport]:
         for report in _train(*arguments, **named):
             if report.position.spent.steps == job["stop_after"] and rank() == world_size() - 1:
@@ -50,10 +61,13 @@ def do(job: dict[str, Any]) -> None:
 
     with (
         patch.object(Collator, "collate", collate),
+        patch.object(PretrainingModel, "losses", losses),
         patch.object(session, "train", train),
         patch.object(seed_run, "train", train),
     ):
-        run = getattr(maskwright, job["call"])(reporter=Silent(), **job["arguments"])
+        run = getattr(maskwright, job["call"])(reporter=(listening := Listening()), **job["arguments"])
+    if "slow" in job and os.environ["RANK"] == "0":
+        Path(job["messages"]).write_text(json.dumps(listening.lines), encoding="utf-8")
     if job["call"] != "pretrain":
         return
     # A batch is prepared ahead, and the run may end before it.

@@ -1,4 +1,4 @@
-"""When spinning is shortened, and that it is restored."""
+"""When spinning is shortened, and that it is restored; which ranks are slow."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from maskwright.training import contention
-from maskwright.training.contention import CpuTimes, SpinControl, is_contended
+from maskwright.training.contention import CpuTimes, SlowRanks, SpinControl, is_contended
 
 START = CpuTimes(busy=100.0, idle=100.0, own=50.0)
 
@@ -75,3 +75,29 @@ def test_an_idle_team_exists_while_other_processes_compete(monkeypatch: pytest.M
         readings.append(after(4.0, 2.0))
         assert control.check()
     wait_for(before)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "slow"),
+    [
+        ([0.1, 0.1, 0.1], []),
+        ([0.1, 0.14, 0.1], []),
+        ([0.1, 0.16, 0.1], [1]),
+        ([0.1, 0.2], [1]),  # Of two, the faster one is the median.
+        ([0.3, 0.1, 0.1, 0.4], [0, 3]),
+        ([0.1], []),
+    ],
+)
+def test_a_rank_over_one_and_a_half_times_the_median_is_named_once(seconds: list[float], slow: list[int]) -> None:
+    ranks = SlowRanks()
+    found = [(step, *each) for step in range(1, 201) for each in ranks.find(seconds)]
+    assert [(step, rank) for step, rank, *_ in found] == [(50, rank) for rank in slow]
+    for _, rank, own, ratio in found:
+        assert own == pytest.approx(seconds[rank])
+        assert ratio == pytest.approx(seconds[rank] / sorted(seconds)[(len(seconds) - 1) // 2])
+
+
+def test_a_rank_that_becomes_slow_is_named_after_the_next_50_steps() -> None:
+    ranks = SlowRanks()
+    found = [step for step in range(1, 201) for _ in ranks.find([0.1, 0.1, 0.1 if step < 90 else 0.3])]
+    assert found == [150]

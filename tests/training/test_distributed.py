@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -150,6 +151,14 @@ def test_four_processes_learn_as_one_does(trained: Workplace) -> None:
     for recipe in RECIPES_TRAINED:
         name = recipe.partition("/")[0]
         assert_same_curve(trained.folder / f"{name}-1", trained.folder / f"{name}-4")
+
+
+@pytest.mark.slow
+def test_a_slow_process_is_named(tmp_path: Path) -> None:
+    job, messages = Workplace(tmp_path).job("bert/tiny", 2, steps=60), tmp_path / "messages.json"
+    do([{**job, "slow": 1, "messages": str(messages)}], tmp_path)
+    (line,) = [text for topic, text in json.loads(messages.read_text(encoding="utf-8")) if topic == "slow"]
+    assert line.startswith(f"rank 1 on {platform.node()} takes ")
 
 
 def write_labeled(folder: Path) -> tuple[Path, Path]:

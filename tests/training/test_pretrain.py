@@ -104,6 +104,9 @@ class Clock:
         self.now += 0.5 + (self.first if self.now < 20 else 0.0)
         return self.now
 
+    def monotonic(self) -> float:
+        return self.now
+
 
 @pytest.mark.parametrize(
     ("speed", "first", "is_replanned"),

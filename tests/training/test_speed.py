@@ -33,6 +33,8 @@ def test_the_typical_step_after_the_first_ones_counts(monkeypatch: pytest.Monkey
         def perf_counter(self) -> float:
             return self.now
 
+        monotonic = perf_counter
+
     def flops(*_: object) -> float:
         nonlocal steps
         steps += 1

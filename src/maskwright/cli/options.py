@@ -46,7 +46,8 @@ NormalizeOption = Annotated[
 CorpusArgument = Annotated[
     list[str],
     typer.Argument(
-        help="Files, directories, globs, `docstrings`, or Hugging Face dataset names; `PATH:WEIGHT` to mix."
+        help="Files, directories, globs, URLs (s3://...), `docstrings`, or Hugging Face dataset names; `PATH:WEIGHT` "
+        "to mix."
     ),
 ]
 SetOption = Annotated[

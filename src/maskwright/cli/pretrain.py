@@ -60,6 +60,18 @@ def command(
     ] = "auto",
     workers: options.WorkersOption = None,
     checkpoint_minutes: Annotated[float, typer.Option(help="Time between checkpoints.")] = 1.0,
+    keep: Annotated[
+        int, typer.Option(min=0, help="Keep N models in RUN/kept, at equal shares of the budget.", metavar="N")
+    ] = 0,
+    mirror: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Copy the run directory to this URL (s3://, gs://, ...) after each checkpoint; without --out there, "
+            "resume from it.",
+            show_default=False,
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Pretrain an encoder on a corpus within a budget. Ctrl-C saves a checkpoint; the same command again resumes."""
@@ -90,6 +102,8 @@ def command(
             kernels=kernels,
             workers=workers,
             checkpoint_minutes=checkpoint_minutes,
+            keep=keep,
+            mirror=mirror,
         )
         if rank():
             sys.exit(0 if run.finished else 130)

@@ -84,7 +84,7 @@ def prepare_text(
     """
     if not folder.exists():
         with atomic_folder(folder) as temporary:
-            _split(temporary, resolve_sources(corpus), cleaning)
+            _split(temporary, resolve_sources(corpus, cache=cache, progress=progress), cleaning)
             _clean(temporary, cleaning, cache, workers, progress)
     described = read_json(folder / "text.json")
     documents = [parse_json(line) for line in (folder / "held_out.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -44,6 +44,11 @@ class Checkpoint:
     folder: Path
 
 
+def step_name(step: int) -> str:
+    """Return the name of a step's folder; names sort as steps do."""
+    return f"step-{step:09d}"
+
+
 def save(
     checkpoints: Path, step: int, state: Mapping[str, Any], weights: Mapping[str, Tensor], moments: Mapping[str, Tensor]
 ) -> Path:
@@ -51,7 +56,7 @@ def save(
 
     Raises DeviceError if the disk is full; earlier checkpoints are untouched.
     """
-    folder = checkpoints / f"step-{step:09d}"
+    folder = checkpoints / step_name(step)
     for damaged in [each for each in checkpoints.glob("step-*") if each.name >= folder.name]:
         shutil.rmtree(damaged)  # It was skipped when resuming, and would take the place of an intact one.
     with atomic_folder(folder) as temporary:

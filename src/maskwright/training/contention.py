@@ -1,4 +1,4 @@
-"""Shorter spinning of OpenMP threads while other processes keep the cores busy.
+"""Slow ranks, and shorter spinning of OpenMP threads while other processes keep the cores busy.
 
 Threads of GNU OpenMP spin for milliseconds at each barrier before they sleep. Beside a busy process they thereby take
 the core that a thread of their own team waits for. libgomp spins 300 times shorter once it manages more threads than
@@ -9,13 +9,41 @@ import contextlib
 import os
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median_low
 
 import torch
 
 _CHECK_SECONDS = 0.5
 _OTHERS_FROM, _OTHERS_UNTIL, _IDLE = 0.2, 0.1, 1.0
 _PARALLEL_ELEMENTS = 1 << 20
+_SLOW_STEPS, _SLOW_FACTOR = 50, 1.5
+
+
+class SlowRanks:
+    """Finds ranks that take over 1.5 times the median of all ranks, in each 50 steps; of an even number the lower."""
+
+    def __init__(self) -> None:
+        self._sums: list[float] = []
+        self._num_steps = 0
+        self._named: set[int] = set()
+
+    def find(self, seconds: Sequence[float]) -> Iterator[tuple[int, float, float]]:
+        """Take note of a step: each rank's seconds before it waits for the others.
+
+        Yields rank, seconds a step, and their ratio to the median; each rank only once.
+        """
+        self._sums = [sum(pair) for pair in zip(self._sums or [0.0] * len(seconds), seconds, strict=True)]
+        self._num_steps += 1
+        if self._num_steps % _SLOW_STEPS:
+            return
+        median = median_low(self._sums)
+        for rank, total in enumerate(self._sums):
+            if total > _SLOW_FACTOR * median and rank not in self._named:
+                self._named.add(rank)
+                yield rank, total / _SLOW_STEPS, total / max(median, 1e-9)
+        self._sums = []
 
 
 @dataclass(frozen=True, slots=True)

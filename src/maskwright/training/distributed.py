@@ -222,6 +222,18 @@ def all_reduce_max(number: float) -> float:
     return float(tensor)
 
 
+def all_reduce_max_gathering(number: float, own: float) -> tuple[float, list[float]]:
+    """Return the largest number of any rank, and the `own` number, not negative, of every rank, in one all-reduce."""
+    if not _groups:
+        return number, [own]
+    tensor = torch.zeros(1 + world_size(), dtype=torch.float64)
+    tensor[0], tensor[1 + rank()] = number, own
+    with _reaching_others():
+        dist.all_reduce(tensor, dist.ReduceOp.MAX, group=_groups.messages)
+    largest, *of_ranks = tensor.tolist()
+    return largest, of_ranks
+
+
 def all_reduce_counts(counts: Mapping[str, int]) -> dict[str, int]:
     """Return the sum of each count over all ranks, which have the same names in the same order."""
     if not _groups:

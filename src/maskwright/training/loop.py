@@ -13,7 +13,7 @@ import torch
 from maskwright.training.batches import StepBatch
 from maskwright.training.budget import Budget, Shape, Spent, rate_factor
 from maskwright.training.contention import SpinControl
-from maskwright.training.distributed import all_reduce_counts, all_reduce_max, rank, world_size
+from maskwright.training.distributed import all_reduce_counts, all_reduce_max_gathering, rank, world_size
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.sampler import Cursor
 from maskwright.training.step import Step, StepResult, TrainedModel, skips_on_device
@@ -87,6 +87,7 @@ class StepReport:
         seconds: Wall clock of the step, waiting included.
         waited: Seconds in which the device was idle because the batch was not ready.
         is_contended: Whether other processes compete for the cores (`SpinControl`); False on a GPU.
+        rank_seconds: Each rank's seconds for its share of batch and gradients, before it waits for the others.
     """
 
     position: Position
@@ -99,6 +100,7 @@ class StepReport:
     seconds: float
     waited: float
     is_contended: bool = False
+    rank_seconds: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +146,7 @@ def train(
     launches_ahead = skips_on_device(device, optimizer)
     share = slice(rank(), None, world_size())
     launched: tuple[Step, Cursor, float] | None = None
+    own_seconds = 0.0
 
     def launch(prepared: PreparedBatch, number: int) -> tuple[Step, Cursor, float]:
         batch, cursor, epochs = prepared
@@ -157,9 +160,12 @@ def train(
         return pool.submit(_prepare, phase, cursor, schedule.batch_sequences, step, share)
 
     def received(future: Future[PreparedBatch]) -> PreparedBatch:
+        nonlocal own_seconds
+        waiting_since = time.monotonic()
         while wait([future], STALL_SECONDS).not_done:
             on_stall(position.spent.steps)
         batch, cursor, epochs = future.result()
+        own_seconds += time.monotonic() - waiting_since
         summed = all_reduce_counts(batch.counts | batch.skipped_tokens)
         counts, skipped = ({name: summed[name] for name in each} for each in (batch.counts, batch.skipped_tokens))
         return replace(batch, counts=counts, skipped_tokens=skipped), cursor, epochs
@@ -202,10 +208,14 @@ def train(
             result = current.result()
             batch, flops = current.batch, flops_of(current.batch)
             now = time.perf_counter()
+            own_seconds += current.gradient_seconds
+            # The ranks must agree on the progress.
+            seconds, rank_seconds = all_reduce_max_gathering(running(now) - started, own_seconds)
+            own_seconds = 0.0
             spent = Spent(
                 steps=step + 1,
                 tokens=position.spent.tokens + batch.num_tokens,
-                seconds=all_reduce_max(running(now) - started),  # The ranks must agree on the progress.
+                seconds=seconds,
                 flops=position.spent.flops + flops,
             )
             position = Position(spent, position.phase, cursor, epochs)
@@ -220,6 +230,7 @@ def train(
                 seconds=now - begun,
                 waited=waited,
                 is_contended=spin_control is not None and spin_control.check(),
+                rank_seconds=rank_seconds,
             )
 
 

@@ -103,7 +103,6 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
     if (similar := recipe.replacement.similar_words) is not None:
         check_source(similar)
     check_words(recipe.words)
-    _common_weights([source.weight for source in resolve_sources(request.sources)])
     given = None if request.tokenizer is None else Tokenizer.from_folder(request.tokenizer)
     origins = open_origins(recipe, request.init, given, request.extend_vocabulary)
     given = origins.tokenizer or given
@@ -127,6 +126,9 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
     if changes := describe_changes(published, recipe.encoder):
         reporter.message("encoder", f"as in the initial model: {changes}")
     check_savable(recipe, pad)
+    # After the other checks, since URLs are fetched.
+    sources = resolve_sources(request.sources, cache=request.cache, progress=reporter.stage)
+    _common_weights([source.weight for source in sources])
     cleaned = _clean(request, reporter)
     if origins.new_words is not None:
         origins = origins.extended(cleaned, request.seed, reporter)

@@ -19,6 +19,7 @@ from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision, pretraining_microbatch, restore_machine, use_machine
 from maskwright.training.distributed import process_group, rank, rank_zero_first, world_size
 from maskwright.training.interrupt import stop_on_signals
+from maskwright.training.mirror import Mirror
 from maskwright.training.preparation import Prepared, Request, prepare, restore_prepared
 from maskwright.training.report import PAGE, write_page
 from maskwright.training.reporting import OnConsole, Reporter, Silent
@@ -53,12 +54,15 @@ def pretrain(
     workers: int | None = None,
     cache: str | Path | None = None,
     checkpoint_minutes: float = 1.0,
+    keep: int = 0,
+    mirror: str | None = None,
     reporter: Reporter | None = None,
 ) -> Run:
     """Train an encoder on a corpus. The same call again resumes an interrupted run, or finds a finished one.
 
     Args:
-        corpus: Files, folders, globs, `docstrings` or Hugging Face dataset names, each optionally `:weight`.
+        corpus: Files, folders, globs, URLs of these, `docstrings` or Hugging Face dataset names, each optionally
+            `:weight`.
         out: The run directory: new, empty, or of this same run.
         recipe: A recipe's name, a JSON file, or a recipe.
         steps, tokens, minutes, hours, flops: The budget; give one. None is needed with `as_published`.
@@ -78,6 +82,9 @@ def pretrain(
         workers: Processes for preparation; None for one per core.
         cache: Cache directory of prepared text; None for the user's.
         checkpoint_minutes: Time between checkpoints (longer if writing one would take over 3 % of it).
+        keep: How many models are kept in the folder `kept`, at equal shares of the budget, the last one included.
+        mirror: A URL to which the run directory is copied after each checkpoint and at the end. If `out` does not
+            exist, a run of these arguments there is downloaded and resumed.
         reporter: Where messages go; None for standard error.
 
     Raises:
@@ -94,6 +101,8 @@ def pretrain(
             todo="Give one, e.g. `--minutes 10` (or --hours, --steps, --tokens, --flops); `--as-published` alone uses "
             "the published number of steps.",
         )
+    if keep < 0:
+        raise RecipeError(f"--keep is {keep}", allowed="a number of models from 0 on")
     request = Request(
         sources=(str(corpus),) if isinstance(corpus, str | Path) else tuple(str(source) for source in corpus),
         recipe=chosen,
@@ -114,12 +123,18 @@ def pretrain(
         try:
             with rank_zero_first():
                 is_first = rank() == 0
+                copy = Mirror(mirror, directory.path, reporter) if mirror is not None and is_first else None
+                if copy is not None:
+                    copy.restore(request.to_json())
                 record = directory.open(request.to_json()) if is_first else read_json(directory.path / "run.json")
                 is_ours = is_first
                 if record.get("result", {}).get("finished"):
                     reporter.message("finished", f"{directory.path} is already trained; nothing to do")
                     if is_first and not (directory.path / PAGE).exists():
                         write_page(directory.path, reporter)
+                    if copy is not None:
+                        is_ours = False  # A copy that fails is no problem of the run.
+                        copy.finish()
                     return Run.from_json(record["result"], directory.path)
                 recorded = record.get("machine", {})
                 machine, warning = restore_machine(recorded, device, request.cache, precision, kernels)
@@ -129,12 +144,17 @@ def pretrain(
                 prepared, record = _prepare(request, directory, record, machine, reporter)
                 if record.pop("problem", None) and is_first:
                     directory.write_record(record)
+                if copy is not None:
+                    copy.upload()  # If it cannot be written, that is known before training.
             session = Session(directory, request, prepared, record, machine, reporter)
             with stop_on_signals() as stop:
-                run = session.run(stop, checkpoint_minutes * 60)
+                run = session.run(stop, checkpoint_minutes * 60, keep, copy.try_upload if copy else None)
             if is_first:
                 directory.update_record(result=run.to_json())
                 write_page(directory.path, reporter)
+            if copy is not None:
+                is_ours = False
+                copy.finish()
             return run
         except MaskwrightError as error:
             if is_ours:

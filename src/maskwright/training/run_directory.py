@@ -7,6 +7,7 @@ metrics.jsonl     losses, accuracies (a function of the seed)        timing.json
 tensorboard/      both for TensorBoard
 report.html       curves, fills, fitted fields, cost, data (with the extra `report`)
 checkpoints/      the newest two, to resume from
+kept/             with `--keep`: the model at equal shares of the budget, each a model directory
 config.json, model.safetensors, tokenizer*       the model itself, in Hugging Face form
 generator/        if the recipe has one: the generator, a model directory of its own
 """
@@ -35,7 +36,7 @@ ONE_SEED = "fine-tuning of one seed"
 """The work of a record that names none: `SeedResult.write`."""
 GENERATOR = "generator"
 """Sub-directory of a run's directory that holds its generator."""
-_LOCK = ".lock"
+LOCK = ".lock"
 
 
 class RunDirectory:
@@ -49,6 +50,7 @@ class RunDirectory:
         self._work = work
         self._kept = kept
         self.checkpoints = path / "checkpoints"
+        self.kept = path / "kept"
         self.generator = path / GENERATOR
         self._lock: int | None = None
         self._made = False
@@ -66,7 +68,7 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise disk_problem(error, self.path) from error
-        had_lock = (self.path / _LOCK).exists()
+        had_lock = (self.path / LOCK).exists()
         self._take_lock()
         record = self.path / "run.json"
         if not record.exists():
@@ -74,7 +76,7 @@ class RunDirectory:
             unknown_files = sorted(item.name for item in self.path.iterdir() if not item.name.startswith("."))
             if unknown_files:
                 if not had_lock:
-                    (self.path / _LOCK).unlink(missing_ok=True)
+                    (self.path / LOCK).unlink(missing_ok=True)
                 raise CheckpointError(
                     f"{self.path} is not empty and holds no run (found {', '.join(unknown_files[:3])})",
                     todo="Choose an empty or new folder as --out.",
@@ -97,18 +99,14 @@ class RunDirectory:
         self._sweep()
         if not any(self.path.glob(self._kept)) and not (self.path / WEIGHTS).exists():
             return {"request": dict(request)}  # It ended before anything was saved.
-        if differing := _differences(before, dict(request)):
-            if held.get("result", {}).get("finished") and all(line.startswith("budget.") for line in differing):
-                raise CheckpointError(
-                    f"the run in {self.path} is finished; its learning rate has decayed to zero within its budget, "
-                    "which cannot be changed afterwards",
-                    todo=f"To train on, start a new run from its weights: `--init {self.path}` with another --out.",
-                )
-            shown = "; ".join(differing[:5]) + (f"; and {len(differing) - 5} more" if len(differing) > 5 else "")
+        differing = _differences(before, dict(request)) if held.get("result", {}).get("finished") else []
+        if differing and all(line.startswith("budget.") for line in differing):
             raise CheckpointError(
-                f"{self.path} holds another run: {shown}",
-                todo="Repeat the old command to resume it, or choose another --out.",
+                f"the run in {self.path} is finished; its learning rate has decayed to zero within its budget, "
+                "which cannot be changed afterwards",
+                todo=f"To train on, start a new run from its weights: `--init {self.path}` with another --out.",
             )
+        refuse_other_run(before, request, str(self.path), "--out")
         return held
 
     def _sweep(self) -> None:
@@ -128,9 +126,9 @@ class RunDirectory:
         except ImportError:  # Windows has no flock; users must avoid two runs in one directory.
             return
         try:
-            lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         except OSError as error:
-            raise disk_problem(error, self.path / _LOCK) from error
+            raise disk_problem(error, self.path / LOCK) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -145,9 +143,9 @@ class RunDirectory:
 
     def close(self) -> None:
         """Unlock the directory; if it was created by this object and is still empty, remove it."""
-        if self._made and {item.name for item in self.path.glob("*")} <= {_LOCK}:
+        if self._made and {item.name for item in self.path.glob("*")} <= {LOCK}:
             with contextlib.suppress(OSError):
-                (self.path / _LOCK).unlink(missing_ok=True)
+                (self.path / LOCK).unlink(missing_ok=True)
                 self.path.rmdir()
         if self._lock is not None:
             os.close(self._lock)
@@ -165,6 +163,16 @@ class RunDirectory:
         """Set "problem" in `run.json`, if it has been written and can be changed."""
         with contextlib.suppress(MaskwrightError, ValueError):
             self.update_record(problem=str(error))
+
+
+def refuse_other_run(before: dict[str, Any], now: Mapping[str, Any], place: str, option: str) -> None:
+    """Raise CheckpointError if the run at the place that an option names has another request than this one."""
+    if differing := _differences(before, dict(now)):
+        shown = "; ".join(differing[:5]) + (f"; and {len(differing) - 5} more" if len(differing) > 5 else "")
+        raise CheckpointError(
+            f"{place} holds another run: {shown}",
+            todo=f"Repeat the old command to resume it, or choose another {option}.",
+        )
 
 
 def _differences(before: Any, now: Any, path: str = "") -> list[str]:

@@ -7,7 +7,9 @@ import contextlib
 import dataclasses
 import math
 import os
-from collections.abc import Iterator, Mapping
+import platform
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,12 +17,15 @@ from typing import Any
 
 from maskwright.core.amounts import pluralize, short_count
 from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
+from maskwright.core.files import write_json
 from maskwright.kernels.setting import use_kernels
 from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
-from maskwright.training.checkpoint import CheckpointTimer, save_models
+from maskwright.training.checkpoint import CheckpointTimer, save_models, step_name
+from maskwright.training.contention import SlowRanks
 from maskwright.training.device import Machine, pretraining_microbatch
 from maskwright.training.distributed import (
+    all_gather_object,
     all_reduce_max,
     broadcast_object,
     microbatch_multiple,
@@ -52,10 +57,12 @@ from maskwright.training.optimizer import Optimizer
 from maskwright.training.preparation import Prepared, Request
 from maskwright.training.report import sample_fills
 from maskwright.training.reporting import Reporter
-from maskwright.training.run_directory import RunDirectory
+from maskwright.training.run_directory import GENERATOR, RunDirectory
 from maskwright.training.workload import build_workload
 
 _CHECKED_SEQUENCES = 8
+_ROUNDING = 1e-9
+"""Of a share of the budget: 29 of 100 steps, times 100, are less than 29."""
 _REPLAN_FROM, _REPLAN_FACTOR, _REPLAN_AGAIN_FACTOR = 0.05, 1.25, 2.0
 """Share of a time budget after which the plan is compared with the measured speed; ratio of both that is reported the
 first time, and again."""
@@ -107,11 +114,12 @@ class Run:
 
 
 class RunMonitor:
-    """Reports spikes, the load of the machine and, under a budget of time, a plan that the measured speed contradicts.
+    """Reports spikes, slow ranks, the load of the machine and, under a budget of time, a plan that proves wrong.
 
     Args:
         expected_tokens: The plan of the first session.
         record: The content of run.json, with the last correction of the plan ("replanned_tokens"), if there is one.
+        hosts: The name of each rank's machine.
     """
 
     def __init__(
@@ -120,6 +128,7 @@ class RunMonitor:
         budget: Budget,
         expected_tokens: float,
         record: Mapping[str, Any],
+        hosts: Sequence[str],
         reporter: Reporter,
     ) -> None:
         self._directory, self._budget, self._reporter = directory, budget, reporter
@@ -127,6 +136,7 @@ class RunMonitor:
         self._planned_tokens = record.get("replanned_tokens") or expected_tokens
         self._spikes, self._num_spikes = Spikes(), 0
         self._is_contended = False
+        self._hosts, self._slow_ranks = hosts, SlowRanks()
         self._num_steps = 0
         self._warmed_up: Spent | None = None
 
@@ -144,6 +154,13 @@ class RunMonitor:
         if report.is_contended and not self._is_contended:
             self._is_contended = True
             self._reporter.message("load", "other processes use the CPU; training is slower than alone")
+        if self._num_steps > _WARMUP_STEPS:
+            for slow, seconds, ratio in self._slow_ranks.find(report.rank_seconds):
+                self._reporter.message(
+                    "slow",
+                    f"rank {slow} on {self._hosts[slow]} takes {seconds:.3g} s a step for its share, {ratio:.1f} times "
+                    "the median of the ranks; all wait for it",
+                )
 
     def _replan(self, spent: Spent, progress: float) -> None:
         if self._num_steps == _WARMUP_STEPS:
@@ -219,14 +236,22 @@ class Session:
         self.model.to(machine.device).train()
         self.optimizer = Optimizer(self.model.named_parameters(), recipe.training.optimizer)
 
-    def run(self, stop: StopRequest, checkpoint_seconds: float) -> Run:
+    def run(
+        self, stop: StopRequest, checkpoint_seconds: float, keep: int = 0, on_saved: Callable[[], None] | None = None
+    ) -> Run:
         """Train until the budget is spent or a stop is requested; the model is saved either way.
+
+        Args:
+            keep: How many models are kept in the folder `kept`, at equal shares of the budget.
+            on_saved: Called on rank 0 after each checkpoint, as a part of saving it.
 
         Raises TrainingError if training diverges (`evaluation.py`), DeviceError if the disk is full; the last
         checkpoint stays intact in both cases.
         """
         position, is_saved = self._position()
         steps, progress = position.spent.steps, self.budget.progress(position.spent)
+        if keep and rank() == 0:  # Under a budget of time other steps may follow than those before the interruption.
+            self._drop_kept_after(steps)
         held_out: dict[str, HeldOutResult] = {}
         with contextlib.ExitStack() as stack:
             if self.machine.needs_kernel_check:
@@ -242,8 +267,16 @@ class Session:
             if not steps:
                 self._first_loss = self._loss(measure(self.model, self.workload.held_out_sample()))
             self._first_loss = broadcast_object(self._first_loss)
-            monitor = RunMonitor(self.directory, self.budget, self.expected_tokens, self.record, self.reporter)
-            timer = CheckpointTimer(lambda: self._save(position, logger), steps if is_saved else -1, checkpoint_seconds)
+            hosts = all_gather_object(platform.node())
+            monitor = RunMonitor(self.directory, self.budget, self.expected_tokens, self.record, hosts, self.reporter)
+
+            def save() -> None:
+                if logger is not None:
+                    self._save(position, logger)
+                    if on_saved is not None:
+                        on_saved()
+
+            timer = CheckpointTimer(save, steps if is_saved else -1, checkpoint_seconds)
             for report in self._steps(position, stop):
                 position = report.position
                 if logger is not None:
@@ -255,6 +288,9 @@ class Session:
                     if logger is not None:
                         logger.held_out(position.spent.steps, held_out, self.baseline)
                     self._check(position.spent.steps, held_out)
+                # Before a checkpoint, after which this step is not computed again.
+                if rank() == 0 and int(report.progress * keep + _ROUNDING) > int(progress * keep + _ROUNDING):
+                    self._keep(position.spent.steps)
                 progress = report.progress
                 if (stopping := stop.agree()) or timer.is_due():
                     timer.save_step(position.spent.steps)
@@ -372,9 +408,20 @@ class Session:
         objectives = [each for each in self.model.objectives if each.kind in held_out]
         return float(sum(each.weight * held_out[each.kind].loss for each in objectives))
 
-    def _save(self, position: Position, logger: MetricsLogger | None) -> None:
-        if logger is None:
-            return
+    def _drop_kept_after(self, step: int) -> None:
+        for folder in self.directory.kept.glob("step-*"):
+            if folder.name > step_name(step):
+                shutil.rmtree(folder)
+
+    def _keep(self, step: int) -> None:
+        """Save the models with what loading them needs: not to resume from, and never deleted."""
+        folder = self.directory.kept / step_name(step)
+        save_models(folder, self.recipe, self.model, self.text.vocabulary.special_tokens)
+        write_json(folder / "recipe.json", self.recipe.model_dump(mode="json"))
+        for place in (folder, folder / GENERATOR) if self.recipe.generator else (folder,):
+            self.tokenizer.save(place, max_length=self.recipe.training.max_length)
+
+    def _save(self, position: Position, logger: MetricsLogger) -> None:
         # A few sequences show whether the weights are sound; the step's own loss was that of the weights before.
         with single_process():
             measured = measure(self.model, self.workload.held_out_sample())

@@ -5,6 +5,7 @@ GPU is never idle if the next step's gradients are launched before the numbers a
 """
 
 import math
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -164,6 +165,7 @@ class Step:
             )
         self.batch, self._model, self._optimizer, self._step = batch, model, optimizer, step
         self._device = next(model.parameters()).device
+        self._begun = _point_in_time(self._device)
         # Sums stay on the device: reading each number would wait for the GPU.
         self._sums = Sums()
         for micro in batch.micro_batches:
@@ -172,6 +174,7 @@ class Step:
             torch.autograd.backward(weighted_loss(model.objectives, terms, batch.counts))
             for kind, term in terms.items():
                 self._sums.add_term(kind, term)
+        self._ended = _point_in_time(self._device)
 
     def drop(self) -> None:
         """Delete the gradients."""
@@ -203,6 +206,13 @@ class Step:
         """Whether the device has finished the update."""
         return self._numbers.is_done
 
+    @property
+    def gradient_seconds(self) -> float:
+        """Seconds in which the device computed the gradients, before it waited for other ranks; after `result`."""
+        if isinstance(self._begun, float):
+            return float(self._ended - self._begun)
+        return float(self._begun.elapsed_time(self._ended)) / 1000
+
     def result(self) -> StepResult:
         """Wait for the step's numbers and return them.
 
@@ -226,6 +236,15 @@ class Step:
             gradient_norm=gradient_norm,
             details=details_of(objectives, counts, numbers),
         )
+
+
+def _point_in_time(device: torch.device) -> Any:
+    """Return the time, in seconds; on a GPU an event, which happens when the work launched so far is done."""
+    if device.type != "cuda":
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record()
+    return event
 
 
 def weighted_loss(

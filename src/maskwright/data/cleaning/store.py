@@ -234,8 +234,9 @@ def clean_corpus(
     when its size or one of its times is new.
 
     Args:
-        corpus: Files, folders, globs, `owner/name` of a hub dataset, or `docstrings`; each may end in `:weight`
-            and name a column with `#column` (`sources`). Of repeated text that of the earlier argument is kept.
+        corpus: Files, folders, globs, URLs of these, `owner/name` of a hub dataset, or `docstrings`; each may end in
+            `:weight` and name a column with `#column` (`sources`). Of repeated text that of the earlier argument is
+            kept.
         cache: Cache directory; None for `core.files.cache_folder()`.
         workers: Processes; 1 works in this process, None uses the available cores.
 
@@ -247,7 +248,7 @@ def clean_corpus(
         >>> corpus = clean_corpus(["novels.txt", "news/*.jsonl.gz:0.3"])  # doctest: +SKIP
     """
     cache = cache or cache_folder()
-    sources = resolve_sources(corpus)
+    sources = resolve_sources(corpus, cache=cache, progress=progress)
     with ChecksumCache(cache / CHECKSUMS) as checksums:
         described = [
             [

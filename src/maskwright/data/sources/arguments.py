@@ -1,9 +1,10 @@
-"""What a CORPUS argument means: files, a folder, a glob, a Hugging Face dataset, or the docstrings at hand.
+"""What a CORPUS argument means: files, a folder, a glob, a URL, a Hugging Face dataset, or the docstrings at hand.
 
     novels.txt                one file
     corpora/en                a folder, read recursively
     "dumps/*.jsonl.gz:0.7"    a glob with a weight
     reviews.csv#body          the column to read
+    s3://bucket/en/*.txt.gz   a file, folder or glob of an object store (`objects`), also `gs://`, `https://`
     owner/name[train]#text    a dataset of the Hugging Face hub
     docstrings                the English prose of the Python packages on this machine (`docstrings`)
 
@@ -15,13 +16,18 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from maskwright.core.errors import DataError, nearest
+from maskwright.core.files import cache_folder
+from maskwright.core.object_stores import is_url
+from maskwright.data.progress import Progress, no_progress
 from maskwright.data.sources.files import COMPRESSIONS
+from maskwright.data.sources.objects import fetch, list_objects
 
 FileFormat = Literal["text", "markdown", "jsonl", "csv", "parquet"]
 FORMATS: dict[str, FileFormat] = {
@@ -82,19 +88,26 @@ def file_format(path: Path) -> FileFormat | None:
     return FORMATS.get(last)
 
 
-def resolve_sources(corpus: Sequence[str | Path]) -> tuple[Source, ...]:
-    """Turn CORPUS arguments (or a single one) into sources with their files; only folders are read.
+def resolve_sources(
+    corpus: Sequence[str | Path], *, cache: Path | None = None, progress: Progress = no_progress
+) -> tuple[Source, ...]:
+    """Turn CORPUS arguments (or a single one) into sources with their files; only folders are read, and URLs fetched.
+
+    Args:
+        cache: Cache directory for what is fetched; None for `core.files.cache_folder()`.
 
     Raises:
         DataError: If an argument names nothing that can be read; the nearest existing name is suggested.
+        DeviceError: If a URL cannot be accessed.
     """
     arguments = [corpus] if isinstance(corpus, str | Path) else list(corpus)
     if not arguments:
         raise DataError("no corpus was given", allowed=f"files or folders with {_READ}")
-    return _with_unique_names([_resolve(str(argument)) for argument in arguments])
+    remote = partial(_from_url, cache=cache or cache_folder(), progress=progress)
+    return _with_unique_names([_resolve(str(argument), remote) for argument in arguments])
 
 
-def _resolve(argument: str) -> Source:
+def _resolve(argument: str, remote: Callable[[str], Source]) -> Source:
     argument = os.path.expanduser(argument)
     if not argument.strip():
         raise DataError("a corpus argument is empty", allowed=f"files or folders with {_READ}")
@@ -102,12 +115,14 @@ def _resolve(argument: str) -> Source:
         return _from_path(Path(argument))
     stem, weight = _split_weight(argument)
     if weight is not None:
-        return replace(_resolve(stem), weight=weight)
+        return replace(_resolve(stem, remote), weight=weight)
     if argument == "docstrings":
         return Source(name="docstrings", kind="docstrings")
     path, _, column = argument.rpartition("#")
-    if path and column and (Path(path).exists() or glob.has_magic(path)):
-        return replace(_resolve(path), column=column)
+    if path and column and (Path(path).exists() or glob.has_magic(path) or is_url(path)):
+        return replace(_resolve(path, remote), column=column)
+    if is_url(argument):
+        return remote(argument)
     # `owner/name[train]` is also a valid glob: it is one only if some file matches it.
     if glob.has_magic(argument) and (glob.glob(argument) or not _HUB_NAME.fullmatch(argument)):
         return _from_glob(argument)
@@ -185,6 +200,16 @@ def _from_glob(pattern: str) -> Source:
         found = f"the first match is {matches[0]}"
         raise DataError(f"no file that matches {pattern!r} can be read ({found})", allowed=_READ)
     return Source(name=Path(pattern).name, files=files, passed_over=passed_over)
+
+
+def _from_url(url: str, *, cache: Path, progress: Progress) -> Source:
+    objects = {each.name: each for each in list_objects(url)}
+    names, passed_over = _divide(objects)
+    if not names:
+        found = ", ".join(f"{count} {suffix}" for suffix, count in passed_over[:8]) or "nothing"
+        raise DataError(f"{url} names no text files; it names {found}", allowed=_READ)
+    files = fetch([objects[name] for name in names], cache, progress)
+    return Source(name=Path(url).name, files=files, passed_over=passed_over)
 
 
 def _looks_like_path(argument: str) -> bool:

@@ -1,0 +1,72 @@
+"""Object stores (`s3://`, `gs://`, `https://`, `file://`) through fsspec, with errors that name URL, cause and remedy.
+
+fsspec comes with PyTorch. The package of a store (`s3fs`, `gcsfs`, `aiohttp`) is installed by who uses that store.
+"""
+
+import contextlib
+import errno
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from maskwright.core.errors import DeviceError, MaskwrightError, nearest
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # Two characters at least: not the drive of a path of Windows.
+_EXAMPLES = "s3://BUCKET/PATH, gs://BUCKET/PATH, https://HOST/PATH, file:///PATH, or another kind that fsspec knows"
+
+
+def is_url(text: str) -> bool:
+    """Whether a text begins as a URL does."""
+    return _URL.match(text) is not None
+
+
+def open_store(url: str) -> tuple[Any, str]:
+    """Return fsspec's file system of a URL, and the path in it.
+
+    Raises:
+        DeviceError: If it is no URL, of no known kind, or its package is not installed.
+    """
+    if not (kind := _URL.match(url)):
+        raise DeviceError(f"{url!r} is not a URL", allowed=_EXAMPLES)
+    import fsspec
+
+    if kind[1] not in (known := fsspec.available_protocols()):
+        guess = nearest(kind[1], known)
+        todo = f"Did you mean '{guess}://'?" if guess else ""
+        raise DeviceError(f"{url}: there is no kind of store {kind[1]!r}", allowed=_EXAMPLES, todo=todo)
+    with store_problems(url):
+        system, path = fsspec.url_to_fs(url)
+        system.invalidate_cache()  # Instances live as long as the process, and so would what they have listed.
+        return system, path
+
+
+def download(system: Any, path: str, file: Path, on_bytes: Callable[[int | None, int], None]) -> None:
+    """Download an object to a new file; `on_bytes(size, done)` is called while it arrives."""
+    from fsspec.callbacks import Callback
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    system.get_file(path, str(file), callback=Callback(hooks={"": lambda size, done, **_: on_bytes(size, done)}))
+
+
+@contextlib.contextmanager
+def store_problems(url: str) -> Iterator[None]:
+    """Turn errors in the block, which copies from or to a store, into DeviceError."""
+    try:
+        yield
+    except MaskwrightError:
+        raise
+    except ImportError as error:
+        raise DeviceError(f"{url} needs a package that is not installed", todo=f"{error}.") from error
+    except Exception as error:  # Each store raises classes of its own, of several packages.
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            todo = "Free some space, then run the same command again."
+            raise DeviceError(f"the disk is full while {url} is copied", todo=todo) from error
+        reason = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+        if isinstance(error, FileNotFoundError):
+            reason = f"it, or its bucket, does not exist ({error})"
+        raise DeviceError(
+            f"cannot access {url}: {reason}",
+            todo="Check the URL, the connection, and that this machine has credentials for it (S3: the variables "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; Google: GOOGLE_APPLICATION_CREDENTIALS).",
+        ) from error

@@ -1,0 +1,210 @@
+"""A run directory's copy at a URL: usable after a kill at any moment, and resumed where the disk is gone."""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from toy_runs import CLEAN, TOY, Listening, Train, assert_same_files, killed_after, train_toy, write_corpus
+
+from maskwright.core.errors import CheckpointError, DeviceError
+from maskwright.core.files import read_json
+from maskwright.training.checkpoint import latest
+from maskwright.training.metrics import read_rows
+from maskwright.training.mirror import Mirror
+
+URL = "memory://mirrors/run"
+
+
+@pytest.fixture
+def store() -> Iterator[Any]:
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    yield system
+    system.store.clear()
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Train:
+    return partial(train_toy, tmp_path, steps=8, checkpoint_minutes=0.0)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def test_a_run_whose_folder_is_gone_resumes_from_the_mirror(train: Train, tmp_path: Path, store: Any) -> None:
+    undisturbed = train("undisturbed")
+    with killed_after(5):  # before it is uploaded
+        train("run", mirror=URL, keep=4)
+    shutil.rmtree(tmp_path / "run")
+    listening = Listening()
+    resumed = train("run", mirror=URL, keep=4, reporter=listening)
+    assert listening.on("resuming", "from step 4,")
+    assert listening.on("mirror", "downloaded")
+    assert_same_files(undisturbed, resumed, "config.json", "recipe.json")
+    there = {path.removeprefix("/mirrors/run/"): store.cat_file(path) for path in store.find("/mirrors/run")}
+    assert there == files_of(tmp_path / "run")
+    assert read_json(tmp_path / "run/run.json")["result"]["finished"]
+    # A finished run is downloaded too.
+    shutil.rmtree(tmp_path / "run")
+    assert train("run", mirror=URL).finished
+    assert files_of(tmp_path / "run") == there
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_a_kill_after_any_uploaded_file_leaves_a_run_that_resumes_to_the_same_bytes(
+    train: Train, tmp_path: Path, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = train("undisturbed", steps=3)
+    put, copies = Mirror._put, []
+
+    def put_and_copy(self: Mirror, name: str) -> None:
+        put(self, name)
+        copies.append((name, dict(store.store)))
+
+    monkeypatch.setattr(Mirror, "_put", put_and_copy)
+    train("run", steps=3, mirror=URL)
+    monkeypatch.undo()
+    names = [name for name, _ in copies]
+    uploads = [number for number, name in enumerate(names) if name == "checkpoints/step-000000002/state.json"]
+    before = names.index("checkpoints/step-000000001/state.json")
+    assert names[0] == "run.json"
+    assert before < names.index("checkpoints/step-000000002/weights.safetensors") < uploads[0]
+    # All moments between the first and the second checkpoint, but those of files that nothing depends on.
+    chosen = [n for n in range(before, uploads[0] + 1) if names[n].startswith(("check", "model", "metrics"))]
+    for number in chosen:
+        shutil.rmtree(tmp_path / "run")
+        store.store.clear()
+        store.store.update(copies[number][1])
+        resumed = train("run", steps=3, mirror=URL)
+        assert_same_files(undisturbed, resumed)
+
+
+def test_a_failed_upload_is_a_warning_and_an_error_only_at_the_end(
+    train: Train, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, fails = Mirror._put, {"checkpoints/step-000000003/state.json"}
+
+    def put_or_fail(self: Mirror, name: str) -> None:
+        if name in fails:
+            fails.remove(name)
+            raise PermissionError("Access Denied")
+        put(self, name)
+
+    monkeypatch.setattr(Mirror, "_put", put_or_fail)
+    listening = Listening()
+    run = train(mirror=URL, reporter=listening)
+    (line,) = listening.on("warning", "the mirror is behind")
+    assert f"cannot access {URL}: PermissionError: Access Denied; the next checkpoint tries again" in line
+    store.store.clear()
+    fails.add("report.html")
+    (run.folder / "report.html").write_text("new")
+    with pytest.raises(DeviceError, match="Access Denied"):
+        train(mirror=URL)
+    assert train(mirror=URL).finished
+    assert latest(run.folder / "checkpoints")[0] is not None
+    assert store.cat_file("/mirrors/run/report.html") == b"new"
+
+
+def test_an_end_without_a_copy_says_what_to_do(train: Train, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    put = Mirror._put
+
+    def put_or_fail(self: Mirror, name: str) -> None:
+        if name == "run.json" and "result" in read_json(self._folder / name):
+            raise PermissionError("Access Denied")
+        put(self, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Mirror, "_put", put_or_fail)
+        with pytest.raises(DeviceError, match="The same command copies the rest") as raised:
+            train(mirror=URL)
+    assert "its copy is behind: cannot access memory://mirrors/run" in str(raised.value)
+    run = train(mirror=URL)
+    assert "problem" not in read_json(run.folder / "run.json")
+    assert store.cat_file("/mirrors/run/run.json") == (run.folder / "run.json").read_bytes()
+
+
+def test_another_run_other_files_and_a_later_run_are_refused(train: Train, tmp_path: Path, store: Any) -> None:
+    store.pipe("/mirrors/run/notes.txt", b"mine")
+    with pytest.raises(
+        CheckpointError, match=r"memory://mirrors/run is not empty and holds no run \(found notes.txt\)"
+    ):
+        train(mirror=URL)
+    assert not (tmp_path / "run").exists()
+    store.store.clear()
+    train(mirror=URL, steps=3)
+    with pytest.raises(CheckpointError, match=r"mirrors/run holds another run: seed was 0, now 1.* another --mirror"):
+        train("other", mirror=URL, steps=3, seed=1)
+    assert not (tmp_path / "other").exists()
+    with killed_after(1):
+        train("behind", steps=3)
+    with pytest.raises(CheckpointError, match=r"is ahead of .*behind \(checkpoints/step-000000003, here .*1\)"):
+        train("behind", mirror=URL, steps=3)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").touch()
+    with pytest.raises(CheckpointError, match="full exists and holds no run"):
+        train("full", mirror=URL, steps=3)
+    (tmp_path / "empty").mkdir()
+    assert train("empty", mirror=URL, steps=3).finished
+
+
+def test_a_killed_process_whose_disk_is_gone_resumes_from_a_folder(tmp_path: Path) -> None:
+    steps, settings = 60, (*TOY, "training.batch_sequences=24")
+    corpus, out, there = write_corpus(tmp_path / "corpus.txt"), tmp_path / "killed", tmp_path / "mirror"
+    call = (
+        "from maskwright.training.pretrain import pretrain\n"
+        f"pretrain({str(corpus)!r}, out={str(out)!r}, recipe='bert/tiny', steps={steps}, set={settings!r}, "
+        f"clean={CLEAN!r}, workers=1, cache={str(tmp_path / 'cache')!r}, checkpoint_minutes=0.0, "
+        f"mirror={there.as_uri()!r})"
+    )
+    process = subprocess.Popen([sys.executable, "-c", call], stderr=subprocess.DEVNULL)
+    while process.poll() is None and len(read_rows(there / "metrics.jsonl")) < 10:
+        time.sleep(0.005)
+    process.kill()
+    assert process.wait() < 0, "the run ended by itself"
+    shutil.rmtree(out)
+    train = partial(train_toy, tmp_path, steps=steps, set=settings)
+    listening = Listening()
+    resumed = train("killed", mirror=there.as_uri(), reporter=listening)
+    assert listening.on("resuming", "from step ")
+    assert_same_files(train("undisturbed"), resumed)
+    assert files_of(there) == files_of(out)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow  # It starts a server.
+def test_a_run_resumes_from_s3(train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("s3fs")
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
+        undisturbed = train("undisturbed")
+        with pytest.raises(DeviceError, match=r"cannot access s3://runs/base: .*bucket"):
+            train("run", mirror="s3://runs/base")
+        fsspec.filesystem("s3", skip_instance_cache=True).mkdir("runs")
+        with killed_after(5):
+            train("run", mirror="s3://runs/base")
+        shutil.rmtree(tmp_path / "run")
+        resumed = train("run", mirror="s3://runs/base")
+        assert_same_files(undisturbed, resumed)
+        shutil.rmtree(tmp_path / "run")
+        assert train("run", mirror="s3://runs/base").finished
+        steps = {path.name for path in (tmp_path / "run/checkpoints").iterdir()}
+        assert steps == {"step-000000007", "step-000000008"}
+    finally:
+        server.stop()
