@@ -45,8 +45,6 @@ def test_size_in_bytes(value, text):
     assert size_in_bytes(value) == text
 
 
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 texts"), (1, "1 text"), (2, "2 texts"), (1200, "1,200 texts")]
-)  # fmt: skip
+@pytest.mark.parametrize(("count", "text"), [(0, "0 texts"), (1, "1 text"), (2, "2 texts"), (1200, "1,200 texts")])
 def test_counted_things_are_one_or_several(count, text):
     assert pluralize(count, "text") == text

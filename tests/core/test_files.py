@@ -7,13 +7,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.core.errors import DeviceError
-from maskwright.core.files import (
-    atomic_folder,
-    atomic_path,
-    cache_folder,
-    check_writable,
-    write_text,
-)
+from maskwright.core.files import atomic_folder, atomic_path, cache_folder, check_writable, write_text
 
 
 def test_a_folder_that_cannot_be_made_or_written_is_refused(tmp_path, monkeypatch):
@@ -46,31 +40,18 @@ def test_failed_write_keeps_the_old_file(tmp_path):
     assert os.listdir(tmp_path) == ["x"]
 
 
-def test_a_copy_to_a_full_disk_names_the_target_not_the_source(tmp_path):
-    # shutil.copyfile's error names the file that is read.
-    with pytest.raises(DeviceError, match=r"disk is full while writing .*out"), atomic_folder(tmp_path / "out"):
-        raise OSError(errno.ENOSPC, "No space left on device", "/elsewhere/model.safetensors")
-    assert not list(tmp_path.glob("*out*"))
-
-
-def test_full_disk_says_what_to_do(tmp_path):
-    def fail():
-        with atomic_path(tmp_path / "x"):
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    with pytest.raises(DeviceError, match=r"disk is full while writing .*x.*Free some space"):
-        fail()
+@pytest.mark.parametrize("atomic", [atomic_path, atomic_folder])
+@pytest.mark.parametrize("source", [None, "/elsewhere/model.safetensors"])  # shutil.copyfile names the file it reads.
+def test_a_full_disk_names_the_target_and_says_what_to_do(atomic, source, tmp_path):
+    with pytest.raises(DeviceError, match=r"disk is full while writing .*x.*Free some space"), atomic(tmp_path / "x"):
+        raise OSError(errno.ENOSPC, "No space left on device", source)
     assert os.listdir(tmp_path) == []
 
 
-def test_failure_to_read_another_file_is_not_called_a_write_problem(tmp_path):
-    def fail(atomic):
-        with atomic(tmp_path / "x"):
-            (tmp_path / "missing").read_text()
-
-    for atomic in (atomic_path, atomic_folder):
-        with pytest.raises(FileNotFoundError, match="missing"):
-            fail(atomic)
+@pytest.mark.parametrize("atomic", [atomic_path, atomic_folder])
+def test_failure_to_read_another_file_is_not_called_a_write_problem(atomic, tmp_path):
+    with pytest.raises(FileNotFoundError, match="missing"), atomic(tmp_path / "x"):
+        (tmp_path / "missing").read_text()
     assert os.listdir(tmp_path) == []
 
 
@@ -86,13 +67,11 @@ def test_atomic_folder_appears_whole(tmp_path):
 def test_atomic_folder_never_replaces(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "file").write_text("old")
-
-    def fill():
-        with atomic_folder(tmp_path / "run") as temporary:
-            (temporary / "file").write_text("new")
-
-    with pytest.raises(DeviceError, match="something else exists there"):
-        fill()
+    with (
+        pytest.raises(DeviceError, match="something else exists there"),
+        atomic_folder(tmp_path / "run") as temporary,
+    ):
+        (temporary / "file").write_text("new")
     assert (tmp_path / "run" / "file").read_text() == "old"
     assert os.listdir(tmp_path) == ["run"]
 

@@ -1,4 +1,4 @@
-"""Ranges are copied to their positions; keyed random numbers of a batch are those of its tokens."""
+"""Ranges are copied to their positions."""
 
 import numpy as np
 import pytest
@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.flat_arrays import Runs, concatenated_ranges
-from maskwright.core.randomness import RandomNumbers
-
-lengths = st.lists(st.integers(0, 70), min_size=1, max_size=9)
 
 
-@given(lengths, st.integers(0, 1000), st.sampled_from([np.bool_, np.uint16, np.int32]))
+@given(
+    st.lists(st.integers(0, 70), min_size=1, max_size=9),
+    st.integers(0, 1000),
+    st.sampled_from([np.bool_, np.uint16, np.int32]),
+)
 def test_ranges_are_copied_to_their_positions(sizes: list[int], seed: int, dtype: type[np.generic]) -> None:
     rng = np.random.default_rng(seed)
     counts = np.array(sizes)
@@ -37,17 +38,3 @@ def test_ranges_beyond_the_source_are_refused() -> None:
     runs, target = Runs(np.array([95]), np.array([0]), np.array([10])), np.empty(10, np.int32)
     with pytest.raises(IndexError):
         runs.copy(np.zeros(100, np.uint16), target)
-
-
-@given(lengths, st.integers(0, 1000))
-def test_random_numbers_of_a_batch_are_those_of_its_tokens(sizes: list[int], seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    numbers = RandomNumbers(seed, rng.integers(0, 9, len(sizes)), rng.integers(0, 1 << 50, len(sizes)))
-    cu_seqlens = np.concatenate([[0], np.cumsum(sizes)])
-    total = int(cu_seqlens[-1])
-    tokens = np.flatnonzero(rng.random(total) < 0.4)
-    sequences = np.repeat(np.arange(len(sizes)), sizes)
-    everywhere = numbers.bits_at("a purpose", sequences, np.arange(total) - cu_seqlens[sequences])
-    some = numbers.uniform_at("a purpose", sequences[tokens], tokens - cu_seqlens[sequences[tokens]])
-    assert numbers.bits_everywhere("a purpose", cu_seqlens).tolist() == everywhere.tolist()
-    assert numbers.uniform_of("a purpose", cu_seqlens, tokens).tolist() == some.tolist()

@@ -70,13 +70,17 @@ def test_a_batch_draws_what_its_instances_draw_one_by_one(seed, instances):
     epoch, index, lengths = (np.array(column) for column in zip(*instances, strict=True))
     sequences = np.repeat(np.arange(len(lengths)), lengths)
     offsets = np.concatenate([np.arange(length) for length in lengths])
-    together = RandomNumbers(seed, epoch, index)
+    together, cu_seqlens = RandomNumbers(seed, epoch, index), np.append(0, np.cumsum(lengths))
+    bits, uniforms = together.bits_at("a", sequences, offsets), together.uniform_at("a", sequences, offsets)
+    assert together.bits_everywhere("a", cu_seqlens).tolist() == bits.tolist()
+    tokens = np.arange(len(offsets))[index[0] % 2 :: 2]
+    assert together.uniform_of("a", cu_seqlens, tokens).tolist() == uniforms[tokens].tolist()
     for row in range(len(lengths)):
         alone = RandomNumbers(seed, epoch[row : row + 1], index[row : row + 1])
         own = sequences == row
         places = np.zeros(int(own.sum()), dtype=np.int64), offsets[own]
-        assert np.array_equal(together.uniform_at("a", sequences, offsets)[own], alone.uniform_at("a", *places))
-        assert np.array_equal(together.bits_at("a", sequences, offsets)[own], alone.bits_at("a", *places))
+        assert np.array_equal(uniforms[own], alone.uniform_at("a", *places))
+        assert np.array_equal(bits[own], alone.bits_at("a", *places))
         assert together.per_instance("b")[row] == alone.per_instance("b")[0]
 
 

@@ -133,17 +133,11 @@ def test_override_reaches_into_nested_parts():
     ("text", "words"),
     [
         ("maskng.rate=0.3", ["unknown field 'maskng'", "Did you mean 'masking'?"]),
-        (
-            "masking.rat=0.3",
-            ["unknown field 'rat' in 'masking'", "kind, rate", "Did you mean 'masking.rate'?"],
-        ),
+        ("masking.rat=0.3", ["unknown field 'rat' in 'masking'", "kind, rate", "Did you mean 'masking.rate'?"]),
         ("learning_rate=1", ["Did you mean 'training.learning_rate'?"]),
         ("zzz=1", ["unknown field 'zzz'", "Allowed: name, dropout, masking, objectives, training, extra."]),
         ("objectives.mln.weight=1", ["'objectives'", "Allowed: mlm, nsp.", "Did you mean 'objectives.mlm'?"]),
-        (
-            "objectives.mlm.wieght=1",
-            ["unknown field 'wieght' in 'objectives.mlm'", "'objectives.mlm.weight'?"],
-        ),
+        ("objectives.mlm.wieght=1", ["unknown field 'wieght' in 'objectives.mlm'", "'objectives.mlm.weight'?"]),
         ("masking.rate.x=1", ["'masking.rate' is 0.15, which has no fields"]),
         ("masking=whole_wrd", ["masking: unknown choice 'whole_wrd'", "did you mean 'whole_word'?"]),
         ("objectives=[mlm, nso]", ["objectives.1: unknown choice 'nso'", "did you mean 'nsp'?"]),
@@ -167,9 +161,8 @@ def test_override_explains_what_is_wrong(text, words):
 
 
 def test_override_of_a_field_of_an_unknown_member_names_the_members():
-    with pytest.raises(
-        RecipeError, match=r"'masking' is 'whole_wrd', which has no fields\. Allowed: token, whole_word, span"
-    ):
+    message = r"'masking' is 'whole_wrd', which has no fields\. Allowed: token, whole_word, span"
+    with pytest.raises(RecipeError, match=message):
         changed("masking=whole_wrd", "masking.rate=0.3")
 
 

@@ -50,8 +50,7 @@ def test_get_of_an_unknown_name_lists_systems_or_sizes(name, message):
 @pytest.mark.parametrize("name", ["bert/tiny", "roberta/base"])
 def test_every_field_of_a_recipe_can_be_overridden_with_itself(name):
     recipe = catalog.get(name)
-    leaves = [(path, value) for path, value in _leaves(recipe.model_dump(mode="json"))]
-    overrides = [f"{path}={json.dumps(value)}" for path, value in leaves]
+    overrides = [f"{path}={json.dumps(value)}" for path, value in _leaves(recipe.model_dump(mode="json"))]
     assert len(overrides) > 40
     assert catalog.resolve(name, overrides) == recipe
 
@@ -67,12 +66,7 @@ def _leaves(data, prefix=""):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("masking.rat=0.3", "Did you mean 'masking.rate'?"),
         ("lr=1", "Did you mean 'training.learning_rate'?"),
-        ("training.phases=128", "training.phases: must be a list"),
-        ("learning_rate=1", "Did you mean 'training.learning_rate'?"),
-        ("objectives.mln.weight=2", "Did you mean 'objectives.mlm'?"),
-        ("masking=whole_wrd", "did you mean 'whole_word'?"),
         (
             "format=full_sentences",
             "'nsp' needs pairs labeled next or random, which format 'full_sentences' as configured does not make",
@@ -134,18 +128,15 @@ def test_combinations_that_make_sense_are_allowed(name, overrides):
 def test_resolve_explains_files_that_cannot_be_read(tmp_path):
     with pytest.raises(RecipeError, match=r"there is no recipe file 'missing\.json'"):
         catalog.resolve("missing.json")
-    broken = tmp_path / "broken.json"
-    broken.write_text('{"name": \n oops}')
-    with pytest.raises(JsonError, match=r"broken\.json is not valid JSON: line 2, column 2"):
-        catalog.resolve(str(broken))
-    wrong = tmp_path / "wrong.json"
-    wrong.write_text('{"name": "x", "encodr": {}}')
-    with pytest.raises(RecipeError, match=r"wrong\.json: .*encodr: unknown field; did you mean 'encoder'"):
-        catalog.resolve(str(wrong))
-    binary = tmp_path / "binary.json"
-    binary.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(JsonError, match="'utf-8' codec can't decode"):
-        catalog.resolve(str(binary))
+    file = tmp_path / "mine.json"
+    for content, kind, message in (
+        (b'{"name": \n oops}', JsonError, r"mine\.json is not valid JSON: line 2, column 2"),
+        (b'{"name": "x", "encodr": {}}', RecipeError, r"mine\.json: .*encodr: unknown field; did you mean 'encoder'"),
+        (b"\xff\xfe\x00", JsonError, "'utf-8' codec can't decode"),
+    ):
+        file.write_bytes(content)
+        with pytest.raises(kind, match=message):
+            catalog.resolve(str(file))
 
 
 TENTH = """

@@ -40,8 +40,10 @@ def test_paths_of_rows_are_those_that_overrides_take(name):
 
 
 def test_rows_are_formatted_as_in_papers():
-    words = {row.path: (row.label, row.value) for row in rows(catalog.get("bert/base"))}
-    distilled = {row.path: (row.label, row.value) for row in rows(catalog.get("distilbert/base"))}
+    words, distilled = (
+        {row.path: (row.label, row.value) for row in rows(catalog.get(name))}
+        for name in ("bert/base", "distilbert/base")
+    )
     assert distilled["teacher.model"] == ("teacher", "set with --teacher")
     assert distilled["masking.sampling"] == ("sampling", "rare tokens more often")
     assert distilled["masking.smoothing"] == ("weight of rare tokens", "count to the power -0.7")
@@ -81,10 +83,8 @@ def test_values_are_formatted(path, value, words):
 
 
 def test_diff_names_what_differs_only():
-    compared = {
-        line.path: (line.left, line.right) for line in diff(catalog.get("bert/base"), catalog.get("bert/large"))
-    }
-    assert compared == {
+    lines = diff(catalog.get("bert/base"), catalog.get("bert/large"))
+    assert {line.path: (line.left, line.right) for line in lines} == {
         "encoder.num_layers": ("12", "24"),
         "encoder.hidden_size": ("768", "1,024"),
         "encoder.num_heads": ("12", "16"),
@@ -96,8 +96,6 @@ def test_diff_marks_fields_that_one_side_lacks():
     compared = {line.path: line for line in diff(catalog.get("bert/base"), catalog.get("roberta/base"))}
     assert compared["format.short_share"].right == ABSENT
     assert compared["format.separator_after"].left == ABSENT
-    assert (compared["objectives.nsp.weight"].left, compared["objectives.nsp.weight"].right) == (
-        "weight 1",
-        ABSENT,
-    )
+    pair = compared["objectives.nsp.weight"]
+    assert (pair.left, pair.right) == ("weight 1", ABSENT)
     assert all(line.differs for line in compared.values())

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,8 +18,6 @@ from maskwright.core.checksums import read_record
 from maskwright.core.errors import DataError, TrainingError
 from maskwright.training import checkpoint, loop, session
 from maskwright.training.evaluation import Spikes, divergence
-from maskwright.training.pretrain import pretrain
-from maskwright.training.reporting import Silent
 from maskwright.training.sampler import Cursor, InstanceSampler
 
 
@@ -52,30 +51,24 @@ def test_divergence_is_above_twice_the_first_loss_and_the_baseline_or_a_weight_n
 
 @pytest.mark.parametrize("rate", [1e9, 10])
 def test_a_diverged_run_says_so_and_keeps_the_last_sound_weights(tmp_path: Path, rate: float) -> None:
-    out = tmp_path / "run"
     with pytest.raises(TrainingError, match=r"diverged: after step \d+ .* checkpoint step-\d+ is kept.*learning rate"):
         train_toy(tmp_path, steps=40, set=(*TOY, f"training.learning_rate={rate}"), checkpoint_minutes=0.0)
-    found, damaged = checkpoint.latest(out / "checkpoints")
+    found, damaged = checkpoint.latest(tmp_path / "run" / "checkpoints")
     assert found is not None
     assert not damaged
     assert all(weight.isfinite().all() for weight in found.weights.values())
-    assert "diverged" in read_record(out / "run.json")["problem"]
+    assert "diverged" in read_record(tmp_path / "run" / "run.json")["problem"]
 
 
 def test_an_error_in_preparation_is_the_one_that_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> None:
-        raise TrainingError("step 0 has no prediction")  # as measuring the speed does
-
-    monkeypatch.setattr(sys.modules["maskwright.training.pretrain"], "prepare", fail)
+    error = TrainingError("step 0 has no prediction")  # as measuring the speed raises it
+    monkeypatch.setattr(sys.modules["maskwright.training.pretrain"], "prepare", Mock(side_effect=error))
     with pytest.raises(TrainingError, match="has no prediction"):
-        pretrain(tmp_path, out=tmp_path / "run", recipe="bert/tiny", steps=4, reporter=Silent())
+        train_toy(tmp_path, steps=4)
 
 
 def test_any_error_of_a_run_is_kept_for_the_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> None:
-        raise DataError("a shard is damaged")
-
-    monkeypatch.setattr(session.Session, "run", fail)
+    monkeypatch.setattr(session.Session, "run", Mock(side_effect=DataError("a shard is damaged")))
     with pytest.raises(DataError):
         train_toy(tmp_path, steps=4)
     assert "a shard is damaged" in read_record(tmp_path / "run" / "run.json")["problem"]

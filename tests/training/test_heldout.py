@@ -3,12 +3,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_batches import toy_text
+from test_batches import recipe, workload
 
 from maskwright.core.types import Documents
-from maskwright.recipes.catalog import resolve
 from maskwright.training.batches import map_tensors
-from maskwright.training.workload import build_workload, split
+from maskwright.training.workload import split
 
 
 def corpus(sentences_a_document: list[int], tokens: int = 10) -> Documents:
@@ -53,10 +52,8 @@ def test_long_documents_give_their_beginnings_from_many_of_them() -> None:
 
 @pytest.mark.parametrize("name", ["bert/tiny", "electra/tiny", "spanbert/tiny", "macbert/tiny"])
 def test_no_held_out_target_is_left_to_be_copied(name: str) -> None:
-    which = resolve(name, ["tokenizer.vocab_size=500", 'training.phases=[{"share": 1.0, "max_length": 32}]'])
-    batches = build_workload(which, toy_text(), seed=3, held_out_tokens=200, tokens_per_microbatch=4096).held_out
     seen = copied = 0
-    for batch in batches:
+    for batch in workload(recipe(name=name), 4096, held_out_tokens=200).held_out:
         for micro in batch.micro_batches:
             wanted = micro.targets["mlm"]
             copied += int((micro.batch.ids[wanted.positions] == wanted.labels).sum())
@@ -67,9 +64,7 @@ def test_no_held_out_target_is_left_to_be_copied(name: str) -> None:
 
 
 def test_held_out_batches_wait_on_the_cpu_and_training_batches_are_on_the_device() -> None:
-    which = resolve("electra/tiny", ["tokenizer.vocab_size=500", 'training.phases=[{"share": 1.0, "max_length": 32}]'])
-    meta = torch.device("meta")
-    built = build_workload(which, toy_text(), seed=3, held_out_tokens=200, tokens_per_microbatch=4096, device=meta)
+    built = workload(recipe(name="electra/tiny"), 4096, held_out_tokens=200, device=torch.device("meta"))
     (phase,) = built.phases
     rows, _ = phase.sampler.read(phase.sampler.start(), 8)
     for batches, device in ((built.held_out, "cpu"), ([phase.collator.collate(rows, 0)], "meta")):

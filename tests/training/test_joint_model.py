@@ -158,9 +158,6 @@ def test_joint_step_has_the_losses_and_gradients_of_transformers(tmp_path: Path,
 
     (expected["mlm"] + 50 * expected["rtd"]).backward()
     total(terms, micro).backward()
-    for their in (generator, discriminator):  # Their gradients go through the same table of names as their weights.
-        for parameter in their.parameters():
-            assert parameter.grad is not None
     gradients = _gradients(generator, discriminator, model, tmp_path)
     named = dict(model.named_parameters())
     assert named.keys() == gradients.keys()
@@ -172,6 +169,7 @@ def test_joint_step_has_the_losses_and_gradients_of_transformers(tmp_path: Path,
 def _gradients(
     generator: ElectraForMaskedLM, discriminator: ElectraForPreTraining, model: PretrainingModel, folder: Path
 ) -> dict[str, Tensor]:
+    # They go through the same table of names as the weights.
     for parameter in {*generator.parameters(), *discriminator.parameters()}:
         assert parameter.grad is not None
         parameter.data = parameter.grad.clone()
@@ -273,8 +271,7 @@ def test_the_encoder_learns_what_its_generator_likes_to_draw() -> None:
         model.heads["mlm"].layer_norm.weight.zero_()
         model.heads["mlm"].bias.fill_(-1000.0)
         model.heads["mlm"].bias[favorites] = 0.0
-    frozen = ("generator.", "heads.mlm.")
-    learning = [(name, each) for name, each in model.named_parameters() if not name.startswith(frozen)]
+    learning = [named for named in model.named_parameters() if not named[0].startswith(("generator.", "heads.mlm."))]
     optimizer = Optimizer(learning, recipe.training.optimizer)
     batches = [step(recipe, count=count) for count in (10, 20, 30)]
     for number in range(60):

@@ -69,8 +69,9 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(name: str, train: 
         changes["teacher"] = train(taught, tmp_path / "teacher").folder
     peace = train(recipe, tmp_path / "peace", **changes)
     assert peace.epochs > 1
-    # Where the length changes, or at both ends of a stage of masking.
-    for kill in (4, 8) if len(recipe.masking.stages) > 1 else (6,):
+    # Where the length changes, or at both ends of a stage of masking; BERT also after the first step and near the end.
+    kills = (4, 8) if len(recipe.masking.stages) > 1 else (1, 6, 11) if name == "bert/tiny" else (6,)
+    for kill in kills:
         with killed_after(kill):
             train(recipe, tmp_path / "killed", **changes)
     resumed = train(recipe, tmp_path / "killed", **changes)

@@ -24,14 +24,13 @@ def run(folder: Path, out: str, source: str) -> Listening:
 def test_a_run_says_what_its_table_covers_and_repeats_itself(tmp_path: Path) -> None:
     thesaurus = tmp_path / "synonyms.txt"
     thesaurus.write_text("cat dog sister captain teacher river\nwatches follows likes\n", encoding="utf-8")
-    heard = run(tmp_path, "a", str(thesaurus)).lines
-    said = [text for topic, text in heard if topic == "similar"]
-    assert len(said) == 2
-    assert "synonyms.txt: 2 groups of synonyms" in said[0]
-    assert "% of the words in the corpus have a similar word" in said[0]
-    assert "% similar word" in said[1]
-    assert "% random word (no similar word)" in said[1]
-    topics = [topic for topic, _ in heard]
+    heard = run(tmp_path, "a", str(thesaurus))
+    table, outcomes = heard.on("similar")
+    assert "synonyms.txt: 2 groups of synonyms" in table
+    assert "% of the words in the corpus have a similar word" in table
+    assert "% similar word" in outcomes
+    assert "% random word (no similar word)" in outcomes
+    topics = [topic for topic, _ in heard.lines]
     assert topics.index("tokens") < topics.index("similar") < topics.index("plan")
     run(tmp_path, "b", str(thesaurus))
     first, second = (load_model(tmp_path / name).state for name in "ab")
@@ -43,11 +42,10 @@ def test_a_table_that_hardly_covers_anything_is_warned_of(tmp_path: Path) -> Non
     few.write_text("cat dog\n", encoding="utf-8")
     words = sorted(set((write_corpus(tmp_path / "corpus.txt")).read_text(encoding="utf-8").replace(".", " ").split()))
     many.write_text(" ".join(words) + "\n", encoding="utf-8")
-    warned = [text for topic, text in run(tmp_path, "a", str(few)).lines if topic == "warning" and "similar" in text]
-    assert len(warned) == 1
-    assert "of the selected tokens become random words" in warned[0]
-    assert "replacement.table.source" in warned[0]
-    assert not [text for topic, text in run(tmp_path, "b", str(many)).lines if "become random words" in text]
+    (warned,) = run(tmp_path, "a", str(few)).on("warning", "similar")
+    assert "of the selected tokens become random words" in warned
+    assert "replacement.table.source" in warned
+    assert not run(tmp_path, "b", str(many)).on("warning", "become random words")
 
 
 def test_a_table_that_covers_nothing_ends_the_run(tmp_path: Path) -> None:
@@ -58,15 +56,10 @@ def test_a_table_that_covers_nothing_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_not_there_is_missed_before_any_work(tmp_path: Path) -> None:
-    listening = Listening()
+    listening, source = Listening(), f"replacement.table.source={tmp_path / 'missing.txt'}"
     with pytest.raises(DataError, match="missing"):
-        train_toy(
-            tmp_path,
-            recipe="macbert/tiny",
-            set=(f"replacement.table.source={tmp_path / 'missing.txt'}",),
-            reporter=listening,
-        )
-    assert "corpus" not in [topic for topic, _ in listening.lines]
+        train_toy(tmp_path, recipe="macbert/tiny", set=(source,), reporter=listening)
+    assert not listening.on("corpus")
 
 
 def test_outcomes_are_measured_on_sequences_of_the_corpus() -> None:

@@ -2,17 +2,14 @@
 
 import numpy as np
 import pytest
-from test_batches import VOCABULARY, toy_text
+from test_batches import recipe, workload
 
 from maskwright.pretext.masking import LevelMasking
-from maskwright.recipes.catalog import resolve
-from maskwright.training.workload import Workload, build_workload
+from maskwright.training.workload import Workload
 
 
-def workload(*overrides: str) -> Workload:
-    phases = 'training.phases=[{"share": 1.0, "max_length": 32}]'
-    recipe = resolve("ernie/tiny", [f"tokenizer.vocab_size={VOCABULARY}", phases, *overrides])
-    return build_workload(recipe, toy_text(), seed=3, held_out_tokens=200, tokens_per_microbatch=256)
+def ernie(*overrides: str) -> Workload:
+    return workload(recipe(*overrides, name="ernie/tiny"), 256, held_out_tokens=200)
 
 
 def level(masking: object) -> str:
@@ -22,14 +19,14 @@ def level(masking: object) -> str:
 
 
 def test_levels_become_phases_in_order() -> None:
-    phases = workload("masking={basic: 0.5, phrase: 0.25, entity: 0.25}").phases
+    phases = ernie("masking={basic: 0.5, phrase: 0.25, entity: 0.25}").phases
     stages = [(phase.until, level(phase.collator.masking)) for phase in phases]
     assert stages == [(0.5, "basic"), (0.75, "phrase"), (1.0, "entity")]
 
 
 def test_levels_and_lengths_are_cut_where_either_changes() -> None:
     lengths = 'training.phases=[{"share": 0.9, "max_length": 32}, {"share": 0.1, "max_length": 64}]'
-    phases = workload(lengths).phases
+    phases = ernie(lengths).phases
     stages = [(phase.until, level(phase.collator.masking), phase.collator.max_length) for phase in phases]
     assert stages == [
         (pytest.approx(1 / 3), "basic", 32),
@@ -40,17 +37,14 @@ def test_levels_and_lengths_are_cut_where_either_changes() -> None:
 
 
 def test_mixed_levels_are_one_phase() -> None:
-    (phase,) = workload("masking.order=mixed").phases
+    (phase,) = ernie("masking.order=mixed").phases
     assert (phase.until, level(phase.collator.masking)) == (1.0, "basic+phrase+entity")
 
 
 def test_every_stage_and_the_held_out_text_ask_for_something_in_single_sequences() -> None:
-    built = workload("objectives=[mlm]")
+    built = ernie("objectives=[mlm]")
     for phase in built.phases:
         rows, _ = phase.sampler.read(phase.sampler.start(), 60)
         for row in range(60):
-            one = rows.__class__(
-                rows.plan.rows(np.array([row])), rows.mask_sample[[row]], rows.index[[row]], rows.epochs
-            )
-            assert phase.collator.collate(one, step=0).counts["mlm"] >= 1
+            assert phase.collator.collate(rows.part(np.array([row])), step=0).counts["mlm"] >= 1
     assert sum(batch.counts["mlm"] for batch in built.held_out) > 0

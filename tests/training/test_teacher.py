@@ -102,21 +102,16 @@ def test_the_teacher_is_asked_only_where_an_objective_learns_from_it(bert: Exist
 
 def test_a_teacher_of_another_width_can_teach_soft_targets_but_not_hidden_states(bert: ExistingModel) -> None:
     wide = student("encoder.hidden_size=64", "teacher.initialize=none")
-    with pytest.raises(
-        RecipeError, match=r"'cosine' compares hidden states.*32 wide.*is 64.*hidden_size=32.*leave 'cosine'"
-    ):
+    message = r"'cosine' compares hidden states.*32 wide.*is 64.*hidden_size=32.*leave 'cosine'"
+    with pytest.raises(RecipeError, match=message):
         check_teacher(wide, bert)
     check_teacher(wide.replace(objectives=tuple(each for each in wide.objectives if each.kind != "cosine")), bert)
 
 
 @pytest.mark.parametrize("initialize", ["none", "layers"])
 def test_all_that_mends_another_width_is_named_at_once(bert: ExistingModel, initialize: str) -> None:
-    wide = student(
-        "encoder.hidden_size=48",
-        "encoder.num_heads=3",
-        "encoder.intermediate_size=192",
-        f"teacher.initialize={initialize}",
-    )
+    shape = ("encoder.hidden_size=48", "encoder.num_heads=3", "encoder.intermediate_size=192")
+    wide = student(*shape, f"teacher.initialize={initialize}")
     with pytest.raises(RecipeError) as caught:
         check_teacher(wide, bert)
     (named,) = re.findall(r"`(--set .*?)`", str(caught.value))

@@ -7,9 +7,9 @@ from toy_runs import OBJECTS, SUBJECTS, VERBS
 
 from maskwright.data.tokenizers.backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.huggingface.huggingface import save_model
 from maskwright.recipes.catalog import resolve
 from maskwright.training.batches import StepBatch
+from maskwright.training.checkpoint import save_models
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer
@@ -52,18 +52,8 @@ def save_toy(folder: Path, recipe: str, *overrides: str, seed: int = 1, tokenize
     chosen = resolve(recipe, small(vocab_size, *overrides))
     model = build_model(chosen, vocab_size)
     model.initialize(seed)
-    models = [(folder, chosen.encoder, model.encoder_weights())]
-    if model.generator is not None:
-        models.append((folder / GENERATOR, model.generator.config, model.generator_weights()))
-    for place, config, state in models:
-        save_model(
-            place,
-            family=chosen.family,
-            config=config,
-            special_tokens=tokenizer.special_tokens,
-            state=state,
-            max_length=32,
-        )
+    save_models(folder, chosen, model, tokenizer.special_tokens)
+    for place in (folder,) if model.generator is None else (folder, folder / GENERATOR):
         tokenizer.save(place)
     return folder
 

@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -121,11 +120,7 @@ class CheckedArray:
 
     A shard of a large corpus is thus never read whole for its checksum.
 
-    Attributes:
-        values: The array.
-
-    Raises:
-        OSError, ValueError: If it cannot be read.
+    Raises OSError or ValueError if it cannot be read.
     """
 
     def __init__(self, path: Path, checksums: NDArray[np.uint64]) -> None:
@@ -142,8 +137,7 @@ class CheckedArray:
     def compare(self, starts: NDArray[Any], ends: NDArray[Any]) -> None:
         """Compare the blocks of ranges [start, end) of elements, none empty. Shapes (K,).
 
-        Raises:
-            DataError: If a block is not what was written.
+        Raises DataError if a block is not what was written.
         """
         size = self.values.itemsize
         first = (self._first + starts * size) // _BLOCK
@@ -178,8 +172,7 @@ class ChecksumCache:
     def known(self, path: Path) -> str | None:
         """Return a file's checksum if the cached one is current.
 
-        Raises:
-            OSError: If there is no such file.
+        Raises OSError if there is no such file.
         """
         place, state = _place_and_state(path)
         held = self._new.get(place) or self._held.get(place)
@@ -188,8 +181,7 @@ class ChecksumCache:
     def checksum(self, path: Path) -> str:
         """Return a file's checksum (see `core.files.checksum`), cached or computed.
 
-        Raises:
-            OSError: If it cannot be read.
+        Raises OSError if it cannot be read.
         """
         if (found := self.known(path)) is None:
             # The state before reading, so that the entry is stale if the file changes meanwhile.
@@ -201,9 +193,7 @@ class ChecksumCache:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._new:
             # Other processes may have written since; entries of deleted files are dropped.
             entries = {**_read(self._path), **self._new}

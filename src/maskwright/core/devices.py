@@ -13,8 +13,7 @@ DEVICES = ("auto", "cpu", "cuda", "cuda:N")
 def choose_device(name: str) -> torch.device:
     """Return the device of that name; "auto" is a GPU if there is one, else the CPU.
 
-    Raises:
-        DeviceError: If there is no device of that name here.
+    Raises DeviceError if there is no device of that name here.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -37,7 +37,7 @@ def disk_problem(error: OSError, path: Path) -> DeviceError:
 
 
 @contextlib.contextmanager
-def _disk_problems(path: Path, temporary: Path | None = None) -> Iterator[None]:
+def disk_problems(path: Path, temporary: Path | None = None) -> Iterator[None]:
     """Turn failed writes of `path` into DeviceError; with `temporary`, errors that name a file elsewhere are kept."""
     try:
         yield
@@ -51,7 +51,7 @@ def _disk_problems(path: Path, temporary: Path | None = None) -> Iterator[None]:
 
 def check_writable(folder: Path) -> None:
     """Raise DeviceError if a folder cannot be created or written; nothing is created."""
-    with _disk_problems(folder):
+    with disk_problems(folder):
         there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
         with tempfile.TemporaryFile(dir=there) as file:
             file.write(b"\n")
@@ -61,15 +61,14 @@ def check_writable(folder: Path) -> None:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary sibling to write; on success it replaces `path`, on failure it is removed.
 
-    Raises:
-        DeviceError: If the disk is full or cannot be written.
+    Raises DeviceError if the disk is full or cannot be written.
     """
     temporary = _sibling(path)
-    with _disk_problems(path):
+    with disk_problems(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.touch(exist_ok=False)
     try:
-        with _disk_problems(path, temporary):
+        with disk_problems(path, temporary):
             yield temporary
             with open(temporary, "rb+") as written:
                 os.fsync(written.fileno())
@@ -83,19 +82,18 @@ def atomic_path(path: Path) -> Iterator[Path]:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary sibling folder to fill; on success it becomes `path` (which must not exist).
 
-    Raises:
-        DeviceError: If the disk is full or cannot be written, or something is at `path` already.
+    Raises DeviceError if the disk is full or cannot be written, or something is at `path` already.
     """
-    with _disk_problems(path):
+    with disk_problems(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         # Held while this process lives; `remove_abandoned` may have removed the folder before it was locked.
-        lock = None
-        while lock is None:
+        handle = None
+        while handle is None:
             (temporary := _sibling(path)).mkdir()
             with contextlib.suppress(FileNotFoundError):
-                lock = _lock(temporary)
+                handle = lock(temporary)
     try:
-        with _disk_problems(path, temporary):
+        with disk_problems(path, temporary):
             yield temporary
             for file in temporary.rglob("*"):
                 if file.is_file():
@@ -108,17 +106,17 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             _flush_folder(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        if lock >= 0:
-            os.close(lock)
+        if handle >= 0:
+            os.close(handle)
 
 
 def remove_abandoned(parent: Path) -> None:
     """Remove temporary folders of `atomic_folder` whose process has been killed."""
     for left in filter(is_temporary, parent.glob(".*.tmp/")):
         with contextlib.suppress(OSError):
-            if (lock := _lock(left, wait=False)) >= 0:
+            if (handle := lock(left, wait=False)) >= 0:
                 shutil.rmtree(left, ignore_errors=True)
-                os.close(lock)
+                os.close(handle)
 
 
 def is_temporary(path: Path) -> bool:
@@ -131,25 +129,30 @@ def _sibling(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
 
 
-def _lock(folder: Path, *, wait: bool = True) -> int:
-    """Lock a folder until the descriptor that is returned is closed; -1 where there are no such locks.
+def lock(path: Path, *, wait: bool = True, flags: int = os.O_RDONLY) -> int:
+    """Lock a file or folder until the descriptor that is returned is closed; -1 where there are no such locks.
+
+    Args:
+        flags: For opening it; a file may be created.
 
     Raises:
-        FileNotFoundError: If it does not exist once it is locked.
         BlockingIOError: If another process has locked it, unless this one is to wait.
+        OSError: If it cannot be opened, or does not exist once it is locked.
     """
     try:
         import fcntl
     except ImportError:  # Windows
         return -1
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(path, flags, 0o666)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        folder.stat()
+        path.stat()
     except OSError as error:
         os.close(handle)
         if error.errno in (errno.ENOENT, errno.EWOULDBLOCK):
             raise
+        if error.errno == errno.EACCES and not wait:  # What some systems say of a lock that another process holds.
+            raise BlockingIOError(error.errno, error.strerror) from error
         return -1  # a file system without locks
     return handle
 

@@ -25,8 +25,7 @@ def read_yaml(text: str) -> Any:
         >>> read_yaml("[1e-4, no, true, '5']")
         [0.0001, 'no', True, '5']
 
-    Raises:
-        ValueError: If it is not YAML.
+    Raises ValueError if it is not YAML.
     """
     try:
         return yaml.load(text, Loader=_CoreLoader)

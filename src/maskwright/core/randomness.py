@@ -135,11 +135,7 @@ class RandomNumbers:
         return _mix_in_place(counted)
 
     def uniform_of(self, purpose: str, cu_seqlens: Ints, tokens: Ints) -> NDArray[np.float64]:
-        """Return one uniform number in [0, 1) for each of some tokens (see `bits_everywhere`). Shape (K,).
-
-        Args:
-            tokens: Shape (K,), their offsets in the batch.
-        """
+        """Return one uniform number in [0, 1) for each of some tokens, given by offsets in the batch. Shapes (K,)."""
         sequences = np.repeat(np.arange(len(cu_seqlens) - 1), np.diff(cu_seqlens))[tokens]
         return self.uniform_at(purpose, sequences, tokens - cu_seqlens[sequences])
 

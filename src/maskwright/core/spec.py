@@ -63,8 +63,7 @@ def _plain(value: Any) -> Any:
 def validate(model: type[SpecType], data: Any, source: str = "") -> SpecType:
     """Build a Spec from JSON-like data; `source` names its file in errors.
 
-    Raises:
-        RecipeError: If the data is not valid; it names each field, the value found and the nearest name.
+    Raises RecipeError if the data is not valid; it names each field, the value found and the nearest name.
     """
     try:
         return model.model_validate(data)
@@ -88,8 +87,7 @@ def parse_overrides(overrides: Iterable[str]) -> list[tuple[str, Any]]:
 
     Only `true` and `false` are booleans: `language=no` is Norwegian.
 
-    Raises:
-        RecipeError: If a text has no `=` or its value is not YAML.
+    Raises RecipeError if a text has no `=` or its value is not YAML.
     """
     pairs = []
     for text in overrides:
@@ -121,8 +119,7 @@ def override(spec: SpecType, pairs: Iterable[tuple[str, Any]]) -> SpecType:
     Example:
         >>> override(recipe, [("masking", "whole_word"), ("objectives.mlm.weight", 2.0)])
 
-    Raises:
-        RecipeError: If a field is unknown (the nearest name is suggested) or a value is not allowed.
+    Raises RecipeError if a field is unknown (the nearest name is suggested) or a value is not allowed.
     """
     model = type(spec)
     data: Any = spec.model_dump()

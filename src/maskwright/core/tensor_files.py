@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from maskwright.core.errors import MaskwrightError
-from maskwright.core.files import disk_problem
+from maskwright.core.files import disk_problem, disk_problems
 
 
 def write_tensors(
@@ -24,19 +24,17 @@ def write_tensors(
         shown: The path to name in errors, if `path` is temporary.
         metadata: Stored in the file's header.
 
-    Raises:
-        DeviceError: If the disk is full or cannot be written.
+    Raises DeviceError if the disk is full or cannot be written.
     """
     plain = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-    try:
-        save_file(plain, path, metadata=None if metadata is None else dict(metadata))
-    except SafetensorError as error:
-        # safetensors puts the system's error into its message.
-        text = str(error)
-        full = "No space left" in text or "os error 28" in text
-        raise disk_problem(OSError(errno.ENOSPC if full else errno.EIO, text), shown or path) from error
-    except OSError as error:
-        raise disk_problem(error, shown or path) from error
+    with disk_problems(shown or path):
+        try:
+            save_file(plain, path, metadata=None if metadata is None else dict(metadata))
+        except SafetensorError as error:
+            # safetensors puts the system's error into its message.
+            text = str(error)
+            full = "No space left" in text or "os error 28" in text
+            raise OSError(errno.ENOSPC if full else errno.EIO, text) from error
 
 
 @contextlib.contextmanager

@@ -189,13 +189,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
-    """Instances with their selection and replacements.
-
-    Attributes:
-        instances: The original text.
-        selection: The selected units.
-        corrupted: Shape (T,), int32, the ids after replacement.
-    """
+    """Instances of the original text, the selected units, and the ids after replacement: shape (T,), int32."""
 
     instances: Instances
     selection: Selection

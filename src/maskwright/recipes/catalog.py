@@ -22,8 +22,7 @@ def names() -> tuple[str, ...]:
 def get(name: str) -> Recipe:
     """Return a published recipe.
 
-    Raises:
-        RecipeError: If there is none with this name; the nearest name or the sizes of the system are listed.
+    Raises RecipeError if there is none with this name; the nearest name or the sizes of the system are listed.
     """
     if (recipe := _recipes().get(name)) is not None:
         return recipe
@@ -60,8 +59,7 @@ def resolve(name_or_file: str, overrides: Sequence[str] = ()) -> Recipe:
             `recipe.json`).
         overrides: Texts `field.path=value`, as for `--set`.
 
-    Raises:
-        RecipeError: If there is no such recipe, or the file or an override is invalid.
+    Raises RecipeError if there is no such recipe, or the file or an override is invalid.
     """
     file = None if name_or_file in _recipes() else _file(Path(name_or_file).expanduser())
     recipe = get(name_or_file) if file is None else _read(file)

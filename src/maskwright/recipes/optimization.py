@@ -59,11 +59,8 @@ class Training(Spec):
     """The published training schedule.
 
     Attributes:
-        steps: Optimizer steps.
-        batch_sequences: Sequences of an optimizer step.
         phases: Sequence lengths, in order (BERT: 90 % at 128, then 10 % at 512).
-        learning_rate: Its peak.
-        warmup_steps: Of `steps`.
+        learning_rate: Its peak, after `warmup_steps` of the `steps`.
         schedule: "linear" (warmup, then linear decay to 0: fairseq), "linear_jump" (Google's BERT: the decay is counted
             from step 0, so the rate jumps down after the warmup), "linear_product" (ELECTRA: warmup times decay).
         clip_norm: Maximum global norm of the gradients; 0 turns clipping off.

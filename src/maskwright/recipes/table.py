@@ -19,14 +19,7 @@ ABSENT = "–"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a recipe's table.
-
-    Attributes:
-        axis: E.g. "masking".
-        label: E.g. "masking rate".
-        value: Formatted, e.g. "15 %".
-        path: For `--set`, e.g. "masking.rate".
-    """
+    """One line of a recipe's table: "masking", "masking rate", "15 %" and, for `--set`, "masking.rate"."""
 
     axis: str
     label: str

@@ -239,17 +239,13 @@ def peak_matmul_flops(
 ) -> float:
     """Return the FLOP/s of the fastest large matmul (multiply and add count as two) in about `seconds`."""
     scale = _GPU_SCALE if device.type == "cuda" else 1
-    pairs = [
-        _operands((scale * rows, scale * inner, scale * columns), dtype, device)
-        for rows, inner, columns in _PEAK_SHAPES
-    ]
-    best, begun, rounds = 0.0, time.perf_counter(), 0
+    pairs = [_operands((scale * m, scale * k, scale * n), dtype, device) for m, k, n in _PEAK_SHAPES]
+    best = 0.0
     with fp32_matmul_setting(SETTINGS[library]):
-        while rounds < _ROUNDS or time.perf_counter() - begun < seconds:
+        for _ in _rounds(seconds):
             for left, right in pairs:
                 took = _seconds(partial(torch.nn.functional.linear, left, right), device)
                 best = max(best, 2.0 * left.numel() * len(right) / took)
-            rounds += 1
     return best
 
 
@@ -273,13 +269,11 @@ def layer_seconds(seconds: float = 0.7) -> dict[MatmulLibrary, float]:
     left, right = _operands((batch * rows, inner, batch * columns), torch.float32, cpu)
     matmuls.append(partial(torch.bmm, left.view(batch, rows, inner), right.view(batch, columns, inner).mT))
     best = {library: [math.inf] * len(matmuls) for library in SETTINGS}
-    begun, rounds = time.perf_counter(), 0
-    while rounds < _ROUNDS or time.perf_counter() - begun < seconds:
+    for _ in _rounds(seconds):
         for library, times in best.items():
             with fp32_matmul_setting(SETTINGS[library]):
                 for number, matmul in enumerate(matmuls):
                     times[number] = min(times[number], _seconds(matmul, cpu))
-        rounds += 1
     return {library: sum(times) for library, times in best.items()}
 
 
@@ -303,6 +297,14 @@ def _operands(shape: tuple[int, int, int], dtype: torch.dtype, device: torch.dev
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(size, inner, generator=generator) for size in (rows, columns))
     return left.to(device, dtype), right.to(device, dtype)
+
+
+def _rounds(seconds: float) -> Iterator[None]:
+    """Yield again and again until the time is over, at least twice."""
+    begun, rounds = time.perf_counter(), 0
+    while rounds < _ROUNDS or time.perf_counter() - begun < seconds:
+        yield
+        rounds += 1
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:

@@ -74,15 +74,9 @@ class Diagnosis:
 
 
 def doctor(device: str = "auto", *, precision: Precision = "auto", cache: Path | None = None) -> Diagnosis:
-    """Describe this machine; takes about a second.
+    """Describe this machine and training on a device ("auto", "cpu", "cuda" or "cuda:N"); takes about a second.
 
-    Args:
-        device: The device to train on: "auto", "cpu", "cuda" or "cuda:N".
-        precision: The precision to train in: "auto", "fp32" or "bf16".
-        cache: Cache directory; None for the user's.
-
-    Raises:
-        DeviceError: If there is no such device, or it does not have that precision.
+    Raises DeviceError if there is no such device, or it does not have that precision.
     """
     hardware = read_hardware()
     machine = prepare_machine(device, cache=cache, precision=precision)

@@ -65,13 +65,8 @@ def majority_share(batches: list[StepBatch], kind: str) -> float:
 
 
 def _labels(batches: list[StepBatch], kind: str) -> IntArray:
-    labels = [
-        micro.targets[kind].labels.numpy()
-        for batch in batches
-        for micro in batch.micro_batches
-        if kind in micro.targets
-    ]
-    return np.concatenate(labels) if labels else np.empty(0, dtype=np.int64)
+    micros = [micro for batch in batches for micro in batch.micro_batches if kind in micro.targets]
+    return np.concatenate([np.empty(0, dtype=np.int64), *(micro.targets[kind].labels.numpy() for micro in micros)])
 
 
 @dataclass(frozen=True, slots=True)

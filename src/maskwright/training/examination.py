@@ -32,11 +32,7 @@ _RATE = "Lower the learning rate (`--set training.learning_rate=...`) and use a 
 
 
 def examine(run: str | Path) -> list[Finding]:
-    """Explain the state of a run directory of `pretrain` or `finetune`; nothing is changed.
-
-    Raises:
-        CheckpointError: If there is no run.
-    """
+    """Explain the state of a run directory of `pretrain` or `finetune`; raise CheckpointError if there is no run."""
     folder = Path(run).expanduser()
     if not (folder / "run.json").is_file():
         raise CheckpointError(f"{folder} holds no run (there is no run.json)", todo="Name the --out folder of a run.")

@@ -10,13 +10,14 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.files import atomic_path, disk_problem
+from maskwright.core.files import atomic_path, disk_problems
 from maskwright.training.budget import Budget
 from maskwright.training.evaluation import Baseline, HeldOutResult
 from maskwright.training.loop import StepReport
@@ -39,21 +40,14 @@ class JsonLines:
     """
 
     def __init__(self, path: Path, last_step: int) -> None:
-        self.path = path
         if path.exists():
             with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as kept:
                 for line, row in _whole_lines(path):
                     if row["step"] <= last_step:
                         kept.write(line)
+        self._disk_problems = partial(disk_problems, path)
         with self._disk_problems():
             self._file = open(path, "a", encoding="utf-8", newline="\n")  # noqa: SIM115 (open as long as the run)
-
-    @contextlib.contextmanager
-    def _disk_problems(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise disk_problem(error, self.path) from error
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append one object and hand it to the operating system."""

@@ -75,7 +75,7 @@ def html(folder: Path) -> str:
         verdict=verdict,
         budget=str(Budget(unit, amount)),
         share=Budget(unit, amount).progress(spent),
-        fitted=[(each.field, *each.shown(), each.reason) for each in map(Choice.from_json, record["fitted"])],
+        fitted=[(each.field, *each.shown(), each.reason) for each in (Choice(**one) for one in record["fitted"])],
         cost=_cost(folder, recipe, record),
         plots=[plot for plot in (_loss(folder), _accuracy(folder, result), _speed(folder)) if plot],
         samples=record.get("samples", []),
@@ -127,11 +127,10 @@ def _loss(folder: Path) -> str:
 def _accuracy(folder: Path, result: dict[str, Any]) -> str:
     """Plot the accuracies on held-out text."""
     plot, axes = figure("accuracy on held-out text", "training tokens", "%")
-    for number, kind in enumerate(kind for kind, each in result["held_out"].items() if each["accuracy"] is not None):
-        points = [(tokens, 100 * value) for tokens, value in curve(folder, f"held_out_{kind}_accuracy")]
-        if points:
-            style = {"color": COLORS[number % len(COLORS)], "marker": "o", "markersize": 3}
-            axes.plot(*zip(*points, strict=True), label=_TITLES.get(kind, kind), **style)
+    measured = [kind for kind, each in result["held_out"].items() if each["accuracy"] is not None]
+    for kind, color in zip(measured, itertools.cycle(COLORS), strict=False):
+        if points := [(tokens, 100 * value) for tokens, value in curve(folder, f"held_out_{kind}_accuracy")]:
+            axes.plot(*zip(*points, strict=True), label=_TITLES.get(kind, kind), color=color, marker="o", markersize=3)
     return _with_legend(plot, axes, "accuracy")
 
 

@@ -7,7 +7,7 @@ measurements behind the constants are in LOG.md.
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,14 +63,6 @@ class Choice:
         data = dataclasses.asdict(self)
         return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Choice":
-        """Read what `to_json` wrote."""
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
-        }
-        return cls(**values)
-
     def shown(self) -> tuple[str, str]:
         """Return both values as text."""
         return _shown(self.published), _shown(self.chosen)
@@ -84,7 +76,7 @@ def _shown(value: Any) -> str:
             return exact_or_short(value)
         case float():
             return plain_float(value)
-        case tuple():
+        case tuple() | list():
             return ", ".join(map(_shown, value))
         case _:
             return str(value)

@@ -13,7 +13,6 @@ generator/        if the recipe has one: the generator, a model directory of its
 """
 
 import contextlib
-import errno
 import os
 import platform
 import shlex
@@ -27,7 +26,7 @@ import torch
 
 from maskwright.core.checksums import compare_files, read_record, write_record
 from maskwright.core.errors import CheckpointError, MaskwrightError
-from maskwright.core.files import disk_problem, is_temporary
+from maskwright.core.files import disk_problem, disk_problems, is_temporary, lock
 from maskwright.huggingface.weight_files import WEIGHTS
 
 FORMAT = 1
@@ -52,7 +51,7 @@ class RunDirectory:
         self.checkpoints = path / "checkpoints"
         self.kept = path / "kept"
         self.generator = path / GENERATOR
-        self._lock: int | None = None
+        self._lock = -1
         self._made = False
 
     def open(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,10 +63,8 @@ class RunDirectory:
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"{self.path} is a file, not a folder", todo="Choose another --out.")
         self._made = not self.path.exists()
-        try:
+        with disk_problems(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise disk_problem(error, self.path) from error
         had_lock = (self.path / LOCK).exists()
         self._take_lock()
         record = self.path / "run.json"
@@ -121,25 +118,16 @@ class RunDirectory:
                 leftover.unlink(missing_ok=True)
 
     def _take_lock(self) -> None:
+        # Without locks (Windows, some file systems), users must avoid two runs in one directory.
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         try:
-            import fcntl
-        except ImportError:  # Windows has no flock; users must avoid two runs in one directory.
-            return
-        try:
-            lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        except OSError as error:
-            raise disk_problem(error, self.path / LOCK) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                self._lock = lock  # A file system without locks, as on Windows.
-                return
-            os.close(lock)
+            self._lock = lock(self.path / LOCK, wait=False, flags=flags)
+        except BlockingIOError:
             raise CheckpointError(
                 f"another process is training in {self.path}", todo="Wait for it, stop it, or choose another --out."
             ) from None
-        self._lock = lock
+        except OSError as error:
+            raise disk_problem(error, self.path / LOCK) from error
 
     def close(self) -> None:
         """Unlock the directory; if it was created by this object and is still empty, remove it."""
@@ -147,9 +135,9 @@ class RunDirectory:
             with contextlib.suppress(OSError):
                 (self.path / LOCK).unlink(missing_ok=True)
                 self.path.rmdir()
-        if self._lock is not None:
+        if self._lock >= 0:
             os.close(self._lock)
-            self._lock = None
+            self._lock = -1
 
     def write_record(self, record: Mapping[str, Any]) -> None:
         """Write `run.json`."""

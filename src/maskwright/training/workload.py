@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -125,8 +125,7 @@ def _ends(stretches: Sequence[tuple[float, Any]]) -> list[tuple[float, Any]]:
     return [(end, each) for end, (_, each) in zip([*ends[:-1], 1.0], stretches, strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(NamedTuple):
     """Training and held-out documents."""
 
     train: Documents
@@ -169,10 +168,10 @@ def split_text(text: Text, seed: int, held_out_tokens: int) -> Split:
         split(text.documents.pick(text.sources == number), seed, max_tokens=int(scale * weight))
         for number, weight in enumerate(text.weights)
     ]
-    return Split(_joined([part.train for part in parts]), _joined([part.held_out for part in parts]))
+    return Split(*map(_joined, zip(*parts, strict=True)))
 
 
-def _joined(parts: list[Documents]) -> Documents:
+def _joined(parts: Sequence[Documents]) -> Documents:
     firsts, lasts = (np.concatenate([getattr(part, name) for part in parts]) for name in ("first", "last"))
     return Documents(parts[0].sentence_ends, firsts, lasts)
 
