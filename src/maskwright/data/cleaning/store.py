@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from maskwright.core.checksums import CHECKSUMS, ChecksumCache, damaged_file_error, refuse_unreadable
 from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, checksum, read_json, write_json, write_text
+from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import bits, keys
 from maskwright.core.spec import fingerprint
 from maskwright.data.cache import open_or_build
@@ -38,12 +39,7 @@ STORE_FILE = "store.json"
 
 
 def _build_store(
-    folder: Path,
-    sources: tuple[Source, ...],
-    cleaning: Cleaning,
-    key: str,
-    workers: int | None,
-    progress: Progress,
+    folder: Path, sources: tuple[Source, ...], cleaning: Cleaning, key: str, workers: int | None, progress: Progress
 ) -> None:
     """Write the store of a clean corpus to an empty folder (see `clean_corpus`)."""
     work = folder / "work"
@@ -198,7 +194,7 @@ class CleanCorpus:
             lengths = np.array([len(document) for document in documents])
             key = keys(seed, "corpus sample", 0, np.arange(first, first + len(documents)))
             first += len(documents)
-            place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            place = concatenated_ranges(np.zeros_like(lengths), lengths)
             chosen = bits(np.repeat(key, lengths), place) <= threshold
             for sentence in compress(chain.from_iterable(documents), chosen):
                 spent += len(sentence.encode())

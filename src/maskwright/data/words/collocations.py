@@ -34,7 +34,8 @@ from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.tokenizers.word_starts import JOINERS
 from maskwright.data.words.scripts import HAN_CLASS, is_han
-from maskwright.data.words.segmenters import Segmenter
+from maskwright.data.words.segmenters import Segmenter, open_segmenter, segmenter_fingerprint
+from maskwright.data.words.spec import Words
 
 _HAN = re.compile(f"[{HAN_CLASS}]")
 _HAN_OR_NOT = re.compile(f"[{HAN_CLASS}]+|[^{HAN_CLASS}]+")
@@ -153,15 +154,8 @@ _ENGLISH = (
 _ENGLISH_CONNECTORS = frozenset(_ENGLISH.split())
 
 
-def find_collocations(
-    clean: CleanCorpus,
-    segmenter: Segmenter | None,
-    segmenter_key: str,
-    *,
-    cache: Path,
-    progress: Progress = no_progress,
-) -> Path:
-    """Find the phrases of a corpus, or open them from the cache; they do not depend on the tokenizer.
+def find_collocations(clean: CleanCorpus, words: Words, *, cache: Path, progress: Progress = no_progress) -> Path:
+    """Find the phrases of a corpus, or open them from the cache; they depend on the segmenter, not on the tokenizer.
 
     A corpus over 32 MB is sampled evenly, so memory stays bounded (0.7 GB). Without a segmenter Chinese characters are
     words.
@@ -172,11 +166,11 @@ def find_collocations(
 
     def make(folder: Path) -> None:
         progress("finding collocations", 0, None)
-        found = collocations_of(clean.sample(_SAMPLE_BYTES, _SAMPLE_SEED), segmenter)
+        found = collocations_of(clean.sample(_SAMPLE_BYTES, _SAMPLE_SEED), open_segmenter(words))
         write_text(folder / _FILE, "".join(f"{phrase}\n" for phrase in found))
         progress("finding collocations", 1, 1)
 
-    key = fingerprint(["collocations", _VERSION, clean.fingerprint, segmenter_key])
+    key = fingerprint(["collocations", _VERSION, clean.fingerprint, segmenter_fingerprint(words)])
     return open_or_build(cache / f"collocations-{key}", lambda folder: folder / _FILE, make)
 
 

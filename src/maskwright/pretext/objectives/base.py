@@ -93,7 +93,6 @@ class VocabularyObjective(Objective):
     initial_bias: Literal["zero", "frequencies"] = "zero"
 
     def prepare(self, head: "nn.Module", token_counts: IntArray | None) -> None:
-        """Set the output bias to the log-frequencies if `initial_bias` says so."""
         if self.initial_bias == "frequencies" and token_counts is not None:
             from maskwright.pretext.objectives.heads import set_unigram_bias
 
@@ -115,7 +114,6 @@ class EveryTokenObjective(Objective):
         return np.arange(len(examples.instances.ids)) if self.loss_at == "everywhere" else examples.selection.positions
 
     def predictions_per_token(self, rate: float, length: float) -> float:
-        """1, or the share of selected tokens."""
         return 1.0 if self.loss_at == "everywhere" else rate
 
 

@@ -38,7 +38,6 @@ class ReplacedTokenDetection(EveryTokenObjective):
         return Targets(positions=positions, labels=np.zeros(len(positions), dtype=np.int64))
 
     def head(self, shape: HeadShape) -> "ReplacedTokenDetectionHead":
-        """Build the binary classifier of tokens."""
         from maskwright.pretext.objectives.heads import ReplacedTokenDetectionHead
 
         return ReplacedTokenDetectionHead(shape)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, cast
 import numpy as np
 from pydantic import Field
 
+from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.types import Examples, HeadShape, IntArray, Selection, Targets
 from maskwright.pretext.objectives.base import VocabularyObjective
 
@@ -42,18 +43,15 @@ class SpanBoundaryObjective(VocabularyObjective):
         instances = examples.instances
         starts, ends = _runs(examples.selection.starts, examples.selection.ends, instances.special)
         lengths = np.minimum(ends - starts, self.max_places)
-        firsts = np.repeat(starts, lengths)
-        places = np.arange(len(firsts)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        positions = firsts + places
+        positions, firsts = concatenated_ranges(starts, lengths), np.repeat(starts, lengths)
         return Targets(
             positions=positions,
             labels=instances.ids[positions].astype(np.int64),
-            extra={"place": places + 1},
+            extra={"place": positions - firsts + 1},
             anchors={"left": firsts - 1, "right": np.repeat(ends, lengths)},
         )
 
     def head(self, shape: HeadShape) -> "SpanBoundaryHead":
-        """Build the head over span boundaries."""
         from maskwright.pretext.objectives.heads import SpanBoundaryHead
 
         return SpanBoundaryHead(shape, self.max_places)
@@ -65,7 +63,6 @@ class SpanBoundaryObjective(VocabularyObjective):
         return self.max_places * PLACE_WIDTH + inner + (hidden + 3) * width + shape.vocab_size
 
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
-        """Sum the cross entropy at the targets."""
         from maskwright.core.tensors import LossTerm
         from maskwright.kernels import ops
 

@@ -41,29 +41,24 @@ class MaskRandomKeep(Replacement):
 
     @property
     def shows_masks(self) -> bool:
-        """Whether anything is masked (see `Replacement.shows_masks`)."""
         return self.mask > 0
 
     @property
     def hides(self) -> bool:
-        """Whether anything is not kept (see `Replacement.hides`)."""
         return self.mask + self.random > 0
 
     @property
     def uses_token_counts(self) -> bool:
-        """Whether random tokens are sampled by frequency (see `Replacement.uses_token_counts`)."""
         return self.random_from == "corpus" and self.random > 0
 
     @property
     def hiding_all(self) -> Self:
-        """The shares of mask and random, scaled to 1 (see `Replacement.hiding_all`)."""
         changed = self.mask + self.random
         return self.replace(mask=self.mask / changed, random=self.random / changed, keep=0.0) if changed else self
 
     def replace_tokens(
         self, instances: Instances, selection: Selection, rng: RandomNumbers, vocabulary: VocabularyFacts
     ) -> IntArray:
-        """Return the ids that the encoder sees (see `Replacement.replace_tokens`)."""
         corrupted = instances.ids.astype(np.int32, copy=True)
         at_random = self._put_masks(corrupted, instances, selection, rng, vocabulary.special_tokens.mask)
         uniform = rng.uniform_of("replacement token", instances.cu_seqlens, at_random)

@@ -56,12 +56,10 @@ class SimilarWord(Replacement):
 
     @property
     def similar_words(self) -> SimilarWordsSpec:
-        """The table of similar words (see `Replacement.similar_words`)."""
         return self.table
 
     @property
     def hides(self) -> bool:
-        """Whether anything is not kept (see `Replacement.hides`)."""
         return self.similar + self.random > 0
 
     @property
@@ -88,7 +86,6 @@ class SimilarWord(Replacement):
     def replace_tokens(
         self, instances: Instances, selection: Selection, rng: RandomNumbers, vocabulary: VocabularyFacts
     ) -> IntArray:
-        """Return the ids that the encoder sees (see `Replacement.replace_tokens`)."""
         table = _table(vocabulary)
         words, similar, random = self._decisions(instances, selection, rng, table)
         corrupted = instances.ids.astype(np.int32, copy=True)
@@ -114,7 +111,6 @@ class SimilarWord(Replacement):
     def outcomes(
         self, instances: Instances, selection: Selection, rng: RandomNumbers, vocabulary: VocabularyFacts
     ) -> Mapping[str, int]:
-        """Return the number of selected tokens by outcome (see `Replacement.outcomes`)."""
         words, similar, random = self._decisions(instances, selection, rng, _table(vocabulary))
         named = {
             "similar word": similar,
