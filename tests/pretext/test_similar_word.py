@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import SPECIAL, VOCABULARY, batch_of, looks_uniform, rng_for, within
+from pretext_samples import SPECIAL, VOCABULARY, batch_of, looks_uniform, repeated, rng_for, within
 from similar_tables import Word, knowing, table_of
 
 from maskwright.core.randomness import RandomNumbers
@@ -35,23 +35,9 @@ def few_ids(lengths: list[int], seed: int = 0, share_of_word_starts: float = 0.6
 
 def words_in_a_row(word: Word, number: int) -> tuple[Instances, Selection]:
     """Sequences of ten times the same word, every word a selected unit of its own."""
-    size, each = len(word), 10
-    count = number // each
-    row = [SPECIAL.cls, *(word * each), SPECIAL.sep]
-    special = np.zeros(len(row), dtype=bool)
-    special[[0, -1]] = True
-    starts_word = special.copy()
-    starts_word[1 : 1 + size * each : size] = True
-    instances = Instances(
-        ids=np.tile(np.array(row, dtype=np.int32), count),
-        segment_ids=np.zeros(len(row) * count, dtype=np.int8),
-        word_starts=np.tile(starts_word, count),
-        special=np.tile(special, count),
-        cu_seqlens=np.arange(count + 1) * len(row),
-        pair_labels=np.full(count, -1, dtype=np.int8),
-    )
-    starts = (np.arange(count)[:, None] * len(row) + 1 + size * np.arange(each)[None, :]).ravel()
-    return instances, Selection(starts, starts + size)
+    instances = repeated([word] * 10, number // 10)
+    starts = np.flatnonzero(instances.word_starts & ~instances.special)
+    return instances, Selection(starts, starts + len(word))
 
 
 def replaced(word: Word, number: int, table: SimilarWords, replacement: SimilarWord | None = None) -> IntArray:
@@ -206,17 +192,7 @@ def ids_of(text: str) -> Word:
 def test_an_n_gram_becomes_a_similar_phrase_and_never_mask_tokens(
     words: list[str], similar: dict[str, list[str]], expected: str
 ) -> None:
-    text = ["使用", *words, "来", "预测"]
-    ids = [SPECIAL.cls, *(id for word in text for id in ids_of(word)), SPECIAL.sep]
-    starts = [True, *(at == 0 for word in text for at in range(len(word))), True]
-    instances = Instances(
-        ids=np.array(ids, dtype=np.int32),
-        segment_ids=np.zeros(len(ids), dtype=np.int8),
-        word_starts=np.array(starts),
-        special=np.array([True, *[False] * (len(ids) - 2), True]),
-        cu_seqlens=np.array([0, len(ids)]),
-        pair_labels=np.array([-1], dtype=np.int8),
-    )
+    instances = repeated([ids_of(word) for word in ["使用", *words, "来", "预测"]])
     unit = Selection(np.array([3]), np.array([7]))
     table = table_of({ids_of(word): [ids_of(other) for other in others] for word, others in similar.items()})
     facts = VocabularyFacts(special_tokens=SPECIAL, similar_words=table)
