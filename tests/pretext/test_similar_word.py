@@ -69,9 +69,7 @@ def test_where_the_corpus_has_no_word_of_a_length_tokens_are_drawn_without_speci
     assert looks_uniform(np.delete(counts, never))
 
 
-def selected_shares(
-    share_known: float, masking: Masking, replacement: SimilarWord
-) -> tuple[dict[str, float], float, Instances]:
+def selected_shares(share_known: float, masking: Masking, replacement: SimilarWord) -> tuple[dict[str, float], float]:
     """Corrupt text in which some of 40 words have a similar one: shares of the outcomes, and of selected tokens."""
     instances = few_ids([128] * 1500, share_of_word_starts=1.0)
     ids = np.where(instances.special, instances.ids, 5 + np.random.default_rng(1).integers(0, 40, len(instances.ids)))
@@ -84,13 +82,13 @@ def selected_shares(
     assert sum(outcomes.values()) == total
     assert outcomes["similar word"] == (seen == 50).sum()
     assert outcomes["random word"] + outcomes["random word (no similar word)"] == (seen == 60).sum()
-    return {name: count / total for name, count in outcomes.items()}, total / len(ids), instances
+    return {name: count / total for name, count in outcomes.items()}, total / len(ids)
 
 
 @pytest.mark.parametrize("share_known", [1.0, 0.95, 0.6, 0.3])
 @pytest.mark.parametrize("masking", [MASKINGS[2], MASKINGS[4]])
 def test_the_shares_hold_whatever_the_table_covers(share_known: float, masking: Masking) -> None:
-    shares, selected, _ = selected_shares(share_known, masking, SimilarWord())
+    shares, selected = selected_shares(share_known, masking, SimilarWord())
     assert shares["similar word"] == pytest.approx(0.8, abs=0.015)
     random = shares["random word"] + shares["random word (no similar word)"]
     assert random == pytest.approx(0.1, abs=0.015)
@@ -101,7 +99,7 @@ def test_the_shares_hold_whatever_the_table_covers(share_known: float, masking: 
 
 @pytest.mark.parametrize("limit", [0.0, 0.05, 0.3, 1.0])
 def test_words_without_a_similar_one_are_selected_up_to_their_limit(limit: float) -> None:
-    shares, _, _ = selected_shares(0.5, MASKINGS[2], SimilarWord(max_stand_ins=limit))
+    shares, _ = selected_shares(0.5, MASKINGS[2], SimilarWord(max_stand_ins=limit))
     assert shares["random word (no similar word)"] == pytest.approx(min(limit, 0.5), abs=0.012)
     if limit <= 0.1:
         assert shares["kept"] == pytest.approx(0.1, abs=0.01)
