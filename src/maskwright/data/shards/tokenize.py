@@ -4,7 +4,7 @@ Blocks are encoded in a process pool and written in order as they arrive, so mem
 bytes are the same for any number of workers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -216,7 +216,9 @@ def _write_shards(
         document_ends = files.enter_context(ArrayWriter(folder / DOCUMENT_ENDS, "<i8"))
         document_sources = files.enter_context(ArrayWriter(folder / DOCUMENT_SOURCES, "<i4"))
         document_sentences.append(np.zeros(1, dtype=np.int64))
-        encoded = _encoded(clean, folder, words, workers)
+        files.callback(block_tools.cache_clear)
+        checked = zip(clean.blocks, clean.checksums, strict=True)
+        encoded = ordered_map(partial(encode_block, folder=folder, words=words), checked, workers=workers)
         for path, source, block in zip(clean.blocks, clean.block_sources, encoded, strict=True):
             ends = tokens.count + np.cumsum(block.sentence_lengths)
             last = np.cumsum(block.document_lengths)
@@ -241,14 +243,6 @@ def _write_shards(
         "dropped_sentences": clean.num_sentences - sentence_ends.count,
         "dropped_documents": clean.num_documents - document_ends.count,
     }
-
-
-def _encoded(clean: CleanCorpus, folder: Path, words: Words, workers: int | None) -> Iterator["EncodedBlock"]:
-    blocks = zip(clean.blocks, clean.checksums, strict=True)
-    try:
-        yield from ordered_map(partial(encode_block, folder=folder, words=words), blocks, workers=workers)
-    finally:
-        block_tools.cache_clear()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

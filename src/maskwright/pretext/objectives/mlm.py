@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from maskwright.core.tensors import LossInputs, LossTerm
-    from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
 
 
 class MaskedLanguageModeling(VocabularyObjective):
@@ -27,7 +26,7 @@ class MaskedLanguageModeling(VocabularyObjective):
         positions = examples.selection.positions
         return Targets(positions=positions, labels=examples.instances.ids[positions].astype(np.int64))
 
-    def head(self, shape: HeadShape) -> "MaskedLanguageModelingHead":
+    def head(self, shape: HeadShape) -> "nn.Module":
         from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
 
         return MaskedLanguageModelingHead(shape)

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from maskwright.core.tensors import LossInputs, LossTerm
-    from maskwright.pretext.objectives.heads import PairHead
 
 
 class PairObjective(Objective):
@@ -29,7 +28,7 @@ class PairObjective(Objective):
         positions = np.flatnonzero(labels >= 0)
         return Targets(positions=positions, labels=labels[positions].astype(np.int64))
 
-    def head(self, shape: HeadShape) -> "PairHead":
+    def head(self, shape: HeadShape) -> "nn.Module":
         from maskwright.pretext.objectives.heads import PairHead
 
         return PairHead(shape)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from maskwright.core.tensors import LossInputs, LossTerm
-    from maskwright.pretext.objectives.heads import SpanBoundaryHead
 
 PLACE_WIDTH = 200
 """Width of the position embeddings; constant, since the original's flag for it never reaches the constructor."""
@@ -51,7 +50,7 @@ class SpanBoundaryObjective(VocabularyObjective):
             anchors={"left": firsts - 1, "right": np.repeat(ends, lengths)},
         )
 
-    def head(self, shape: HeadShape) -> "SpanBoundaryHead":
+    def head(self, shape: HeadShape) -> "nn.Module":
         from maskwright.pretext.objectives.heads import SpanBoundaryHead
 
         return SpanBoundaryHead(shape, self.max_places)
