@@ -99,13 +99,13 @@ class BadLine:
 OnBadLine = Callable[[BadLine], None]
 
 
-def lines_in(stream: BinaryIO, name: str, on_bad_line: OnBadLine | None = None) -> Iterator[bytes]:
-    """Yield the lines of a file.
+def refuse_line(bad: BadLine) -> None:
+    """Raise the error for a line that cannot be skipped."""
+    raise DataError(f"{bad.place}: {bad.problem}", todo=f"{bad.todo or 'Correct it'}.")
 
-    Args:
-        on_bad_line: Called for a line longer than `MAX_LINE_BYTES`, which is then read as an empty one; None raises
-            DataError.
-    """
+
+def lines_in(stream: BinaryIO, name: str, on_bad_line: OnBadLine = refuse_line) -> Iterator[bytes]:
+    """Yield the lines of a file; one longer than `MAX_LINE_BYTES` is reported, then read as an empty one."""
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -115,13 +115,19 @@ def lines_in(stream: BinaryIO, name: str, on_bad_line: OnBadLine | None = None) 
         yield line
 
 
-def skip_long_line(stream: BinaryIO, name: str, number: int, on_bad_line: OnBadLine | None) -> None:
+def decoded_lines(stream: BinaryIO, name: str, on_bad_line: OnBadLine = refuse_line) -> Iterator[str]:
+    """Yield the lines of a file that are UTF-8; report the others."""
+    for number, line in enumerate(lines_in(stream, name, on_bad_line), 1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            on_bad_line(undecodable(line, error, name, number))
+
+
+def skip_long_line(stream: BinaryIO, name: str, number: int, on_bad_line: OnBadLine) -> None:
     """Report a line longer than `MAX_LINE_BYTES`, of which the beginning was read, and skip the rest of it."""
-    problem, todo = f"longer than {MAX_LINE_BYTES:,} bytes", "Check that the file is what its name says"
-    bad = BadLine(f"{name}, line {number}", problem, f"{todo}, divide its documents")
-    if on_bad_line is None:
-        raise DataError(f"{bad.place}: {problem}", todo=f"{todo}, or divide its documents.")
-    on_bad_line(bad)
+    todo = "Check that the file is what its name says, or divide its documents"
+    on_bad_line(BadLine(f"{name}, line {number}", f"longer than {MAX_LINE_BYTES:,} bytes", todo))
     while (rest := stream.readline(_READ_BYTES)) and not rest.endswith(b"\n"):
         pass
 
