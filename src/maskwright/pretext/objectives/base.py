@@ -94,9 +94,12 @@ class VocabularyObjective(Objective):
 
     def prepare(self, head: "nn.Module", token_counts: IntArray | None) -> None:
         if self.initial_bias == "frequencies" and token_counts is not None:
-            from maskwright.pretext.objectives.heads import set_unigram_bias
+            import torch
 
-            set_unigram_bias(cast("Tensor", head.bias), token_counts)
+            # Add-one smoothing: an entry that the corpus lacks is rare, not impossible.
+            logs = np.log(token_counts.astype(np.float64) + 1)
+            with torch.no_grad():
+                cast("Tensor", head.bias).copy_(torch.from_numpy(logs - logs.mean()))
 
 
 class EveryTokenObjective(Objective):

@@ -60,23 +60,16 @@ class MaskRandomKeep(Replacement):
         self, instances: Instances, selection: Selection, rng: RandomNumbers, vocabulary: VocabularyFacts
     ) -> IntArray:
         corrupted = instances.ids.astype(np.int32, copy=True)
-        at_random = self._put_masks(corrupted, instances, selection, rng, vocabulary.special_tokens.mask)
+        positions = selection.positions
+        decided = selection.starts if self.per == "unit" else positions
+        decision = rng.uniform_of("replacement decision", instances.cu_seqlens, decided)
+        if self.per == "unit":
+            decision = decision[selection.units]
+        corrupted[positions[decision < self.mask]] = vocabulary.special_tokens.mask
+        at_random = positions[(decision >= self.mask) & (decision < self.mask + self.random)]
         uniform = rng.uniform_of("replacement token", instances.cu_seqlens, at_random)
         corrupted[at_random] = self._random_ids(uniform, vocabulary)
         return corrupted
-
-    def _put_masks(
-        self, ids: IntArray, instances: Instances, selection: Selection, rng: RandomNumbers, mask: int
-    ) -> IntArray:
-        """Insert mask tokens, in place; return the tokens to replace by random ones."""
-        positions = selection.positions
-        by_unit = self.per == "unit"
-        decided = selection.starts if by_unit else positions
-        decision = rng.uniform_of("replacement decision", instances.cu_seqlens, decided)
-        if by_unit:
-            decision = decision[selection.units]
-        ids[positions[decision < self.mask]] = mask
-        return positions[(decision >= self.mask) & (decision < self.mask + self.random)]
 
     def _random_ids(self, uniform: IntArray, vocabulary: VocabularyFacts) -> IntArray:
         if self.random_from == "corpus":
