@@ -176,16 +176,13 @@ def _source_page(source: dict[str, Any]) -> list[str]:
     scripts = ", ".join(f"{name} {100 * share:.1f} %" for name, share in source["scripts"].items())
     lines += ["", f"Scripts: {scripts or 'no letters'}."]
     if source["examples"]:
-        lines += ["", *"\n>\n".join(f"> {_escaped(example)}" for example in source["examples"]).split("\n")]
+        escaped = (re.sub(r"[\\`*_<\[#|]", r"\\\g<0>", example) for example in source["examples"])
+        lines += ["", *"\n>\n".join(f"> {example}" for example in escaped).split("\n")]
     if source["notes"]:
         lines += ["", *(f"- {note}" for note in source["notes"])]
     if source["bad_lines"]["first"]:
         lines += ["", "The first lines skipped:", "", *(f"- `{place}`" for place in source["bad_lines"]["first"])]
     return lines
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"[\\`*_<\[#|]", r"\\\g<0>", text)
 
 
 def _number(value: int) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from maskwright.core.flat_arrays import concatenated_ranges
-from maskwright.core.types import Examples, HeadShape, IntArray, Selection, Targets
+from maskwright.core.types import Examples, HeadShape, Selection, Targets
 from maskwright.pretext.objectives.base import VocabularyObjective
 
 if TYPE_CHECKING:
@@ -39,8 +39,12 @@ class SpanBoundaryObjective(VocabularyObjective):
 
     def targets(self, examples: Examples) -> Targets:
         """Return the targets, with "left" and "right" as anchors and "place" in the span, from 1, as extra value."""
-        instances = examples.instances
-        starts, ends = _runs(examples.selection.starts, examples.selection.ends, instances.special)
+        instances, selection = examples.instances, examples.selection
+        ordinary = ~instances.special[selection.starts]
+        runs = Selection(selection.starts[ordinary], selection.ends[ordinary]).merge_adjacent()
+        # Each sequence begins and ends with a special token, so a run has neighbors.
+        inside = ~instances.special[runs.starts - 1] & ~instances.special[runs.ends]
+        starts, ends = runs.starts[inside], runs.ends[inside]
         lengths = np.minimum(ends - starts, self.max_places)
         positions, firsts = concatenated_ranges(starts, lengths), np.repeat(starts, lengths)
         return Targets(
@@ -77,16 +81,3 @@ class SpanBoundaryObjective(VocabularyObjective):
         """Dense (2 H + 200) x H and H x E, output E x V."""
         hidden, width = shape.hidden_size, shape.embedding_size
         return 2.0 * ((2 * hidden + PLACE_WIDTH) * hidden + hidden * width + width * shape.vocab_size)
-
-
-def _runs(starts: IntArray, ends: IntArray, special: IntArray) -> tuple[IntArray, IntArray]:
-    """Join adjacent units, and keep the runs of ordinary tokens that have ordinary neighbors.
-
-    Args:
-        starts, ends: Shape (U,), ascending units that do not overlap.
-        special: Shape (T,), True at special tokens; each sequence begins and ends with one.
-    """
-    ordinary = ~special[starts]
-    runs = Selection(starts[ordinary], ends[ordinary]).merge_adjacent()
-    inside = ~special[runs.starts - 1] & ~special[runs.ends]
-    return runs.starts[inside], runs.ends[inside]

@@ -72,21 +72,18 @@ class MaskRandomKeep(Replacement):
         return corrupted
 
     def _random_ids(self, uniform: IntArray, vocabulary: VocabularyFacts) -> IntArray:
+        """Turn uniform numbers (K,) into ids (K,)."""
         if self.random_from == "corpus":
-            return _by_frequency(uniform, vocabulary.token_counts)
+            counts = vocabulary.token_counts
+            if counts is None or not counts.any():
+                raise RecipeError(
+                    "replacement.random_from is 'corpus', but the token counts of the corpus are unknown here",
+                    todo="Set replacement.random_from=vocabulary.",
+                )
+            running = np.cumsum(counts, dtype=np.int64)
+            # Positions in the corpus are integers below its length, so an id that it lacks is never hit.
+            ids: IntArray = np.searchsorted(running, (uniform * int(running[-1])).astype(np.int64), side="right")
+            return ids
         special = vocabulary.special_tokens
         never = {special.pad, special.unk, special.cls, special.sep} if self.random_from == "ordinary" else set[int]()
         return uniform_ids(uniform, special.vocab_size, never)
-
-
-def _by_frequency(uniform: IntArray, token_counts: IntArray | None) -> IntArray:
-    """Turn uniform numbers (K,) into ids (K,) with the probabilities of their frequency."""
-    if token_counts is None or not token_counts.any():
-        raise RecipeError(
-            "replacement.random_from is 'corpus', but the token counts of the corpus are unknown here",
-            todo="Set replacement.random_from=vocabulary.",
-        )
-    running = np.cumsum(token_counts, dtype=np.int64)
-    # Positions in the corpus are integers below its length, so an id that it lacks is never hit.
-    ids: IntArray = np.searchsorted(running, (uniform * int(running[-1])).astype(np.int64), side="right")
-    return ids
