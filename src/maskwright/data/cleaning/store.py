@@ -24,7 +24,7 @@ from maskwright.core.spec import fingerprint
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.block import EXCLUDED, Counts, clean_block, on_bad_line, take_block
 from maskwright.data.cleaning.data_card import SourceCount, card_page, data_card
-from maskwright.data.cleaning.deduplication import BlockWriter, Repeats, repeated, without_repeats
+from maskwright.data.cleaning.deduplication import BlockWriter, repeated, without_repeats
 from maskwright.data.cleaning.overlap import excluded_hashes
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.pool import ordered_map
@@ -67,7 +67,6 @@ def _build_store(
     for source, read in zip(sources, counts, strict=True):
         _refuse_empty(source, read, cleaning)
     writer = BlockWriter(folder / "blocks", len(sources))
-    repeats = [Repeats() for _ in sources]
     repeated_documents = repeated(_joined(documents))
     near_repeats = np.zeros_like(repeated_documents)
     for band in _joined(bands):
@@ -89,13 +88,13 @@ def _build_store(
         )
         document += len(index.paragraphs)
         paragraph += len(index.characters)
-        repeats[place].add(dropped)
+        counts[place].add(dropped)
         writer.add(place, data)
         progress("deduplicating", number + 1, len(block_sources))
     writer.flush()
     (work / EXCLUDED).unlink(missing_ok=True)
     work.rmdir()
-    columns = zip(sources, sizes, counts, repeats, writer.statistics, writer.examples, strict=True)
+    columns = zip(sources, sizes, counts, writer.statistics, writer.examples, strict=True)
     counted = [SourceCount(*row) for row in columns]
     for each in counted:
         if not each.kept.documents:

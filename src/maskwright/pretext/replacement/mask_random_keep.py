@@ -1,15 +1,14 @@
 """BERT's replacement: mostly the mask token, sometimes a random token, sometimes the token itself."""
 
-from typing import Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import model_validator
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Instances, IntArray, Selection
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts, uniform_ids
-from maskwright.pretext.shares import Share, check_shares
+from maskwright.pretext.shares import Share
 
 
 class MaskRandomKeep(Replacement):
@@ -28,33 +27,20 @@ class MaskRandomKeep(Replacement):
     """
 
     kind: Literal["mask_random_keep"] = "mask_random_keep"
+    changes: ClassVar[tuple[str, ...]] = ("mask", "random")
     mask: Share = 0.8
     random: Share = 0.1
     keep: Share = 0.1
     per: Literal["token", "unit"] = "token"
     random_from: Literal["vocabulary", "ordinary", "corpus"] = "vocabulary"
 
-    @model_validator(mode="after")
-    def _shares_add_up(self) -> "MaskRandomKeep":
-        check_shares({"mask": self.mask, "random": self.random, "keep": self.keep})
-        return self
-
     @property
     def shows_masks(self) -> bool:
         return self.mask > 0
 
     @property
-    def hides(self) -> bool:
-        return self.mask + self.random > 0
-
-    @property
     def uses_token_counts(self) -> bool:
         return self.random_from == "corpus" and self.random > 0
-
-    @property
-    def hiding_all(self) -> Self:
-        changed = self.mask + self.random
-        return self.replace(mask=self.mask / changed, random=self.random / changed, keep=0.0) if changed else self
 
     def replace_tokens(
         self, instances: Instances, selection: Selection, rng: RandomNumbers, vocabulary: VocabularyFacts
