@@ -62,7 +62,6 @@ class Counts(Sums):
     bad_places: list[str] = field(default_factory=list)
 
     def add(self, other: "Counts") -> None:
-        """Add another block's counts to these."""
         Sums.add(self, other)
         del self.bad_places[_PLACES_KEPT:]
 

@@ -152,8 +152,7 @@ def tokenize_corpus(
     it are ordinary text. Sentences without tokens, and documents of only such, are left out and counted.
 
     Args:
-        cache: Cache directory; None for `core.files.cache_folder()`.
-        workers: Processes; 1 works in this process, None uses the available cores. The bytes are the same.
+        cache, workers: As in `clean_corpus`; the bytes are the same for any number of workers.
         progress: Called with bytes of text.
         shard_tokens: Tokens per shard; a multiple of 8.
 

@@ -112,7 +112,7 @@ def similar_words(
 
     Args:
         tokenizer: The corpus's.
-        cache: Cache directory; None for `core.files.cache_folder()`.
+        cache: As in `clean_corpus`.
 
     Raises:
         DataError: If the source cannot be used, or no word of the corpus has a similar one.
