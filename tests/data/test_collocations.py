@@ -4,7 +4,6 @@ from collections import Counter
 from itertools import product
 from pathlib import Path
 
-import pytest
 from token_samples import clean_corpus_of
 
 from maskwright.data.words.collocations import collocations_of, find_collocations, running_text
@@ -92,13 +91,10 @@ def test_phrases_are_kept_by_fingerprint(tmp_path: Path) -> None:
     clean = clean_corpus_of(tmp_path / "text", [[sentences]])
     reported: list[str] = []
     first, again = (
-        find_collocations(clean, None, "none", cache=tmp_path, progress=lambda stage, *_: reported.append(stage))
+        find_collocations(clean, Words(), cache=tmp_path, progress=lambda stage, *_: reported.append(stage))
         for _ in range(2)
     )
     assert reported == ["finding collocations"] * 2
     assert first == again
     assert first.read_text(encoding="utf-8").splitlines() == collocations_of(sentences)
-    assert find_collocations(clean, None, "other", cache=tmp_path) != first
-    first.unlink()
-    with pytest.warns(UserWarning, match="damaged and is rebuilt"):
-        assert find_collocations(clean, None, "none", cache=tmp_path).is_file()
+    assert find_collocations(clean, Words(segmenter="rjieba"), cache=tmp_path) != first

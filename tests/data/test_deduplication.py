@@ -64,13 +64,9 @@ def test_what_is_cut_out_leaves_whole_documents(
     left, counts = without_repeats(data, index, exact, near, np.isin(np.arange(6), paragraphs), minimum)
     assert left.decode() == kept
     text = sum(len(line) for document in DOCUMENTS for paragraph in document for line in paragraph)
-    assert (counts.documents, counts.near_documents) == (len(documents[:1]), len(documents[1:]))
-    dropped = (
-        counts.document_characters
-        + counts.near_document_characters
-        + counts.paragraph_characters
-        + counts.remnant_characters
-    )
+    assert (counts.repeated_documents, counts.near_documents) == (len(documents[:1]), len(documents[1:]))
+    dropped = counts.repeated_document_characters + counts.near_document_characters
+    dropped += counts.repeated_paragraph_characters + counts.remnant_characters
     assert len(kept.replace("\n", "")) == text - dropped
 
 

@@ -6,13 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
-from maskwright.data.words.lexicon import (
-    Lexicon,
-    longest,
-    read_dictionary,
-    read_lexicon,
-    spans_of,
-)
+from maskwright.data.words.lexicon import Lexicon, longest, read_dictionary, read_lexicon, spans_of
 
 
 def found(entries: list[str], *texts: str) -> list[str]:
@@ -66,12 +60,8 @@ def test_lexicon_file_is_read_in_clean_form(tmp_path: Path) -> None:
 
 def test_dictionary_file_takes_frequency_and_tag(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("模型 100 n\n语言 7\n北大 nt\n大模型\n", encoding="utf-8")
-    assert read_dictionary(tmp_path / "a.txt") == [
-        ("模型", 100, "n"),
-        ("语言", 7, ""),
-        ("北大", None, "nt"),
-        ("大模型", None, ""),
-    ]
+    words = [("模型", 100, "n"), ("语言", 7, ""), ("北大", None, "nt"), ("大模型", None, "")]
+    assert read_dictionary(tmp_path / "a.txt") == words
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import itertools
 import json
 import os
 import pickle
@@ -12,16 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from token_samples import chinese_documents, clean_corpus_of, english_documents
+from token_samples import chinese_documents, clean_corpus_of, english_documents, files_of
 
 from maskwright.core.errors import DataError
 from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.shards.corpus import Corpus
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.tokenizers.backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
-from maskwright.data.tokenizers.spec import ByteBPE, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.training import train_tokenizer
 
 SHARD_TOKENS = 4096
 
@@ -34,12 +31,9 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> CleanCorpus:
     return clean_corpus_of(tmp_path_factory.mktemp("clean"), blocks, sources=[0, 0, 1, 1])
 
 
-@pytest.fixture(scope="module", params=["wordpiece", "byte_bpe"])
-def tokenizer(
-    request: pytest.FixtureRequest, clean: CleanCorpus, tmp_path_factory: pytest.TempPathFactory
-) -> Tokenizer:
-    spec = WordPiece(vocab_size=1200) if request.param == "wordpiece" else ByteBPE(vocab_size=800)
-    return train_tokenizer(spec, clean, seed=0, cache=tmp_path_factory.mktemp("cache"))
+@pytest.fixture(scope="module", params=["uncased", "byte_bpe"])
+def tokenizer(request: pytest.FixtureRequest, trained: dict[str, Tokenizer]) -> Tokenizer:
+    return trained[request.param]
 
 
 @pytest.fixture(scope="module")
@@ -89,44 +83,28 @@ def test_corpus_survives_pickling_by_mapping_anew(corpus: Corpus) -> None:
     assert again.fingerprint == corpus.fingerprint
 
 
-Documents = list[tuple[int, list[tuple[list[int], list[bool]]]]]
-
-
-def expected_documents(clean: CleanCorpus, tokenizer: Tokenizer) -> Documents:
-    """Return (source, sentences with tokens) of each document that has any, encoded one by one."""
-    found = []
+def test_shards_hold_every_token_and_boundary(
+    clean: CleanCorpus, tokenizer: Tokenizer, corpus: Corpus, stream: tuple[NDArray[np.int32], NDArray[np.bool_]]
+) -> None:
+    sources, documents = [], []
     for block, source in enumerate(clean.block_sources):
         for document in clean.sentences(block):
-            encoded = [(ids.tolist(), starts.tolist()) for ids, starts in tokenizer.encode_batch(document)]
-            if sentences := [(ids, starts) for ids, starts in encoded if ids]:
-                found.append((source, sentences))
-    return found
-
-
-def held_documents(corpus: Corpus) -> Documents:
-    found = []
-    documents = corpus.documents
-    for source, first, last in zip(corpus.document_sources, documents.first, documents.last, strict=True):
-        bounds = [int(documents.bounds(np.array(sentence))) for sentence in range(first, last + 1)]
-        sentences = []
-        for start, end in itertools.pairwise(bounds):
-            ids, word_starts, _ = corpus.take(np.array([start]), np.array([end]))
-            sentences.append((ids.tolist(), word_starts.tolist()))
-        found.append((int(source), sentences))
-    return found
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def test_shards_hold_every_token_and_boundary(clean: CleanCorpus, tokenizer: Tokenizer, corpus: Corpus) -> None:
-    expected = expected_documents(clean, tokenizer)
-    assert held_documents(corpus) == expected
-    assert corpus.manifest.num_shards > 3
-    ends = np.cumsum([sum(len(ids) for ids, _ in sentences) for _, sentences in expected])
-    assert corpus.document_ends.tolist() == ends.tolist()
+            # Sentences without tokens, and documents of only such, are left out.
+            if encoded := [pair for pair in tokenizer.encode_batch(document) if len(pair[0])]:
+                documents.append(encoded)
+                sources.append(source)
+    sentences = [sentence for document in documents for sentence in document]
+    for found, expected in zip(stream, zip(*sentences, strict=True), strict=True):
+        assert np.array_equal(found, np.concatenate(expected))
+    ends = np.cumsum([len(ids) for ids, _ in sentences])
+    lasts = np.cumsum([len(document) for document in documents])
+    assert np.array_equal(corpus.documents.sentence_ends, ends)
+    assert np.array_equal(corpus.documents.last, lasts)
+    assert np.array_equal(corpus.documents.first, [0, *lasts[:-1]])
+    assert np.array_equal(corpus.document_ends, ends[lasts - 1])
+    assert corpus.document_sources.tolist() == sources
     assert corpus.num_tokens == ends[-1] == corpus.documents.num_tokens
+    assert len(list(corpus.folder.glob("tokens-*.npy"))) > 3
 
 
 def test_sentences_and_documents_without_tokens_are_left_out_and_counted(
@@ -134,7 +112,8 @@ def test_sentences_and_documents_without_tokens_are_left_out_and_counted(
 ) -> None:
     # Byte-level BPE has a token for everything.
     dropped = (3, 1) if tokenizer.kind == "wordpiece" else (0, 0)
-    assert (corpus.manifest.dropped_sentences, corpus.manifest.dropped_documents) == dropped
+    manifest = json.loads((corpus.folder / "manifest.json").read_text())
+    assert (manifest["dropped_sentences"], manifest["dropped_documents"]) == dropped
     assert len(corpus.documents) == clean.num_documents - dropped[1]
     assert (np.diff(corpus.documents.sentence_ends, prepend=0) > 0).all()
 
@@ -147,7 +126,7 @@ def test_shards_are_kept_and_progress_is_told_in_bytes(
     size = sum(path.stat().st_size for path in clean.blocks)
     assert [call[0] for call in reported] == ["tokenizing"] * 4
     assert reported[-1][1:] == (size, size)
-    assert first.manifest.num_shards == 1
+    assert len(list(first.folder.glob("tokens-*.npy"))) == 1
     reported.clear()
     again = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1, progress=lambda *call: reported.append(call))
     assert not reported

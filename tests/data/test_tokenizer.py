@@ -12,30 +12,13 @@ import regex
 import tokenizers
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from token_samples import AWKWARD, CHINESE, awkward_text, chinese_documents, clean_corpus_of, english_documents
+from token_samples import AWKWARD, CHINESE, auto_tokenizer, awkward_text
 
 from maskwright.core.errors import DataError
-from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.training import train_tokenizer
-
-SPECS = {
-    "uncased": WordPiece(vocab_size=1500),
-    "cased": WordPiece(vocab_size=1500, lowercase=False),
-    "byte_bpe": ByteBPE(vocab_size=1000),
-    "unigram": Unigram(vocab_size=1200),
-    "unigram_cased": Unigram(vocab_size=1200, lowercase=False),
-}
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]:
-    folder = tmp_path_factory.mktemp("trained")
-    clean = clean_corpus_of(folder / "text", [english_documents(), chinese_documents(300)])
-    return {name: train_tokenizer(spec, clean, seed=0, cache=folder) for name, spec in SPECS.items()}
-
-
-@pytest.fixture(scope="module", params=list(SPECS))
+@pytest.fixture(scope="module", params=["uncased", "cased", "byte_bpe", "unigram", "unigram cased"])
 def tokenizer(request: pytest.FixtureRequest, trained: dict[str, Tokenizer]) -> Tokenizer:
     return trained[request.param]
 
@@ -174,21 +157,16 @@ def within_a_written_word(text: str, place: int) -> bool:
 
 
 @given(text=awkward_text)
-def test_byte_bpe_agrees_with_gpt2s_rules_step_by_step(text: str, trained: dict[str, Tokenizer]) -> None:
+def test_byte_bpe_decodes_exactly_and_agrees_with_gpt2s_rules(text: str, trained: dict[str, Tokenizer]) -> None:
+    tokenizer = trained["byte_bpe"]
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text
     # Which unassigned code points are letters depends on the year of a library's Unicode tables.
     assume(all(unicodedata.category(character) != "Cn" for character in text))
-    tokenizer = trained["byte_bpe"]
     merges = json.loads(tokenizer.backend.model.__getstate__())["merges"]
     ranks = {(first, second): rank for rank, (first, second) in enumerate(merges)}
     [(ids, word_starts)] = tokenizer.encode_batch([text])
     found = list(zip(tokenizer.tokens(ids), word_starts.tolist(), strict=True))
     assert found == reference_bpe(text, ranks)
-
-
-@given(text=awkward_text)
-def test_byte_bpe_decodes_to_the_very_text(text: str, trained: dict[str, Tokenizer]) -> None:
-    tokenizer = trained["byte_bpe"]
-    assert tokenizer.decode(tokenizer.encode(text).ids) == text
 
 
 # Special tokens in text.
@@ -217,12 +195,8 @@ def test_offsets_cover_the_words_of_the_text(tokenizer: Tokenizer) -> None:
         for a, b in zip(first_of_word, ends, strict=True)
     ]
     # Unknown characters that stand together are one unknown token of a unigram tokenizer.
-    expected = (
-        "Naïve 函 数 returns 3 values , not 45 ."
-        if tokenizer.kind == "wordpiece"
-        else "Naïve 函数 returns 3 values , not 45 ."
-    )
-    assert words == expected.split()
+    han = ["函", "数"] if tokenizer.kind == "wordpiece" else ["函数"]
+    assert words == ["Naïve", *han, "returns", "3", "values", ",", "not", "45", "."]
 
 
 def test_token_text_is_readable(trained: dict[str, Tokenizer]) -> None:
@@ -244,17 +218,10 @@ def test_saved_folder_reads_back_the_same(tokenizer: Tokenizer, tmp_path: Path) 
     assert again.special_tokens == tokenizer.special_tokens
     assert (again.kind, again.lowercase) == (tokenizer.kind, tokenizer.lowercase)
     assert again.folder == tmp_path
-
-
-@pytest.mark.parametrize("name", ["uncased", "cased", "byte_bpe"])
-def test_older_vocabulary_files_alone_give_the_same_tokenizer(
-    name: str, trained: dict[str, Tokenizer], tmp_path: Path
-) -> None:
-    tokenizer = trained[name]
-    tokenizer.save(tmp_path)
-    (tmp_path / "tokenizer.json").unlink()
-    again = Tokenizer.from_folder(tmp_path)
-    assert again.fingerprint == tokenizer.fingerprint
+    if tokenizer.kind != "unigram":
+        # The older vocabulary files alone give the same tokenizer.
+        (tmp_path / "tokenizer.json").unlink()
+        assert Tokenizer.from_folder(tmp_path).fingerprint == tokenizer.fingerprint
 
 
 def test_tokenizer_survives_pickling(tokenizer: Tokenizer) -> None:
@@ -282,7 +249,7 @@ def test_tokenizer_without_mask_token_is_refused(tmp_path: Path) -> None:
         Tokenizer.from_folder(tmp_path)
 
 
-def test_tokenizer_of_another_kind_is_refused(trained: dict[str, Tokenizer], tmp_path: Path) -> None:
+def test_tokenizer_of_another_kind_is_refused(tmp_path: Path) -> None:
     pieces = [(name, 0.0) for name in ("<pad>", "<unk>", "<s>", "</s>", "<mask>", "a")]
     backend = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, unk_id=1))
     backend.save(str(tmp_path / "tokenizer.json"))
@@ -290,13 +257,11 @@ def test_tokenizer_of_another_kind_is_refused(trained: dict[str, Tokenizer], tmp
         Tokenizer.from_folder(tmp_path)
 
 
+@pytest.mark.parametrize("content", ['{"model":', "[1]"])
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
-def test_unreadable_file_is_named(name: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    tokenizer.save(tmp_path)
-    (tmp_path / name).write_text('{"model":')
-    with pytest.raises(DataError, match=name.replace(".", r"\.")):
-        Tokenizer.from_folder(tmp_path)
-    (tmp_path / name).write_text("[1]")
+def test_unreadable_file_is_named(name: str, content: str, google: Tokenizer, tmp_path: Path) -> None:
+    google.save(tmp_path)
+    (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=name.replace(".", r"\.")):
         Tokenizer.from_folder(tmp_path)
 
@@ -304,10 +269,6 @@ def test_unreadable_file_is_named(name: str, tokenizer: Tokenizer, tmp_path: Pat
 # Parity with transformers.
 
 TEXTS = [*AWKWARD, *CHINESE, "Final Σίγμα and a quite longer line, with (brackets) and numbers 12345."]
-
-
-def auto_tokenizer(folder: Path) -> Any:
-    return pytest.importorskip("transformers").AutoTokenizer.from_pretrained(folder)
 
 
 def assert_same_as_transformers(tokenizer: Tokenizer, theirs: Any) -> None:

@@ -4,13 +4,12 @@ import itertools
 import json
 import unicodedata
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from token_samples import AWKWARD, CHINESE, awkward_text, chinese_documents, english_documents
+from token_samples import AWKWARD, CHINESE, auto_tokenizer, awkward_text, chinese_documents, english_sentences
 from tokenizers import normalizers, pre_tokenizers
 
 from maskwright.data.tokenizers.backends import NEVER, UNIGRAM_NAMES, unigram_backend
@@ -18,7 +17,7 @@ from maskwright.data.tokenizers.spec import Unigram
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_unigram
 
-ENGLISH = [sentence for document in english_documents() for sentence in document]
+ENGLISH = english_sentences()
 FOREIGN = (
     "Die Größe der Straßen und ihre Überführung, sagte er.",
     "Числа и слова: приглашение отклонено.",
@@ -143,10 +142,6 @@ def test_text_goes_on_after_a_mask_as_after_a_word(learnt: dict[bool, Tokenizer]
 # Folders.
 
 
-def auto_tokenizer(folder: Path, **options: Any) -> Any:
-    return pytest.importorskip("transformers").AutoTokenizer.from_pretrained(folder, **options)
-
-
 def assert_same_as_transformers(tokenizer: Tokenizer, folder: Path) -> None:
     theirs, as_text = auto_tokenizer(folder), auto_tokenizer(folder, split_special_tokens=True)
     for text in TEXTS:
@@ -189,21 +184,6 @@ def test_unigram_tokenizer_of_other_assembly_reads_and_saves_with_the_same_ids(
 
 def trained(texts: list[str], **fields: object) -> Tokenizer:
     return train_unigram(Unigram.model_validate(fields), texts, texts)
-
-
-@pytest.fixture(scope="module")
-def english() -> Tokenizer:
-    return trained(ENGLISH, vocab_size=1200)
-
-
-def test_vocabulary_is_laid_out_as_alberts(english: Tokenizer) -> None:
-    special = english.special_tokens
-    assert (special.pad, special.unk, special.cls, special.sep, special.mask) == (0, 1, 2, 3, 4)
-    assert english.tokens(range(5)) == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
-    assert special.vocab_size == 1200
-    assert english.kind == "unigram"
-    assert english.lowercase
-    assert english.tokens(english.encode("Of the function").ids) == ["▁of", "▁the", "▁function"]
 
 
 def test_pieces_are_learnt_from_text_as_it_is_cleaned() -> None:

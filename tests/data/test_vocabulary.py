@@ -1,11 +1,11 @@
 from pathlib import Path
 
 import pytest
-from token_samples import chinese_documents, clean_corpus_of, english_documents
+from token_samples import chinese_documents, clean_corpus_of, english_documents, files_of, sentences_of
 
 from maskwright.data.cleaning.store import CleanCorpus
+from maskwright.data.tokenizers.backends import BYTE_BPE_NAMES, UNIGRAM_NAMES, WORDPIECE_NAMES, SpecialNames
 from maskwright.data.tokenizers.spec import ByteBPE, TokenizerSpec, Unigram, WordPiece
-from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import sample_texts, train_tokenizer
 
 
@@ -19,37 +19,39 @@ def chinese(tmp_path_factory: pytest.TempPathFactory) -> CleanCorpus:
     return clean_corpus_of(tmp_path_factory.mktemp("chinese"), [chinese_documents()])
 
 
-@pytest.fixture(scope="module")
-def uncased(english: CleanCorpus, tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    return train_tokenizer(WordPiece(vocab_size=2000), english, seed=0, cache=tmp_path_factory.mktemp("cache"))
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-
-
 @pytest.mark.parametrize("spec", [WordPiece(vocab_size=1500), ByteBPE(vocab_size=1500), Unigram(vocab_size=1500)])
 def test_training_gives_the_same_bytes_every_time(
     spec: TokenizerSpec, english: CleanCorpus, chinese: CleanCorpus, tmp_path: Path
 ) -> None:
     for corpus in (english, chinese):
-        made = [
-            train_tokenizer(spec, corpus, seed=0, cache=tmp_path / f"{corpus.fingerprint}{run}") for run in range(3)
-        ]
-        first, *others = [files_of(tokenizer.folder) for tokenizer in made if tokenizer.folder]
-        assert len(others) == 2
-        assert all(other == first for other in others)
+        first, second, third = (tmp_path / f"{corpus.fingerprint}{run}" for run in range(3))
+        for cache in (first, second, third):
+            train_tokenizer(spec, corpus, seed=0, cache=cache)
+        assert files_of(first) == files_of(second) == files_of(third)
 
 
-def test_wordpiece_vocabulary_begins_with_special_tokens_and_has_the_size_asked_for(uncased: Tokenizer) -> None:
-    special = uncased.special_tokens
-    assert uncased.tokens(range(5)) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    assert (special.pad, special.unk, special.cls, special.sep, special.mask) == (0, 1, 2, 3, 4)
-    assert special.vocab_size == 2000
-    assert uncased.lowercase
+@pytest.mark.parametrize(
+    ("spec", "ids", "names", "tokens"),
+    [
+        (WordPiece(vocab_size=1000), [0, 1, 2, 3, 4], WORDPIECE_NAMES, ["of", "the", "function"]),
+        (ByteBPE(vocab_size=1000), [1, 3, 0, 2, 999], BYTE_BPE_NAMES, ["Ġof", "Ġthe", "Ġfunction"]),
+        (Unigram(vocab_size=1000), [0, 1, 2, 3, 4], UNIGRAM_NAMES, ["▁of", "▁the", "▁function"]),
+    ],
+)
+def test_vocabularies_are_laid_out_as_published(
+    spec: TokenizerSpec, ids: list[int], names: SpecialNames, tokens: list[str], english: CleanCorpus, tmp_path: Path
+) -> None:
+    tokenizer = train_tokenizer(spec, english, seed=0, cache=tmp_path)
+    special = tokenizer.special_tokens
+    assert [special.pad, special.unk, special.cls, special.sep, special.mask] == ids
+    assert tokenizer.tokens(ids) == list(special.names) == list(names)
+    assert special.vocab_size == 1000
+    assert (tokenizer.kind, tokenizer.lowercase) == (spec.kind, spec.kind != "byte_bpe")
+    assert tokenizer.tokens(tokenizer.encode(" of the function").ids) == tokens
 
 
-def test_wordpiece_vocabulary_knows_all_printable_ascii(uncased: Tokenizer) -> None:
+def test_wordpiece_vocabulary_knows_all_printable_ascii(english: CleanCorpus, tmp_path: Path) -> None:
+    uncased = train_tokenizer(WordPiece(vocab_size=2000), english, seed=0, cache=tmp_path)
     every = "".join(chr(code) for code in range(33, 127))
     for text in (every, " ".join(every), "zq7@xk-jv.QQ"):
         assert uncased.special_tokens.unk not in uncased.encode(text).ids
@@ -57,14 +59,10 @@ def test_wordpiece_vocabulary_knows_all_printable_ascii(uncased: Tokenizer) -> N
 
 def test_wordpiece_vocabulary_covers_chinese_beyond_a_thousand_characters(chinese: CleanCorpus, tmp_path: Path) -> None:
     tokenizer = train_tokenizer(WordPiece(vocab_size=3000), chinese, seed=0, cache=tmp_path)
-    ids = [
-        id for document in chinese.sentences(0) for ids, _ in tokenizer.encode_batch(document) for id in ids.tolist()
-    ]
+    ids = [id for ids, _ in tokenizer.encode_batch(sentences_of(chinese)) for id in ids.tolist()]
     assert len(set(ids)) > 1500
     assert ids.count(tokenizer.special_tokens.unk) / len(ids) < 1e-3
-    assert not [
-        token for token in tokenizer.tokens(range(3000)) if len(token) > 1 and "\u4e00" <= token[-1] <= "\u9fff"
-    ]
+    assert not [each for each in tokenizer.tokens(range(3000)) if len(each) > 1 and "\u4e00" <= each[-1] <= "\u9fff"]
 
 
 def test_wordpiece_vocabulary_leaves_room_for_words_when_characters_abound(
@@ -83,15 +81,6 @@ def test_cased_wordpiece_keeps_case_and_accents(tmp_path: Path) -> None:
     tokenizer = train_tokenizer(spec, corpus, seed=0, cache=tmp_path)
     assert tokenizer.tokens(tokenizer.encode("Zoë The café").ids) == ["Zoë", "The", "café"]
     assert not tokenizer.lowercase
-
-
-def test_byte_bpe_vocabulary_is_laid_out_as_robertas(english: CleanCorpus, tmp_path: Path) -> None:
-    tokenizer = train_tokenizer(ByteBPE(vocab_size=1000), english, seed=0, cache=tmp_path)
-    special = tokenizer.special_tokens
-    assert tokenizer.tokens([0, 1, 2, 3, 999]) == ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    assert (special.cls, special.pad, special.sep, special.unk, special.mask) == (0, 1, 2, 3, 999)
-    assert special.vocab_size == 1000
-    assert tokenizer.tokens(tokenizer.encode(" of the function").ids) == ["Ġof", "Ġthe", "Ġfunction"]
 
 
 def test_vocabulary_of_a_tiny_corpus_is_smaller_than_asked_for(tmp_path: Path) -> None:

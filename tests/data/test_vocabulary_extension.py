@@ -3,18 +3,13 @@
 import json
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from token_samples import AWKWARD, CHINESE, clean_corpus_of, english_documents
+from token_samples import AWKWARD, CHINESE, auto_tokenizer, clean_corpus_of, english_documents, english_sentences
 
 from maskwright.core.errors import DataError
-from maskwright.data.tokenizers.extension import (
-    extend_vocabulary,
-    frequent_words,
-    tokens_per_word,
-)
+from maskwright.data.tokenizers.extension import extend_vocabulary, frequent_words, tokens_per_word
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_tokenizer
@@ -36,10 +31,6 @@ def tokenizer(request: pytest.FixtureRequest, trained: dict[str, Tokenizer]) -> 
 
 def in_running_text(tokenizer: Tokenizer, word: str) -> list[int]:
     return tokenizer.encode(f" {word}").ids.tolist()
-
-
-def texts() -> list[str]:
-    return [sentence for document in english_documents() for sentence in document]
 
 
 def new_merges(old: Tokenizer, new: Tokenizer) -> set[tuple[str, str]]:
@@ -77,7 +68,7 @@ def test_entries_on_the_way_are_written_by_their_own_pieces(trained: dict[str, T
 def test_text_without_a_new_word_is_cut_as_before(tokenizer: Tokenizer) -> None:
     new = extend_vocabulary(tokenizer, DOMAIN).tokenizer
     merges = new_merges(tokenizer, new)
-    for text in (*texts()[:300], *CHINESE, *AWKWARD):
+    for text in (*english_sentences()[:300], *CHINESE, *AWKWARD):
         (old_ids, old_starts), (new_ids, new_starts) = (each.encode_batch([text])[0] for each in (tokenizer, new))
         if not merges.isdisjoint(pairwise(tokenizer.tokens(old_ids))):
             continue  # Where the pieces of a new word meet in another word, they are merged there too.
@@ -86,7 +77,7 @@ def test_text_without_a_new_word_is_cut_as_before(tokenizer: Tokenizer) -> None:
 
 
 def test_the_corpus_gives_the_words_that_spare_it_most(tokenizer: Tokenizer) -> None:
-    sample = texts() + [" myocarditis"] * 400 + [" 123456789123456789"] * 400
+    sample = english_sentences() + [" myocarditis"] * 400 + [" 123456789123456789"] * 400
     words = frequent_words(tokenizer, sample)
     assert words[0] == "myocarditis"
     assert not any(word.isdecimal() for word in words)
@@ -102,13 +93,11 @@ def test_the_corpus_gives_the_words_that_spare_it_most(tokenizer: Tokenizer) -> 
 
 
 def test_an_extended_tokenizer_loads_in_transformers_with_the_same_ids(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    from transformers import AutoTokenizer
-
     new = extend_vocabulary(tokenizer, DOMAIN).tokenizer
     new.save(tmp_path)
-    theirs: Any = AutoTokenizer.from_pretrained(tmp_path)
+    theirs = auto_tokenizer(tmp_path)
     assert len(theirs) == new.special_tokens.vocab_size
-    for text in (" Acute tachycardia, hyperbilirubinemia and myocarditis.", *texts()[:100]):
+    for text in (" Acute tachycardia, hyperbilirubinemia and myocarditis.", *english_sentences()[:100]):
         assert theirs(text, add_special_tokens=False)["input_ids"] == new.encode(text).ids.tolist()
 
 

@@ -9,7 +9,9 @@ import tarfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from maskwright.core.files import checksum
@@ -85,6 +87,10 @@ def english_documents(count: int = 60) -> list[list[str]]:
     return [[first, *(f" {paragraph}" for paragraph in rest)] for first, *rest in groups]
 
 
+def english_sentences() -> list[str]:
+    return [sentence for document in english_documents() for sentence in document]
+
+
 def chinese_documents(characters: int = 1500, seed: int = 0) -> list[list[str]]:
     """Return documents that hold some thousand different ideographs."""
     rng = random.Random(seed)
@@ -94,6 +100,19 @@ def chinese_documents(characters: int = 1500, seed: int = 0) -> list[list[str]]:
         rare = "".join(rng.choices(wide, k=30))
         documents.append([*rng.choices(CHINESE, k=3), f"{rare}。"])
     return documents
+
+
+def sentences_of(clean: CleanCorpus) -> list[str]:
+    return [sentence for n in range(len(clean.blocks)) for document in clean.sentences(n) for sentence in document]
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Return the content of all files by relative path."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def auto_tokenizer(folder: Path, **options: Any) -> Any:
+    return pytest.importorskip("transformers").AutoTokenizer.from_pretrained(folder, **options)
 
 
 def clean_corpus_of(

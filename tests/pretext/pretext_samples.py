@@ -1,4 +1,4 @@
-"""Small corpora and batches for the tests of the pretext room."""
+"""Small corpora and batches for the tests of the pretext task."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,21 +29,43 @@ def documents_of(lengths: Sequence[Sequence[int]]) -> Documents:
     return Documents(ends, last - np.array([len(document) for document in lengths], dtype=np.int64), last)
 
 
-def reader(stream: IntArray, word_starts: IntArray | None = None) -> TakeTokens:
-    """Read ranges of a token stream held in memory; every token begins a word by default."""
-    begins = np.ones(len(stream), dtype=bool) if word_starts is None else word_starts
+def reader(stream: IntArray) -> TakeTokens:
+    """Read ranges of a token stream held in memory, in which every token is a word."""
 
     def take(starts: IntArray, ends: IntArray) -> TakenTokens:
         picked = [token for start, end in ranges(starts, ends) for token in range(start, end)]
-        return TakenTokens(stream[picked], begins[picked])
+        return TakenTokens(stream[picked], np.ones(len(picked), dtype=bool))
 
     return take
 
 
-def lay_out(format: Format, documents: Documents, plan: Plan, word_starts: IntArray | None = None) -> Instances:
-    """Lay a plan out over a stream in which token t has the id 100 + t."""
-    stream = 100 + np.arange(int(documents.sentence_ends[-1]))
-    return format.lay_out(plan, reader(stream, word_starts), SPECIAL, format.separator_points(documents))
+def lay_out(format: Format, documents: Documents, plan: Plan) -> Instances:
+    """Lay a plan out over a stream in which token t has the id 100 + t; the format knows the lengths before."""
+    take, points = reader(100 + np.arange(int(documents.sentence_ends[-1]))), format.separator_points(documents)
+    laid_out = format.lay_out(plan, take, SPECIAL, points)
+    assert np.array_equal(format.lengths(plan, points), laid_out.lengths)
+    return laid_out
+
+
+def rows_of(plan: Plan) -> list[tuple[list[int], list[int], int]]:
+    """Return (tokens of the first text, tokens of the second, label) of each row."""
+    firsts, seconds = ranges(plan.first_start, plan.first_end), ranges(plan.second_start, plan.second_end)
+    rows = zip(firsts, seconds, plan.pair_labels.tolist(), strict=True)
+    return [(list(range(*first)), list(range(*second)), label) for first, second, label in rows]
+
+
+def repeated(words: Sequence[Sequence[int]], count: int = 1) -> Instances:
+    """Return the same sentence `count` times, given as words of ids."""
+    begins = [True, *(place == 0 for word in words for place in range(len(word))), True]
+    ids = [SPECIAL.cls, *(id for word in words for id in word), SPECIAL.sep]
+    return Instances(
+        ids=np.tile(np.array(ids, dtype=np.int32), count),
+        segment_ids=np.zeros(len(ids) * count, dtype=np.int8),
+        word_starts=np.tile(begins, count),
+        special=np.tile([True, *[False] * (len(ids) - 2), True], count),
+        cu_seqlens=np.arange(count + 1) * len(ids),
+        pair_labels=np.full(count, -1, dtype=np.int8),
+    )
 
 
 def batch_of(lengths: Sequence[int], seed: int = 0, share_of_word_starts: float = 1.0) -> Instances:

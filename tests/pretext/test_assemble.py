@@ -1,13 +1,11 @@
 """Special tokens, segments and word starts of laid-out sequences."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import SPECIAL, documents_of, lay_out, reader
+from pretext_samples import SPECIAL, reader
 
 from maskwright.core.types import Instances, Plan
-from maskwright.pretext.formats import ContiguousHalves, Format, FullSentences, SegmentPair
 from maskwright.pretext.formats.assemble import assemble, sequence_lengths
 
 CLS, SEP = SPECIAL.cls, SPECIAL.sep
@@ -73,24 +71,10 @@ rows = st.tuples(texts, st.one_of(texts, st.just((0, 0)))).map(lambda row: (*row
 def test_assemble_equals_layout_by_hand(
     chosen: list[tuple[int, int, int, int]], between: int, points: set[int]
 ) -> None:
-    plan = plan_of(*chosen)
-    separator_points = np.array(sorted(points), dtype=np.int64)
-    laid_out = assemble(
-        plan,
-        reader(100 + np.arange(60)),
-        SPECIAL,
-        num_separators_between=between,
-        separator_points=separator_points,
-    )
+    plan, at = plan_of(*chosen), np.array(sorted(points), dtype=np.int64)
+    take = reader(100 + np.arange(60))
+    laid_out = assemble(plan, take, SPECIAL, num_separators_between=between, separator_points=at)
     assert split(laid_out) == by_hand(plan, between, sorted(points))
     assert np.array_equal(laid_out.special, laid_out.ids < 100)
     if between == 1:
-        assert np.array_equal(sequence_lengths(plan, separator_points), laid_out.lengths)
-
-
-@pytest.mark.parametrize("format", [SegmentPair(), ContiguousHalves(), FullSentences()])
-def test_a_format_knows_lengths_before_it_lays_out(format: Format) -> None:
-    documents = documents_of([[3, 5, 2, 7, 4, 6], [9, 1, 2], [30, 3, 8]] * 5)
-    plan = format.plan(documents, 32, seed=0, mask_sample=0)
-    lengths = format.lengths(plan, format.separator_points(documents))
-    assert lengths.tolist() == lay_out(format, documents, plan).lengths.tolist()
+        assert np.array_equal(sequence_lengths(plan, at), laid_out.lengths)

@@ -5,17 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import documents_of, lay_out, ranges, within
+from pretext_samples import documents_of, lay_out, rows_of, within
 
 from maskwright.core.randomness import generator
-from maskwright.core.types import Plan
 from maskwright.pretext.formats import ContiguousHalves
 
-Row = tuple[list[int], list[int]]
+Row = tuple[list[int], list[int], int]
 
 
 def told_plainly(lengths: Sequence[Sequence[int]], max_length: int, seed: int, format: ContiguousHalves) -> list[Row]:
-    """ELECTRA's examples with lists of tokens, one sentence at a time: (A, B) of each."""
+    """ELECTRA's examples with lists of tokens, one sentence at a time: (A, B, no label) of each."""
     specials = 3
     tokens = iter(range(sum(map(sum, lengths))))
     examples: list[Row] = []
@@ -47,16 +46,11 @@ def told_plainly(lengths: Sequence[Sequence[int]], max_length: int, seed: int, f
                     second += sentence
             first = first[: max_length - 2]
             second = second[: max(0, max_length - len(first) - specials)]
-            examples.append((first, second))
+            examples.append((first, second, -1))
             buffer = []
             if index < len(document) - 1:
                 target = redrawn()
     return examples
-
-
-def rows_of(plan: Plan) -> list[Row]:
-    firsts, seconds = ranges(plan.first_start, plan.first_end), ranges(plan.second_start, plan.second_end)
-    return [(list(range(*first)), list(range(*second))) for first, second in zip(firsts, seconds, strict=True)]
 
 
 corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=15), min_size=1, max_size=6)
@@ -70,20 +64,12 @@ corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=15), min_si
     st.sampled_from([0.0, 0.05, 1.0]),
     st.sampled_from([0.0, 0.1, 1.0]),
 )
-def test_plan_equals_the_plain_account(
+def test_plan_equals_the_plain_account_fits_and_halves_are_neighbors(
     lengths: list[list[int]], max_length: int, seed: int, short: float, single: float
 ) -> None:
-    format = ContiguousHalves(short_share=short, single_share=single)
-    plan = format.plan(documents_of(lengths), max_length, seed, mask_sample=0)
+    documents, format = documents_of(lengths), ContiguousHalves(short_share=short, single_share=single)
+    plan = format.plan(documents, max_length, seed, mask_sample=0)
     assert rows_of(plan) == told_plainly(lengths, max_length, seed, format)
-    assert (plan.pair_labels == -1).all()
-
-
-@settings(max_examples=100)
-@given(corpora, st.integers(6, 70))
-def test_sequences_fit_and_halves_are_neighbors(lengths: list[list[int]], max_length: int) -> None:
-    documents, format = documents_of(lengths), ContiguousHalves()
-    plan = format.plan(documents, max_length, seed=3, mask_sample=0)
     assert (plan.first_end > plan.first_start).all()
     has_second = plan.second_end > plan.second_start
     assert (plan.second_start[has_second] == plan.first_end[has_second]).all()

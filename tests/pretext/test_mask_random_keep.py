@@ -15,7 +15,7 @@ from maskwright.pretext.replacement import MaskRandomKeep, VocabularyFacts
 from maskwright.pretext.replacement.base import uniform_ids
 from maskwright.pretext.shares import check_shares
 
-NEVER = {SPECIAL.pad, SPECIAL.unk, SPECIAL.cls, SPECIAL.sep}
+NEVER = [SPECIAL.pad, SPECIAL.unk, SPECIAL.cls, SPECIAL.sep]
 
 
 def pairs_of_tokens(number: int) -> tuple[Instances, Selection]:
@@ -53,20 +53,17 @@ def test_per_token_decides_each_token_and_per_unit_each_unit() -> None:
         assert abs(same - agreeing) < 4.5 * 0.5 / np.sqrt(20_000) + 1 / 996
 
 
-def test_bert_draws_random_tokens_from_the_whole_vocabulary() -> None:
-    _, after = replaced(MaskRandomKeep(mask=0, random=1, keep=0), 100_000)
-    counts = np.bincount(after, minlength=SPECIAL.vocab_size)
+@pytest.mark.parametrize(("random_from", "never"), [("vocabulary", []), ("ordinary", NEVER)], ids=["bert", "roberta"])
+def test_random_tokens_come_from_the_whole_vocabulary_or_all_but_four_specials(
+    random_from: str, never: list[int]
+) -> None:
+    replacement = MaskRandomKeep.model_validate({"mask": 0, "random": 1, "keep": 0, "random_from": random_from})
+    counts = np.bincount(replaced(replacement, 100_000)[1], minlength=SPECIAL.vocab_size)
     assert len(counts) == SPECIAL.vocab_size
-    assert counts[: SPECIAL.mask + 1].min() > 0
-    assert looks_uniform(counts)
-
-
-def test_roberta_draws_random_tokens_from_all_but_four_specials() -> None:
-    _, after = replaced(MaskRandomKeep(mask=0, random=1, keep=0, random_from="ordinary"), 100_000)
-    counts = np.bincount(after, minlength=SPECIAL.vocab_size)
-    assert len(counts) == SPECIAL.vocab_size
-    assert not counts[sorted(NEVER)].any()
-    assert looks_uniform(np.delete(counts, sorted(NEVER)))
+    assert not counts[never].any()
+    allowed = np.delete(counts, never)
+    assert allowed.min() > 0
+    assert looks_uniform(allowed)
 
 
 def test_spanbert_draws_random_tokens_as_often_as_they_stand_in_the_corpus() -> None:
@@ -103,13 +100,9 @@ def test_only_selected_tokens_may_differ() -> None:
     assert corrupted.dtype == np.int32
 
 
-def test_shares_that_add_up_pass_whatever_rounding_does() -> None:
-    check_shares({"one": 1.0})
-    check_shares({str(number): 0.1 for number in range(10)})
-    check_shares({"a": 0.5, "b": 0.5 + 9e-7})
-
-
-def test_shares_that_do_not_are_told_with_their_sum() -> None:
+def test_shares_add_up_to_one_up_to_rounding() -> None:
+    for shares in ({"one": 1.0}, {str(number): 0.1 for number in range(10)}, {"a": 0.5, "b": 0.5 + 9e-7}):
+        check_shares(shares)
     message = "mask 0.8 + random 0.1 + keep 0.2 = 1.1; make them add up to 1"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         check_shares({"mask": 0.8, "random": 0.1, "keep": 0.2})

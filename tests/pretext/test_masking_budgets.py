@@ -34,10 +34,27 @@ EVERY = [*MASKINGS, LevelMasking()]
 lengths = st.lists(st.integers(3, 90), min_size=1, max_size=12)
 
 
-@pytest.mark.parametrize(("length", "count"), [(10, 2), (30, 4), (50, 8), (128, 19), (512, 77)])
-def test_bert_rounds_half_to_even_and_counts_specials(length: int, count: int) -> None:
-    instances = batch_of([length])
-    assert len(TokenMasking().select(instances, rng_for(instances)).positions) == count
+ORDINARY = {"rate_relative_to": "ordinary"}
+
+
+@pytest.mark.parametrize(
+    ("masking", "length", "count"),
+    [
+        # BERT rounds half to even and counts special tokens.
+        *((TokenMasking(), length, count) for length, count in [(10, 2), (30, 4), (50, 8), (128, 19), (512, 77)]),
+        # SpanBERT rounds up and counts ordinary tokens only.
+        *((SpanMasking(), length, count) for length, count in [(512, 77), (128, 19), (22, 3), (23, 4), (3, 1)]),
+        # 510 ordinary tokens: 76.5 of them, 76.8 of all.
+        (TokenMasking(rounding="up", **ORDINARY), 512, 77),
+        (TokenMasking(rounding="down"), 512, 76),
+        (TokenMasking(rounding="down", **ORDINARY), 512, 76),
+    ],
+)
+def test_budgets_are_rounded_as_published_and_met(masking: Masking, length: int, count: int) -> None:
+    instances = batch_of([length] * 3, share_of_word_starts=0.7)
+    positions = masking.select(instances, rng_for(instances)).positions
+    assert masking.budgets(instances, rng_for(instances)).tolist() == [count] * 3
+    assert np.bincount(instances.sequence_ids[positions]).tolist() == [count] * 3
 
 
 def test_max_targets_caps_long_sequences() -> None:
@@ -51,15 +68,6 @@ def test_roberta_rounds_at_random_to_76_or_77_of_512() -> None:
     budgets = TokenMasking(rounding="random").budgets(instances, rng_for(instances))
     assert set(budgets.tolist()) == {76, 77}
     assert within((budgets == 77).mean(), 0.8, 5000)
-
-
-@pytest.mark.parametrize(
-    ("rounding", "relative_to", "count"), [("up", "ordinary", 77), ("down", "all", 76), ("down", "ordinary", 76)]
-)
-def test_rounding_up_and_down(rounding: str, relative_to: str, count: int) -> None:
-    instances = batch_of([512])  # 510 ordinary tokens: 76.5 of them, 76.8 of all
-    masking = TokenMasking.model_validate({"rounding": rounding, "rate_relative_to": relative_to})
-    assert masking.budgets(instances, rng_for(instances)).tolist() == [count]
 
 
 @settings(max_examples=200)

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import documents_of, lay_out, ranges, within
+from pretext_samples import documents_of, lay_out, ranges, rows_of, within
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import generator
-from maskwright.core.types import Plan
 from maskwright.pretext.formats import ContiguousHalves, Format, SegmentPair, SentencePair
 
 Row = tuple[list[int], list[int], int]
@@ -75,29 +74,27 @@ def as_lists(lengths: Sequence[Sequence[int]]) -> list[list[list[int]]]:
     return [[[next(tokens) for _ in range(length)] for length in document] for document in lengths]
 
 
-def rows_of(plan: Plan) -> list[Row]:
-    firsts, seconds = ranges(plan.first_start, plan.first_end), ranges(plan.second_start, plan.second_end)
-    return [
-        (list(range(*first)), list(range(*second)), label)
-        for first, second, label in zip(firsts, seconds, plan.pair_labels.tolist(), strict=True)
-    ]
-
-
 corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), min_size=1, max_size=6)
-
-
 SWAPPING = ["next_or_swapped", "next_swapped_or_random"]
 SECONDS = st.sampled_from(["next_or_random", "next", *SWAPPING])
 
 
 @settings(max_examples=250)
 @given(corpora, st.integers(8, 64), st.integers(0, 5), st.sampled_from([0.0, 0.1, 1.0]), SECONDS)
-def test_segment_pair_plan_equals_the_plain_account(
+def test_segment_pair_plan_equals_the_plain_account_and_fits(
     lengths: list[list[int]], max_length: int, seed: int, short: float, second: str
 ) -> None:
     format = SegmentPair.model_validate({"second": second, "short_share": short})
-    plan = format.plan(documents_of(lengths), max_length, seed, mask_sample=seed + 1)
+    documents = documents_of(lengths)
+    plan = format.plan(documents, max_length, seed, mask_sample=seed + 1)
     assert rows_of(plan) == told_plainly(as_lists(lengths), max_length, seed, short, second)
+    assert (plan.first_end > plan.first_start).all()
+    is_pair, laid_out = plan.second_end > plan.second_start, lay_out(format, documents, plan)
+    assert laid_out.lengths.max() <= max_length
+    assert (is_pair == (laid_out.segment_ids[laid_out.cu_seqlens[1:] - 1] == 1)).all()
+    labeled = plan.pair_labels >= 0
+    assert not labeled.any() if second == "next" else np.array_equal(labeled, is_pair)
+    assert labeled.all() or second in ("next", "next_or_swapped")
 
 
 @pytest.mark.parametrize("second", SWAPPING)
@@ -107,36 +104,6 @@ def test_half_of_the_pairs_of_several_sentences_are_swapped(second: str) -> None
     swapped = plan.second_start < plan.first_start
     assert np.array_equal(plan.pair_labels, swapped)
     assert within(swapped.mean(), 0.5, len(plan))
-    documents_met = [(places - last) // 240 for places, last in ((plan.first_start, 0), (plan.second_end, 1))]
-    assert np.array_equal(*documents_met)
-
-
-def test_one_sentence_has_no_order_in_the_paper_and_is_labeled_swapped_in_the_code() -> None:
-    documents = documents_of([[30]] * 500)
-    paper = SegmentPair(second="next_or_swapped").plan(documents, 64, seed=0, mask_sample=0)
-    assert (paper.pair_labels == -1).all()
-    assert not (paper.second_end > 0).any()
-    code = SegmentPair(second="next_swapped_or_random").plan(documents, 64, seed=0, mask_sample=0)
-    assert (code.pair_labels == 1).all()
-    assert (code.second_start // 30 != code.first_start // 30).all()
-    assert len(paper) == len(code) == 500
-
-
-@settings(max_examples=100)
-@given(corpora, st.integers(8, 64), SECONDS)
-def test_segment_pair_sequences_fit_and_hold_text(lengths: list[list[int]], max_length: int, second: str) -> None:
-    documents = documents_of(lengths)
-    format = SegmentPair.model_validate({"second": second})
-    plan = format.plan(documents, max_length, seed=3, mask_sample=0)
-    assert (plan.first_end > plan.first_start).all()
-    laid_out = lay_out(format, documents, plan)
-    assert laid_out.lengths.max() <= max_length
-    assert ((plan.second_end > plan.second_start) == (laid_out.segment_ids[laid_out.cu_seqlens[1:] - 1] == 1)).all()
-    if second == "next":
-        assert (plan.pair_labels == -1).all()
-    else:
-        assert np.array_equal(plan.pair_labels >= 0, plan.second_end > plan.second_start)
-        assert (plan.pair_labels >= 0).all() or second == "next_or_swapped"
 
 
 def test_segment_pair_without_next_sentence_prediction_loses_no_text() -> None:

@@ -17,14 +17,14 @@ def test_each_sequence_is_ordered_by_its_own_numbers(lengths: list[int], seed: i
     instances, generator = batch_of(lengths, seed), np.random.default_rng(seed)
     rng, wanted = rng_for(instances, seed), generator.random(len(instances.ids)) < 0.7
     weights = generator.random(SPECIAL.vocab_size) + 0.1 if weighted else None
-    order = RandomOrder.of(wanted, instances, rng, "a purpose", weights)
+    order = RandomOrder.of(wanted, instances, rng, weights)
     firsts = generator.integers(0, 30, len(lengths))
     expected, expected_firsts = [], []
     for sequence, (low, high) in enumerate(zip(instances.cu_seqlens[:-1], instances.cu_seqlens[1:], strict=True)):
         offsets = np.flatnonzero(wanted[low:high])
-        numbers = rng.bits_at("a purpose", np.full(len(offsets), sequence), offsets) >> np.uint64(36)
+        numbers = rng.bits_at("masking order", np.full(len(offsets), sequence), offsets) >> np.uint64(36)
         if weights is not None:
-            uniform = rng.uniform_at("a purpose", np.full(len(offsets), sequence), offsets)
+            uniform = rng.uniform_at("masking order", np.full(len(offsets), sequence), offsets)
             times = (-np.log1p(-uniform) / weights[instances.ids[low + offsets]]).astype(np.float32)
             numbers = times.view(np.uint32) >> 3
         own = (low + offsets[np.lexsort((offsets, numbers))]).tolist()

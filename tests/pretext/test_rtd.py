@@ -1,5 +1,7 @@
 """Replaced token detection: who is asked, the head, the loss and what is counted."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from pretext_samples import VOCABULARY, batch_of, rng_for
 from transformers import ElectraConfig, ElectraForPreTraining
 
 from maskwright.core.tensors import EncoderOutput, LossInputs, LossTerm, TargetTensors, View
-from maskwright.core.types import Examples, HeadShape
+from maskwright.core.types import HeadShape
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import ReplacedTokenDetection
@@ -15,11 +17,6 @@ from maskwright.pretext.replacement import MaskRandomKeep
 
 SHAPE = HeadShape(hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation="gelu", layer_norm_eps=1e-12)
 RTD = ReplacedTokenDetection()
-
-
-def examples() -> Examples:
-    instances = batch_of([20, 7, 33])
-    return corrupt(instances, TokenMasking(), MaskRandomKeep(), rng_for(instances), VOCABULARY)
 
 
 def loss_of(hidden: torch.Tensor, head: torch.nn.Module, positions: list[int], labels: list[int]) -> LossTerm:
@@ -43,18 +40,15 @@ def scoring(scores: list[float]) -> tuple[torch.Tensor, torch.nn.Module]:
     return hidden, head
 
 
-def test_every_token_is_asked_specials_too() -> None:
-    made = examples()
-    targets = RTD.targets(made)
+def test_every_token_is_asked_specials_too_or_the_selected_ones_only() -> None:
+    instances = batch_of([20, 7, 33])
+    examples = corrupt(instances, TokenMasking(), MaskRandomKeep(), rng_for(instances), VOCABULARY)
+    targets, few = RTD.targets(examples), ReplacedTokenDetection(loss_at="selected")
     assert targets.positions.tolist() == list(range(60))
     assert not targets.labels.any()
     assert targets.labels.dtype == np.int64
-
-
-def test_electra_15_percent_asks_the_selected_tokens_only() -> None:
-    made, few = examples(), ReplacedTokenDetection(loss_at="selected")
-    assert np.array_equal(few.targets(made).positions, made.selection.positions)
-    assert few.predictions_per_token(0.15, 128) == 0.15
+    assert np.array_equal(few.targets(examples).positions, examples.selection.positions)
+    assert few.predictions_per_token(0.15, 128) == 0.15  # ELECTRA 15 %
     assert RTD.predictions_per_token(0.15, 128) == 1.0
 
 
@@ -70,8 +64,8 @@ def test_hits_misses_and_false_alarms_are_counted() -> None:
     assert details == {"replaced": 0.4, "precision": 0.5, "recall": 0.5}
 
 
-@pytest.mark.parametrize(("activation", "theirs"), [("gelu", "gelu"), ("relu", "relu")])
-def test_head_and_loss_equal_those_of_transformers(activation: str, theirs: str) -> None:
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+def test_head_and_loss_equal_those_of_transformers(activation: str) -> None:
     torch.manual_seed(1)
     config = ElectraConfig(
         vocab_size=60,
@@ -80,14 +74,11 @@ def test_head_and_loss_equal_those_of_transformers(activation: str, theirs: str)
         num_hidden_layers=1,
         num_attention_heads=2,
         intermediate_size=32,
-        hidden_act=theirs,
+        hidden_act=activation,
         initializer_range=0.5,
     )
     model = ElectraForPreTraining(config).eval()
-    shape = HeadShape(
-        hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation=activation, layer_norm_eps=1e-12
-    )
-    head = RTD.head(shape)
+    head = RTD.head(replace(SHAPE, hidden_activation=activation))
     head.load_state_dict(model.discriminator_predictions.state_dict())  # The names are theirs, too.
     ids, labels = torch.randint(60, (3, 10)), torch.randint(2, (3, 10))
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Span boundary objective: the paper's own example, what is asked, head and loss."""
+"""Span boundary objective: targets, head and loss; the paper's example is in `test_worked_examples.py`."""
 
 import numpy as np
 import pytest
@@ -9,36 +9,17 @@ from pretext_samples import batch_of, rng_for
 from torch.nn.functional import cross_entropy, gelu, layer_norm, linear
 
 from maskwright.core.tensors import EncoderOutput, LossInputs, TargetTensors, View
-from maskwright.core.types import Examples, HeadShape, Instances, Selection, Targets
+from maskwright.core.types import Examples, HeadShape, Targets
 from maskwright.pretext.masking import Masking, SpanMasking, WholeWordMasking
 from maskwright.pretext.objectives import SpanBoundaryObjective
 
-SENTENCE = "Super Bowl 50 was an American football game to determine the champion"
 SHAPE = HeadShape(hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation="gelu", layer_norm_eps=1e-12)
-
-
-def examples_of(instances: Instances, units: list[tuple[int, int]]) -> Examples:
-    starts, ends = (np.array([unit[side] for unit in units], dtype=np.int64) for side in (0, 1))
-    return Examples(instances=instances, selection=Selection(starts, ends), corrupted=instances.ids)
 
 
 def asked(targets: Targets) -> list[tuple[int, int, int, int]]:
     """(left, position, right, place) of every target."""
     columns = targets.anchors["left"], targets.positions, targets.anchors["right"], targets.extra["place"]
     return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def test_the_papers_example() -> None:
-    # Joshi et al. 2020, figure 1: "an American football game" is masked; positions count from the first word, x1, so
-    # that the classification token is x0. "football", x7, is predicted from x4, x9 and its place, 3.
-    words = SENTENCE.split()
-    instances = batch_of([len(words) + 2])
-    instances.ids[1:-1] = 100 + np.arange(len(words))
-    targets = SpanBoundaryObjective().targets(examples_of(instances, [(5, 9)]))
-    assert [words[position - 1] for position in targets.positions] == ["an", "American", "football", "game"]
-    assert asked(targets) == [(4, 5, 9, 1), (4, 6, 9, 2), (4, 7, 9, 3), (4, 8, 9, 4)]
-    assert (words[4 - 1], words[9 - 1]) == ("was", "to")
-    assert targets.labels.tolist() == [104, 105, 106, 107]
 
 
 @settings(max_examples=100)

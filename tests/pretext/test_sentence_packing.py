@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from pretext_samples import SPECIAL, documents_of, lay_out, ranges
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.types import Plan
 from maskwright.pretext.formats import DocSentences, FullSentences
 
 Packed = FullSentences | DocSentences
@@ -69,14 +68,11 @@ def test_packing_equals_the_plain_account(lengths: list[list[int]], max_length: 
     assert (laid_out.pair_labels == -1).all()
 
 
-def texts(plan: Plan) -> list[tuple[int, int]]:
-    return ranges(plan.first_start, plan.first_end)
-
-
 def test_full_sentences_of_a_subset_do_not_reach_over_its_gaps() -> None:
     documents = documents_of([[3], [4], [5], [2], [2]])
     subset = documents.pick(np.array([0, 1, 3, 4]))
-    assert texts(FullSentences().plan(subset, 64, 0, 0)) == [(0, 7), (12, 16)]
+    plan = FullSentences().plan(subset, 64, 0, 0)
+    assert ranges(plan.first_start, plan.first_end) == [(0, 7), (12, 16)]
 
 
 def test_packing_refuses_lengths_without_room() -> None:

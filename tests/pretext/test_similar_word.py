@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretext_samples import SPECIAL, VOCABULARY, batch_of, looks_uniform, rng_for, within
+from pretext_samples import SPECIAL, VOCABULARY, batch_of, looks_uniform, repeated, rng_for, within
 from similar_tables import Word, knowing, table_of
 
 from maskwright.core.randomness import RandomNumbers
@@ -35,23 +35,9 @@ def few_ids(lengths: list[int], seed: int = 0, share_of_word_starts: float = 0.6
 
 def words_in_a_row(word: Word, number: int) -> tuple[Instances, Selection]:
     """Sequences of ten times the same word, every word a selected unit of its own."""
-    size, each = len(word), 10
-    count = number // each
-    row = [SPECIAL.cls, *(word * each), SPECIAL.sep]
-    special = np.zeros(len(row), dtype=bool)
-    special[[0, -1]] = True
-    starts_word = special.copy()
-    starts_word[1 : 1 + size * each : size] = True
-    instances = Instances(
-        ids=np.tile(np.array(row, dtype=np.int32), count),
-        segment_ids=np.zeros(len(row) * count, dtype=np.int8),
-        word_starts=np.tile(starts_word, count),
-        special=np.tile(special, count),
-        cu_seqlens=np.arange(count + 1) * len(row),
-        pair_labels=np.full(count, -1, dtype=np.int8),
-    )
-    starts = (np.arange(count)[:, None] * len(row) + 1 + size * np.arange(each)[None, :]).ravel()
-    return instances, Selection(starts, starts + size)
+    instances = repeated([word] * 10, number // 10)
+    starts = np.flatnonzero(instances.word_starts & ~instances.special)
+    return instances, Selection(starts, starts + len(word))
 
 
 def replaced(word: Word, number: int, table: SimilarWords, replacement: SimilarWord | None = None) -> IntArray:
@@ -83,9 +69,7 @@ def test_where_the_corpus_has_no_word_of_a_length_tokens_are_drawn_without_speci
     assert looks_uniform(np.delete(counts, never))
 
 
-def selected_shares(
-    share_known: float, masking: Masking, replacement: SimilarWord
-) -> tuple[dict[str, float], float, Instances]:
+def selected_shares(share_known: float, masking: Masking, replacement: SimilarWord) -> tuple[dict[str, float], float]:
     """Corrupt text in which some of 40 words have a similar one: shares of the outcomes, and of selected tokens."""
     instances = few_ids([128] * 1500, share_of_word_starts=1.0)
     ids = np.where(instances.special, instances.ids, 5 + np.random.default_rng(1).integers(0, 40, len(instances.ids)))
@@ -98,13 +82,13 @@ def selected_shares(
     assert sum(outcomes.values()) == total
     assert outcomes["similar word"] == (seen == 50).sum()
     assert outcomes["random word"] + outcomes["random word (no similar word)"] == (seen == 60).sum()
-    return {name: count / total for name, count in outcomes.items()}, total / len(ids), instances
+    return {name: count / total for name, count in outcomes.items()}, total / len(ids)
 
 
 @pytest.mark.parametrize("share_known", [1.0, 0.95, 0.6, 0.3])
 @pytest.mark.parametrize("masking", [MASKINGS[2], MASKINGS[4]])
 def test_the_shares_hold_whatever_the_table_covers(share_known: float, masking: Masking) -> None:
-    shares, selected, _ = selected_shares(share_known, masking, SimilarWord())
+    shares, selected = selected_shares(share_known, masking, SimilarWord())
     assert shares["similar word"] == pytest.approx(0.8, abs=0.015)
     random = shares["random word"] + shares["random word (no similar word)"]
     assert random == pytest.approx(0.1, abs=0.015)
@@ -115,7 +99,7 @@ def test_the_shares_hold_whatever_the_table_covers(share_known: float, masking: 
 
 @pytest.mark.parametrize("limit", [0.0, 0.05, 0.3, 1.0])
 def test_words_without_a_similar_one_are_selected_up_to_their_limit(limit: float) -> None:
-    shares, _, _ = selected_shares(0.5, MASKINGS[2], SimilarWord(max_stand_ins=limit))
+    shares, _ = selected_shares(0.5, MASKINGS[2], SimilarWord(max_stand_ins=limit))
     assert shares["random word (no similar word)"] == pytest.approx(min(limit, 0.5), abs=0.012)
     if limit <= 0.1:
         assert shares["kept"] == pytest.approx(0.1, abs=0.01)
@@ -206,17 +190,7 @@ def ids_of(text: str) -> Word:
 def test_an_n_gram_becomes_a_similar_phrase_and_never_mask_tokens(
     words: list[str], similar: dict[str, list[str]], expected: str
 ) -> None:
-    text = ["使用", *words, "来", "预测"]
-    ids = [SPECIAL.cls, *(id for word in text for id in ids_of(word)), SPECIAL.sep]
-    starts = [True, *(at == 0 for word in text for at in range(len(word))), True]
-    instances = Instances(
-        ids=np.array(ids, dtype=np.int32),
-        segment_ids=np.zeros(len(ids), dtype=np.int8),
-        word_starts=np.array(starts),
-        special=np.array([True, *[False] * (len(ids) - 2), True]),
-        cu_seqlens=np.array([0, len(ids)]),
-        pair_labels=np.array([-1], dtype=np.int8),
-    )
+    instances = repeated([ids_of(word) for word in ["使用", *words, "来", "预测"]])
     unit = Selection(np.array([3]), np.array([7]))
     table = table_of({ids_of(word): [ids_of(other) for other in others] for word, others in similar.items()})
     facts = VocabularyFacts(special_tokens=SPECIAL, similar_words=table)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pretext_samples import batch_of, documents_of, lay_out, looks_uniform, one_of, ranges, rng_for, within
@@ -84,13 +83,6 @@ def test_spans_are_those_of_the_plain_loop(masking: SpanMasking, lengths: list[i
         spans = spans_of(masking, single, rng_for(single, seed, first_index=5 + number))
         expected += [(start + offset, end + offset) for start, end in spans]
     assert ranges(selection.starts, selection.ends) == expected
-
-
-@pytest.mark.parametrize(("ordinary", "count"), [(510, 77), (126, 19), (20, 3), (21, 4), (1, 1)])
-def test_spanberts_budget_is_rounded_up_over_ordinary_tokens(ordinary: int, count: int) -> None:
-    instances = batch_of([ordinary + 2] * 3, share_of_word_starts=0.7)
-    positions = SpanMasking().select(instances, rng_for(instances)).positions
-    assert np.bincount(instances.sequence_ids[positions]).tolist() == [count] * 3
 
 
 def test_drawn_lengths_follow_their_shares() -> None:

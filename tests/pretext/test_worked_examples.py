@@ -1,10 +1,11 @@
 """The examples that papers and courses explain the systems with, word for word; docs/worked_examples.md tells them."""
 
+import itertools
 from collections import Counter
 from dataclasses import replace
 
 import numpy as np
-from pretext_samples import SPECIAL, VOCABULARY, rng_for, within
+from pretext_samples import SPECIAL, VOCABULARY, repeated, rng_for, within
 from similar_tables import knowing, table_of
 
 from maskwright.core.types import BoolArray, Examples, Instances, IntArray, Selection
@@ -20,19 +21,8 @@ FIRST_ID = 100
 
 def times(words: list[list[str]], count: int) -> Instances:
     """The same sentence `count` times, given as words of one or more tokens."""
-    begins = [True, *(place == 0 for word in words for place in range(len(word))), True]
-    length = len(begins)
-    special = np.zeros(length, dtype=bool)
-    special[[0, -1]] = True
-    ids = np.array([SPECIAL.cls, *range(FIRST_ID, FIRST_ID + length - 2), SPECIAL.sep], dtype=np.int32)
-    return Instances(
-        ids=np.tile(ids, count),
-        segment_ids=np.zeros(length * count, dtype=np.int8),
-        word_starts=np.tile(np.array(begins), count),
-        special=np.tile(special, count),
-        cu_seqlens=np.arange(count + 1) * length,
-        pair_labels=np.full(count, -1, dtype=np.int8),
-    )
+    ids = itertools.count(FIRST_ID)
+    return repeated([[next(ids) for _ in word] for word in words], count)
 
 
 def masked_in(instances: Instances, selection: Selection) -> BoolArray:
@@ -98,12 +88,18 @@ def test_an_american_football_game_is_hidden_as_one_and_told_from_its_boundaries
         assert within(float(fates.all(axis=1).mean()), share, len(starts))
 
     targets = SpanBoundaryObjective().targets(Examples(instances=instances, selection=selection, corrupted=after))
-    of_football = np.isin(targets.positions, starts + 2)
-    assert of_football.sum() == len(starts)
-    left, right = (targets.anchors[side][of_football] % 14 for side in ("left", "right"))
-    assert set(left.tolist()) == {4}  # x4, "was"
-    assert set(right.tolist()) == {9}  # x9, "to"
-    assert set(targets.extra["place"][of_football].tolist()) == {3}
+    of_game = np.isin(targets.positions, starts[:, None] + np.arange(4))
+    assert of_game.sum() == 4 * len(starts)
+    # "football", x7, is predicted from x4, "was", x9, "to", and its place, 3; [CLS] is x0.
+    columns = (
+        targets.anchors["left"] % 14,
+        targets.positions % 14,
+        targets.anchors["right"] % 14,
+        targets.extra["place"],
+    )
+    asked = set(zip(*(column[of_game].tolist() for column in columns), strict=True))
+    assert asked == {(4, 5, 9, 1), (4, 6, 9, 2), (4, 7, 9, 3), (4, 8, 9, 4)}
+    assert np.array_equal(targets.labels, instances.ids[targets.positions])
 
 
 def test_harbin_is_hidden_by_characters_then_as_a_phrase_then_as_a_place() -> None:

@@ -19,7 +19,7 @@ def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
     | --- | --- |
     | matrices | `config.initializer` with standard deviation `config.initializer_range` |
     | LayerNorm weights | 1 |
-    | biases | 0 (training may set the MLM head's to token frequencies, see `set_unigram_bias`) |
+    | biases | 0 (training may set the MLM head's to token frequencies, see `VocabularyObjective.prepare`) |
     | rows that RoBERTa's padding uses | 0 |
 
     "truncated_normal" is TensorFlow's: values beyond two standard deviations are sampled again, so that the result

@@ -7,15 +7,10 @@ from maskwright.pretext.replacement import Replacement, VocabularyFacts
 
 
 def corrupt(
-    instances: Instances,
-    masking: Masking,
-    replacement: Replacement,
-    rng: RandomNumbers,
-    vocabulary: VocabularyFacts,
+    instances: Instances, masking: Masking, replacement: Replacement, rng: RandomNumbers, vocabulary: VocabularyFacts
 ) -> Examples:
     """Mask part of each of B sequences, deterministically given `rng`, which has a key for each sequence."""
-    selection = masking.select(
-        instances, rng, vocabulary.token_counts, replacement.eligible(instances, rng, vocabulary)
-    )
+    eligible = replacement.eligible(instances, rng, vocabulary)
+    selection = masking.select(instances, rng, vocabulary.token_counts, eligible)
     corrupted = replacement.replace_tokens(instances, selection, rng, vocabulary)
     return Examples(instances=instances, selection=selection, corrupted=corrupted)

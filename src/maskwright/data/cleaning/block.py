@@ -25,7 +25,7 @@ EXCLUDED = "excluded.npy"
 
 @dataclass(slots=True)
 class Counts(Sums):
-    """Counts of what was read and dropped. Parts of a cut document count as documents.
+    """Counts of what was read and dropped of one source. Parts of a cut document count as documents.
 
     Attributes:
         documents, paragraphs, characters: As read.
@@ -33,6 +33,10 @@ class Counts(Sums):
         excluded_paragraphs, excluded_characters: Dropped because they share text with `Cleaning.exclude`.
         short_documents, short_characters: Dropped because they are short; clean characters.
         longest_document: Bytes of clean text of the longest document.
+        repeated_documents, repeated_document_characters: Documents that equal an earlier one.
+        near_documents, near_document_characters: Documents that nearly equal an earlier one.
+        repeated_paragraphs, repeated_paragraph_characters: Paragraphs of other documents that equal an earlier one.
+        remnants, remnant_characters: Documents too short without their repeated paragraphs (counted with them).
         bad_lines: Lines (or rows) skipped.
         bad_places: The first few of them, with the problem.
     """
@@ -46,11 +50,18 @@ class Counts(Sums):
     short_documents: int = 0
     short_characters: int = 0
     longest_document: int = 0
+    repeated_documents: int = 0
+    repeated_document_characters: int = 0
+    near_documents: int = 0
+    near_document_characters: int = 0
+    repeated_paragraphs: int = 0
+    repeated_paragraph_characters: int = 0
+    remnants: int = 0
+    remnant_characters: int = 0
     bad_lines: int = 0
     bad_places: list[str] = field(default_factory=list)
 
     def add(self, other: "Counts") -> None:
-        """Add another block's counts to these."""
         Sums.add(self, other)
         del self.bad_places[_PLACES_KEPT:]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from maskwright.core.amounts import pluralize
 from maskwright.data.cleaning.block import Counts
-from maskwright.data.cleaning.deduplication import Repeats
 from maskwright.data.cleaning.statistics import TextStatistics
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.sources.arguments import Source
@@ -17,22 +16,20 @@ CARD_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class SourceCount:
-    """All counts of one source: bytes of its files, what was read, removed as duplicate and kept, some sentences."""
+    """All counts of one source: bytes of its files, what was read, dropped and kept, some sentences."""
 
     source: Source
     bytes_on_disk: int
-    read: Counts
-    repeats: Repeats
+    counts: Counts
     kept: TextStatistics
     examples: list[str]
 
 
 def data_card(sources: list[SourceCount], cleaning: Cleaning, fingerprint: str) -> dict[str, Any]:
     """Return the card as JSON-like data, per source and in total; independent of the time."""
-    total_read, total_repeats, total_kept = Counts(), Repeats(), TextStatistics()
+    total_counts, total_kept = Counts(), TextStatistics()
     for source in sources:
-        total_read.add(source.read)
-        total_repeats.add(source.repeats)
+        total_counts.add(source.counts)
         total_kept.add(source.kept)
     total_bytes = sum(source.bytes_on_disk for source in sources)
     return {
@@ -41,7 +38,7 @@ def data_card(sources: list[SourceCount], cleaning: Cleaning, fingerprint: str) 
         "fingerprint": fingerprint,
         "total": {
             "files": sum(len(source.source.files) for source in sources),
-            **_section(total_read, total_repeats, total_kept, total_bytes),
+            **_section(total_counts, total_kept, total_bytes),
         },
         "sources": [
             {
@@ -49,7 +46,7 @@ def data_card(sources: list[SourceCount], cleaning: Cleaning, fingerprint: str) 
                 "kind": source.source.kind,
                 "files": len(source.source.files),
                 "passed_over": dict(source.source.passed_over),
-                **_section(source.read, source.repeats, source.kept, source.bytes_on_disk),
+                **_section(source.counts, source.kept, source.bytes_on_disk),
                 "examples": source.examples,
                 "notes": _notes(source, cleaning),
             }
@@ -59,33 +56,39 @@ def data_card(sources: list[SourceCount], cleaning: Cleaning, fingerprint: str) 
     }
 
 
-def _section(read: Counts, repeats: Repeats, kept: TextStatistics, bytes_on_disk: int) -> dict[str, Any]:
+def _section(counts: Counts, kept: TextStatistics, bytes_on_disk: int) -> dict[str, Any]:
     return {
         "read": {
             "bytes_on_disk": bytes_on_disk,
-            "documents": read.documents,
-            "paragraphs": read.paragraphs,
-            "characters": read.characters,
+            "documents": counts.documents,
+            "paragraphs": counts.paragraphs,
+            "characters": counts.characters,
         },
         "dropped": {
-            "control characters and white space": {"characters": read.removed_characters},
+            "control characters and white space": {"characters": counts.removed_characters},
             "paragraphs with evaluation text": {
-                "paragraphs": read.excluded_paragraphs,
-                "characters": read.excluded_characters,
+                "paragraphs": counts.excluded_paragraphs,
+                "characters": counts.excluded_characters,
             },
-            "short documents": {"documents": read.short_documents, "characters": read.short_characters},
-            "repeated documents": {"documents": repeats.documents, "characters": repeats.document_characters},
+            "short documents": {"documents": counts.short_documents, "characters": counts.short_characters},
+            "repeated documents": {
+                "documents": counts.repeated_documents,
+                "characters": counts.repeated_document_characters,
+            },
             "nearly repeated documents": {
-                "documents": repeats.near_documents,
-                "characters": repeats.near_document_characters,
+                "documents": counts.near_documents,
+                "characters": counts.near_document_characters,
             },
-            "repeated paragraphs": {"paragraphs": repeats.paragraphs, "characters": repeats.paragraph_characters},
+            "repeated paragraphs": {
+                "paragraphs": counts.repeated_paragraphs,
+                "characters": counts.repeated_paragraph_characters,
+            },
             "documents too short without their repeated paragraphs": {
-                "documents": repeats.remnants,
-                "characters": repeats.remnant_characters,
+                "documents": counts.remnants,
+                "characters": counts.remnant_characters,
             },
         },
-        "bad_lines": {"count": read.bad_lines, "first": read.bad_places},
+        "bad_lines": {"count": counts.bad_lines, "first": counts.bad_places},
         "kept": {
             "documents": kept.documents,
             "sentences": kept.sentences,
@@ -99,7 +102,7 @@ def _section(read: Counts, repeats: Repeats, kept: TextStatistics, bytes_on_disk
 def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
     """Return remarks on unusual numbers."""
     notes = []
-    kept, read = source.kept, source.read
+    kept, counts = source.kept, source.counts
     if kept.documents >= 20 and kept.sentences < 2.5 * kept.documents:
         notes.append(
             f"Documents are short: {kept.sentences / kept.documents:.1f} sentences on average. Objectives about the "
@@ -111,18 +114,17 @@ def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
             f"Some text had no sentence end within {cleaning.max_sentence_characters:,} characters (logs, tables, "
             "lists of words?) and was cut there."
         )
-    repeats = source.repeats
-    repeated = repeats.document_characters + repeats.near_document_characters + repeats.paragraph_characters
-    if repeated > 0.3 * read.characters:
+    repeated = counts.repeated_document_characters + counts.near_document_characters
+    if repeated + counts.repeated_paragraph_characters > 0.3 * counts.characters:
         notes.append("Over 30 % of the text was duplicated.")
-    if read.short_documents > 0.3 * read.documents:
+    if counts.short_documents > 0.3 * counts.documents:
         notes.append(
-            f"{100 * read.short_documents / read.documents:.0f} % of the documents are shorter than "
+            f"{100 * counts.short_documents / counts.documents:.0f} % of the documents are shorter than "
             f"{cleaning.min_document_bytes} bytes and were dropped (the limit is set with "
             f"`--clean min_document_bytes={cleaning.min_document_bytes}`)."
         )
-    if read.bad_lines:
-        notes.append(f"{read.bad_lines:,} broken lines were skipped (`--clean bad_lines=skip`).")
+    if counts.bad_lines:
+        notes.append(f"{counts.bad_lines:,} broken lines were skipped (`--clean bad_lines=skip`).")
     if source.source.passed_over:
         others = ", ".join(f"{count} {suffix}" for suffix, count in source.source.passed_over[:5])
         notes.append(f"Files that are not read: {others}.")
@@ -176,16 +178,13 @@ def _source_page(source: dict[str, Any]) -> list[str]:
     scripts = ", ".join(f"{name} {100 * share:.1f} %" for name, share in source["scripts"].items())
     lines += ["", f"Scripts: {scripts or 'no letters'}."]
     if source["examples"]:
-        lines += ["", *"\n>\n".join(f"> {_escaped(example)}" for example in source["examples"]).split("\n")]
+        escaped = (re.sub(r"[\\`*_<\[#|]", r"\\\g<0>", example) for example in source["examples"])
+        lines += ["", *"\n>\n".join(f"> {example}" for example in escaped).split("\n")]
     if source["notes"]:
         lines += ["", *(f"- {note}" for note in source["notes"])]
     if source["bad_lines"]["first"]:
         lines += ["", "The first lines skipped:", "", *(f"- `{place}`" for place in source["bad_lines"]["first"])]
     return lines
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"[\\`*_<\[#|]", r"\\\g<0>", text)
 
 
 def _number(value: int) -> str:

@@ -1,6 +1,5 @@
 """Deduplication of documents and paragraphs, and the writer of the deduplicated blocks."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,8 @@ from numpy.typing import NDArray
 
 from maskwright.core.files import checksum
 from maskwright.core.types import BoolArray
-from maskwright.data.cleaning.block import BlockIndex
-from maskwright.data.cleaning.statistics import Sums, TextStatistics
+from maskwright.data.cleaning.block import BlockIndex, Counts
+from maskwright.data.cleaning.statistics import TextStatistics
 
 _PARTS = 16
 
@@ -36,27 +35,6 @@ _EXAMPLES = 3
 _LONGEST_EXAMPLE = 300
 
 
-@dataclass(slots=True)
-class Repeats(Sums):
-    """Text of one source that was dropped as a duplicate of earlier text, or because too little was left.
-
-    Attributes:
-        documents, document_characters: Documents that equal an earlier one.
-        near_documents, near_document_characters: Documents that nearly equal an earlier one.
-        paragraphs, paragraph_characters: Paragraphs of other documents that equal an earlier one.
-        remnants, remnant_characters: Documents too short without their repeated paragraphs (counted with them).
-    """
-
-    documents: int = 0
-    document_characters: int = 0
-    near_documents: int = 0
-    near_document_characters: int = 0
-    paragraphs: int = 0
-    paragraph_characters: int = 0
-    remnants: int = 0
-    remnant_characters: int = 0
-
-
 def without_repeats(
     data: bytes,
     index: BlockIndex,
@@ -64,7 +42,7 @@ def without_repeats(
     near_repeats: BoolArray,
     repeated_paragraphs: BoolArray,
     min_document_bytes: int,
-) -> tuple[bytes, Repeats]:
+) -> tuple[bytes, Counts]:
     """Return a block's text, as `clean_block` wrote it, without repeated documents and paragraphs; and their counts.
 
     Args:
@@ -80,9 +58,9 @@ def without_repeats(
     starts = ends - index.stored_bytes
     characters = np.add.reduceat(index.characters, firsts) + index.paragraphs - 1 if len(firsts) else firsts
     touched = np.add.reduceat(repeated_paragraphs, firsts, dtype=np.int64) > 0 if len(firsts) else firsts > 0
-    counts = Repeats(
-        documents=int(repeated_documents.sum()),
-        document_characters=int(characters[repeated_documents].sum()),
+    counts = Counts(
+        repeated_documents=int(repeated_documents.sum()),
+        repeated_document_characters=int(characters[repeated_documents].sum()),
         near_documents=int(near_repeats.sum()),
         near_document_characters=int(characters[near_repeats].sum()),
     )
@@ -100,8 +78,9 @@ def without_repeats(
             counts.remnants += 1
             counts.remnant_characters += int(characters[document])
             continue
-        counts.paragraphs += last - first - len(kept)
-        counts.paragraph_characters += int(characters[document] - index.characters[kept].sum()) - len(kept) + 1
+        counts.repeated_paragraphs += last - first - len(kept)
+        gone = int(characters[document] - index.characters[kept].sum()) - len(kept) + 1
+        counts.repeated_paragraph_characters += gone
         text = b"".join(data[starts[paragraph] : ends[paragraph]] for paragraph in kept)
         # The first paragraph of a document has no white space before it.
         parts.append(text.removeprefix(b" "))

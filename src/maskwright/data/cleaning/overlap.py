@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError
-from maskwright.core.extras import install
 from maskwright.core.files import parse_json
 from maskwright.data.cleaning.text import HAN_AND_KANA, Cleaning, clean_document
 from maskwright.data.libraries import imported
@@ -19,7 +18,6 @@ from maskwright.data.sources.files import COMPRESSIONS, decompressed, reading
 BANDS, _BAND_SIZE, _BAND_NGRAM = 14, 8, 5
 LEAK_NGRAM = 13
 """Length in words of the n-grams compared; the maximum of Brown et al. (2020, appendix C)."""
-_INSTALL_RENSA = f"Install the extra: {install('dedup')}"
 _WORDS = re.compile(f"[{HAN_AND_KANA}]|[^\\W{HAN_AND_KANA}]+")
 
 
@@ -40,7 +38,7 @@ def band_hashes(text: str) -> list[int]:
     Raises:
         DataError: If the library is missing.
     """
-    rensa = imported("rensa", package="rensa", purpose="near_duplicates", todo=_INSTALL_RENSA)
+    rensa = imported("rensa", "near_duplicates", "dedup")
     words = words_of(text)
     minhash = rensa.RMinHash(num_perm=BANDS * _BAND_SIZE, seed=0)
     minhash.update([" ".join(words[n : n + _BAND_NGRAM]) for n in range(max(1, len(words) - _BAND_NGRAM + 1))])

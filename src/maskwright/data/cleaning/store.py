@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from maskwright.core.checksums import CHECKSUMS, ChecksumCache, damaged_file_error, refuse_unreadable
 from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, checksum, read_json, write_json, write_text
+from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import bits, keys
 from maskwright.core.spec import fingerprint
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.block import EXCLUDED, Counts, clean_block, on_bad_line, take_block
 from maskwright.data.cleaning.data_card import SourceCount, card_page, data_card
-from maskwright.data.cleaning.deduplication import BlockWriter, Repeats, repeated, without_repeats
+from maskwright.data.cleaning.deduplication import BlockWriter, repeated, without_repeats
 from maskwright.data.cleaning.overlap import excluded_hashes
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.pool import ordered_map
@@ -38,12 +39,7 @@ STORE_FILE = "store.json"
 
 
 def _build_store(
-    folder: Path,
-    sources: tuple[Source, ...],
-    cleaning: Cleaning,
-    key: str,
-    workers: int | None,
-    progress: Progress,
+    folder: Path, sources: tuple[Source, ...], cleaning: Cleaning, key: str, workers: int | None, progress: Progress
 ) -> None:
     """Write the store of a clean corpus to an empty folder (see `clean_corpus`)."""
     work = folder / "work"
@@ -71,7 +67,6 @@ def _build_store(
     for source, read in zip(sources, counts, strict=True):
         _refuse_empty(source, read, cleaning)
     writer = BlockWriter(folder / "blocks", len(sources))
-    repeats = [Repeats() for _ in sources]
     repeated_documents = repeated(_joined(documents))
     near_repeats = np.zeros_like(repeated_documents)
     for band in _joined(bands):
@@ -93,13 +88,13 @@ def _build_store(
         )
         document += len(index.paragraphs)
         paragraph += len(index.characters)
-        repeats[place].add(dropped)
+        counts[place].add(dropped)
         writer.add(place, data)
         progress("deduplicating", number + 1, len(block_sources))
     writer.flush()
     (work / EXCLUDED).unlink(missing_ok=True)
     work.rmdir()
-    columns = zip(sources, sizes, counts, repeats, writer.statistics, writer.examples, strict=True)
+    columns = zip(sources, sizes, counts, writer.statistics, writer.examples, strict=True)
     counted = [SourceCount(*row) for row in columns]
     for each in counted:
         if not each.kept.documents:
@@ -198,7 +193,7 @@ class CleanCorpus:
             lengths = np.array([len(document) for document in documents])
             key = keys(seed, "corpus sample", 0, np.arange(first, first + len(documents)))
             first += len(documents)
-            place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            place = concatenated_ranges(np.zeros_like(lengths), lengths)
             chosen = bits(np.repeat(key, lengths), place) <= threshold
             for sentence in compress(chain.from_iterable(documents), chosen):
                 spent += len(sentence.encode())

@@ -6,7 +6,6 @@ at every opening by every rank, so opening takes time in proportion to the numbe
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, final
@@ -47,64 +46,6 @@ def starts_file(kind: str, shard: int) -> str:
     return f"{kind}_starts-{shard:05d}.npy"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """Description of a folder of token shards.
-
-    Attributes:
-        fingerprint: Identifies the shards: text, tokenizer and format.
-        words: What counts as a word, a phrase and an entity (`words.spec.Words` as plain data).
-        levels: For each span kind, what was found (`words.span_facts`).
-        num_characters, num_bytes: Of the clean text.
-        dropped_sentences, dropped_documents: Those without any token.
-        shard_tokens: Tokens in each shard but the last.
-    """
-
-    fingerprint: str
-    clean_fingerprint: str
-    tokenizer_fingerprint: str
-    words_fingerprint: str
-    words: dict[str, Any]
-    levels: dict[str, dict[str, Any]]
-    num_tokens: int
-    num_sentences: int
-    num_documents: int
-    num_characters: int
-    num_bytes: int
-    dropped_sentences: int
-    dropped_documents: int
-    vocab_size: int
-    shard_tokens: int
-    source_names: list[str]
-
-    @property
-    def num_shards(self) -> int:
-        """Number of shards."""
-        return -(-self.num_tokens // self.shard_tokens)
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest; DataError if it is missing, unreadable or of another version."""
-    try:
-        values = read_json(folder / MANIFEST)
-        found = (values.pop("format"), values.pop("version"))
-        manifest = Manifest(**{field.name: values[field.name] for field in fields(Manifest)})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        refuse_unreadable(folder / MANIFEST, error)
-        raise damaged(folder, f"its {MANIFEST} cannot be read ({error})") from error
-    if found != (FORMAT, VERSION):
-        raise damaged(folder, f"its {MANIFEST} is of the format {found}, this program reads {(FORMAT, VERSION)}")
-    return manifest
-
-
-def damaged(folder: Path, problem: str) -> DataError:
-    """Return the error for a damaged folder."""
-    return DataError(
-        f"the token shards in {folder} are damaged: {problem}",
-        todo="Delete that folder and run the same command again; it is rebuilt.",
-    )
-
-
 @final
 class Corpus:
     """Token shards, memory-mapped (see `open`). D documents, V vocabulary.
@@ -119,12 +60,15 @@ class Corpus:
         token_counts: Shape (V,), int64: count of each id.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path) -> None:
+        manifest = read_json(folder / MANIFEST)
+        if (found := (manifest["format"], manifest["version"])) != (FORMAT, VERSION):
+            raise ValueError(f"{MANIFEST} is of the format {found}, this program reads {(FORMAT, VERSION)}")
         self.folder = folder
-        self.manifest = manifest
-        self.fingerprint = manifest.fingerprint
-        self.num_tokens = manifest.num_tokens
-        self.span_facts: Mapping[str, Mapping[str, Any]] = manifest.levels
+        self.fingerprint: str = manifest["fingerprint"]
+        self.num_tokens: int = manifest["num_tokens"]
+        self.span_facts: Mapping[str, Mapping[str, Any]] = manifest["levels"]
+        self._shard_tokens: int = manifest["shard_tokens"]
         sentences = _mapped(folder / DOCUMENT_SENTENCES)
         self.documents = Documents(_mapped(folder / SENTENCE_ENDS), first=sentences[:-1], last=sentences[1:])
         self.document_ends: NDArray[np.int64] = _mapped(folder / DOCUMENT_ENDS)
@@ -133,11 +77,11 @@ class Corpus:
         with np.load(folder / BLOCK_CHECKSUMS) as checksums:
 
             def opened(name_of: Callable[[int], str]) -> list[CheckedArray]:
-                names = map(name_of, range(manifest.num_shards))
+                names = map(name_of, range(-(-self.num_tokens // self._shard_tokens)))
                 return [CheckedArray(folder / name, checksums[name]) for name in names]
 
             self._tokens = opened(tokens_file)
-            self._starts = {kind: opened(partial(starts_file, kind)) for kind in ("word", *manifest.levels)}
+            self._starts = {kind: opened(partial(starts_file, kind)) for kind in ("word", *self.span_facts)}
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
@@ -146,12 +90,14 @@ class Corpus:
         Raises:
             DataError: If the folder is damaged or of another version.
         """
-        manifest = read_manifest(folder)
         try:
-            return cls(folder, manifest)
-        except (OSError, ValueError, KeyError, BadZipFile) as error:
+            return cls(folder)
+        except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
             refuse_unreadable(folder, error)
-            raise damaged(folder, str(error)) from error
+            raise DataError(
+                f"the token shards in {folder} are damaged: {error}",
+                todo="Delete that folder and run the same command again; it is rebuilt.",
+            ) from error
 
     def __reduce__(self) -> tuple[object, ...]:
         # Another process maps the files itself.
@@ -189,7 +135,7 @@ class Corpus:
 
     def _runs(self, starts: IntArray, ends: IntArray) -> Iterator[tuple[int, Runs]]:
         """Cut ranges at the ends of shards; yield each shard with its ranges and where they are copied to."""
-        lengths, size = ends - starts, self.manifest.shard_tokens
+        lengths, size = ends - starts, self._shard_tokens
         places = np.cumsum(lengths) - lengths
         first, last = starts // size, (ends - 1) // size
         for shard in np.unique(concatenated_ranges(first, np.where(lengths, last - first + 1, 0))).tolist():

@@ -4,9 +4,9 @@ Blocks are encoded in a process pool and written in order as they arrive, so mem
 bytes are the same for any number of workers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -39,7 +39,6 @@ from maskwright.data.shards.corpus import (
     TOKENIZER,
     VERSION,
     Corpus,
-    Manifest,
     starts_file,
     tokens_file,
 )
@@ -47,7 +46,6 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder, TokenStream
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.annotator import Annotation, Annotator, check_words, open_annotator, words_fingerprint
 from maskwright.data.words.collocations import find_collocations
-from maskwright.data.words.segmenters import open_segmenter, segmenter_fingerprint
 from maskwright.data.words.span_facts import SpanFacts
 from maskwright.data.words.spec import Words
 
@@ -154,8 +152,7 @@ def tokenize_corpus(
     it are ordinary text. Sentences without tokens, and documents of only such, are left out and counted.
 
     Args:
-        cache: Cache directory; None for `core.files.cache_folder()`.
-        workers: Processes; 1 works in this process, None uses the available cores. The bytes are the same.
+        cache, workers: As in `clean_corpus`; the bytes are the same for any number of workers.
         progress: Called with bytes of text.
         shard_tokens: Tokens per shard; a multiple of 8.
 
@@ -173,24 +170,24 @@ def tokenize_corpus(
     def make(folder: Path) -> None:
         tokenizer.save(folder / TOKENIZER)
         if "collocations" in words.phrases:
-            segmenter = open_segmenter(words)
-            found = find_collocations(clean, segmenter, segmenter_fingerprint(words), cache=cache, progress=progress)
-            copyfile(found, folder / COLLOCATIONS)
+            copyfile(find_collocations(clean, words, cache=cache, progress=progress), folder / COLLOCATIONS)
         vocab_size = tokenizer.special_tokens.vocab_size
-        manifest = Manifest(
-            fingerprint=key,
-            clean_fingerprint=clean.fingerprint,
-            tokenizer_fingerprint=tokenizer.fingerprint,
-            words_fingerprint=words_key,
-            words=words.model_dump(mode="json"),
-            num_characters=clean.num_characters,
-            num_bytes=clean.num_bytes,
-            vocab_size=vocab_size,
-            shard_tokens=shard_tokens,
-            source_names=list(clean.source_names),
+        manifest = {
+            "format": FORMAT,
+            "version": VERSION,
+            "fingerprint": key,
+            "clean_fingerprint": clean.fingerprint,
+            "tokenizer_fingerprint": tokenizer.fingerprint,
+            "words_fingerprint": words_key,
+            "words": words.model_dump(mode="json"),
             **_write_shards(folder, clean, words, vocab_size, shard_tokens, workers, progress),
-        )
-        write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, **asdict(manifest)})
+            "num_characters": clean.num_characters,
+            "num_bytes": clean.num_bytes,
+            "vocab_size": vocab_size,
+            "shard_tokens": shard_tokens,
+            "source_names": clean.source_names,
+        }
+        write_json(folder / MANIFEST, manifest)
         shards = sorted(path for pattern in CHECKED_WHEN_READ for path in folder.glob(pattern))
         checksums: dict[str, Any] = {path.name: block_checksums(path) for path in shards}
         np.savez(folder / BLOCK_CHECKSUMS, **checksums)
@@ -218,7 +215,9 @@ def _write_shards(
         document_ends = files.enter_context(ArrayWriter(folder / DOCUMENT_ENDS, "<i8"))
         document_sources = files.enter_context(ArrayWriter(folder / DOCUMENT_SOURCES, "<i4"))
         document_sentences.append(np.zeros(1, dtype=np.int64))
-        encoded = _encoded(clean, folder, words, workers)
+        files.callback(block_tools.cache_clear)
+        checked = zip(clean.blocks, clean.checksums, strict=True)
+        encoded = ordered_map(partial(encode_block, folder=folder, words=words), checked, workers=workers)
         for path, source, block in zip(clean.blocks, clean.block_sources, encoded, strict=True):
             ends = tokens.count + np.cumsum(block.sentence_lengths)
             last = np.cumsum(block.document_lengths)
@@ -236,21 +235,13 @@ def _write_shards(
         raise DataError("the corpus contains no tokens", todo="Name files that contain text.")
     np.save(folder / TOKEN_COUNTS, token_counts)
     return {
+        "levels": {kind: found.to_json(tokens.count) for kind, found in facts.items()},
         "num_tokens": tokens.count,
         "num_sentences": sentence_ends.count,
         "num_documents": document_ends.count,
         "dropped_sentences": clean.num_sentences - sentence_ends.count,
         "dropped_documents": clean.num_documents - document_ends.count,
-        "levels": {kind: found.to_json(tokens.count) for kind, found in facts.items()},
     }
-
-
-def _encoded(clean: CleanCorpus, folder: Path, words: Words, workers: int | None) -> Iterator["EncodedBlock"]:
-    blocks = zip(clean.blocks, clean.checksums, strict=True)
-    try:
-        yield from ordered_map(partial(encode_block, folder=folder, words=words), blocks, workers=workers)
-    finally:
-        block_tools.cache_clear()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -98,13 +99,13 @@ class BadLine:
 OnBadLine = Callable[[BadLine], None]
 
 
-def lines_in(stream: BinaryIO, name: str, on_bad_line: OnBadLine | None = None) -> Iterator[bytes]:
-    """Yield the lines of a file.
+def refuse_line(bad: BadLine) -> None:
+    """Raise the error for a line that cannot be skipped."""
+    raise DataError(f"{bad.place}: {bad.problem}", todo=f"{bad.todo or 'Correct it'}.")
 
-    Args:
-        on_bad_line: Called for a line longer than `MAX_LINE_BYTES`, which is then read as an empty one; None raises
-            DataError.
-    """
+
+def lines_in(stream: BinaryIO, name: str, on_bad_line: OnBadLine = refuse_line) -> Iterator[bytes]:
+    """Yield the lines of a file; one longer than `MAX_LINE_BYTES` is reported, then read as an empty one."""
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -114,13 +115,19 @@ def lines_in(stream: BinaryIO, name: str, on_bad_line: OnBadLine | None = None) 
         yield line
 
 
-def skip_long_line(stream: BinaryIO, name: str, number: int, on_bad_line: OnBadLine | None) -> None:
+def decoded_lines(stream: BinaryIO, name: str, on_bad_line: OnBadLine = refuse_line) -> Iterator[str]:
+    """Yield the lines of a file that are UTF-8; report the others."""
+    for number, line in enumerate(lines_in(stream, name, on_bad_line), 1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            on_bad_line(undecodable(line, error, name, number))
+
+
+def skip_long_line(stream: BinaryIO, name: str, number: int, on_bad_line: OnBadLine) -> None:
     """Report a line longer than `MAX_LINE_BYTES`, of which the beginning was read, and skip the rest of it."""
-    problem, todo = f"longer than {MAX_LINE_BYTES:,} bytes", "Check that the file is what its name says"
-    bad = BadLine(f"{name}, line {number}", problem, f"{todo}, divide its documents")
-    if on_bad_line is None:
-        raise DataError(f"{bad.place}: {problem}", todo=f"{todo}, or divide its documents.")
-    on_bad_line(bad)
+    todo = "Check that the file is what its name says, or divide its documents"
+    on_bad_line(BadLine(f"{name}, line {number}", f"longer than {MAX_LINE_BYTES:,} bytes", todo))
     while (rest := stream.readline(_READ_BYTES)) and not rest.endswith(b"\n"):
         pass
 
@@ -153,22 +160,23 @@ def guess_encoding(before: bytes, data: bytes) -> tuple[str, str]:
     """
     if data.count(0) > len(data) // 5:
         return "it looks like UTF-16 without a byte order mark", "UTF-16LE"
-    high = [byte >= 0x80 for byte in data]
-    total = sum(high)
-    in_pairs = sum(
-        here and (left or right) for left, here, right in zip([False, *high], high, [*high[1:], False], strict=False)
-    )
     around = before + data
-    if around.decode("utf-8", errors="replace").count("\ufffd") < 0.1 * sum(byte >= 0x80 for byte in around):
+    if around.decode("utf-8", errors="replace").count("\ufffd") < 0.1 * _count(rb"[\x80-\xff]", around):
         return "the text around it is UTF-8, so these bytes are damaged", ""
-    if in_pairs < 0.7 * total:
+    high, in_pairs = _count(rb"[\x80-\xff]", data), _count(rb"[\x80-\xff]{2,}", data)
+    if in_pairs < 0.7 * high:
         return "it looks like Latin-1 or Windows-1252", "WINDOWS-1252"
     # The 3755 most frequent hanzi of GB 2312 begin with B0-D7, its punctuation with A1-A3.
-    common = sum(0xB0 <= byte <= 0xD7 or 0xA1 <= byte <= 0xA3 for byte in data if byte >= 0x80)
+    common = _count(rb"[\xa1-\xa3\xb0-\xd7]", data)
     for codec, name in (("gb18030", "GBK (GB18030)"), ("big5", "Big5"), ("shift_jis", "Shift-JIS")):
-        if (codec != "gb18030" or common >= 0.5 * total) and _decodes(data, codec):
+        if (codec != "gb18030" or common >= 0.5 * high) and _decodes(data, codec):
             return f"it looks like {name}", codec.upper().replace("_", "-")
     return "the encoding is not one that is recognized here", ""
+
+
+def _count(pattern: bytes, data: bytes) -> int:
+    """Return how many bytes match a pattern."""
+    return sum(map(len, re.findall(pattern, data)))
 
 
 def _decodes(data: bytes, codec: str) -> bool:

@@ -7,11 +7,11 @@ depend only on the files, so any number of workers gives the same bytes.
 import io
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, TypeVar
 
 from maskwright.core.errors import json_problem
 from maskwright.core.files import parse_json
@@ -42,6 +42,7 @@ _WIKI_HEADING = re.compile(r"^ ?(?:= )+(.*?)(?: =)+ *$", re.MULTILINE)
 _WIKI_MARK = re.compile(r" @([-,.])@ ")
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 
+Item = TypeVar("Item")
 PieceFormat = Literal["blank_lines", "files", "wiki_titles", "markdown", "jsonl", "records"]
 
 
@@ -108,16 +109,23 @@ def raw_blocks(
     """
     meter = _Meter()
     for number, source in enumerate(sources):
-        waiting: list[Piece] = []
-        size = 0
-        for piece in _pieces_of(source, cleaning, on_bad_line[number], meter, workers):
-            waiting.append(piece)
-            size += piece.size
-            if size >= BLOCK_BYTES:
-                yield RawBlock(number, tuple(waiting), meter.bytes_read())
-                waiting, size = [], 0
-        if waiting:
-            yield RawBlock(number, tuple(waiting), meter.bytes_read())
+        pieces = _pieces_of(source, cleaning, on_bad_line[number], meter, workers)
+        for some in _batches(pieces, lambda piece: piece.size, BLOCK_BYTES):
+            yield RawBlock(number, some, meter.bytes_read())
+
+
+def _batches(items: Iterable[Item], size: Callable[[Item], int], least: int) -> Iterator[tuple[Item, ...]]:
+    """Yield consecutive items in batches of at least this total size, except the last."""
+    waiting: list[Item] = []
+    total = 0
+    for item in items:
+        waiting.append(item)
+        total += size(item)
+        if total >= least:
+            yield tuple(waiting)
+            waiting, total = [], 0
+    if waiting:
+        yield tuple(waiting)
 
 
 def _pieces_of(
@@ -153,18 +161,10 @@ def _pieces_of_file(
 
 
 def _in_pieces(documents: Iterator[str], file: str) -> Iterator[Piece]:
-    texts: list[str] = []
-    size = 0
     first = 1
-    for text in documents:
-        texts.append(text)
-        size += len(text)
-        if size >= BLOCK_BYTES // 2:
-            yield Piece(file=file, format="records", payload=tuple(texts), first_line=first)
-            first += len(texts)
-            texts, size = [], 0
-    if texts:
-        yield Piece(file=file, format="records", payload=tuple(texts), first_line=first)
+    for texts in _batches(documents, len, BLOCK_BYTES // 2):
+        yield Piece(file=file, format="records", payload=texts, first_line=first)
+        first += len(texts)
 
 
 def _pieces_of_lines(

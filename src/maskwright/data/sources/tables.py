@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from maskwright.core.errors import DataError, nearest
-from maskwright.core.extras import install
 from maskwright.core.files import parse_json
 from maskwright.data.libraries import imported
 from maskwright.data.sources.arguments import HubDataset
-from maskwright.data.sources.files import MAX_LINE_BYTES, BadLine, OnBadLine, lines_in, undecodable
+from maskwright.data.sources.files import MAX_LINE_BYTES, BadLine, OnBadLine, decoded_lines
 
 _ROWS_LOOKED_AT = 20
 _ROWS_AT_ONCE = 512
@@ -64,7 +63,7 @@ def csv_documents(
 
     The delimiter is the header's most frequent of comma, semicolon and tab.
     """
-    lines = _decoded_lines(stream, path, on_bad_line)
+    lines = decoded_lines(stream, str(path), on_bad_line)
     header = next(lines, "")
     delimiter = max(",;\t", key=header.count)
     with long_fields():
@@ -84,14 +83,6 @@ def csv_documents(
         place = columns.index(name)
         for row in chain(first, good):
             yield row[place]
-
-
-def _decoded_lines(stream: BinaryIO, path: Path, on_bad_line: OnBadLine) -> Iterator[str]:
-    for number, line in enumerate(lines_in(stream, str(path), on_bad_line), 1):
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            on_bad_line(undecodable(line, error, str(path), number))
 
 
 def _whole_rows(rows: Any, width: int, path: Path, on_bad_line: OnBadLine) -> Iterator[list[str]]:
@@ -178,8 +169,7 @@ def _holds_text(kind: Any) -> bool:
 def hub_documents(dataset: HubDataset, column: str | None) -> Iterator[str]:
     """Stream the text column of a dataset's split; DataError if that cannot be done."""
     purpose = f"{dataset.name!r} is no file or folder here, and reading it from the Hugging Face hub"
-    todo = f"Check the path, or install the extra: {install('hub')}"
-    datasets = imported("datasets", package="datasets", purpose=purpose, todo=todo)
+    datasets = imported("datasets", purpose, "hub", otherwise="correct the path")
     rows, place = 0, ""
     try:
         for row in datasets.load_dataset(dataset.name, dataset.config, split=dataset.split, streaming=True):

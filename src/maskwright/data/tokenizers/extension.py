@@ -14,7 +14,7 @@ tokenizer allows:
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any
@@ -24,7 +24,7 @@ import tokenizers
 
 from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.backends import NEVER
-from maskwright.data.tokenizers.stream_encoder import StreamEncoder
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder, TokenStream
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 
 MIN_COUNT = 2
@@ -56,9 +56,7 @@ def frequent_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
     Words seen once, or without a letter, are left out.
     """
     counts = Counter[bytes]()
-    encoder, source = StreamEncoder(tokenizer), iter(texts)
-    while some := list(islice(source, _TEXTS_AT_ONCE)):
-        stream = encoder.encode(some)
+    for stream in _streams(tokenizer, texts):
         begins = stream.word_starts.copy()
         begins[(np.cumsum(stream.lengths) - stream.lengths)[stream.lengths > 0]] = True
         starts = np.flatnonzero(begins)
@@ -95,10 +93,16 @@ def extend_vocabulary(tokenizer: Tokenizer, words: Sequence[str], most: int | No
     limit = math.inf if most is None else most
     added = []
     for word in words:
-        unit = _unit(tokenizer, word)
+        units = _units(tokenizer, word)
+        if len(units) != 1:
+            raise DataError(
+                f"{word!r} is {len(units)} words to this tokenizer" + (f" ({', '.join(units)})" if units else ""),
+                allowed="single words",
+                todo="Leave it out, or give its parts.",
+            )
         if len(adding.pieces) >= limit:
             break
-        if adding.add(unit, limit - len(adding.pieces)):
+        if adding.add(units[0], limit - len(adding.pieces)):
             added.append(word)
     if not added:
         raise DataError(
@@ -111,14 +115,17 @@ def extend_vocabulary(tokenizer: Tokenizer, words: Sequence[str], most: int | No
     return Extension(Tokenizer(backend, tokenizer.special_tokens.names), tuple(added), tuple(adding.pieces))
 
 
-def tokens_per_word(tokenizer: Tokenizer, texts: Iterable[str], like: Tokenizer) -> float:
+def tokens_per_word(tokenizer: Tokenizer, texts: Sequence[str], like: Tokenizer) -> float:
     """Return tokens per word of the texts; `like` counts the words, so that two tokenizers are compared."""
-    tokens = words = 0
-    encoder, counter, source = StreamEncoder(tokenizer), StreamEncoder(like), iter(texts)
-    while some := list(islice(source, _TEXTS_AT_ONCE)):
-        tokens += len(encoder.encode(some).ids)
-        words += int(counter.encode(some).word_starts.sum())
+    tokens = sum(len(stream.ids) for stream in _streams(tokenizer, texts))
+    words = sum(int(stream.word_starts.sum()) for stream in _streams(like, texts))
     return tokens / max(1, words)
+
+
+def _streams(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[TokenStream]:
+    encoder, source = StreamEncoder(tokenizer), iter(texts)
+    while some := list(islice(source, _TEXTS_AT_ONCE)):
+        yield encoder.encode(some)
 
 
 def _units(tokenizer: Tokenizer, word: str) -> list[str]:
@@ -128,17 +135,6 @@ def _units(tokenizer: Tokenizer, word: str) -> list[str]:
         text = f" {text}"
     cleaned = text if backend.normalizer is None else backend.normalizer.normalize_str(text)
     return [unit for unit, _ in backend.pre_tokenizer.pre_tokenize_str(cleaned)]
-
-
-def _unit(tokenizer: Tokenizer, word: str) -> str:
-    units = _units(tokenizer, word)
-    if len(units) != 1:
-        raise DataError(
-            f"{word!r} is {len(units)} words to this tokenizer" + (f" ({', '.join(units)})" if units else ""),
-            allowed="single words",
-            todo="Leave it out, or give its parts.",
-        )
-    return units[0]
 
 
 class _Growing:
@@ -160,11 +156,11 @@ class _Growing:
             # The unknown piece has no probability.
             lowest = min(score for _, score in self._model["vocab"] if score > NEVER)
             self._scores = [max(score, lowest) for _, score in self._model["vocab"]]
-        if tokenizer.kind == "unigram" and len(self._scores) != tokenizer.special_tokens.vocab_size:
-            raise DataError(
-                f"the tokenizer in {tokenizer.folder} has entries beside its model; no words can be added to it",
-                todo="Leave --extend-vocabulary out.",
-            )
+            if len(self._scores) != tokenizer.special_tokens.vocab_size:
+                raise DataError(
+                    f"the tokenizer in {tokenizer.folder} has entries beside its model; no words can be added to it",
+                    todo="Leave --extend-vocabulary out.",
+                )
 
     def add(self, unit: str, limit: float) -> bool:
         """Add a unit if it has several pieces and needs at most `limit` entries; return whether it was added."""

@@ -84,16 +84,13 @@ def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
 
 
 def write_folder(
-    folder: Path,
-    backend: tokenizers.Tokenizer,
-    names: SpecialNames,
-    *,
-    lowercase: bool,
-    max_length: int | None,
-    segments: bool | None = None,
-    split_special_tokens: bool = False,
+    folder: Path, backend: tokenizers.Tokenizer, names: SpecialNames, *, lowercase: bool, settings: dict[str, Any]
 ) -> None:
-    """Write every file that transformers, tokenizers and older tools look for."""
+    """Write every file that transformers, tokenizers and older tools look for.
+
+    Args:
+        settings: Further entries of `tokenizer_config.json`.
+    """
     vocabulary = sorted(backend.get_vocab().items(), key=lambda entry: entry[1])
     write_text(folder / "tokenizer.json", backend.to_str(pretty=True))
     if isinstance(backend.model, models.WordPiece):
@@ -104,16 +101,10 @@ def write_folder(
         merges = state_of(backend.model)["merges"]
         write_text(folder / "vocab.json", json.dumps(dict(vocabulary), ensure_ascii=False))
         write_text(folder / "merges.txt", "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges))
-    settings = _class_settings(backend, names, lowercase)
+    settings = _class_settings(backend, names, lowercase) | settings
     special = {f"{role}_token": name for role, name in zip(ROLES, names, strict=True)}
     if settings["tokenizer_class"] in ("AlbertTokenizer", "RobertaTokenizer"):
         special |= {"bos_token": names[2], "eos_token": names[3]}
-    if max_length is not None:
-        settings["model_max_length"] = max_length
-    if segments is not None:
-        settings["model_input_names"] = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
-    if split_special_tokens:
-        settings["split_special_tokens"] = True
     write_json(folder / "tokenizer_config.json", settings | special)
     write_json(folder / "special_tokens_map.json", special)
 

@@ -105,15 +105,14 @@ class Tokenizer:
         Raises:
             DeviceError: If it cannot be written.
         """
-        write_folder(
-            folder,
-            self.backend,
-            self.special_tokens.names,
-            lowercase=self.lowercase,
-            max_length=max_length,
-            segments=segments,
-            split_special_tokens=split_special_tokens,
-        )
+        settings: dict[str, Any] = {}
+        if max_length is not None:
+            settings["model_max_length"] = max_length
+        if segments is not None:
+            settings["model_input_names"] = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
+        if split_special_tokens:
+            settings["split_special_tokens"] = True
+        write_folder(folder, self.backend, self.special_tokens.names, lowercase=self.lowercase, settings=settings)
 
     @cached_property
     def fingerprint(self) -> str:

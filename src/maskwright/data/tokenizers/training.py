@@ -81,10 +81,7 @@ def train_tokenizer(
     """Train a tokenizer on a sample of the corpus, or open it from the cache.
 
     The same corpus, spec and seed give the same bytes. The vocabulary is smaller than asked for if the corpus is too
-    small to fill it; `special_tokens.vocab_size` is its actual size.
-
-    Args:
-        cache: Cache directory; None for `core.files.cache_folder()`.
+    small to fill it; `special_tokens.vocab_size` is its actual size. `cache` is that of `clean_corpus`.
 
     Raises:
         DataError: If the corpus contains no text.

@@ -17,7 +17,7 @@ number.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -34,7 +34,8 @@ from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.tokenizers.word_starts import JOINERS
 from maskwright.data.words.scripts import HAN_CLASS, is_han
-from maskwright.data.words.segmenters import Segmenter
+from maskwright.data.words.segmenters import Segmenter, open_segmenter, segmenter_fingerprint
+from maskwright.data.words.spec import Words
 
 _HAN = re.compile(f"[{HAN_CLASS}]")
 _HAN_OR_NOT = re.compile(f"[{HAN_CLASS}]+|[^{HAN_CLASS}]+")
@@ -153,15 +154,8 @@ _ENGLISH = (
 _ENGLISH_CONNECTORS = frozenset(_ENGLISH.split())
 
 
-def find_collocations(
-    clean: CleanCorpus,
-    segmenter: Segmenter | None,
-    segmenter_key: str,
-    *,
-    cache: Path,
-    progress: Progress = no_progress,
-) -> Path:
-    """Find the phrases of a corpus, or open them from the cache; they do not depend on the tokenizer.
+def find_collocations(clean: CleanCorpus, words: Words, *, cache: Path, progress: Progress = no_progress) -> Path:
+    """Find the phrases of a corpus, or open them from the cache; they depend on the segmenter, not on the tokenizer.
 
     A corpus over 32 MB is sampled evenly, so memory stays bounded (0.7 GB). Without a segmenter Chinese characters are
     words.
@@ -172,11 +166,11 @@ def find_collocations(
 
     def make(folder: Path) -> None:
         progress("finding collocations", 0, None)
-        found = collocations_of(clean.sample(_SAMPLE_BYTES, _SAMPLE_SEED), segmenter)
+        found = collocations_of(clean.sample(_SAMPLE_BYTES, _SAMPLE_SEED), open_segmenter(words))
         write_text(folder / _FILE, "".join(f"{phrase}\n" for phrase in found))
         progress("finding collocations", 1, 1)
 
-    key = fingerprint(["collocations", _VERSION, clean.fingerprint, segmenter_key])
+    key = fingerprint(["collocations", _VERSION, clean.fingerprint, segmenter_fingerprint(words)])
     return open_or_build(cache / f"collocations-{key}", lambda folder: folder / _FILE, make)
 
 
@@ -196,35 +190,24 @@ def collocations_of(sentences: Iterable[str], segmenter: Segmenter | None = None
     # Without a segmenter, the most frequent Chinese characters begin and end good words.
     edges = ~_connectors(words, longest_han=0 if segmenter is None else 1)
     phrases: list[str] = []
-    for grams in _by_length(words):
-        phrases += _best(grams, words, edges)
+    for length, places, parts in _frequent_grams(words):
+        phrases += _best(length, places, parts, words, edges)
     return phrases
 
 
-@dataclass(frozen=True, slots=True)
-class _Grams:
-    """The G n-grams of one length that occur more than 10 times.
-
-    Attributes:
-        places: Shape (G,), the word at which each first occurs.
-        log_p: Shape (G,), the logarithm of each one's share of all words.
-        parts: For each length up to n, the numbers of the n-grams that begin at each word, -1 for rare ones, and their
-            `log_p`.
-    """
-
-    length: int
-    places: NDArray[np.int64]
-    log_p: NDArray[np.float64]
-    parts: Mapping[int, tuple[NDArray[np.int32], NDArray[np.float64]]]
+_Parts = dict[int, tuple[NDArray[np.int32], NDArray[np.float64]]]
+"""For each length the number of the n-gram that begins at each word, -1 for a rare one; and the logarithm of the share
+of all words that each n-gram has."""
 
 
-def _by_length(words: RunningText) -> Iterator[_Grams]:
+def _frequent_grams(words: RunningText) -> Iterator[tuple[int, NDArray[np.int64], _Parts]]:
+    """Yield each length with the first places of the n-grams that occur more than 10 times, and the parts up to it."""
     total = len(words.ids)
     counts = np.bincount(words.ids[words.ids >= 0], minlength=len(words.names))
     with np.errstate(divide="ignore"):
         share = np.log(counts / max(1, total))
     common = np.append(counts > _OVER, False)  # -1, a break, indexes the last
-    parts = {1: (np.where(common[words.ids], words.ids, -1).astype(np.int32), share)}
+    parts: _Parts = {1: (np.where(common[words.ids], words.ids, -1).astype(np.int32), share)}
     for length in range(2, _LONGEST + 1):
         before = parts[length - 1][0].astype(np.int64)
         left, right = before, np.append(before[1:], -1)
@@ -236,37 +219,36 @@ def _by_length(words: RunningText) -> Iterator[_Grams]:
         frequent = number > _OVER
         numbers = np.full(total, -1, dtype=np.int32)
         numbers[places] = np.where(frequent, np.cumsum(frequent) - 1, -1)[back]
-        log_p = np.log(number[frequent] / max(1, total))
-        parts[length] = (numbers, log_p)
-        yield _Grams(length, places[first[frequent]], log_p, dict(parts))
+        parts[length] = (numbers, np.log(number[frequent] / max(1, total)))
+        yield length, places[first[frequent]], parts
 
 
-def _best(grams: _Grams, words: RunningText, edges: BoolArray) -> list[str]:
-    likeliest = _likeliest_parts(grams)
-    scores = 2 * grams.log_p - likeliest
-    npmi = (grams.log_p - likeliest) / -grams.log_p
-    first, last = words.ids[grams.places], words.ids[grams.places + grams.length - 1]
+def _best(length: int, places: NDArray[np.int64], parts: _Parts, words: RunningText, edges: BoolArray) -> list[str]:
+    likeliest, (_, log_p) = _likeliest_parts(length, places, parts), parts[length]
+    scores = 2 * log_p - likeliest
+    npmi = (log_p - likeliest) / -log_p
+    first, last = words.ids[places], words.ids[places + length - 1]
     kept = np.flatnonzero((npmi >= _MIN_NPMI) & edges[first] & edges[last])
     # Ties by first occurrence.
-    order = kept[np.lexsort((grams.places[kept], -scores[kept]))]
-    best = order[: int(_MOST * _SHARES[grams.length])]
-    return [words.surface(place, grams.length) for place in grams.places[best].tolist()]
+    order = kept[np.lexsort((places[kept], -scores[kept]))]
+    best = order[: int(_MOST * _SHARES[length])]
+    return [words.surface(place, length) for place in places[best].tolist()]
 
 
-def _likeliest_parts(grams: _Grams) -> NDArray[np.float64]:
+def _likeliest_parts(length: int, places: NDArray[np.int64], parts: _Parts) -> NDArray[np.float64]:
     """Return the largest sum of log p over all segmentations of each n-gram into two and more parts. Shape (G,)."""
 
     def log_p(start: int, length: int) -> NDArray[np.float64]:
-        numbers, shares = grams.parts[length]
-        return shares[numbers[grams.places + start]]
+        numbers, shares = parts[length]
+        return shares[numbers[places + start]]
 
     # best[e]: the best segmentation of the first e words, or these unsegmented if e < n.
-    best = {0: np.zeros(len(grams.places))}
-    for end in range(1, grams.length + 1):
-        whole = 1 if end == grams.length else 0
+    best = {0: np.zeros(len(places))}
+    for end in range(1, length + 1):
+        whole = 1 if end == length else 0
         options = [best[start] + log_p(start, end - start) for start in range(whole, end)]
         best[end] = np.max(options, axis=0)
-    return best[grams.length]
+    return best[length]
 
 
 def _connectors(words: RunningText, longest_han: int) -> BoolArray:

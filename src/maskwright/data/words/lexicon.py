@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError
-from maskwright.core.extras import install
 from maskwright.core.files import checksum
 from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.libraries import imported
@@ -138,9 +137,8 @@ class Lexicon:
     """
 
     def __init__(self, entries: Iterable[str]) -> None:
-        todo = f"Install it: {install('words')}."
-        purpose = "finding lexicons and collocations"
-        self._automaton = imported("ahocorasick", package="pyahocorasick", purpose=purpose, todo=todo).Automaton()
+        library = imported("ahocorasick", "finding lexicons and collocations", "words", package="pyahocorasick")
+        self._automaton = library.Automaton()
         self._entries: list[list[str]] = []
         for entry in entries:
             folded = _lowered(entry)

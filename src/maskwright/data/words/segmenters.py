@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from maskwright.core.extras import install
 from maskwright.core.spec import fingerprint
 from maskwright.data.libraries import imported
 from maskwright.data.words.lexicon import content_of, read_dictionary
@@ -69,8 +68,7 @@ def open_segmenter(words: Words) -> Segmenter | None:
     """Load the segmenter, if there is one; DataError if the library or the dictionary is missing or broken."""
     if words.segmenter == "none":
         return None
-    todo = f"Install it ({install('zh')}) or choose another words.segmenter."
-    library = imported("rjieba", package="rjieba", purpose="the segmenter 'rjieba'", todo=todo)
+    library = imported("rjieba", "the segmenter 'rjieba'", "zh", otherwise="choose another words.segmenter")
     if words.dictionary is not None:
         library = library.Jieba()
         for word, frequency, tag in read_dictionary(Path(words.dictionary)):

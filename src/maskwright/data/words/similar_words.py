@@ -22,7 +22,7 @@ from maskwright.core.types import BoolArray, IntArray, SpecialTokens
 from maskwright.data.cache import open_or_build
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.shards.corpus import Corpus
-from maskwright.data.sources.files import decompressed, lines_in, reading, undecodable
+from maskwright.data.sources.files import decoded_lines, decompressed, reading
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.word_vectors import LEARNING, MAX_WORDS, learn_vectors, nearest, require_gensim
 
@@ -112,7 +112,7 @@ def similar_words(
 
     Args:
         tokenizer: The corpus's.
-        cache: Cache directory; None for `core.files.cache_folder()`.
+        cache: As in `clean_corpus`.
 
     Raises:
         DataError: If the source cannot be used, or no word of the corpus has a similar one.
@@ -267,13 +267,8 @@ def read_synonyms(path: Path) -> tuple[dict[str, list[str]], str]:
     found: dict[str, dict[str, None]] = {}
     groups = 0
     with reading(path) as file:
-        for number, line in enumerate(lines_in(decompressed(file, path), str(path)), 1):
-            try:
-                text = line.decode("utf-8-sig")
-            except UnicodeDecodeError as error:
-                bad = undecodable(line, error, str(path), number)
-                raise DataError(f"{bad.place}: {bad.problem}", allowed=_GROUPS, todo=f"{bad.todo}.") from error
-            words = [word for word in _SEPARATORS.split(text) if word]
+        for line in decoded_lines(decompressed(file, path), str(path)):
+            words = [word for word in _SEPARATORS.split(line) if word]
             if words and not found and (other := _other_content(words)):
                 raise DataError(f"{path} looks like {other}", allowed=_GROUPS)
             groups += len(words) > 1

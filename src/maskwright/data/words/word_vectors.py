@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.extras import install
 from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.libraries import imported
 from maskwright.data.progress import Progress
@@ -34,12 +33,8 @@ _COMPARED_AT_ONCE = 1 << 24
 
 def require_gensim() -> Any:
     """Import the library that learns word vectors; DataError if it is missing or cannot be loaded."""
-    return imported(
-        "gensim",
-        package="gensim",
-        purpose="learning similar words from the corpus",
-        todo=f"Run {install('words')}, or take them from a file of synonyms: --set replacement.table.source=FILE",
-    )
+    otherwise = "take them from a file of synonyms: --set replacement.table.source=FILE"
+    return imported("gensim", "learning similar words from the corpus", "words", otherwise=otherwise)
 
 
 def learn_vectors(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maskwright.core.flat_arrays import Runs
+from maskwright.core.flat_arrays import Runs, concatenated_ranges
 from maskwright.core.types import BoolArray, Instances, IntArray, Plan, SpecialTokens, TakenTokens
 
 TakeTokens = Callable[[IntArray, IntArray], TakenTokens]
@@ -134,5 +134,4 @@ def _points_inside(starts: IntArray, ends: IntArray, points: IntArray | None) ->
     low = np.searchsorted(points, starts, side="right")
     counts = np.maximum(np.searchsorted(points, ends, side="left") - low, 0)
     texts = np.repeat(np.arange(len(starts)), counts)
-    within = np.arange(len(texts)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return texts, points[low[texts] + within] - starts[texts]
+    return texts, points[concatenated_ranges(low, counts)] - starts[texts]

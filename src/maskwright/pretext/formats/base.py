@@ -33,7 +33,8 @@ class Format(Spec):
 
         Args:
             max_length: Maximum tokens per sequence, with special tokens.
-            seed: Random choices are keyed by (seed, "layout", mask_sample, document).
+            seed: Random choices are keyed by (seed, "layout", mask_sample, document), documents without sentences not
+                counted.
             mask_sample: Index of the sample of layouts and masks.
 
         Raises:

@@ -35,7 +35,6 @@ class ContiguousHalves(Format):
     single_share: Annotated[float, Field(ge=0, le=1)] = 0.1
 
     def plan(self, documents: Documents, max_length: int, seed: int, mask_sample: int) -> Plan:
-        """Plan one epoch (see `Format.plan`); documents are numbered without the empty ones."""
         limit = self._text_length(max_length, num_specials=3, needed=2)
         documents = without_empty(documents)
         rows = PlannedInstances()

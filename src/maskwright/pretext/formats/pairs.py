@@ -55,14 +55,12 @@ class SegmentPair(Format):
 
     @property
     def provides(self) -> frozenset[str]:
-        """The label that `second` gives."""
         if self.second == "next":
             return frozenset()
         return frozenset({"next_sentence_label" if self.second == "next_or_random" else "order_label"})
 
     @property
     def label_meanings(self) -> tuple[str, str] | None:
-        """See `Format.label_meanings`."""
         match self.second:
             case "next_or_random":
                 return _NEXT_OR_RANDOM
@@ -74,7 +72,6 @@ class SegmentPair(Format):
                 return None
 
     def plan(self, documents: Documents, max_length: int, seed: int, mask_sample: int) -> Plan:
-        """Plan one epoch (see `Format.plan`); documents are numbered without the empty ones."""
         limit = self._text_length(max_length, num_specials=3, needed=2)
         documents = without_empty(documents)
         rows = PlannedInstances()
@@ -126,16 +123,13 @@ class SentencePair(Format):
 
     @property
     def provides(self) -> frozenset[str]:
-        """A next-sentence label."""
         return frozenset({"next_sentence_label"})
 
     @property
     def label_meanings(self) -> tuple[str, str]:
-        """Whether the second sentence is the next one (see `Format.label_meanings`)."""
         return _NEXT_OR_RANDOM
 
     def plan(self, documents: Documents, max_length: int, seed: int, mask_sample: int) -> Plan:
-        """Plan one epoch (see `Format.plan`); documents are numbered without the empty ones."""
         limit = self._text_length(max_length, num_specials=3, needed=2)
         documents = without_empty(documents)
         rows = PlannedInstances()

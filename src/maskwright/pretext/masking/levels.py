@@ -58,12 +58,10 @@ class LevelMasking(Masking):
 
     @property
     def span_kinds(self) -> frozenset[str]:
-        """Levels other than basic units, which the text must be annotated with."""
         return frozenset(self._shares) - {"basic"}
 
     @property
     def stages(self) -> tuple[tuple[float, Masking], ...]:
-        """One stage per level, if staged."""
         if self.order == "mixed":
             return ((1.0, self),)
         nothing = dict.fromkeys(_LEVELS, 0.0)
@@ -73,13 +71,11 @@ class LevelMasking(Masking):
 
     @property
     def stage_names(self) -> tuple[str, ...]:
-        """The level of each stage, if there are several."""
         return tuple(_LEVELS[level] for level in self._shares) if len(self.stages) > 1 else ()
 
     def choose(
         self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None
     ) -> Selection:
-        """Select every unit independently, without a budget (see `Masking.choose`)."""
         begins = self._begins(instances, rng)
         numbers = as_uniform(rng.bits_everywhere("masking unit", instances.cu_seqlens))
         numbers[~(begins & maskable)] = 1.0

@@ -60,7 +60,6 @@ class NgramMasking(Masking):
         return 1 + np.searchsorted(np.cumsum(self.length_shares[:-1]), uniform, side="right")
 
     def sizes(self, instances: Instances) -> IntArray:
-        """Return the number of tokens or words of each sequence (see `Masking.sizes`)."""
         if self.budget == "words":
             return self._count(instances, instances.word_starts)
         return super().sizes(instances)
@@ -68,7 +67,6 @@ class NgramMasking(Masking):
     def choose(
         self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None
     ) -> Selection:
-        """Place windows at random (see `Masking.choose`)."""
         text = _Words.of(instances, maskable)
         if not len(text.starts):
             return Selection(text.starts, text.ends)

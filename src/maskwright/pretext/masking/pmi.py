@@ -21,11 +21,9 @@ class PMIMasking(Masking):
 
     @property
     def span_kinds(self) -> frozenset[str]:
-        """Collocations are phrases of the text."""
         return frozenset({"phrase"})
 
     def choose(
         self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None
     ) -> Selection:
-        """Select units in random order while they fit (see `Masking.choose`)."""
         return until_full(span_begins(instances, "phrase"), maskable, instances, self.budgets(instances, rng), rng)

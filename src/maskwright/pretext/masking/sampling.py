@@ -37,12 +37,7 @@ class RandomOrder:
 
     @classmethod
     def of(
-        cls,
-        wanted: BoolArray,
-        instances: Instances,
-        rng: RandomNumbers,
-        purpose: str = "masking order",
-        weights: FloatArray | None = None,
+        cls, wanted: BoolArray, instances: Instances, rng: RandomNumbers, weights: FloatArray | None = None
     ) -> "RandomOrder":
         """Order the `wanted` tokens (T,) randomly.
 
@@ -50,7 +45,7 @@ class RandomOrder:
         replacement (Efraimidis and Spirakis 2006).
         """
         cu_seqlens = instances.cu_seqlens
-        random = rng.bits_everywhere(purpose, cu_seqlens)
+        random = rng.bits_everywhere("masking order", cu_seqlens)
         if weights is not None:
             random = _waiting_times(random, weights[instances.ids])
         tokens = np.flatnonzero(wanted)

@@ -54,7 +54,6 @@ class SpanMasking(Masking):
     def choose(
         self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None
     ) -> Selection:
-        """Sample spans in all sequences at once, one per round (see `Masking.choose`)."""
         anchor_keys, length_keys = rng.keys("masking anchor"), rng.keys("masking length")
         bounds = np.cumsum(self.length_probabilities)
         bounds /= bounds[-1]

@@ -43,29 +43,18 @@ class TokenMasking(Masking):
 
     @property
     def uses_token_counts(self) -> bool:
-        """True with `sampling` "rare"."""
         return self.sampling == "rare"
 
     def choose(
         self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None
     ) -> Selection:
-        """Take the first tokens of each sequence's random order (see `Masking.choose`).
-
-        Raises:
-            RecipeError: If `sampling` is "rare" and the counts are unknown.
-        """
-        weights = self._weights(token_counts)
+        weights: FloatArray | None = None
+        if self.sampling == "rare":
+            if token_counts is None:
+                raise RecipeError(
+                    "masking.sampling is 'rare', but the token counts of the corpus are unknown here",
+                    todo="Set masking.sampling=uniform.",
+                )
+            weights = np.maximum(token_counts, 1).astype(np.float64) ** -self.smoothing
         chosen = RandomOrder.of(maskable, instances, rng, weights=weights).first(self.budgets(instances, rng))
         return Selection(chosen, chosen + 1)
-
-    def _weights(self, token_counts: IntArray | None) -> FloatArray | None:
-        """Return the weight of each id, shape (V,); None if uniform."""
-        if self.sampling == "uniform":
-            return None
-        if token_counts is None:
-            raise RecipeError(
-                "masking.sampling is 'rare', but the token counts of the corpus are unknown here",
-                todo="Set masking.sampling=uniform.",
-            )
-        weights: FloatArray = np.maximum(token_counts, 1).astype(np.float64) ** -self.smoothing
-        return weights

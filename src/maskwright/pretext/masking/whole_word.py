@@ -21,5 +21,4 @@ class WholeWordMasking(Masking):
     def choose(
         self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None
     ) -> Selection:
-        """Select words in random order while they fit (see `Masking.choose`)."""
         return until_full(instances.word_starts, maskable, instances, self.budgets(instances, rng), rng)

@@ -93,11 +93,13 @@ class VocabularyObjective(Objective):
     initial_bias: Literal["zero", "frequencies"] = "zero"
 
     def prepare(self, head: "nn.Module", token_counts: IntArray | None) -> None:
-        """Set the output bias to the log-frequencies if `initial_bias` says so."""
         if self.initial_bias == "frequencies" and token_counts is not None:
-            from maskwright.pretext.objectives.heads import set_unigram_bias
+            import torch
 
-            set_unigram_bias(cast("Tensor", head.bias), token_counts)
+            # Add-one smoothing: an entry that the corpus lacks is rare, not impossible.
+            logs = np.log(token_counts.astype(np.float64) + 1)
+            with torch.no_grad():
+                cast("Tensor", head.bias).copy_(torch.from_numpy(logs - logs.mean()))
 
 
 class EveryTokenObjective(Objective):
@@ -115,7 +117,6 @@ class EveryTokenObjective(Objective):
         return np.arange(len(examples.instances.ids)) if self.loss_at == "everywhere" else examples.selection.positions
 
     def predictions_per_token(self, rate: float, length: float) -> float:
-        """1, or the share of selected tokens."""
         return 1.0 if self.loss_at == "everywhere" else rate
 
 

@@ -41,7 +41,6 @@ class SoftTargets(EveryTokenObjective):
         return Targets(positions=positions, labels=examples.instances.ids[positions].astype(np.int64))
 
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
-        """Sum the divergence over the targets."""
         import torch
 
         from maskwright.core.tensors import LossTerm
@@ -93,11 +92,7 @@ class Cosine(Objective):
         student, teacher = (view.output.hidden[positions] for view in (inputs.view, inputs.teacher))
         exact = torch.promote_types(student.dtype, torch.float32)
         cosines = torch.nn.functional.cosine_similarity(student.to(exact), teacher.to(exact), dim=1)
-        return LossTerm(
-            total=(1 - cosines).sum(),
-            correct=None,
-            tallies={"cosine": cosines.detach().sum()},
-        )
+        return LossTerm(total=(1 - cosines).sum(), correct=None, tallies={"cosine": cosines.detach().sum()})
 
     def flops(self, shape: HeadShape) -> float:
         """Three dot products of H numbers."""

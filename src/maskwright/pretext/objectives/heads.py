@@ -5,11 +5,10 @@ M targets, B sequences, H hidden size, E embedding size, V vocabulary size.
 
 from typing import cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from maskwright.core.types import HeadShape, IntArray
+from maskwright.core.types import HeadShape
 from maskwright.kernels import ops
 from maskwright.pretext.objectives.sbo import PLACE_WIDTH
 
@@ -82,11 +81,3 @@ class PairHead(nn.Module):
         """Map pooled vectors (B, H) to class logits (B, 2)."""
         scores: Tensor = self.classifier(pooled)
         return scores
-
-
-def set_unigram_bias(bias: Tensor, token_counts: IntArray) -> None:
-    """Set an output bias (V,) to the log-frequencies of the vocabulary entries in the corpus, in place."""
-    # Add-one smoothing: an entry that the corpus lacks is rare, not impossible.
-    logs = np.log(token_counts.astype(np.float64) + 1)
-    with torch.no_grad():
-        bias.copy_(torch.from_numpy(logs - logs.mean()))

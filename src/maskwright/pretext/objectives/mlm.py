@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from maskwright.core.tensors import LossInputs, LossTerm
-    from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
 
 
 class MaskedLanguageModeling(VocabularyObjective):
@@ -24,12 +23,10 @@ class MaskedLanguageModeling(VocabularyObjective):
     on_generator: ClassVar[bool] = True
 
     def targets(self, examples: Examples) -> Targets:
-        """Return the selected positions and their original ids."""
         positions = examples.selection.positions
         return Targets(positions=positions, labels=examples.instances.ids[positions].astype(np.int64))
 
-    def head(self, shape: HeadShape) -> "MaskedLanguageModelingHead":
-        """Build the masked-token head."""
+    def head(self, shape: HeadShape) -> "nn.Module":
         from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
 
         return MaskedLanguageModelingHead(shape)

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from maskwright.core.tensors import LossInputs, LossTerm
-    from maskwright.pretext.objectives.heads import PairHead
 
 
 class PairObjective(Objective):
@@ -25,13 +24,11 @@ class PairObjective(Objective):
     classes: ClassVar[int] = 2
 
     def targets(self, examples: Examples) -> Targets:
-        """Return the labeled sequences and their labels."""
         labels = examples.instances.pair_labels
         positions = np.flatnonzero(labels >= 0)
         return Targets(positions=positions, labels=labels[positions].astype(np.int64))
 
-    def head(self, shape: HeadShape) -> "PairHead":
-        """Build the classifier over the pooled vector."""
+    def head(self, shape: HeadShape) -> "nn.Module":
         from maskwright.pretext.objectives.heads import PairHead
 
         return PairHead(shape)
@@ -41,7 +38,6 @@ class PairObjective(Objective):
         return self.classes * (shape.hidden_size + 1)
 
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
-        """Sum the cross entropy over the labeled sequences."""
         from torch.nn.functional import cross_entropy
 
         from maskwright.core.tensors import LossTerm

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from maskwright.core.tensors import LossInputs, LossTerm
-    from maskwright.pretext.objectives.heads import ReplacedTokenDetectionHead
 
 
 class ReplacedTokenDetection(EveryTokenObjective):
@@ -37,8 +36,7 @@ class ReplacedTokenDetection(EveryTokenObjective):
         positions = self.positions(examples)
         return Targets(positions=positions, labels=np.zeros(len(positions), dtype=np.int64))
 
-    def head(self, shape: HeadShape) -> "ReplacedTokenDetectionHead":
-        """Build the binary classifier of tokens."""
+    def head(self, shape: HeadShape) -> "nn.Module":
         from maskwright.pretext.objectives.heads import ReplacedTokenDetectionHead
 
         return ReplacedTokenDetectionHead(shape)

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, cast
 import numpy as np
 from pydantic import Field
 
-from maskwright.core.types import Examples, HeadShape, IntArray, Selection, Targets
+from maskwright.core.flat_arrays import concatenated_ranges
+from maskwright.core.types import Examples, HeadShape, Selection, Targets
 from maskwright.pretext.objectives.base import VocabularyObjective
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from maskwright.core.tensors import LossInputs, LossTerm
-    from maskwright.pretext.objectives.heads import SpanBoundaryHead
 
 PLACE_WIDTH = 200
 """Width of the position embeddings; constant, since the original's flag for it never reaches the constructor."""
@@ -39,21 +39,22 @@ class SpanBoundaryObjective(VocabularyObjective):
 
     def targets(self, examples: Examples) -> Targets:
         """Return the targets, with "left" and "right" as anchors and "place" in the span, from 1, as extra value."""
-        instances = examples.instances
-        starts, ends = _runs(examples.selection.starts, examples.selection.ends, instances.special)
+        instances, selection = examples.instances, examples.selection
+        ordinary = ~instances.special[selection.starts]
+        runs = Selection(selection.starts[ordinary], selection.ends[ordinary]).merge_adjacent()
+        # Each sequence begins and ends with a special token, so a run has neighbors.
+        inside = ~instances.special[runs.starts - 1] & ~instances.special[runs.ends]
+        starts, ends = runs.starts[inside], runs.ends[inside]
         lengths = np.minimum(ends - starts, self.max_places)
-        firsts = np.repeat(starts, lengths)
-        places = np.arange(len(firsts)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        positions = firsts + places
+        positions, firsts = concatenated_ranges(starts, lengths), np.repeat(starts, lengths)
         return Targets(
             positions=positions,
             labels=instances.ids[positions].astype(np.int64),
-            extra={"place": places + 1},
+            extra={"place": positions - firsts + 1},
             anchors={"left": firsts - 1, "right": np.repeat(ends, lengths)},
         )
 
-    def head(self, shape: HeadShape) -> "SpanBoundaryHead":
-        """Build the head over span boundaries."""
+    def head(self, shape: HeadShape) -> "nn.Module":
         from maskwright.pretext.objectives.heads import SpanBoundaryHead
 
         return SpanBoundaryHead(shape, self.max_places)
@@ -65,7 +66,6 @@ class SpanBoundaryObjective(VocabularyObjective):
         return self.max_places * PLACE_WIDTH + inner + (hidden + 3) * width + shape.vocab_size
 
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
-        """Sum the cross entropy at the targets."""
         from maskwright.core.tensors import LossTerm
         from maskwright.kernels import ops
 
@@ -81,16 +81,3 @@ class SpanBoundaryObjective(VocabularyObjective):
         """Dense (2 H + 200) x H and H x E, output E x V."""
         hidden, width = shape.hidden_size, shape.embedding_size
         return 2.0 * ((2 * hidden + PLACE_WIDTH) * hidden + hidden * width + width * shape.vocab_size)
-
-
-def _runs(starts: IntArray, ends: IntArray, special: IntArray) -> tuple[IntArray, IntArray]:
-    """Join adjacent units, and keep the runs of ordinary tokens that have ordinary neighbors.
-
-    Args:
-        starts, ends: Shape (U,), ascending units that do not overlap.
-        special: Shape (T,), True at special tokens; each sequence begins and ends with one.
-    """
-    ordinary = ~special[starts]
-    runs = Selection(starts[ordinary], ends[ordinary]).merge_adjacent()
-    inside = ~special[runs.starts - 1] & ~special[runs.ends]
-    return runs.starts[inside], runs.ends[inside]

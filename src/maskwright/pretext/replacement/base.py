@@ -3,14 +3,16 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
+from pydantic import model_validator
 
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec
 from maskwright.core.spec import Spec
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection, SpecialTokens
+from maskwright.pretext.shares import check_shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +30,19 @@ class VocabularyFacts:
 
 
 class Replacement(Spec):
-    """Replaces selected tokens. Subclasses are frozen values and implement `replace_tokens`."""
+    """Replaces selected tokens. Subclasses are frozen values and implement `replace_tokens`.
+
+    Attributes:
+        changes: Names of the fields that hold the shares of tokens that change; with that of `keep` they sum to 1.
+    """
 
     kind: str
+    changes: ClassVar[tuple[str, ...]]
+
+    @model_validator(mode="after")
+    def _shares_add_up(self) -> Self:
+        check_shares({name: getattr(self, name) for name in (*self.changes, "keep")})
+        return self
 
     @property
     def similar_words(self) -> SimilarWordsSpec | None:
@@ -45,7 +57,7 @@ class Replacement(Spec):
     @property
     def hides(self) -> bool:
         """Whether selected tokens are ever changed; otherwise all of them can be copied."""
-        return True
+        return any(getattr(self, name) for name in self.changes)
 
     @property
     def uses_token_counts(self) -> bool:
@@ -55,7 +67,9 @@ class Replacement(Spec):
     @property
     def hiding_all(self) -> Self:
         """The same without kept tokens, for held-out text: a model can copy kept tokens without using context."""
-        return self
+        shares = {name: getattr(self, name) for name in self.changes}
+        total = sum(shares.values())
+        return self.replace(**{name: share / total for name, share in shares.items()}, keep=0.0) if total else self
 
     def eligible(self, instances: Instances, rng: RandomNumbers, vocabulary: VocabularyFacts) -> BoolArray | None:
         """Return which tokens it can replace, for `Masking.select`. Shape (T,), whole words; None for all."""

@@ -1,15 +1,14 @@
 """BERT's replacement: mostly the mask token, sometimes a random token, sometimes the token itself."""
 
-from typing import Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import model_validator
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Instances, IntArray, Selection
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts, uniform_ids
-from maskwright.pretext.shares import Share, check_shares
+from maskwright.pretext.shares import Share
 
 
 class MaskRandomKeep(Replacement):
@@ -28,77 +27,49 @@ class MaskRandomKeep(Replacement):
     """
 
     kind: Literal["mask_random_keep"] = "mask_random_keep"
+    changes: ClassVar[tuple[str, ...]] = ("mask", "random")
     mask: Share = 0.8
     random: Share = 0.1
     keep: Share = 0.1
     per: Literal["token", "unit"] = "token"
     random_from: Literal["vocabulary", "ordinary", "corpus"] = "vocabulary"
 
-    @model_validator(mode="after")
-    def _shares_add_up(self) -> "MaskRandomKeep":
-        check_shares({"mask": self.mask, "random": self.random, "keep": self.keep})
-        return self
-
     @property
     def shows_masks(self) -> bool:
-        """Whether anything is masked (see `Replacement.shows_masks`)."""
         return self.mask > 0
 
     @property
-    def hides(self) -> bool:
-        """Whether anything is not kept (see `Replacement.hides`)."""
-        return self.mask + self.random > 0
-
-    @property
     def uses_token_counts(self) -> bool:
-        """Whether random tokens are sampled by frequency (see `Replacement.uses_token_counts`)."""
         return self.random_from == "corpus" and self.random > 0
-
-    @property
-    def hiding_all(self) -> Self:
-        """The shares of mask and random, scaled to 1 (see `Replacement.hiding_all`)."""
-        changed = self.mask + self.random
-        return self.replace(mask=self.mask / changed, random=self.random / changed, keep=0.0) if changed else self
 
     def replace_tokens(
         self, instances: Instances, selection: Selection, rng: RandomNumbers, vocabulary: VocabularyFacts
     ) -> IntArray:
-        """Return the ids that the encoder sees (see `Replacement.replace_tokens`)."""
         corrupted = instances.ids.astype(np.int32, copy=True)
-        at_random = self._put_masks(corrupted, instances, selection, rng, vocabulary.special_tokens.mask)
+        positions = selection.positions
+        decided = selection.starts if self.per == "unit" else positions
+        decision = rng.uniform_of("replacement decision", instances.cu_seqlens, decided)
+        if self.per == "unit":
+            decision = decision[selection.units]
+        corrupted[positions[decision < self.mask]] = vocabulary.special_tokens.mask
+        at_random = positions[(decision >= self.mask) & (decision < self.mask + self.random)]
         uniform = rng.uniform_of("replacement token", instances.cu_seqlens, at_random)
         corrupted[at_random] = self._random_ids(uniform, vocabulary)
         return corrupted
 
-    def _put_masks(
-        self, ids: IntArray, instances: Instances, selection: Selection, rng: RandomNumbers, mask: int
-    ) -> IntArray:
-        """Insert mask tokens, in place; return the tokens to replace by random ones."""
-        positions = selection.positions
-        by_unit = self.per == "unit"
-        decided = selection.starts if by_unit else positions
-        decision = rng.uniform_of("replacement decision", instances.cu_seqlens, decided)
-        if by_unit:
-            decision = decision[selection.units]
-        ids[positions[decision < self.mask]] = mask
-        return positions[(decision >= self.mask) & (decision < self.mask + self.random)]
-
     def _random_ids(self, uniform: IntArray, vocabulary: VocabularyFacts) -> IntArray:
+        """Turn uniform numbers (K,) into ids (K,)."""
         if self.random_from == "corpus":
-            return _by_frequency(uniform, vocabulary.token_counts)
+            counts = vocabulary.token_counts
+            if counts is None or not counts.any():
+                raise RecipeError(
+                    "replacement.random_from is 'corpus', but the token counts of the corpus are unknown here",
+                    todo="Set replacement.random_from=vocabulary.",
+                )
+            running = np.cumsum(counts, dtype=np.int64)
+            # Positions in the corpus are integers below its length, so an id that it lacks is never hit.
+            ids: IntArray = np.searchsorted(running, (uniform * int(running[-1])).astype(np.int64), side="right")
+            return ids
         special = vocabulary.special_tokens
         never = {special.pad, special.unk, special.cls, special.sep} if self.random_from == "ordinary" else set[int]()
         return uniform_ids(uniform, special.vocab_size, never)
-
-
-def _by_frequency(uniform: IntArray, token_counts: IntArray | None) -> IntArray:
-    """Turn uniform numbers (K,) into ids (K,) with the probabilities of their frequency."""
-    if token_counts is None or not token_counts.any():
-        raise RecipeError(
-            "replacement.random_from is 'corpus', but the token counts of the corpus are unknown here",
-            todo="Set replacement.random_from=vocabulary.",
-        )
-    running = np.cumsum(token_counts, dtype=np.int64)
-    # Positions in the corpus are integers below its length, so an id that it lacks is never hit.
-    ids: IntArray = np.searchsorted(running, (uniform * int(running[-1])).astype(np.int64), side="right")
-    return ids

@@ -1,17 +1,16 @@
 """MacBERT's replacement: a similar word instead of a mask token, which no downstream task contains."""
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from pydantic import model_validator
 
 from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec, WordOptions, word_hashes
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts, uniform_ids
-from maskwright.pretext.shares import Share, check_shares
+from maskwright.pretext.shares import Share
 
 
 class SimilarWord(Replacement):
@@ -43,34 +42,21 @@ class SimilarWord(Replacement):
     """
 
     kind: Literal["similar_word"] = "similar_word"
+    changes: ClassVar[tuple[str, ...]] = ("similar", "random")
     similar: Share = 0.8
     random: Share = 0.1
     keep: Share = 0.1
     max_stand_ins: Share = 0.1
     table: SimilarWordsSpec = SimilarWordsSpec()
 
-    @model_validator(mode="after")
-    def _shares_add_up(self) -> "SimilarWord":
-        check_shares({"similar": self.similar, "random": self.random, "keep": self.keep})
-        return self
-
     @property
     def similar_words(self) -> SimilarWordsSpec:
-        """The table of similar words (see `Replacement.similar_words`)."""
         return self.table
-
-    @property
-    def hides(self) -> bool:
-        """Whether anything is not kept (see `Replacement.hides`)."""
-        return self.similar + self.random > 0
 
     @property
     def hiding_all(self) -> Self:
         """Nothing kept, and every word eligible (see `Replacement.hiding_all`)."""
-        changed = self.similar + self.random
-        if not changed:
-            return self
-        return self.replace(similar=self.similar / changed, random=self.random / changed, keep=0.0, max_stand_ins=1.0)
+        return super().hiding_all.replace(max_stand_ins=1.0)
 
     def eligible(self, instances: Instances, rng: RandomNumbers, vocabulary: VocabularyFacts) -> BoolArray:
         """Return the tokens of words that have a similar word, and of some that have none (see `Replacement`)."""
@@ -88,7 +74,6 @@ class SimilarWord(Replacement):
     def replace_tokens(
         self, instances: Instances, selection: Selection, rng: RandomNumbers, vocabulary: VocabularyFacts
     ) -> IntArray:
-        """Return the ids that the encoder sees (see `Replacement.replace_tokens`)."""
         table = _table(vocabulary)
         words, similar, random = self._decisions(instances, selection, rng, table)
         corrupted = instances.ids.astype(np.int32, copy=True)
@@ -114,7 +99,6 @@ class SimilarWord(Replacement):
     def outcomes(
         self, instances: Instances, selection: Selection, rng: RandomNumbers, vocabulary: VocabularyFacts
     ) -> Mapping[str, int]:
-        """Return the number of selected tokens by outcome (see `Replacement.outcomes`)."""
         words, similar, random = self._decisions(instances, selection, rng, _table(vocabulary))
         named = {
             "similar word": similar,
