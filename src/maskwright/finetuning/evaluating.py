@@ -17,7 +17,7 @@ from maskwright.core.tensors import check_finite
 from maskwright.core.types import IntArray
 from maskwright.data.progress import Progress, no_progress
 from maskwright.finetuning.examples import Example, ExampleFile, TextExample
-from maskwright.finetuning.features import Features, scoring_batches
+from maskwright.finetuning.features import Features, Layout, scoring_batches
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import check_measurable, read_for_model, report_file
 from maskwright.finetuning.readers import Paths
@@ -109,8 +109,7 @@ def evaluate(
         task = loaded.task
         examples = read_file(file, loaded, options, reporter)
         check_measurable(examples, task)
-        features = features_of(loaded, examples.examples)
-        predictions = predict_features(loaded, features, examples.examples, reporter.stage, autocast=machine.autocast)
+        predictions, cut = predict_examples(loaded, examples.examples, reporter.stage, autocast=machine.autocast)
         if out is not None:
             write_predictions(Path(out).expanduser(), predictions)
     return Evaluation(
@@ -119,7 +118,7 @@ def evaluate(
         file=examples.name,
         examples=len(examples.examples),
         skipped=len(examples.skipped),
-        cut=features.num_cut,
+        cut=cut,
         precision=machine.precision,
         metrics=task.measure(predictions, examples.examples),
         **task.report(predictions, examples.examples)._asdict(),
@@ -169,23 +168,22 @@ def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str) 
 
 def features_of(model: FineTunedModel, examples: Sequence[Any]) -> Features:
     """Lay out examples as sequences for scoring (`Task.features`)."""
-    return model.task.features(
-        examples, model.tokenizer, max_length=model.max_length, segments=model.segments, training=False
-    )
+    layout = Layout(model.tokenizer, model.max_length, model.segments)
+    return model.task.features(examples, layout, training=False)
 
 
-def predict_features(
+def predict_examples(
     model: FineTunedModel,
-    features: Features,
     examples: Sequence[Any],
     progress: Progress = no_progress,
     *,
     autocast: torch.dtype | None = None,
-) -> list[Prediction]:
-    """Return one prediction per example, in order (arguments: see `score_features`)."""
+) -> tuple[list[Prediction], int]:
+    """Return one prediction per example, and the number of truncated examples (arguments: see `score_features`)."""
+    features = features_of(model, examples)
     scores = score_features(model, features, progress, autocast=autocast)
     check_finite(scores)
-    return model.task.predictions(scores, features, examples, model.tokenizer)
+    return model.task.predictions(scores, features, examples), features.num_cut
 
 
 def score_features(

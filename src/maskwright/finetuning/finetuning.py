@@ -19,7 +19,7 @@ from maskwright.core.errors import CheckpointError, MaskwrightError, RecipeError
 from maskwright.core.files import atomic_path, check_writable, write_json, write_text
 from maskwright.core.spec import override, parse_overrides
 from maskwright.finetuning.baselines import baselines_of
-from maskwright.finetuning.evaluating import features_of, predict_features, write_predictions
+from maskwright.finetuning.evaluating import predict_examples, write_predictions
 from maskwright.finetuning.examples import ExampleFile, has_labels
 from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.hyperparameters import (
@@ -487,10 +487,9 @@ def measure_test(folder: Path, test: ExampleFile[Any], machine: Machine, reporte
         except (ValueError, KeyError) as error:
             raise CheckpointError(f"{record} cannot be read: {error}", todo="Remove it to evaluate again.") from error
     model = load(folder / MODEL).to(machine.device)
-    features = features_of(model, test.examples)
-    predictions = predict_features(model, features, test.examples, reporter.stage, autocast=machine.autocast)
+    predictions, cut = predict_examples(model, test.examples, reporter.stage, autocast=machine.autocast)
     write_predictions(folder / PREDICTIONS, predictions)
     metrics = model.task.measure(predictions, test.examples) if has_labels(test.examples) else None
-    scores = {"examples": test.fingerprint, "metrics": metrics, "num_cut": features.num_cut}
+    scores = {"examples": test.fingerprint, "metrics": metrics, "num_cut": cut}
     write_record(record, scores)
     return scores

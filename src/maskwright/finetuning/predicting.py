@@ -10,13 +10,7 @@ from typing import Any, TypeGuard, cast
 
 from maskwright.core.errors import DataError
 from maskwright.data.progress import no_progress
-from maskwright.finetuning.evaluating import (
-    features_of,
-    model_to_score,
-    predict_features,
-    read_file,
-    refuse_other_texts,
-)
+from maskwright.finetuning.evaluating import model_to_score, predict_examples, read_file, refuse_other_texts
 from maskwright.finetuning.examples import (
     ChoiceExample,
     Example,
@@ -96,8 +90,7 @@ def predict(
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
         progress = reporter.stage if len(examples) > _LONG else no_progress
-        features = features_of(loaded, examples)
-        predictions = predict_features(loaded, features, examples, progress, autocast=machine.autocast)
+        predictions, _ = predict_examples(loaded, examples, progress, autocast=machine.autocast)
         shown = getattr(loaded.task, "text_of", attrgetter("shown"))
     return [replace(each, input_text=shown(example)) for each, example in zip(predictions, examples, strict=True)]
 

@@ -196,7 +196,7 @@ def compare_tasks(
 
     def agree(left: list[NDArray[Any]], right: list[NDArray[Any]]) -> float:
         first, second = (
-            [each.value for each in task.predictions(np.concatenate(scores), features, examples, model.tokenizer)]
+            [each.value for each in task.predictions(np.concatenate(scores), features, examples)]
             for scores in (left, right)
         )
         if task.kind == "regression" and min(np.std(first), np.std(second)) > 0:  # A constant has no correlation.

@@ -12,7 +12,7 @@ import torch
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import ChoiceExample
-from maskwright.finetuning.features import FeatureCollator, Features
+from maskwright.finetuning.features import FeatureCollator, Features, Layout
 from maskwright.finetuning.tasks import make_task
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 
@@ -33,9 +33,7 @@ def question(
 def made(
     examples: Sequence[ChoiceExample], tokenizer: Tokenizer, max_length: int = 512, **fields: Any
 ) -> tuple[Features, list[list[int]]]:
-    features = MultipleChoice(**fields).features(
-        examples, tokenizer, max_length=max_length, segments=True, training=False
-    )
+    features = MultipleChoice(**fields).features(examples, Layout(tokenizer, max_length, True), training=False)
     bounds = features.cu_seqlens.tolist()
     return features, [features.ids[begin:end].tolist() for begin, end in itertools.pairwise(bounds)]
 
@@ -123,13 +121,13 @@ SCORES = np.array([0.5, -1, 2, 0, 1, 3, -2, 4, 4.5], dtype=np.float32)
 
 def test_scores_of_ragged_options_equal_a_plain_oracle(tokenizers: dict[str, Tokenizer]) -> None:
     task, tokenizer = MultipleChoice(), tokenizers["wordpiece"]
-    features = task.features(QUESTIONS, tokenizer, max_length=60, segments=True, training=True)
+    features = task.features(QUESTIONS, Layout(tokenizer, 60, True), training=True)
     losses = []
     batcher = FeatureCollator(features, tokens=999, device=torch.device("cpu"))
     scores = torch.tensor(SCORES[:, None], requires_grad=True)
     loss = task.loss(scores, batcher.batch(np.arange(3)))
     loss.backward()  # type: ignore[no-untyped-call]
-    predictions = task.predictions(SCORES[:, None], features, QUESTIONS, tokenizer)
+    predictions = task.predictions(SCORES[:, None], features, QUESTIONS)
     begin = 0
     gradient = []
     for example, prediction in zip(QUESTIONS, predictions, strict=True):

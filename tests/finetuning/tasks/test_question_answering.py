@@ -14,10 +14,10 @@ from torch.nn import functional as F
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import Answer, QuestionExample
-from maskwright.finetuning.features import FeatureCollator, Features, separators_between
+from maskwright.finetuning.features import FeatureCollator, Features, Layout, Ranges
 from maskwright.finetuning.tasks import make_task, task_from_json
 from maskwright.finetuning.tasks.base import Prediction, Scores
-from maskwright.finetuning.tasks.question_answering import QuestionAnswering, text_places
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
 SURE = 50.0
@@ -34,9 +34,20 @@ def question(context: str, answer: str | None = None, key: str = "q", start: int
 
 
 def features_of(
-    task: QuestionAnswering, examples: Sequence[QuestionExample], tokenizer: Tokenizer, max_length: int, training: bool
+    task: QuestionAnswering,
+    examples: Sequence[QuestionExample],
+    tokenizer: Tokenizer,
+    max_length: int = 40,
+    training: bool = False,
 ) -> Features:
-    return task.features(examples, tokenizer, max_length=max_length, segments=True, training=training)
+    return task.features(examples, Layout(tokenizer, max_length, True), training=training)
+
+
+def text_places(found: Features, tokenizer: Tokenizer) -> Ranges:
+    """The window of each sequence: between the separators."""
+    separators = np.flatnonzero(found.ids == tokenizer.special_tokens.sep)
+    question_ends = separators[np.searchsorted(separators, found.cu_seqlens[:-1])]
+    return Ranges(question_ends + Layout(tokenizer, 40, True).separators, found.cu_seqlens[1:] - 1)
 
 
 def perfect_scores(learnt: Features) -> Scores:
@@ -60,13 +71,11 @@ def test_sequences_are_those_of_transformers(
         question("北京大学在一八九八年建立，至今已有一百多年。"),
         question(" It sounds [SEP] reasonable.\n"),
     ]
-    found = features_of(QuestionAnswering(), examples, tokenizers[kind], 384, training=False)
+    found = features_of(QuestionAnswering(), examples, tokenizers[kind], 384)
     for number, example in enumerate(examples):
         tokens = slice(*found.cu_seqlens[number : number + 2])
         expected = theirs[kind](example.question, example.context)
         assert found.ids[tokens].tolist() == expected["input_ids"]
-    between = separators_between(tokenizers[kind])
-    assert between == (2 if kind == "byte_bpe" else 1)
     # The text and the separator after it are the second segment.
     places = text_places(found, tokenizers[kind])
     for start, end, last in zip(places.starts, places.ends, found.cu_seqlens[1:], strict=True):
@@ -137,11 +146,11 @@ def test_the_first_right_answer_whose_place_is_known_is_learnt(tokenizers: dict[
         QuestionExample(key="2", question="?", context=text, answers=()),
         QuestionExample(key="3", question="?", context=text, answers=(known,)),
     ]
-    learnt = features_of(task, examples, tokenizer, 40, training=True)
+    learnt = features_of(task, examples, tokenizer, training=True)
     assert learnt.examples.tolist() == [0, 3]
     assert learnt.labels is not None
     assert learnt.labels[0].tolist() == learnt.labels[1].tolist()
-    everything = features_of(task, examples, tokenizer, 40, training=False)
+    everything = features_of(task, examples, tokenizer)
     assert everything.examples.tolist() == [0, 1, 2, 3]
     assert everything.labels is None
 
@@ -209,7 +218,7 @@ def test_right_answer_is_decoded_from_perfect_scores(
     assert learnt.labels is not None
     scores = perfect_scores(learnt)
     scores[learnt.cu_seqlens[:-1][learnt.labels[:, 0] == 0]] -= SURE
-    (predicted,) = task.predictions(scores, learnt, [example], tokenizers[kind])
+    (predicted,) = task.predictions(scores, features_of(task, [example], tokenizers[kind], 160), [example])
     best = predicted.details["answers"][0]
     assert (predicted.value, best["start"], best["end"]) == (text[start:end], start, end)
     assert task.measure([predicted], [example])["exact_match"] == 100
@@ -280,9 +289,9 @@ def test_answers_are_those_of_the_published_search(
         question(" ".join(random.choice(pool, size=random.integers(1, 80))), key=str(number)) for number in range(3)
     ]
     task = QuestionAnswering(n_best=n_best, max_answer_length=max_answer_length, doc_stride=stride, metric="squad_v2")
-    found = features_of(task, examples, tokenizer, 40, training=False)
+    found = features_of(task, examples, tokenizer)
     scores = [random.normal(size=(length, 2)).astype(np.float32) for length in np.diff(found.cu_seqlens)]
-    predicted = task.predictions(np.concatenate(scores), found, examples, tokenizer)
+    predicted = task.predictions(np.concatenate(scores), found, examples)
     flags = plain_widest_context(found, tokenizer, stride)
     for number, (example, prediction) in enumerate(zip(examples, predicted, strict=True)):
         low, high = np.searchsorted(found.examples, [number, number + 1])
@@ -309,11 +318,11 @@ def test_an_answer_is_found_where_no_best_beginning_goes_with_a_best_end(tokeniz
     tokenizer = tokenizers["wordpiece"]
     example = question("the cat sat on the mat")
     task = QuestionAnswering(n_best=1)
-    found = features_of(task, [example], tokenizer, 40, training=False)
+    found = features_of(task, [example], tokenizer)
     table = np.zeros((len(found.ids), 2), dtype=np.float32)
     table[len(table) - 2, 0] = 3  # begins at the end
     table[text_places(found, tokenizer).starts[0], 1] = 4  # ends at the beginning
-    (predicted,) = task.predictions(table, found, [example], tokenizer)
+    (predicted,) = task.predictions(table, found, [example])
     assert predicted.value == "the"
 
 
@@ -330,14 +339,14 @@ def test_threshold_decides_between_the_best_answer_and_none(tokenizers: dict[str
     tokenizer = tokenizers["wordpiece"]
     example = question("the cat sat", "cat")
     task = QuestionAnswering(metric="squad_v2")
-    learnt = features_of(task, [example], tokenizer, 40, training=True)
-    scores = perfect_scores(learnt)
+    found = features_of(task, [example], tokenizer)
+    scores = perfect_scores(features_of(task, [example], tokenizer, training=True))
     scores[0] = SURE + 1.5  # No answer scores better by 3.
     for threshold, value in ((2.9, ""), (3.1, "cat")):
-        (predicted,) = task.replace(null_threshold=threshold).predictions(scores, learnt, [example], tokenizer)
+        (predicted,) = task.replace(null_threshold=threshold).predictions(scores, found, [example])
         assert predicted.value == value
         assert predicted.details["no_answer_score"] == pytest.approx(3)
-    (predicted,) = QuestionAnswering().predictions(scores, learnt, [example], tokenizer)
+    (predicted,) = QuestionAnswering().predictions(scores, found, [example])
     assert predicted.value == "cat"
     assert "no_answer_score" not in predicted.details
 
@@ -385,8 +394,8 @@ def test_what_cannot_be_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
     unanswerable = question("the cat", key="17")
     lost = QuestionExample(key="0", question="?", context="cat", answers=(Answer(text="dog", start=None),))
     with pytest.raises(DataError, match="none of the 1 questions"):
-        features_of(QuestionAnswering(), [lost], tokenizer, 40, training=True)
+        features_of(QuestionAnswering(), [lost], tokenizer, training=True)
     with pytest.raises(DataError, match="are too short"):
-        features_of(QuestionAnswering(), [lost], tokenizer, 4, training=False)
+        features_of(QuestionAnswering(), [lost], tokenizer, 4)
     with pytest.raises(DataError, match=r"question 17 has no answer.*squad_v2"):
         QuestionAnswering().check([unanswerable])

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TaggedExample
-from maskwright.finetuning.features import FeatureCollator, Features
+from maskwright.finetuning.features import FeatureCollator, Features, Layout
 from maskwright.finetuning.tasks import make_task, task_from_json
 from maskwright.finetuning.tasks.base import Prediction
-from maskwright.finetuning.tasks.tagging import Tagging, to_pieces
+from maskwright.finetuning.tasks.tagging import Tagging
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
 BIO = Tagging(
@@ -33,7 +33,7 @@ def sentence(words: Sequence[str], tags: Sequence[str] | None = None, key: str =
 
 
 def made(task: Tagging, examples: Sequence[TaggedExample], tokenizer: Tokenizer, max_length: int = 512) -> Features:
-    return task.features(examples, tokenizer, max_length=max_length, segments=True, training=False)
+    return task.features(examples, Layout(tokenizer, max_length, True), training=False)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -132,7 +132,7 @@ def test_training_labels_are_those_of_the_words_with_pieces(tokenizers: dict[str
         sentence(["\u200b"], ["O"]),
         sentence(["New", "York"], ["B-LOC", "I-LOC"]),
     ]
-    features = BIO.features(examples, tokenizers["wordpiece"], max_length=64, segments=True, training=True)
+    features = BIO.features(examples, Layout(tokenizers["wordpiece"], 64, True), training=True)
     assert features.labels is not None
     assert features.labels.tolist() == [3, 0, 1, 2]
     assert features.examples.tolist() == [0, 2]
@@ -167,13 +167,12 @@ def scored(
 ) -> list[Prediction]:
     """Score so that each word with pieces gets the wanted tag with probability 0.9 (of all together)."""
     features = made(task, examples, tokenizer, max_length)
-    assert features.positions is not None
-    pieces = to_pieces([example.words for example in examples], tokenizer, task.joined)
+    assert features.words is not None
     flat = [tag for its in tags for tag in its]
-    wanted = [task.labels.index(tag) for tag, length in zip(flat, pieces.words.lengths, strict=True) if length]
+    wanted = [task.labels.index(flat[word]) for word in features.words]
     table = np.zeros((len(wanted), len(task.labels)), dtype=np.float32)
     table[np.arange(len(wanted)), wanted] = math.log(9 * (len(task.labels) - 1))
-    return task.predictions(table, features, examples, tokenizer)
+    return task.predictions(table, features, examples)
 
 
 def test_predictions_name_tags_entities_and_their_places(tokenizers: dict[str, Tokenizer]) -> None:
@@ -231,7 +230,7 @@ def test_loss_is_the_summed_surprise_at_the_tags(tokenizers: dict[str, Tokenizer
         sentence(["In", "New", "York", "met", "Angela", "Merkel", "the", "dog"], ["O", "B-LOC", "I-LOC", *["O"] * 5]),
         sentence(["York"], ["B-LOC"]),
     ]
-    features = BIO.features(examples, tokenizers["wordpiece"], max_length=7, segments=True, training=True)
+    features = BIO.features(examples, Layout(tokenizers["wordpiece"], 7, True), training=True)
     batch = FeatureCollator(features, tokens=999, device=torch.device("cpu")).batch(np.arange(features.num_units))
     scores = np.random.default_rng(1).normal(size=(9, 5)).astype(np.float32)
     loss = BIO.loss(torch.tensor(scores), batch)

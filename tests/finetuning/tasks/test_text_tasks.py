@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import Label, TextExample
-from maskwright.finetuning.features import FeatureBatch, FeatureCollator, Features, cut_pairs
+from maskwright.finetuning.features import FeatureBatch, FeatureCollator, Features, Layout, cut_pairs
 from maskwright.finetuning.tasks import make_task, task_from_json
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
@@ -46,12 +46,12 @@ def labeled(labels: Sequence[Label | None]) -> list[TextExample]:
 
 def scored(task: Task, examples: list[TextExample], scores: np.ndarray[Any, Any], tokenizer: Tokenizer) -> list[Any]:
     """Decode scores, a row per example."""
-    features = task.features(examples, tokenizer, max_length=20, segments=True, training=False)
-    return list(task.predictions(scores, features, examples, tokenizer))
+    features = task.features(examples, Layout(tokenizer, 20, True), training=False)
+    return list(task.predictions(scores, features, examples))
 
 
 def a_batch(task: Task, examples: list[TextExample], tokenizer: Tokenizer) -> FeatureBatch:
-    features = task.features(examples, tokenizer, max_length=20, segments=True, training=True)
+    features = task.features(examples, Layout(tokenizer, 20, True), training=True)
     return FeatureCollator(features, tokens=10_000, device=CPU).batch(np.arange(features.num_units))
 
 
@@ -75,7 +75,7 @@ def made(
     examples: Sequence[TextExample], tokenizer: Tokenizer, max_length: int = 512, segments: bool = True
 ) -> Features:
     task = Classification(labels=("0", "1"))
-    return task.features(examples, tokenizer, max_length=max_length, segments=segments, training=False)
+    return task.features(examples, Layout(tokenizer, max_length, segments), training=False)
 
 
 @pytest.mark.parametrize("kind", KINDS)

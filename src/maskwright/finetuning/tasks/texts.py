@@ -18,9 +18,8 @@ from torch.nn import functional as F
 from maskwright.core.errors import DataError
 from maskwright.core.types import HeadKind
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
-from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TextExample
-from maskwright.finetuning.features import FeatureBatch, Features, Ranges, cut_pairs, lay_out, ranges_of, text_tokens
+from maskwright.finetuning.features import FeatureBatch, Features, Layout, Ranges, cut_pairs, lay_out, ranges_of
 from maskwright.finetuning.metrics.scores import (
     ClassMetric,
     Report,
@@ -60,14 +59,12 @@ class TextTask(Task):
     def decode(self, scores: Scores) -> list[Decoded]:
         """Decode scores (U, C) in float64, one row per example."""
 
-    def features(
-        self, examples: Sequence[TextExample], tokenizer: Tokenizer, *, max_length: int, segments: bool, training: bool
-    ) -> Features:
+    def features(self, examples: Sequence[TextExample], layout: Layout, *, training: bool) -> Features:
         labels = np.array([self.target(example) for example in examples], dtype=self.target_type) if training else None
         pairs = np.array([len(example.texts) == 2 for example in examples], dtype=bool)
-        room_alone = text_tokens(tokenizer, max_length, pair=False)
-        room_of_pair = text_tokens(tokenizer, max_length, pair=True, needed=2) if pairs.any() else 0
-        stream = StreamEncoder(tokenizer).encode([text for example in examples for text in example.texts])
+        room_alone = layout.text_tokens(pair=False)
+        room_of_pair = layout.text_tokens(pair=True) if pairs.any() else 0
+        stream = StreamEncoder(layout.tokenizer).encode([text for example in examples for text in example.texts])
         texts = ranges_of(stream.lengths)
         begins = np.concatenate([[0], np.cumsum(1 + pairs)])[:-1].astype(np.int64)
         first, second = texts.pick(begins), texts.pick(begins + pairs)
@@ -76,14 +73,10 @@ class TextTask(Task):
         of_first = np.where(pairs, of_first, np.minimum(first.lengths, room_alone))
         of_second = np.where(pairs, of_second, 0)
         is_cut = (of_first < first.lengths) | (of_second < second.lengths)
-        laid = lay_out(
-            stream.ids, first.first(of_first), second.first(of_second), tokenizer, segments=segments, pairs=pairs
-        )
+        laid = lay_out(stream.ids, first.first(of_first), second.first(of_second), layout, pairs)
         return replace(laid, labels=labels, num_cut=int(np.count_nonzero(is_cut)))
 
-    def predictions(
-        self, scores: Scores, features: Features, examples: Sequence[TextExample], tokenizer: Tokenizer
-    ) -> list[Prediction]:
+    def predictions(self, scores: Scores, features: Features, examples: Sequence[TextExample]) -> list[Prediction]:
         decoded = self.decode(scores.astype(np.float64))
         return [
             Prediction(key=example.key, value=value, score=score, details=details)
