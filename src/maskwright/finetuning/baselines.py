@@ -23,7 +23,7 @@ from maskwright.finetuning.labeled import Labeled
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.tagging import Tagging
-from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression, class_names
+from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 
 Predict = Callable[[Sequence[Any]], Sequence[Any]]
 _MOST_EXAMPLES = 50_000
@@ -62,7 +62,7 @@ def _baselines(labeled: Labeled) -> list[tuple[str, Predict]]:
             mean = sum(float(example.label) for example in train) / len(train)
             return [("mean", _constant(mean)), ("TF-IDF + ridge regression", _tf_idf(train, regression=True))]
         case MultiLabel():
-            return [("majority set", _constant(_most_frequent(map(class_names, train))))]
+            return [("majority set", _constant(_most_frequent(example.label for example in train)))]
         case Tagging():
             return _of_tags(train)
         case MultipleChoice():

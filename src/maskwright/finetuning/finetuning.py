@@ -6,8 +6,9 @@ OUT/run.json              the request, the environment, whether it finished
 OUT/runs/seed-N/          one folder per seed (`seed_run`)
 """
 
+import contextlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -194,13 +195,8 @@ def finetune(
             system=system,
             as_published=as_published,
             from_scratch=from_scratch,
-            precision=precision,
         )
-        is_ours = False
-        try:
-            record = on_rank_zero(lambda: folder.open(plan.request))
-            record.pop("problem", None)
-            is_ours = rank() == 0
+        with opened(folder, plan.request, precision) as record:
             with rank_zero_first():  # The choice of a matmul library is measured once and cached.
                 machine, message = restore_machine(record.get("machine", {}), device, None, precision)
             if message:
@@ -208,12 +204,6 @@ def finetune(
             with use_machine(machine), stop_on_signals() as stop:
                 work = _FineTuningRun(folder, plan, record, machine, checkpoint_minutes * 60, reporter, stop)
                 results = work.run(range(seed, seed + seeds))
-        except MaskwrightError as error:
-            if is_ours:
-                folder.record_problem(error)
-            raise
-        finally:
-            folder.close()
     return FineTuning(folder=folder.path, finished=results is not None, results=results, stopped_by=stop.signal)
 
 
@@ -223,6 +213,24 @@ def open_model(model: str | Path, out: Path) -> ExistingModel:
     if out.resolve() == existing.folder.resolve():
         raise CheckpointError(f"{out} is the model to fine-tune; it would be overwritten", todo="Choose another --out.")
     return existing
+
+
+@contextlib.contextmanager
+def opened(folder: RunDirectory, request: Mapping[str, Any], precision: Precision) -> Iterator[dict[str, Any]]:
+    """Lock a run directory while the block runs; yield its record, in which an error of the block is written."""
+    is_ours = False
+    try:
+        wanted = {**request, **({} if precision == "auto" else {"precision": precision})}
+        record = on_rank_zero(lambda: folder.open(wanted))
+        is_ours = rank() == 0
+        record.pop("problem", None)
+        yield record
+    except MaskwrightError as error:
+        if is_ours:
+            folder.record_problem(error)
+        raise
+    finally:
+        folder.close()
 
 
 def announce_fitted(choices: Sequence[Choice], reporter: Reporter) -> None:
@@ -252,7 +260,6 @@ class Plan:
     choices: tuple[Choice, ...]
     source: str
     system: str
-    precision: Precision
 
     @property
     def request(self) -> dict[str, Any]:
@@ -270,7 +277,6 @@ class Plan:
                 if name != "test"
             },
             "settings": self.settings.model_dump(mode="json"),
-            **({} if self.precision == "auto" else {"precision": self.precision}),
         }
 
 
@@ -284,7 +290,6 @@ def make_plan(
     system: str | None = None,
     as_published: bool = False,
     from_scratch: bool = False,
-    precision: Precision = "auto",
 ) -> Plan:
     """Read the files and settle all settings; `overrides` and `of_task` are the fields that the user set."""
     system = system_of(existing, system)
@@ -321,7 +326,6 @@ def make_plan(
         choices=choices,
         source=source,
         system=system,
-        precision=precision,
     )
 
 

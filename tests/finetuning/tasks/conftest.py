@@ -2,12 +2,10 @@
 
 import warnings
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
-from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
 
 SENTENCES = (
@@ -23,7 +21,7 @@ KINDS = ("wordpiece", "byte_bpe", "unigram")
 
 
 @pytest.fixture(scope="session")
-def tokenizers() -> dict[str, Tokenizer]:
+def tokenizers():
     texts = [text for sentence in SENTENCES for text in (sentence, f" {sentence}")] * 3
     return {
         "wordpiece": train_wordpiece(WordPiece(vocab_size=400), texts, texts),
@@ -33,7 +31,7 @@ def tokenizers() -> dict[str, Tokenizer]:
 
 
 @pytest.fixture(scope="session")
-def theirs(tokenizers: dict[str, Tokenizer], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def theirs(tokenizers, tmp_path_factory):
     """The same tokenizers as transformers reads them; special tokens written in texts are text there, too."""
     from transformers import AutoTokenizer
 

@@ -118,10 +118,10 @@ class Classification(TextTask):
 
     @classmethod
     def found_in(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
-        return {"labels": sorted_labels(map(_class_name, examples))}
+        return {"labels": sorted_labels(example.label for example in examples)}
 
     def target(self, example: TextExample) -> int:
-        name = _class_name(example)
+        name = example.label
         if name not in self.labels:
             raise unmapped_label(example.key, name, self.labels)
         return self.labels.index(name)
@@ -134,21 +134,18 @@ class Classification(TextTask):
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
-        gold = [_class_name(example) for example in examples]
-        predicted = [prediction.value for prediction in predictions]
+        gold, predicted = _values(predictions, examples)
         positive = self.labels[1] if self.positive is None else self.positive
         return {
             name: class_score(name, gold, predicted, labels=self.labels, positive=positive) for name in self.metrics
         }
 
     def report(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> Report:
-        labels = [_class_name(example) for example in examples]
-        return class_report(labels, [prediction.value for prediction in predictions], self.labels)
+        return class_report(*_values(predictions, examples), self.labels)
 
 
-def _class_name(example: TextExample) -> str:
-    assert isinstance(example.label, str)
-    return example.label
+def _values(predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> tuple[list[Any], list[Any]]:
+    return [example.label for example in examples], [prediction.value for prediction in predictions]
 
 
 @final
@@ -183,7 +180,7 @@ class Regression(TextTask):
 
     def target(self, example: TextExample) -> float:
         """Return the example's number, scaled."""
-        return (_number(example) - self.offset) / self.scale
+        return (example.label - self.offset) / self.scale
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
         """Return the summed squared error of the scaled numbers."""
@@ -195,22 +192,17 @@ class Regression(TextTask):
         return [(number, None, {}) for number in (scores[:, 0] * self.scale + self.offset).tolist()]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
-        scores = number_scores(list(map(_number, examples)), [prediction.value for prediction in predictions])
+        scores = number_scores(*_values(predictions, examples))
         return {name: scores[name] for name in self.metrics}
 
     def check(self, examples: Sequence[TextExample]) -> None:
         """Raise on labels that are not numbers, or all equal: correlations are then undefined."""
-        if len({_number(example) for example in examples}) < 2:
+        if len({example.label for example in examples}) < 2:
             raise DataError(
                 "all numbers are equal, so that correlations are undefined",
                 allowed="at least two different numbers",
                 todo="If they were held out of few training examples, name another file with `--dev FILE`.",
             )
-
-
-def _number(example: TextExample) -> float:
-    assert isinstance(example.label, float)
-    return example.label
 
 
 @final
@@ -236,11 +228,11 @@ class MultiLabel(TextTask):
 
     @classmethod
     def found_in(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
-        return {"labels": sorted_labels(name for example in examples for name in class_names(example))}
+        return {"labels": sorted_labels(name for example in examples for name in example.label)}
 
     def target(self, example: TextExample) -> list[bool]:
         """Return for each class whether the example has it."""
-        names = class_names(example)
+        names = example.label
         for name in names:
             if name not in self.labels:
                 raise unmapped_label(example.key, name, self.labels)
@@ -269,20 +261,13 @@ class MultiLabel(TextTask):
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
-        gold, predicted = list(map(class_names, examples)), [prediction.value for prediction in predictions]
-        scores = multi_label_scores(gold, predicted, labels=self.labels)
+        scores = multi_label_scores(*_values(predictions, examples), labels=self.labels)
         return {name: scores[name] for name in self.metrics}
 
     def report(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> Report:
         by_class = {}
         for label in self.labels:
-            gold = [str(label in class_names(example)) for example in examples]
+            gold = [str(label in example.label) for example in examples]
             predicted = [str(label in prediction.value) for prediction in predictions]
             by_class[label] = class_report(gold, predicted, ["True", "False"]).by_class["True"]
         return Report(by_class, {})
-
-
-def class_names(example: TextExample) -> tuple[str, ...]:
-    """Return the classes of a multi-label example."""
-    assert isinstance(example.label, tuple)
-    return example.label
