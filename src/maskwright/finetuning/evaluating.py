@@ -82,9 +82,7 @@ def evaluate(
         read: Further read options, "quoting=none". Labels that the model calls otherwise are mapped by
             "label_names=[[1, POSITIVE], [0, NEGATIVE]]".
         out: Write the predictions to this `.jsonl` file.
-        device: "auto", "cpu", "cuda" or "cuda:N".
-        precision: "fp32", "bf16" (autocast; weights and scores stay fp32), or "auto": bf16 on a GPU that supports it.
-        reporter: Receives messages; None for standard error.
+        device, precision, reporter: As for `finetune`.
 
     Raises:
         MaskwrightError: If model and examples do not fit together, or the examples have no labels.

@@ -58,9 +58,7 @@ def predict(
             and files clash, they become "input:1" and "texts.csv:1".
         text, text2: Columns of the file; the others are as in the training file, or guessed and reported.
         read: Further read options, "quoting=none".
-        device: "auto", "cpu", "cuda" or "cuda:N".
-        precision: "fp32", "bf16" (autocast; weights and scores stay fp32), or "auto": bf16 on a GPU that supports it.
-        reporter: Receives messages; None for standard error.
+        device, precision, reporter: As for `finetune`.
 
     Returns:
         One prediction per input, then one per example of the file. `details` holds the probabilities of all classes,

@@ -1,6 +1,5 @@
 """Texts and pairs with labels: GLUE's files as published, and whatever users bring."""
 
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest

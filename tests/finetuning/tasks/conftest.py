@@ -1,7 +1,6 @@
 """Tiny tokenizers of all kinds, as they are learnt, and as transformers reads the folders they are saved in."""
 
 import warnings
-from pathlib import Path
 
 import pytest
 
@@ -18,6 +17,12 @@ SENTENCES = (
     "Les élèves français préfèrent le café noir à l'Hôtel de Ville.",
 )
 KINDS = ("wordpiece", "byte_bpe", "unigram")
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def kind(request):
+    """Run a test for each kind of tokenizer."""
+    return request.param
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +42,7 @@ def theirs(tokenizers, tmp_path_factory):
 
     read = {}
     for kind, tokenizer in tokenizers.items():
-        folder: Path = tmp_path_factory.mktemp("tokenizers") / kind
+        folder = tmp_path_factory.mktemp("tokenizers") / kind
         tokenizer.save(folder, max_length=512)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

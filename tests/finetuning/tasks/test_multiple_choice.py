@@ -13,7 +13,6 @@ from maskwright.finetuning.features import FeatureCollator, Layout
 from maskwright.finetuning.tasks import make_task
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 
-KINDS = ("wordpiece", "byte_bpe", "unigram")
 CONTEXT = "W: What did the woman say about the price of the tour? M: It sounds reasonable."
 
 
@@ -27,7 +26,6 @@ def made(examples, tokenizer, max_length=512, **fields):
     return features, [features.ids[begin:end].tolist() for begin, end in itertools.pairwise(bounds)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_options_are_pairs_as_transformers_makes_them(kind, tokenizers, theirs):
     examples = [
         question(),

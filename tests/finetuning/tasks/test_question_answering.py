@@ -16,7 +16,6 @@ from maskwright.finetuning.tasks import make_task, task_from_json
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 
-KINDS = ("wordpiece", "byte_bpe", "unigram")
 SURE = 50.0
 
 
@@ -52,7 +51,6 @@ def perfect_scores(learnt):
 # ---------------------------------------------------------------- sequences
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_sequences_are_those_of_transformers(kind, tokenizers, theirs):
     examples = [
         question("Angela Merkel visited New York in 2019 and met the press there twice."),
@@ -180,7 +178,6 @@ words = st.sampled_from([
 gaps = st.sampled_from([" "] * 6 + ["  ", "\n", "\u3000", " \t ", "\r\n"])
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(max_examples=40)
 def test_right_answer_is_decoded_from_perfect_scores(kind, data, tokenizers):

@@ -32,14 +32,12 @@ def made(task, examples, tokenizer, max_length=512):
     return task.features(examples, Layout(tokenizer, max_length, True), training=False)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_words_are_the_pieces_of_running_text(kind, tokenizers):
     plain = [word for word in WORDS if word.isprintable()]
     features = made(BIO, [sentence(plain)], tokenizers[kind])
     assert features.ids[1:-1].tolist() == tokenizers[kind].encode(" ".join(plain)).ids.tolist()
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_words_are_cut_and_tagged_where_transformers_puts_them(kind, tokenizers, theirs):
     features = made(BIO, [sentence(WORDS)], tokenizers[kind])
     # A byte-level tokenizer of transformers takes words only if it may put a space before the first one, too.
@@ -52,7 +50,6 @@ def test_words_are_cut_and_tagged_where_transformers_puts_them(kind, tokenizers,
     assert (len(first_pieces) < len(WORDS)) == (kind == "wordpiece")
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_characters_are_joined_by_nothing(kind, tokenizers):
     text = "今天的天气很好，我们去公园散步吧！"
     task = Tagging(labels=BIO.labels, entities=True, joined="nothing")
