@@ -84,7 +84,7 @@ def test_an_epoch_uses_every_unit_once_and_is_found_again_by_step(features, batc
         return
     collator = FeatureCollator(features, tokens=tokens, device=CPU, kind="tagging", seed=seed)
     order = ShuffledUnits(features.num_units, seed)
-    cursor, steps_per_epoch = order.at(0, batch_size), math.ceil(features.num_units / batch_size)
+    cursor, steps_per_epoch = order.start(), math.ceil(features.num_units / batch_size)
     for epoch in range(2):
         used = []
         for step in range(epoch * steps_per_epoch, (epoch + 1) * steps_per_epoch):
@@ -107,7 +107,7 @@ def test_the_shares_of_the_ranks_are_the_step_of_one_process(features, tokens, b
         return
     collator = FeatureCollator(features, tokens=tokens, device=CPU, ranks=ranks)
     order = ShuffledUnits(features.num_units, 0)
-    rows, _ = order.read(order.at(0, batch_size), batch_size)
+    rows, _ = order.read(order.start(), batch_size)
     whole = collator.collate(rows, 0)
     shares = [collator.collate(rows, 0, slice(rank, None, ranks)) for rank in range(ranks)]
     assert sorted(units_in(whole.micro_batches)) == sorted(rows.numbers.tolist())
@@ -145,7 +145,7 @@ def test_dropout_keys_differ_between_micro_batches_and_steps_and_are_the_same_ag
     def keys(seed, step):
         lengths = [number % 9 + 1 for number in range(50)]
         collator = FeatureCollator(features_of_lengths(lengths), tokens=20, device=CPU, seed=seed)
-        rows, _ = ShuffledUnits(50, 0).read(ShuffledUnits(50, 0).at(0, 20), 20)
+        rows, _ = ShuffledUnits(50, 0).read(ShuffledUnits(50, 0).start(), 20)
         made = collator.collate(rows, step)
         assert len(made.micro_batches) > 3
         return [batch.batch.dropout_key for batch in made.micro_batches]

@@ -223,6 +223,10 @@ class ShuffledUnits:
         used = step_of_epoch * count
         return Cursor(epoch * self.num_units + used, (SourcePosition(epoch, used),), epoch + used / self.num_units)
 
+    def start(self) -> Cursor:
+        """Return the cursor before the first unit."""
+        return Cursor(0, (SourcePosition(),))
+
     def next_epoch(self, cursor: Cursor) -> Cursor:
         """Return the cursor at the beginning of the next epoch."""
         return Cursor(cursor.num_read, (SourcePosition(cursor.places[0].epoch + 1, 0),), cursor.epochs)

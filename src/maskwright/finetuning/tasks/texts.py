@@ -180,7 +180,7 @@ class Regression(TextTask):
 
     def target(self, example: TextExample) -> float:
         """Return the example's number, scaled."""
-        return (example.label - self.offset) / self.scale
+        return float((example.label - self.offset) / self.scale)
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
         """Return the summed squared error of the scaled numbers."""
