@@ -129,7 +129,7 @@ def widest_context(examples: IntArray, windows: Ranges) -> BoolArray:
     tokens, of_example = shared.tokens, examples[several][of_window]
     left, right = tokens - shared.starts[of_window], shared.ends[of_window] - 1 - tokens
     context = np.minimum(left, right) + 0.01 * shared.lengths[of_window]
-    order = np.lexsort((-context, tokens, of_example))
+    order = np.lexsort((-context, tokens, of_example))  # by token, the window with the most context first
     same = (np.diff(tokens[order]) == 0) & (np.diff(of_example[order]) == 0)
     is_first = np.zeros(len(order), dtype=np.bool_)
     is_first[order] = ~np.append(False, same)[: len(order)]
