@@ -261,7 +261,7 @@ def test_longer_sequences_than_there_are_positions_are_refused(folders, tmp_path
 )
 def test_segments_are_given_as_transformers_gives_them(folders, tmp_path, family, expected):
     model = build(folders[family], TASKS["sequence"], seed=1)
-    assert model.segments == expected
+    assert model.layout.segments == expected
     model.save(tmp_path)
     given = transformers.AutoTokenizer.from_pretrained(tmp_path)("the cat", "a dog")
     assert ("token_type_ids" in given) == expected

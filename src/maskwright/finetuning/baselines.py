@@ -18,7 +18,7 @@ import numpy as np
 
 from maskwright.core.randomness import Permutation, integer_key
 from maskwright.data.words.scripts import HAN_CLASS
-from maskwright.finetuning.examples import ChoiceExample, TaggedExample, TextExample, has_labels
+from maskwright.finetuning.examples import TaggedExample, TextExample, has_labels
 from maskwright.finetuning.labeled import Labeled
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
@@ -68,12 +68,8 @@ def _baselines(labeled: Labeled) -> list[tuple[str, Predict]]:
         case MultipleChoice():
             # Questions may have fewer options than that.
             place = _most_frequent(example.label for example in train)
-            return [("majority option", lambda given: [min(place, _last_option(each)) for each in given])]
+            return [("majority option", lambda given: [min(place, len(each.options) - 1) for each in given])]
     return []
-
-
-def _last_option(example: ChoiceExample) -> int:
-    return len(example.options) - 1
 
 
 def _most_frequent(values: Any) -> Any:

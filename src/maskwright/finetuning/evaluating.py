@@ -17,7 +17,7 @@ from maskwright.core.tensors import check_finite
 from maskwright.core.types import IntArray
 from maskwright.data.progress import Progress, no_progress
 from maskwright.finetuning.examples import Example, ExampleFile, TextExample
-from maskwright.finetuning.features import Features, Layout, scoring_batches
+from maskwright.finetuning.features import Features, scoring_batches
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import check_measurable, read_for_model, report_file
 from maskwright.finetuning.readers import Paths
@@ -164,12 +164,6 @@ def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str) 
             )
 
 
-def features_of(model: FineTunedModel, examples: Sequence[Any]) -> Features:
-    """Lay out examples as sequences for scoring (`Task.features`)."""
-    layout = Layout(model.tokenizer, model.max_length, model.segments)
-    return model.task.features(examples, layout, training=False)
-
-
 def predict_examples(
     model: FineTunedModel,
     examples: Sequence[Any],
@@ -178,7 +172,7 @@ def predict_examples(
     autocast: torch.dtype | None = None,
 ) -> tuple[list[Prediction], int]:
     """Return one prediction per example, and the number of truncated examples (arguments: see `score_features`)."""
-    features = features_of(model, examples)
+    features = model.task.features(examples, model.layout, training=False)
     scores = score_features(model, features, progress, autocast=autocast)
     check_finite(scores)
     return model.task.predictions(scores, features, examples), features.num_cut
