@@ -10,6 +10,7 @@ import signal
 import pytest
 import torch
 import toy_tasks
+from toy_tasks import QUICK, Heard
 
 from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, TrainingError
 from maskwright.finetuning import seed_run
@@ -26,34 +27,9 @@ from maskwright.training.pretrain import pretrain
 from maskwright.training.reporting import Silent
 from maskwright.training.run_directory import RunDirectory
 
-QUICK = ("learning_rate=5e-3", "batch_size=8", "epochs=2", "max_length=32")
 # The tiny models' weights are large: dropout is all that they would see in a few steps.
 NO_DROPOUT = ("hidden_dropout=0", "attention_dropout=0", "head_dropout=0")
 THOROUGH = ("learning_rate=5e-3", "batch_size=8", "epochs=8", "max_length=40", *NO_DROPOUT)
-
-
-class Heard(Silent):
-    """Remembers what was said."""
-
-    def __init__(self):
-        self.said = []
-        self.shown = []
-
-    def message(self, topic, text):
-        self.said.append((topic, text))
-
-    def table(self, topic, columns, rows):
-        self.said += [(topic, " ".join(row)) for row in rows]
-
-    def stage(self, name, done, total):
-        self.shown.append(f"{name} {done} of {total}")
-
-    def training(self, share, text):
-        assert 0 <= share <= 1
-        self.shown.append(text)
-
-    def text(self):
-        return "\n".join(f"{topic} {text}" for topic, text in self.said)
 
 
 def read(file):
@@ -71,6 +47,17 @@ def tune(bert_folder, tmp_path):
         return finetune(bert_folder, task=task, device="cpu", set=(*QUICK, *set), **asked)
 
     return tuned
+
+
+@pytest.fixture
+def before_each_step(monkeypatch):
+    """From the call on, call a function before each step of the optimizer."""
+    real = Optimizer.step
+
+    def use(hook):
+        monkeypatch.setattr(Optimizer, "step", lambda *given, **named: (hook(), real(*given, **named))[1])
+
+    return use
 
 
 @pytest.fixture
@@ -130,7 +117,7 @@ def test_a_model_learns_is_measured_and_saved(tune, bert_folder, tmp_path):
     ],
     ids=["seeds", "squad_v2"],
 )
-def test_a_killed_run_resumes_bit_for_bit(asked, moments, tune, tmp_path, monkeypatch):
+def test_a_killed_run_resumes_bit_for_bit(asked, moments, tune, tmp_path, monkeypatch, before_each_step):
     toy_tasks.texts(tmp_path, rows=24)
     if "task" in asked:
         file = toy_tasks.questions(tmp_path, impossible=True)
@@ -145,20 +132,17 @@ def test_a_killed_run_resumes_bit_for_bit(asked, moments, tune, tmp_path, monkey
     class Killed(BaseException):
         pass
 
-    real = Optimizer.step
     for moment in moments:
-        left = [moment]
+        left = itertools.count(moment, -1)
 
-        def step(*given, left=left, **named):
-            left[0] -= 1
-            if left[0] < 0:
+        def kill(left=left):
+            if not next(left):
                 raise Killed
-            return real(*given, **named)
 
-        monkeypatch.setattr(Optimizer, "step", step)
+        before_each_step(kill)
         with pytest.raises(Killed):
             tune(out=tmp_path / "killed" / "out", **asked)
-    monkeypatch.setattr(Optimizer, "step", real)
+    before_each_step(lambda: None)
     tune(out=tmp_path / "killed" / "out", reporter=(heard := Heard()), **asked)
     assert "resuming" in heard.text()
     whole, killed = ((tmp_path / name / "out") for name in ("whole", "killed"))
@@ -177,32 +161,20 @@ def test_gradients_computed_before_an_evaluation_are_the_same(tune, tmp_path, mo
         assert (tmp_path / "whole" / "out" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
 
 
-def test_a_stop_saves_and_the_same_call_resumes(tune, tmp_path, monkeypatch):
-    real = Optimizer.step
-
-    def step(*given, **named):
-        os.kill(os.getpid(), signal.SIGINT)
-        return real(*given, **named)
-
-    monkeypatch.setattr(Optimizer, "step", step)
+def test_a_stop_saves_and_the_same_call_resumes(tune, tmp_path, before_each_step):
+    before_each_step(lambda: os.kill(os.getpid(), signal.SIGINT))
     stopped = tune()
     assert (stopped.finished, stopped.stopped_by, stopped.results) == (False, "SIGINT", None)
     assert list((tmp_path / "out" / "runs" / "seed-0" / "checkpoints").glob("step-*1"))
-    monkeypatch.setattr(Optimizer, "step", real)
+    before_each_step(lambda: None)
     assert tune().finished
 
 
-def test_finished_seeds_are_kept_and_more_can_be_added(tune, tmp_path, monkeypatch, no_training):
+def test_finished_seeds_are_kept_and_more_can_be_added(tune, tmp_path, before_each_step, no_training):
     first = tune(seeds=1).results
     record, states = tmp_path / "out" / "run.json", []
-    real = Optimizer.step
-
-    def step(*given, **named):
-        states.append({"finished", "best_seed"} & read(record).keys())
-        return real(*given, **named)
-
     assert read(record)["finished"]
-    monkeypatch.setattr(Optimizer, "step", step)
+    before_each_step(lambda: states.append({"finished", "best_seed"} & read(record).keys()))
     both = tune(seeds=2, reporter=(heard := Heard())).results
     assert states
     assert not any(states), "a folder is not called finished while further seeds train"

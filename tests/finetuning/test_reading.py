@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from test_finetuning import QUICK
+from toy_tasks import QUICK
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.evaluating import evaluate, plain
