@@ -106,9 +106,9 @@ class Table:
         folded = {column.casefold(): column for column in reversed(there)}
         found = next((name for name in names if name in there), None)
         found = found or next((folded[name.casefold()] for name in names if name.casefold() in folded), None)
-        places = [_place(name, len(self.columns)) for name in names]
-        if found is None and places and None not in places:
-            found = dict(enumerate(self.columns)).get(places[0] or 0)
+        if found is None and names and all(_place(name, 0) is not None for name in names):
+            place = _place(names[0], len(self.columns))
+            found = self.columns[place] if place is not None and 0 <= place < len(self.columns) else None
         return found if found in there else None
 
     def need(self, names: Sequence[str], what: str, option: str) -> str:

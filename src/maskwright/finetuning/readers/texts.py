@@ -192,9 +192,7 @@ def class_name(value: object) -> str | None:
     return None if value is None else str(value).strip() or None
 
 
-def _label(
-    cells: Cells, kind: Kind, columns: Sequence[str], options: ReadOptions
-) -> str | float | tuple[str, ...] | None:
+def _label(cells: Cells, kind: Kind, columns: Sequence[str], options: ReadOptions) -> Any:
     """Return the label of a row; None where there is none. Raises ValueError if it is invalid."""
     if not columns:
         return None
