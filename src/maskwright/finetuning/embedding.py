@@ -299,7 +299,6 @@ def _check_rows(file: Texts, rows: Rows, *, training: bool = False) -> None:
 
 
 def _rows(file: Texts) -> Rows:
-    """Return what the rows of a file are."""
     if any(example.label is not None for example in file.examples):
         return "scored pairs"
     by_columns: tuple[Rows, ...] = ("texts", "pairs", "triplets")

@@ -56,7 +56,6 @@ class Evaluation:
     confusion: dict[str, dict[str, int]]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
         return asdict(self)
 
 

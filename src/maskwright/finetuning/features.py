@@ -49,7 +49,6 @@ class Ranges:
         return Ranges(self.starts, np.minimum(self.ends, self.starts + lengths))
 
     def pick(self, index: IntArray) -> "Ranges":
-        """Return the ranges selected by indices or a boolean mask."""
         return Ranges(self.starts[index], self.ends[index])
 
 
@@ -224,11 +223,9 @@ class ShuffledUnits:
         return Cursor(epoch * self.num_units + used, (SourcePosition(epoch, used),), epoch + used / self.num_units)
 
     def start(self) -> Cursor:
-        """Return the cursor before the first unit."""
         return Cursor(0, (SourcePosition(),))
 
     def next_epoch(self, cursor: Cursor) -> Cursor:
-        """Return the cursor at the beginning of the next epoch."""
         return Cursor(cursor.num_read, (SourcePosition(cursor.places[0].epoch + 1, 0),), cursor.epochs)
 
     def read(self, cursor: Cursor, count: int) -> tuple[Units, Cursor]:

@@ -47,7 +47,6 @@ class TaskLoss:
     weight: float = 1.0
 
     def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]:
-        """Return no further shares."""
         return {}
 
 
@@ -108,7 +107,6 @@ class FineTunedModel(nn.Module):
 
     @property
     def objectives(self) -> tuple[TaskLoss, ...]:
-        """The task's loss."""
         return (TaskLoss(self.task.kind),)
 
     def losses(self, micro_batch: FeatureBatch) -> dict[str, LossTerm]:

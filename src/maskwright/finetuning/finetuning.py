@@ -80,7 +80,6 @@ class FineTuning:
     stopped_by: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
         return {
             "folder": str(self.folder),
             "finished": self.finished,

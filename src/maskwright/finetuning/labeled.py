@@ -281,7 +281,6 @@ def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:
 
 
 def save_read_as(folder: Path, read_as: ReadAs) -> None:
-    """Save how the training file was read beside a model."""
     write_json(folder / READING_FILE, dict(read_as))
 
 

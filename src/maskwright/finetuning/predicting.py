@@ -119,7 +119,6 @@ _TEXT_KINDS = ("classification", "regression", "multi_label")
 
 
 def _is_one(inputs: Input | Sequence[Input], kind: Kind) -> TypeGuard[Input]:
-    """Whether this is one input, not a list."""
     if isinstance(inputs, tuple) and len(inputs) == 2 and kind in _TEXT_KINDS:
         return all(isinstance(text, str) for text in inputs)
     return isinstance(inputs, str | Mapping)

@@ -147,7 +147,6 @@ def _best_folder(folder: Path, step: int) -> Path:
 
 
 def read_result(folder: Path) -> SeedResult | None:
-    """Return the result of a finished run, else None."""
     record = folder / "run.json"
     if not record.exists():
         return None

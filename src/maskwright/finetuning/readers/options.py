@@ -103,7 +103,6 @@ class ReadOptions(Spec):
     word_ending: Literal["as_written", "segmentation_digit"] = "as_written"
 
     def named_columns(self) -> tuple[str, ...]:
-        """Return all column names given."""
         return (*self.text, *self.text2, *self.negative, *self.choices, *self.label, *self.label_columns)
 
 

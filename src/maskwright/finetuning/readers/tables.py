@@ -180,7 +180,6 @@ class Table:
         return None
 
     def shown(self) -> str:
-        """Return the columns' names for messages."""
         return ", ".join(self.columns[:20]) + (", ..." if len(self.columns) > 20 else "")
 
 

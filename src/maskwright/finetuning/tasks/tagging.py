@@ -238,7 +238,6 @@ class Tagging(Task):
 
     @property
     def between(self) -> str:
-        """What stands between two words."""
         return " " if self.joined == "space" else ""
 
     def text_of(self, example: TaggedExample) -> str:
