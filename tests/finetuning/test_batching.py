@@ -1,21 +1,20 @@
 """Batches hold every unit once, whole, with its own positions and labels; the order of units is keyed."""
 
 import math
-from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.finetuning.features import FeatureBatch, FeatureCollator, Features, ShuffledUnits, scoring_batches
+from maskwright.finetuning.features import FeatureCollator, Features, ShuffledUnits, scoring_batches
 from maskwright.training.batches import map_tensors
 
 CPU = torch.device("cpu")
 
 
 @st.composite
-def made_up_features(draw: st.DrawFn) -> Features:
+def made_up_features(draw):
     """Units of one to four sequences of one to twelve tokens; every token's id is its own."""
     shape = draw(st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=4), max_size=8))
     lengths = np.array([length for unit in shape for length in unit], dtype=np.int64)
@@ -38,7 +37,7 @@ def made_up_features(draw: st.DrawFn) -> Features:
     )
 
 
-def check_batch(batch: FeatureBatch, features: Features) -> None:
+def check_batch(batch, features):
     """Compare a batch with its sequences, put together one by one."""
     packed = batch.batch
     assert list(batch.unit_numbers) == sorted(batch.unit_numbers)
@@ -51,8 +50,6 @@ def check_batch(batch: FeatureBatch, features: Features) -> None:
     assert packed.ids.tolist() == features.ids[flat].tolist()
     assert packed.segment_ids.tolist() == features.segment_ids[flat].tolist()
     assert packed.position_ids.tolist() == [place for each in tokens for place in range(len(each))]
-    assert batch.labels is not None
-    assert features.labels is not None
     if features.positions is None:
         assert batch.rows.tolist() == [sequence for each in sequences for sequence in each]
     else:
@@ -61,18 +58,17 @@ def check_batch(batch: FeatureBatch, features: Features) -> None:
         assert batch.positions is None
         assert batch.labels.tolist() == features.labels[batch.unit_numbers].tolist()
     else:
-        assert batch.positions is not None
         label_of = dict(zip(features.positions.tolist(), features.labels.tolist(), strict=True))
         assert batch.positions.tolist() == [place for place, token in enumerate(flat) if token in label_of]
         assert batch.labels.tolist() == [label_of[token] for token in flat if token in label_of]
 
 
-def units_in(batches: Iterable[FeatureBatch]) -> list[int]:
+def units_in(batches):
     return [int(unit) for batch in batches for unit in batch.unit_numbers]
 
 
 @given(features=made_up_features(), tokens=st.integers(1, 60))
-def test_scoring_batches_hold_every_unit_once_whole_and_aligned(features: Features, tokens: int) -> None:
+def test_scoring_batches_hold_every_unit_once_whole_and_aligned(features, tokens):
     batches = list(scoring_batches(features, tokens=tokens, device=CPU))
     assert sorted(units_in(batches)) == list(range(features.num_units))
     for batch in batches:
@@ -107,16 +103,14 @@ def test_a_batch_moves_to_another_device_in_one_piece() -> None:
 
 
 @given(features=made_up_features(), batch_size=st.integers(1, 5), tokens=st.integers(1, 60), seed=st.integers(0, 99))
-def test_an_epoch_uses_every_unit_once_and_is_found_again_by_step(
-    features: Features, batch_size: int, tokens: int, seed: int
-) -> None:
+def test_an_epoch_uses_every_unit_once_and_is_found_again_by_step(features, batch_size, tokens, seed):
     if not features.num_units:
         return
     collator = FeatureCollator(features, tokens=tokens, device=CPU, kind="tagging", seed=seed)
     order = ShuffledUnits(features.num_units, seed)
     cursor, steps_per_epoch = order.start(), math.ceil(features.num_units / batch_size)
     for epoch in range(2):
-        used: list[int] = []
+        used = []
         for step in range(epoch * steps_per_epoch, (epoch + 1) * steps_per_epoch):
             assert ShuffledUnits(features.num_units, seed).at(step, batch_size) == cursor
             rows, cursor = order.read(cursor, batch_size)
@@ -132,9 +126,7 @@ def test_an_epoch_uses_every_unit_once_and_is_found_again_by_step(
 
 
 @given(features=made_up_features(), tokens=st.integers(1, 60), batch_size=st.integers(1, 8), ranks=st.integers(1, 4))
-def test_the_shares_of_the_ranks_are_the_step_of_one_process(
-    features: Features, tokens: int, batch_size: int, ranks: int
-) -> None:
+def test_the_shares_of_the_ranks_are_the_step_of_one_process(features, tokens, batch_size, ranks):
     if not features.num_units:
         return
     collator = FeatureCollator(features, tokens=tokens, device=CPU, ranks=ranks)
@@ -154,7 +146,7 @@ def test_the_shares_of_the_ranks_are_the_step_of_one_process(
 
 
 @given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=60), ranks=st.integers(1, 5))
-def test_a_step_has_a_multiple_of_the_ranks_of_like_size(lengths: list[int], ranks: int) -> None:
+def test_a_step_has_a_multiple_of_the_ranks_of_like_size(lengths, ranks):
     features = features_of_lengths(lengths)
     groups = FeatureCollator(features, tokens=10_000, device=CPU, ranks=ranks).by_length(np.arange(len(lengths)))
     assert len(groups) == min(ranks, len(lengths))
@@ -162,7 +154,7 @@ def test_a_step_has_a_multiple_of_the_ranks_of_like_size(lengths: list[int], ran
     assert max(totals) <= sum(totals) / len(groups) + max(lengths)
 
 
-def features_of_lengths(lengths: Sequence[int]) -> Features:
+def features_of_lengths(lengths):
     total = sum(lengths)
     return Features(
         ids=np.zeros(total, dtype=np.int32),
@@ -173,8 +165,8 @@ def features_of_lengths(lengths: Sequence[int]) -> Features:
     )
 
 
-def test_dropout_keys_differ_between_micro_batches_and_steps_and_are_the_same_again() -> None:
-    def keys(seed: int, step: int) -> list[int | None]:
+def test_dropout_keys_differ_between_micro_batches_and_steps_and_are_the_same_again():
+    def keys(seed, step):
         lengths = [number % 9 + 1 for number in range(50)]
         collator = FeatureCollator(features_of_lengths(lengths), tokens=20, device=CPU, seed=seed)
         rows, _ = ShuffledUnits(50, 0).read(ShuffledUnits(50, 0).start(), 20)
@@ -189,7 +181,7 @@ def test_dropout_keys_differ_between_micro_batches_and_steps_and_are_the_same_ag
 
 
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=60), tokens=st.integers(40, 400))
-def test_groups_are_as_few_as_can_be_or_one_more_and_of_like_size(sizes: list[int], tokens: int) -> None:
+def test_groups_are_as_few_as_can_be_or_one_more_and_of_like_size(sizes, tokens):
     lengths, features = np.array(sizes), features_of_lengths(sizes)
     groups = FeatureCollator(features, tokens=tokens, device=CPU).by_length(np.arange(len(lengths)))
     totals = [int(lengths[group].sum()) for group in groups]

@@ -1,14 +1,11 @@
 """Benchmarks: rows that fit together, files found as published, every file's layout read."""
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from maskwright.core.errors import DataError, RecipeError
-from maskwright.finetuning.benchmarks import BENCHMARKS, SPLITS, Benchmark
+from maskwright.finetuning.benchmarks import BENCHMARKS, SPLITS
 from maskwright.finetuning.labeled import LabeledRequest, load_read_as, read_for_model, read_labeled, save_read_as
 from maskwright.finetuning.readers.options import ReadOptions
 from maskwright.training.reporting import Silent
@@ -33,7 +30,7 @@ OCNLI = "".join(f'{{"sentence1": "a", "sentence2": "b", "label": "{label}"}}\n' 
 SWAG = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label\n"
 
 # One development file of each benchmark in its published layout, and the label of its first example.
-PUBLISHED: dict[str, tuple[str, str, object]] = {
+PUBLISHED = {
     "cola": ("dev.tsv", "gj04\t0\t*\tThey \" drank .\n", "0"),
     "sst-2": ("dev.tsv", "sentence\tlabel\nit 's \" charming \t1\n", "1"),
     "mrpc": ("dev.tsv", "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t2\t3\t\" a\tb\n", "1"),
@@ -67,7 +64,7 @@ PUBLISHED: dict[str, tuple[str, str, object]] = {
 
 _PAIRS = 'index\tsentence1\tsentence2\n0\ta\tb\n1\tc " d\te\n'
 # One test file of each benchmark, and what its examples hold; published without labels where these were kept back.
-TESTS: dict[str, tuple[str, list[Sequence[str]]]] = {
+TESTS = {
     "cola": ("index\tsentence\n0\tThey \" drank .\n", [["They \" drank ."]]),
     "sst-2": ("index\tsentence\n0\tuneasy mishmash \" . \n", [["uneasy mishmash \" . "]]),
     "mrpc": ("index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t2\t3\t\" a\tlonger b\n", [["\" a", "longer b"]]),
@@ -105,7 +102,7 @@ TRAINS = {
 }
 
 
-def inputs_of(example: Any) -> list[str]:
+def inputs_of(example):
     """What an example holds but its key and its label."""
     for names in (("texts",), ("words",), ("context", "question", "options"), ("question", "context")):
         if all(hasattr(example, name) for name in names):
@@ -114,7 +111,7 @@ def inputs_of(example: Any) -> list[str]:
     raise TypeError(type(example).__name__)
 
 
-def laid_out(folder: Path, name: str) -> dict[str, list[Path]]:
+def laid_out(folder, name):
     """Write a benchmark's files under their published names; those without a test file have what it would be in dev."""
     row, (dev_name, dev_text, _) = BENCHMARKS[name], PUBLISHED[name]
     last = "test" if "test" in row.files else "dev"
@@ -136,7 +133,7 @@ def laid_out(folder: Path, name: str) -> dict[str, list[Path]]:
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_published_layouts_are_found_and_read(tmp_path: Path, name: str) -> None:
+def test_published_layouts_are_found_and_read(tmp_path, name):
     """In training and evaluation, and for prediction as in evaluation."""
     row = BENCHMARKS[name]
     written = laid_out(tmp_path / row.folders[0], name)
@@ -154,7 +151,7 @@ def test_published_layouts_are_found_and_read(tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("row", BENCHMARKS.values(), ids=BENCHMARKS)
-def test_rows_are_consistent(row: Benchmark) -> None:
+def test_rows_are_consistent(row):
     assert set(row.files) <= set(SPLITS)
     assert {"train", "dev"} <= set(row.files)
     assert row.metrics or "metric" in row.task_fields
@@ -162,7 +159,7 @@ def test_rows_are_consistent(row: Benchmark) -> None:
     assert bool(row.labels) == (row.kind == "classification")
 
 
-def test_folders_without_the_files_are_refused(tmp_path: Path) -> None:
+def test_folders_without_the_files_are_refused(tmp_path):
     sst = BENCHMARKS["sst-2"]
     with pytest.raises(DataError, match="does not exist"):
         sst.find(tmp_path / "nowhere")
@@ -173,7 +170,7 @@ def test_folders_without_the_files_are_refused(tmp_path: Path) -> None:
         sst.find(tmp_path / "training.tsv")
 
 
-def test_split_of_two_files_needs_both(tmp_path: Path) -> None:
+def test_split_of_two_files_needs_both(tmp_path):
     (tmp_path / "c3-m-train.json").write_text("[]")
     (tmp_path / "c3-m-dev.json").write_text("[]")
     (tmp_path / "c3-d-dev.json").write_text("[]")
@@ -183,7 +180,7 @@ def test_split_of_two_files_needs_both(tmp_path: Path) -> None:
     }
 
 
-def test_without_training_files_the_error_names_the_files_it_expects(tmp_path: Path) -> None:
+def test_without_training_files_the_error_names_the_files_it_expects(tmp_path):
     (tmp_path / "dev.json").write_text("{}", encoding="utf-8")
     columns = {"text": None, "text2": None, "label": None}
     request = LabeledRequest.of(task="ocnli", data=tmp_path, files={}, columns=columns)

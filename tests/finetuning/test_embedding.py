@@ -8,11 +8,12 @@ import warnings
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from toy_tasks import Heard
 
 import maskwright
 from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, TrainingError
 from maskwright.core.files import read_json
-from maskwright.training.reporting import Reporter, Silent
+from maskwright.training.reporting import Silent
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -71,35 +72,32 @@ def _finetune(model, folder, rows, out="out", settings=FAST, **options):
     return maskwright.finetune(model, task="embedding", out=folder / out, set=settings, **options)
 
 
-class _Listener(Reporter):
-    """Keeps messages; sends Ctrl-C when training reports a given step."""
+class _Interrupting(Heard):
+    """Sends Ctrl-C when training reports a given step."""
 
-    def __init__(self, interrupted_at=None):
-        self.interrupted_at, self.said, self.progress = interrupted_at, [], []
-
-    def message(self, topic, text):
-        self.said.append(f"{topic}: {text}")
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
 
     def training(self, share, text):
-        self.progress.append(text)
-        if text.startswith(f"step {self.interrupted_at} "):
+        if text.startswith(f"step {self.step} "):
             signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize("rows", ROWS)
 def test_every_kind_of_rows_trains_and_embed_gives_the_same_vectors(rows, bert_folder, tmp_path):
     dev = ROWS["scored pairs" if rows == "texts" else rows]  # training texts too: do the scores follow the loss?
-    reporter = _Listener()
+    reporter = Heard()
     done = _finetune(bert_folder, tmp_path, rows, dev=_file(tmp_path / "dev.csv", dev), reporter=reporter)
     results = done.results
     assert done.finished
     assert results.notes[0].startswith(f"Trained on {rows} with ")
     assert [part["examples"] for part in results.data.values()] == [len(ROWS[rows]), len(dev)]
-    losses = [float(text.split()[-1]) for text in reporter.progress]
+    losses = [float(text.split()[-1]) for text in reporter.shown]
     assert losses[-1] < losses[0]
     before, after = results.baselines["before training"]["dev"][MAIN[rows]], results.best.dev[MAIN[rows]]
     assert after > before
-    assert f"dev: epoch {results.best.best_epoch:g}: {MAIN[rows]} {after:.4f}" in reporter.said
+    assert ("dev", f"epoch {results.best.best_epoch:g}: {MAIN[rows]} {after:.4f}") in reporter.said
     assert read_json(done.folder / "results.json")["dev"][MAIN[rows]]["best"] == after
     assert {"command", "sentence-transformers"} <= read_json(done.folder / "run.json")["environment"].keys()
     card = (done.folder / "README.md").read_text()
@@ -124,7 +122,7 @@ def test_a_stopped_training_resumes_to_the_same_weights(rows, batch_size, steps,
     settings = ("epochs=3", f"batch_size={batch_size}", "learning_rate=0.003")
     whole = _finetune(bert_folder, tmp_path, rows, out="whole", settings=settings)
     assert whole.results.best.steps == steps
-    reporter = _Listener(step)  # The step after this one is the last.
+    reporter = _Interrupting(step)  # The step after this one is the last.
     stopped = _finetune(bert_folder, tmp_path, rows, out="parts", settings=settings, reporter=reporter)
     assert (stopped.finished, stopped.stopped_by, stopped.results) == (False, "SIGINT", None)
     assert list((tmp_path / "parts" / "checkpoints").iterdir())
@@ -134,10 +132,9 @@ def test_a_stopped_training_resumes_to_the_same_weights(rows, batch_size, steps,
     assert weights.keys() == others.keys()
     for name, values in weights.items():
         np.testing.assert_array_equal(values, others[name], err_msg=name)
-    said = _Listener()
-    again = _finetune(bert_folder, tmp_path, rows, out="parts", settings=settings, reporter=said)
+    again = _finetune(bert_folder, tmp_path, rows, out="parts", settings=settings, reporter=(heard := Heard()))
     assert again.results == resumed.results
-    assert "is already trained" in said.said[-1]
+    assert "is already trained" in heard.text()
     with pytest.raises(CheckpointError, match="holds another run"):
         _finetune(bert_folder, tmp_path, rows, out="parts", settings=("epochs=5", *settings[1:]))
 

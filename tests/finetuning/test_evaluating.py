@@ -2,8 +2,6 @@
 
 import io
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -20,7 +18,7 @@ from maskwright.finetuning.tasks.texts import Classification
 from maskwright.training.reporting import Silent
 
 
-def saved(model: Path, task: Any, folder: Path, *, names_task: bool = True) -> Path:
+def saved(model, task, folder, *, names_task=True):
     """Put an untrained head on a model, and write it; without its task, as transformers does."""
     build(model, task, seed=3, max_length=32).save(folder)
     if not names_task:
@@ -28,7 +26,7 @@ def saved(model: Path, task: Any, folder: Path, *, names_task: bool = True) -> P
     return folder
 
 
-def test_labels_are_named_by_hand_where_they_differ(bert_folder: Path, tmp_path: Path) -> None:
+def test_labels_are_named_by_hand_where_they_differ(bert_folder, tmp_path):
     file = tmp_path / "dev.tsv"
     lines = ["index\tsentence1\tsentence2\tlabel", "0\tthe cat\tthe dog\tentailment", "1\ta\tb\tnot_entailment"]
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -42,7 +40,7 @@ def test_labels_are_named_by_hand_where_they_differ(bert_folder: Path, tmp_path:
         assert (done.task, done.metrics) == ("classification", {"accuracy": accuracy(list(names), said)})
 
 
-def test_a_tuple_of_two_texts_is_a_pair_and_a_list_is_two(bert_folder: Path, tmp_path: Path) -> None:
+def test_a_tuple_of_two_texts_is_a_pair_and_a_list_is_two(bert_folder, tmp_path):
     out = saved(bert_folder, Classification(labels=("a", "b")), tmp_path / "out")
     [pair] = predict(out, ("the cat", "the dog"), reporter=Silent())
     [same] = predict(out, [("the cat", "the dog")], reporter=Silent())
@@ -52,7 +50,7 @@ def test_a_tuple_of_two_texts_is_a_pair_and_a_list_is_two(bert_folder: Path, tmp
     assert len(predict(tagger, ("the cat", "the dog"), reporter=Silent())) == 2
 
 
-def test_entities_of_files_are_placed_in_the_file_s_text(bert_folder: Path, tmp_path: Path) -> None:
+def test_entities_of_files_are_placed_in_the_file_s_text(bert_folder, tmp_path):
     model = build(bert_folder, Tagging(labels=("I-X", "O"), entities=True, metrics=("f1",)), seed=3, max_length=32)
     with torch.no_grad():
         model.get_parameter("head.output.bias")[0] = 1000.0  # every word is of one entity
@@ -73,7 +71,7 @@ def test_entities_of_files_are_placed_in_the_file_s_text(bert_folder: Path, tmp_
             assert "".join(one.details["words"]) == "".join(text.split())
 
 
-def test_predictions_say_what_they_are_of(bert_folder: Path, tmp_path: Path) -> None:
+def test_predictions_say_what_they_are_of(bert_folder, tmp_path):
     file = tmp_path / "pairs.csv"
     file.write_text("id,sentence1,sentence2\n7,the cat,the dog\n", encoding="utf-8")
     classes = build(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
@@ -90,7 +88,7 @@ def test_predictions_say_what_they_are_of(bert_folder: Path, tmp_path: Path) -> 
     assert [one.input_text for one in both] == ["who ?", "the dog ran"]
 
 
-def test_pairs_are_refused_by_a_model_of_single_texts(bert_folder: Path, tmp_path: Path) -> None:
+def test_pairs_are_refused_by_a_model_of_single_texts(bert_folder, tmp_path):
     out = saved(bert_folder, Classification(labels=("gut", "schlecht")), tmp_path / "out")
     assert len(predict(out, ["the cat", ("the cat", "the dog")], reporter=Silent())) == 2  # its folder tells nothing
     (out / "reading.json").write_text('{"text": "satz", "label": "urteil"}', encoding="utf-8")
@@ -115,12 +113,12 @@ def test_pairs_are_refused_by_a_model_of_single_texts(bert_folder: Path, tmp_pat
         (MultipleChoice(), [{"context": "who ?", "options": ["a", "\ud83d"]}], "input 1: lone surrogate"),
     ],
 )
-def test_surrogates_are_refused_with_their_place(bert_folder: Path, task: Any, inputs: Any, place: str) -> None:
+def test_surrogates_are_refused_with_their_place(bert_folder, task, inputs, place):
     with pytest.raises(DataError, match=place):
         predict(build(bert_folder, task, seed=3, max_length=32), inputs, reporter=Silent())
 
 
-def test_standard_input_is_read_like_a_file(bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_read_like_a_file(bert_folder, tmp_path, monkeypatch):
     model = build(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
     file = tmp_path / "texts.csv"
     file.write_text("text\nthe dog\n", encoding="utf-8")

@@ -29,6 +29,8 @@ from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
+from maskwright.kernels.setting import use_kernels
+from maskwright.model.inference import InferenceEncoder
 
 TAGS = ("O", "B-PER", "I-PER")
 TASKS = {
@@ -156,6 +158,17 @@ def test_a_model_comes_back_as_it_was_and_transformers_loads_it(folders, tmp_pat
         assert (tmp_path / "again" / name).read_text() == (tmp_path / name).read_text()
 
 
+@EVERY_HEAD
+def test_scoring_computes_what_training_does_by_the_fastest_code(folders, family, kind):
+    model, batch = build(folders[family], TASKS[kind], seed=1), ragged(family, kind).batch
+    with torch.inference_mode():
+        wanted = model.scores(batch)
+        for kernels in (True, False):
+            with use_kernels(kernels):
+                found = model.scores_from(InferenceEncoder(model.encoder, "fp32"), batch)
+            torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
 GUESSES = [
     ("sequence", {"labels": LABELS}, Classification(labels=LABELS)),
     ("sequence", {"labels": LABELS, "problem_type": "single_label_classification"}, Classification(labels=LABELS)),
@@ -248,7 +261,7 @@ def test_longer_sequences_than_there_are_positions_are_refused(folders, tmp_path
 )
 def test_segments_are_given_as_transformers_gives_them(folders, tmp_path, family, expected):
     model = build(folders[family], TASKS["sequence"], seed=1)
-    assert model.segments == expected
+    assert model.layout.segments == expected
     model.save(tmp_path)
     given = transformers.AutoTokenizer.from_pretrained(tmp_path)("the cat", "a dog")
     assert ("token_type_ids" in given) == expected
@@ -300,7 +313,6 @@ def test_what_is_no_fine_tuned_model_is_refused(folders, tmp_path):
 
 
 def test_a_fine_tuned_model_still_gives_vectors_and_says_what_else_it_holds(folders, tmp_path):
-
     import maskwright
     from maskwright.training.existing import open_existing
 
@@ -311,5 +323,4 @@ def test_a_fine_tuned_model_still_gives_vectors_and_says_what_else_it_holds(fold
     with pytest.raises(ConversionError, match="no head for masked tokens"):
         maskwright.load(tmp_path, device="cpu").fill_mask("the [MASK]")
     existing = open_existing(str(tmp_path))
-    assert existing.task is not None
     assert (existing.max_length, existing.task.labels, existing.task.dropout) == (24, LABELS, 0.1)

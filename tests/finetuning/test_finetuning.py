@@ -6,19 +6,17 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 import toy_tasks
+from toy_tasks import QUICK, Heard
 
 from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, TrainingError
 from maskwright.finetuning import seed_run
 from maskwright.finetuning.evaluating import evaluate
 from maskwright.finetuning.fine_tuned import build, load
-from maskwright.finetuning.finetuning import FineTuning, finetune, make_plan
+from maskwright.finetuning.finetuning import finetune, make_plan
 from maskwright.finetuning.labeled import LabeledRequest
 from maskwright.finetuning.predicting import predict
 from maskwright.training import loop
@@ -29,45 +27,20 @@ from maskwright.training.pretrain import pretrain
 from maskwright.training.reporting import Silent
 from maskwright.training.run_directory import RunDirectory
 
-QUICK = ("learning_rate=5e-3", "batch_size=8", "epochs=2", "max_length=32")
 # The tiny models' weights are large: dropout is all that they would see in a few steps.
 NO_DROPOUT = ("hidden_dropout=0", "attention_dropout=0", "head_dropout=0")
 THOROUGH = ("learning_rate=5e-3", "batch_size=8", "epochs=8", "max_length=40", *NO_DROPOUT)
 
 
-class Heard(Silent):
-    """Remembers what was said."""
-
-    def __init__(self) -> None:
-        self.said: list[tuple[str, str]] = []
-        self.shown: list[str] = []
-
-    def message(self, topic: str, text: str) -> None:
-        self.said.append((topic, text))
-
-    def table(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        self.said += [(topic, " ".join(row)) for row in rows]
-
-    def stage(self, name: str, done: int, total: int | None) -> None:
-        self.shown.append(f"{name} {done} of {total}")
-
-    def training(self, share: float, text: str) -> None:
-        assert 0 <= share <= 1
-        self.shown.append(text)
-
-    def text(self) -> str:
-        return "\n".join(f"{topic} {text}" for topic, text in self.said)
-
-
-def read(file: Path) -> Any:
+def read(file):
     return json.loads(file.read_text(encoding="utf-8"))
 
 
 @pytest.fixture
-def tune(bert_folder: Path, tmp_path: Path) -> Callable[..., FineTuning]:
+def tune(bert_folder, tmp_path):
     """Fine-tune the tiny model on texts about cats and dogs, into tmp_path/out."""
 
-    def tuned(task: str = "classification", *, set: Sequence[str] = (), **asked: Any) -> FineTuning:
+    def tuned(task="classification", *, set=(), **asked):
         asked = {"train": tmp_path / "texts.csv", "out": tmp_path / "out", "reporter": Silent(), **asked}
         if not (tmp_path / "texts.csv").exists():
             toy_tasks.texts(tmp_path)
@@ -77,22 +50,30 @@ def tune(bert_folder: Path, tmp_path: Path) -> Callable[..., FineTuning]:
 
 
 @pytest.fixture
-def no_training(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def before_each_step(monkeypatch):
+    """From the call on, call a function before each step of the optimizer."""
+    real = Optimizer.step
+
+    def use(hook):
+        monkeypatch.setattr(Optimizer, "step", lambda *given, **named: (hook(), real(*given, **named))[1])
+
+    return use
+
+
+@pytest.fixture
+def no_training(monkeypatch):
     """From the call on, training is an error."""
 
-    def refuse(*_: Any, **__: Any) -> None:
+    def refuse(*_, **__):
         raise AssertionError("nothing is left to train")
 
     return lambda: monkeypatch.setattr(seed_run, "train", refuse)
 
 
-def test_a_model_learns_is_measured_and_saved(
-    tune: Callable[..., FineTuning], bert_folder: Path, tmp_path: Path
-) -> None:
+def test_a_model_learns_is_measured_and_saved(tune, bert_folder, tmp_path):
     dev = toy_tasks.texts(tmp_path, "dev.csv", offset=48, rows=24)
     test = toy_tasks.texts(tmp_path, "test.csv", offset=72, rows=20)
     results = tune(dev=dev, test=test, seeds=2, set=THOROUGH, reporter=(heard := Heard())).results
-    assert results is not None
     assert results.main_metric == "accuracy"
     assert results.best.dev["accuracy"] > 0.9
     assert [row.seed for row in results.rows] == [0, 1]
@@ -103,7 +84,13 @@ def test_a_model_learns_is_measured_and_saved(
     assert any("evaluating on dev: 100%" in line for line in heard.shown)
     out = tmp_path / "out"
     assert read(out / "results.json") == json.loads(json.dumps(results.to_json()))
-    assert "| mean |" in (out / "results.md").read_text(encoding="utf-8")
+    page = (out / "results.md").read_text(encoding="utf-8")
+    assert "| mean |" in page
+    assert results.baselines == {
+        "majority class": {"dev": {"accuracy": 0.5}, "test": {"accuracy": 0.5}},
+        "TF-IDF + logistic regression": {"dev": {"accuracy": 1.0}, "test": {"accuracy": 1.0}},
+    }
+    assert "| baseline: majority class | 0.5000 | 0.5000 |" in page
     card = (out / "README.md").read_text(encoding="utf-8")
     assert card.startswith("---\nlibrary_name: transformers\npipeline_tag: text-classification\n")
     assert "BertForSequenceClassification" in card
@@ -122,34 +109,16 @@ def test_a_model_learns_is_measured_and_saved(
     assert "task inferred from its class BertForSequenceClassification: classification" in heard.text()
 
 
-def test_trivial_models_are_measured_beside_the_model(tune: Callable[..., FineTuning], tmp_path: Path) -> None:
-    file = toy_tasks.texts(tmp_path)
-    results = tune(dev=toy_tasks.again(file), set=["steps=1"]).results
-    assert results is not None
-    assert results.baselines == {
-        "majority class": {"dev": {"accuracy": 0.5}},
-        "TF-IDF + logistic regression": {"dev": {"accuracy": 1.0}},
-    }
-    assert "| baseline: majority class | 0.5000 |" in (tmp_path / "out/results.md").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize(
     ("asked", "moments"),
     [
-        ({"set": ["patience=1"]}, (3, 9)),
+        ({"set": ["patience=1"]}, (2, 4)),
         ({"task": "question-answering", "set": ["max_length=40", "patience=1"]}, (3, 7)),
     ],
     ids=["seeds", "squad_v2"],
 )
-def test_a_killed_run_resumes_bit_for_bit(
-    asked: dict[str, Any],
-    moments: tuple[int, ...],
-    tune: Callable[..., FineTuning],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for folder in ("whole", "killed"):
-        (tmp_path / folder).mkdir()
+def test_a_killed_run_resumes_bit_for_bit(asked, moments, tune, tmp_path, monkeypatch, before_each_step):
+    toy_tasks.texts(tmp_path, rows=24)
     if "task" in asked:
         file = toy_tasks.questions(tmp_path, impossible=True)
         asked = {**asked, "train": file, "dev": toy_tasks.again(file)}
@@ -163,20 +132,17 @@ def test_a_killed_run_resumes_bit_for_bit(
     class Killed(BaseException):
         pass
 
-    real = Optimizer.step
     for moment in moments:
-        left = [moment]
+        left = itertools.count(moment, -1)
 
-        def step(*given: Any, left: list[int] = left, **named: Any) -> None:
-            left[0] -= 1
-            if left[0] < 0:
+        def kill(left=left):
+            if not next(left):
                 raise Killed
-            return real(*given, **named)
 
-        monkeypatch.setattr(Optimizer, "step", step)
+        before_each_step(kill)
         with pytest.raises(Killed):
             tune(out=tmp_path / "killed" / "out", **asked)
-    monkeypatch.setattr(Optimizer, "step", real)
+    before_each_step(lambda: None)
     tune(out=tmp_path / "killed" / "out", reporter=(heard := Heard()), **asked)
     assert "resuming" in heard.text()
     whole, killed = ((tmp_path / name / "out") for name in ("whole", "killed"))
@@ -186,10 +152,7 @@ def test_a_killed_run_resumes_bit_for_bit(
     assert differing in ([], ["run.json"])  # the command that was called
 
 
-def test_gradients_computed_before_an_evaluation_are_the_same(
-    tune: Callable[..., FineTuning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "whole").mkdir()
+def test_gradients_computed_before_an_evaluation_are_the_same(tune, tmp_path, monkeypatch):
     tune(out=tmp_path / "whole" / "out")
     # As on a GPU, which is sent the next step's gradients before an epoch is evaluated.
     monkeypatch.setattr(loop, "skips_on_device", lambda *_: True)
@@ -198,42 +161,24 @@ def test_gradients_computed_before_an_evaluation_are_the_same(
         assert (tmp_path / "whole" / "out" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
 
 
-def test_a_stop_saves_and_the_same_call_resumes(
-    tune: Callable[..., FineTuning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = Optimizer.step
-
-    def step(*given: Any, **named: Any) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        return real(*given, **named)
-
-    monkeypatch.setattr(Optimizer, "step", step)
+def test_a_stop_saves_and_the_same_call_resumes(tune, tmp_path, before_each_step):
+    before_each_step(lambda: os.kill(os.getpid(), signal.SIGINT))
     stopped = tune()
     assert (stopped.finished, stopped.stopped_by, stopped.results) == (False, "SIGINT", None)
     assert list((tmp_path / "out" / "runs" / "seed-0" / "checkpoints").glob("step-*1"))
-    monkeypatch.setattr(Optimizer, "step", real)
+    before_each_step(lambda: None)
     assert tune().finished
 
 
-def test_finished_seeds_are_kept_and_more_can_be_added(
-    tune: Callable[..., FineTuning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_training: Callable[[], None]
-) -> None:
+def test_finished_seeds_are_kept_and_more_can_be_added(tune, tmp_path, before_each_step, no_training):
     first = tune(seeds=1).results
     record, states = tmp_path / "out" / "run.json", []
-    real = Optimizer.step
-
-    def step(*given: Any, **named: Any) -> None:
-        states.append({"finished", "best_seed"} & read(record).keys())
-        return real(*given, **named)
-
     assert read(record)["finished"]
-    monkeypatch.setattr(Optimizer, "step", step)
+    before_each_step(lambda: states.append({"finished", "best_seed"} & read(record).keys()))
     both = tune(seeds=2, reporter=(heard := Heard())).results
     assert states
     assert not any(states), "a folder is not called finished while further seeds train"
     assert "seed 0 already trained" in heard.text()
-    assert first is not None
-    assert both is not None
     assert both.rows[0] == first.rows[0]
     weights = [(tmp_path / f"out/runs/seed-{seed}/model/model.safetensors").read_bytes() for seed in (0, 1)]
     assert weights[0] != weights[1]
@@ -243,12 +188,12 @@ def test_finished_seeds_are_kept_and_more_can_be_added(
     assert [seed["seed"] for seed in read(tmp_path / "out" / "results.json")["seeds"]] == [0, 1]
 
 
-def test_non_finite_losses_are_errors(tune: Callable[..., FineTuning]) -> None:
+def test_non_finite_losses_are_errors(tune):
     with pytest.raises(TrainingError, match=r"--set learning_rate=\.\.\."):
         tune(set=["learning_rate=1e30", "clip_norm=0"])
 
 
-def test_from_scratch_the_rate_is_that_of_short_pretraining(bert_folder: Path, tmp_path: Path) -> None:
+def test_from_scratch_the_rate_is_that_of_short_pretraining(bert_folder, tmp_path):
     file = toy_tasks.texts(tmp_path)
     request = LabeledRequest.of(task="classification", files={"train": file, "dev": file}, columns={})
     existing = open_existing(str(bert_folder))
@@ -257,9 +202,8 @@ def test_from_scratch_the_rate_is_that_of_short_pretraining(bert_folder: Path, t
     assert plans[0].request["settings"]["epochs"] == plans[0].settings.epochs == 20.0
 
 
-def test_a_model_is_trained_from_scratch(tune: Callable[..., FineTuning], bert_folder: Path, tmp_path: Path) -> None:
+def test_a_model_is_trained_from_scratch(tune, bert_folder, tmp_path):
     results = tune(from_scratch=True, reporter=(heard := Heard())).results
-    assert results is not None
     assert results.from_scratch
     assert "all weights are newly initialized" in heard.text()
     out = tmp_path / "out"
@@ -274,41 +218,33 @@ def test_a_model_is_trained_from_scratch(tune: Callable[..., FineTuning], bert_f
     assert torch.corrcoef(torch.stack([fresh.flatten(), trained.flatten()]))[0, 1] > 0.9
 
 
-def test_the_test_file_can_be_added_and_changed_once_all_is_trained(
-    tune: Callable[..., FineTuning], tmp_path: Path, no_training: Callable[[], None]
-) -> None:
-    first = tune(seeds=2).results
+def test_the_test_file_can_be_added_and_changed_once_all_is_trained(tune, tmp_path, no_training):
+    first = tune().results
     no_training()
     file = toy_tasks.texts(tmp_path, "test.csv", rows=8)
-    measured = tune(seeds=2, test=file).results
-    assert first is not None
-    assert measured is not None
+    measured = tune(test=file).results
     assert [row.dev for row in measured.rows] == [row.dev for row in first.rows]
     # With the labels swapped every right answer is wrong.
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace("feline", "x").replace("canine", "feline").replace(",x", ",canine"), encoding="utf-8")
-    turned = tune(seeds=2, test=file).results
-    assert turned is not None
+    turned = tune(test=file).results
     assert [row.test for row in turned.rows] == [{"accuracy": 1 - row.test["accuracy"]} for row in measured.rows]
     # Rows without a label are left out; without any label there are predictions only.
     file.write_text(text + '"the cat",\n"the dog",\n', encoding="utf-8")
-    partly = tune(seeds=2, test=file, reporter=(heard := Heard())).results
-    assert partly is not None
+    partly = tune(test=file, reporter=(heard := Heard())).results
     assert [row.test for row in partly.rows] == [row.test for row in measured.rows]
     assert (partly.data["test"]["examples"], partly.data["test"]["skipped"]) == (8, 2)
     assert "2 of the 10 examples of " in heard.text()
-    unlabeled = tune(seeds=2, test=toy_tasks.texts(tmp_path, "test.csv", rows=4, labeled=False)).results
-    assert unlabeled is not None
+    unlabeled = tune(test=toy_tasks.texts(tmp_path, "test.csv", rows=4, labeled=False)).results
     assert unlabeled.spread("test") == {}
     assert any("no labels" in note for note in unlabeled.notes)
     lines = (tmp_path / "out/runs/seed-0/test_predictions.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 4
-    assert tune(seeds=2).results == first
+    assert tune().results == first
 
 
-def test_training_ends_when_dev_gets_worse(tune: Callable[..., FineTuning]) -> None:
+def test_training_ends_when_dev_gets_worse(tune):
     results = tune(set=["epochs=30", "patience=2", "learning_rate=2e-2"], reporter=(heard := Heard())).results
-    assert results is not None
     assert "seed 0 early: no improvement in 2 epochs" in heard.text()
     steps, best = results.rows[0].steps, results.rows[0].best_epoch
     assert steps == (best + 2) * 6 < 30 * 6
@@ -330,19 +266,10 @@ def test_training_ends_when_dev_gets_worse(tune: Callable[..., FineTuning]) -> N
         ("multiple_choice", toy_tasks.choices, {}, 0.9, ["majority option"]),
     ],
 )
-def test_every_kind_of_task_learns(
-    task: str,
-    make: Callable[[Path], Path],
-    columns: dict[str, str],
-    least: float,
-    baselines: list[str],
-    tune: Callable[..., FineTuning],
-    tmp_path: Path,
-) -> None:
+def test_every_kind_of_task_learns(task, make, columns, least, baselines, tune, tmp_path):
     file, out = make(tmp_path), tmp_path / "out"
     settings = (*THOROUGH, "epochs=16") if task == "regression" else THOROUGH
     results = tune(task, train=file, dev=toy_tasks.again(file), set=settings, **columns).results
-    assert results is not None
     assert results.best.dev[results.main_metric] >= least, results.rows
     assert list(results.baselines) == baselines
     assert all(scores["dev"].keys() == results.best.dev.keys() for scores in results.baselines.values())
@@ -366,15 +293,12 @@ def test_every_kind_of_task_learns(
         assert all(0.5 < one["score"] <= 1 for one in prediction.details["entities"])
 
 
-def test_numbers_are_standardized_and_the_saved_model_predicts_in_their_unit(
-    tune: Callable[..., FineTuning], tmp_path: Path
-) -> None:
+def test_numbers_are_standardized_and_the_saved_model_predicts_in_their_unit(tune, tmp_path):
     lines = [f"the {('dog', 'cat')[number % 2]} sat,{(-250_000, 750_000)[number % 2]}" for number in range(32)]
     file = tmp_path / "prices.csv"
     file.write_text("\n".join(["text,price", *lines]) + "\n", encoding="utf-8")
     dev, out = toy_tasks.again(file), tmp_path / "out"
     results = tune("regression", train=file, dev=dev, set=(*THOROUGH, "epochs=20")).results
-    assert results is not None
     assert {"task.offset", "task.scale"} <= {choice["field"] for choice in read(out / "run.json")["fitted"]}
     assert results.task_settings == {"offset": 250_000.0, "scale": 500_000.0}
     assert results.best.dev["mean_absolute_error"] < 50_000
@@ -390,24 +314,22 @@ def test_numbers_are_standardized_and_the_saved_model_predicts_in_their_unit(
     assert measured.metrics == results.best.dev
 
 
-def test_pairs_in_both_orders_are_twice_as_many(tune: Callable[..., FineTuning], tmp_path: Path) -> None:
+def test_pairs_in_both_orders_are_twice_as_many(tune, tmp_path):
     file = toy_tasks.numbers(tmp_path, rows=16)
-    asked: dict[str, Any] = {"train": file, "dev": toy_tasks.again(file), "text": "a", "text2": "b"}
+    asked = {"train": file, "dev": toy_tasks.again(file), "text": "a", "text2": "b"}
     for both, steps in (("false", 2), ("true", 4)):
         settings = ("epochs=1", "max_length=8", f"double_unordered={both}")
         results = tune("regression", out=tmp_path / both, set=settings, **asked).results
-        assert results is not None
         assert results.rows[0].steps == steps
         assert results.data["train"]["cut"] == 16  # a pair that is cut is one example, in either order
 
 
-def test_leaked_texts_small_files_and_truncation_are_reported(tune: Callable[..., FineTuning], tmp_path: Path) -> None:
+def test_leaked_texts_small_files_and_truncation_are_reported(tune, tmp_path):
     dev = tmp_path / "dev.csv"
     dev.write_text(f"text,label\nthe cat,feline\nthe dog sat,canine\n{'the dog ' * 20},canine\n", encoding="utf-8")
     test = tmp_path / "test.csv"
     test.write_text("text,label\nthe tree,feline\nthe cat sat on the mat,feline\n", encoding="utf-8")
     results = tune(dev=dev, test=test, reporter=(heard := Heard())).results
-    assert results is not None
     expected = (
         ("dev", "1 of 3 inputs also in train; 3 examples, each 33 % of the score"),
         ("test", "1 of 2 inputs also in train; 2 examples, each 50 % of the score"),
@@ -423,9 +345,7 @@ def test_leaked_texts_small_files_and_truncation_are_reported(tune: Callable[...
     assert re.fullmatch(r"\d+ of 48 train, 1 of 3 dev examples truncated to 8 tokens", told)
 
 
-def test_another_request_in_the_folder_is_refused_with_what_differs(
-    tune: Callable[..., FineTuning], tmp_path: Path
-) -> None:
+def test_another_request_in_the_folder_is_refused_with_what_differs(tune, tmp_path):
     tune()
     with pytest.raises(CheckpointError, match=r"settings.learning_rate was 0.005, now 0.001"):
         tune(set=["learning_rate=1e-3"])
@@ -434,14 +354,12 @@ def test_another_request_in_the_folder_is_refused_with_what_differs(
         tune()
 
 
-def test_models_and_other_files_are_not_overwritten(
-    tune: Callable[..., FineTuning], bert_folder: Path, tmp_path: Path
-) -> None:
+def test_models_and_other_files_are_not_overwritten(tune, bert_folder, tmp_path):
     mine = tmp_path / "mine"
     shutil.copytree(bert_folder, mine)
     before = (mine / "model.safetensors").read_bytes()
     toy_tasks.texts(tmp_path)
-    asked: dict[str, Any] = {"task": "classification", "train": tmp_path / "texts.csv", "reporter": Silent()}
+    asked = {"task": "classification", "train": tmp_path / "texts.csv", "reporter": Silent()}
     with pytest.raises(CheckpointError, match="the model to fine-tune"):
         finetune(mine, out=tmp_path / "elsewhere" / ".." / "mine", **asked)
     # A finished pretraining whose checkpoints were removed.
@@ -480,9 +398,7 @@ def test_models_and_other_files_are_not_overwritten(
         ({"set": ["max_length=400"]}, "40 positions"),
     ],
 )
-def test_mistakes_are_reported_before_anything_is_trained(
-    asked: dict[str, Any], message: str, tune: Callable[..., FineTuning], tmp_path: Path
-) -> None:
+def test_mistakes_are_reported_before_anything_is_trained(asked, message, tune, tmp_path):
     with pytest.raises(MaskwrightError, match=message):
         tune(**asked)
     assert not list(tmp_path.glob("out/runs/**/model"))
@@ -504,15 +420,7 @@ def test_mistakes_are_reported_before_anything_is_trained(
         ),
     ],
 )
-def test_examples_that_cannot_be_measured_are_refused_before_training(
-    part: str,
-    task: str,
-    make: Callable[[Path], Path],
-    bad: str,
-    message: str,
-    tune: Callable[..., FineTuning],
-    tmp_path: Path,
-) -> None:
+def test_examples_that_cannot_be_measured_are_refused_before_training(part, task, make, bad, message, tune, tmp_path):
     file = make(tmp_path)
     other = tmp_path / f"other{file.suffix}"
     other.write_text(bad, encoding="utf-8")

@@ -1,8 +1,7 @@
-"""The small parts of fine-tuning: early stopping, holding out, labels, what stands on a command line."""
+"""The small parts of fine-tuning: early stopping, rates by layer, holding out, labels, command-line arguments."""
 
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,32 +11,60 @@ from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.labeled import data_warnings, hold_out
 from maskwright.finetuning.predicting import given_inputs
-from maskwright.finetuning.seed_run import Measured, best_of, should_stop, swapped
+from maskwright.finetuning.seed_run import Measured, best_of, rate_share, should_stop, swapped
+from maskwright.model.config import EncoderConfig
 
 
-def history(*values: float) -> list[Measured]:
+def history(*values):
     return [Measured(step=number, epoch=number, metrics={"f1": value, "x": 9.0}) for number, value in enumerate(values)]
 
 
-def test_the_last_of_the_best_is_kept() -> None:
+def test_the_last_of_the_best_is_kept():
     assert best_of(history(0.2, 0.7, 0.5, 0.7, 0.1)) == 3
     assert best_of(history(math.nan, 0.0, math.nan)) == 1
 
 
 @given(st.lists(st.floats(0, 1), min_size=1), st.integers(1, 5))
-def test_training_stops_after_so_many_worse_ones(values: list[float], patience: int) -> None:
+def test_training_stops_after_so_many_worse_ones(values, patience):
     best = max(values)
     worse = len(values) - 1 - max(number for number, value in enumerate(values) if value == best)
     assert should_stop(history(*values), patience) == (worse >= patience)
     assert not should_stop(history(*values), 0)
 
 
-def texts(*labels: str | None) -> list[TextExample]:
+BASE = EncoderConfig(num_layers=12)
+LARGE = EncoderConfig(num_layers=24, hidden_size=1024, num_heads=16)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "decay", "share"),
+    [
+        ("head.output.weight", BASE, 0.8, 1.0),
+        ("encoder.attention_blocks.11.query.weight", BASE, 0.8, 0.64),
+        ("encoder.ffn_blocks.0.dense_in.bias", BASE, 0.8, 0.0550),
+        ("encoder.word_embeddings.weight", BASE, 0.8, 0.0440),
+        ("encoder.embedding_norm.weight", BASE, 0.8, 0.0440),
+        ("encoder.embedding_projection.weight", BASE, 0.8, 0.0440),
+        ("encoder.ffn_blocks.23.norm.weight", LARGE, 0.9, 0.81),
+        ("encoder.position_embeddings.weight", LARGE, 0.9, 0.0646),
+    ],
+)
+def test_electras_rates_fall_as_its_code_has_them(name, config, decay, share):
+    assert rate_share(name, config, decay) == pytest.approx(share, abs=5e-5)
+
+
+def test_shared_blocks_learn_as_the_highest_layer_they_serve():
+    shared = EncoderConfig(num_layers=12, sharing="all", num_groups=4)
+    shares = [rate_share(f"encoder.ffn_blocks.{block}.norm.bias", shared, 0.5) for block in range(4)]
+    assert shares == [0.5**11, 0.5**8, 0.5**5, 0.5**2]
+
+
+def texts(*labels):
     return [TextExample(key=f"{number}", texts=("a",), label=label) for number, label in enumerate(labels)]
 
 
 @given(st.integers(2, 300))
-def test_a_tenth_is_held_out_whole_and_the_same_every_time(count: int) -> None:
+def test_a_tenth_is_held_out_whole_and_the_same_every_time(count):
     examples = [TextExample(key=f"{number}", texts=(f"text {number}",), label="x") for number in range(count)]
     train, dev = hold_out(examples, "f")
     # Of small files five, but no more than a third: one example could not tell two models.
@@ -47,7 +74,7 @@ def test_a_tenth_is_held_out_whole_and_the_same_every_time(count: int) -> None:
 
 
 @given(st.lists(st.sampled_from("abcdefghijklmnop"), min_size=2, max_size=200).filter(lambda found: len({*found}) > 1))
-def test_equal_texts_stay_together(found: list[str]) -> None:
+def test_equal_texts_stay_together(found):
     examples = [TextExample(key=f"{n}", texts=(text, "b"), label="x") for n, text in enumerate(found)]
     train, dev = hold_out(examples, "f")
     assert not {one.texts for one in train} & {one.texts for one in dev}
@@ -56,7 +83,7 @@ def test_equal_texts_stay_together(found: list[str]) -> None:
     assert 1 <= len(dev) <= max(wanted, min(found.count(text) for text in found))
 
 
-def test_questions_about_one_text_stay_together() -> None:
+def test_questions_about_one_text_stay_together():
     examples = [
         QuestionExample(key=f"{text}-{number}", question="?", context=f"text {text}", answers=())
         for text in range(30)
@@ -69,12 +96,12 @@ def test_questions_about_one_text_stay_together() -> None:
         hold_out(examples[:4], "f")
 
 
-def test_pairs_are_swapped_and_single_texts_are_not() -> None:
+def test_pairs_are_swapped_and_single_texts_are_not():
     pair = TextExample(key="1", texts=("a", "b"), label="x")
     assert swapped([pair, *texts("x")]) == [TextExample(key="1", texts=("b", "a"), label="x")]
 
 
-def test_arguments_are_texts_or_files(tmp_path: Path) -> None:
+def test_arguments_are_texts_or_files(tmp_path):
     file = tmp_path / "texts"
     file.write_text("x")
     for word in (str(file), str(tmp_path), "missing.csv.gz"):
@@ -85,19 +112,19 @@ def test_arguments_are_texts_or_files(tmp_path: Path) -> None:
         given_inputs(["a text", str(file)], [])
 
 
-def text(*texts: str, label: str | None = "a") -> TextExample:
+def text(*texts, label="a"):
     return TextExample(key="1", texts=texts, label=label)
 
 
-def question(asked: str, context: str) -> QuestionExample:
+def question(asked, context):
     return QuestionExample(key="1", question=asked, context=context, answers=(Answer(text="x", start=None),))
 
 
-def choice(*options: str, label: int = 0) -> ChoiceExample:
+def choice(*options, label=0):
     return ChoiceExample(key="1", context="c", question="q", options=options, label=label)
 
 
-def tagged(*words: str) -> TaggedExample:
+def tagged(*words):
     return TaggedExample(key="1", words=words, tags=("O",) * len(words))
 
 
@@ -111,13 +138,13 @@ def tagged(*words: str) -> TaggedExample:
         (choice("a", "b"), [choice("a", "b", label=1), choice("b", "a")], "1 of 2 inputs also"),
     ],
 )
-def test_texts_that_occur_in_two_parts_are_counted(train: Any, dev: list[Any], warning: str) -> None:
+def test_texts_that_occur_in_two_parts_are_counted(train, dev, warning):
     ((part, found),) = data_warnings({"train": [train], "dev": dev})
     assert part == "dev"
     assert found.startswith(warning)
 
 
-def test_a_label_of_its_own_for_every_example_is_doubted() -> None:
+def test_a_label_of_its_own_for_every_example_is_doubted():
     many, two = ([text(str(n), label=str(n % labels)) for n in range(60)] for labels in (60, 2))
     assert list(data_warnings({"train": many})) == [
         ("train", "60 different labels in 60 examples: is --label the right column?")

@@ -21,10 +21,9 @@ from torch import nn
 
 from maskwright.core.errors import ConversionError
 from maskwright.core.tensors import EncoderOutput
-from maskwright.core.types import SpecialTokens
 from maskwright.finetuning.heads import Head
 from maskwright.huggingface.families import family_named
-from maskwright.huggingface.huggingface import load_model, save_model
+from maskwright.huggingface.huggingface import load_model
 from maskwright.huggingface.task_entries import entries_from_json, entries_to_json
 from maskwright.kernels.dropout import DropoutKey
 from maskwright.model.encoder import Encoder
@@ -46,27 +45,6 @@ class Ours(nn.Module):
     def forward(self, batch):
         (head,) = self.heads.values()
         return head(self.encoder(batch.batch, head.output_positions(batch)), batch)
-
-
-def _save(folder, loaded, **changes):
-    tokens = SpecialTokens(
-        pad=1 if loaded.family == "roberta" else 0,
-        unk=4,
-        cls=0 if loaded.family == "roberta" else 2,
-        sep=2 if loaded.family == "roberta" else 3,
-        mask=5,
-        vocab_size=loaded.vocab_size,
-        names=("p", "u", "c", "s", "m"),
-    )
-    given = {
-        "family": loaded.family,
-        "config": loaded.config,
-        "special_tokens": tokens,
-        "state": loaded.state,
-        "max_length": loaded.max_length,
-        "task": loaded.task,
-    }
-    save_model(folder, **(given | changes))
 
 
 @EVERY_HEAD

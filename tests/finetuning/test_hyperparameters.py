@@ -28,7 +28,7 @@ LARGE = EncoderConfig(hidden_size=1024, num_heads=16, num_layers=24)
 TINY = EncoderConfig(hidden_size=128, num_heads=2, num_layers=2)
 
 
-def test_every_row_is_of_a_known_system_has_a_source_and_fits_the_fields() -> None:
+def test_every_row_is_of_a_known_system_has_a_source_and_fits_the_fields():
     for row in PUBLISHED:
         assert row.system in SYSTEMS.values(), row
         assert row.source, row
@@ -36,7 +36,7 @@ def test_every_row_is_of_a_known_system_has_a_source_and_fits_the_fields() -> No
         assert Hyperparameters(**row.settings).model_dump(include=set(row.settings)) == row.settings, row
 
 
-def test_every_system_of_the_catalogue_has_settings() -> None:
+def test_every_system_of_the_catalogue_has_settings():
     for name in catalog.names():
         settings, _, source = published(system_of(OTHER, name), "sequence", BENCHMARKS["sst-2"], BASE)
         assert settings.learning_rate <= 1e-4
@@ -69,27 +69,27 @@ def test_every_system_of_the_catalogue_has_settings() -> None:
         ("distilbert", "sequence", "sst-2", {"head_dropout": 0.2, "epochs": 3.0}),
     ],
 )  # fmt: skip
-def test_settings_are_as_published(system, head, benchmark, expected) -> None:
+def test_settings_are_as_published(system, head, benchmark, expected):
     settings, _, source = published(system, head, BENCHMARKS.get(benchmark), BASE)
     assert settings.model_dump(include=set(expected)) == expected
     assert source
 
 
-def test_electra_s_large_and_small_models_have_settings_of_their_own() -> None:
+def test_electra_s_large_and_small_models_have_settings_of_their_own():
     large, *_ = published("electra", "sequence", BENCHMARKS["mnli"], LARGE)
     assert (large.learning_rate, large.layer_decay) == (5e-5, 0.9)
     small, *_ = published("electra", "sequence", BENCHMARKS["mnli"], EncoderConfig(hidden_size=256, num_heads=4))
     assert (small.learning_rate, small.weight_decay, small.layer_decay) == (3e-4, 0.0, 0.8)
 
 
-def test_a_large_model_with_much_data_keeps_the_published_settings() -> None:
+def test_a_large_model_with_much_data_keeps_the_published_settings():
     settings, *_ = published("bert", "sequence", BENCHMARKS["mnli"], BASE)
     assert fit_training(settings, 392_702, (), width=768, system="bert") == (settings, ())
     assert fit_length(settings, 512, ()) == (settings, ())
 
 
 @pytest.mark.parametrize(("width", "rate"), [(128, 1e-3), (256, 5e-4), (768, 1.7e-4)])
-def test_a_model_pretrained_for_minutes_tolerates_a_higher_rate(width: int, rate: float) -> None:
+def test_a_model_pretrained_for_minutes_tolerates_a_higher_rate(width, rate):
     config = EncoderConfig(hidden_size=width, num_heads=width // 64)
     settings, *_ = published("bert", "sequence", None, config)
     fitted, choices = fit_training(settings, 100_000, (), width=width, system="bert", tokens=4e6)
@@ -99,7 +99,7 @@ def test_a_model_pretrained_for_minutes_tolerates_a_higher_rate(width: int, rate
     assert long.learning_rate < rate
 
 
-def test_adjustments_have_reasons_and_spare_what_the_user_set() -> None:
+def test_adjustments_have_reasons_and_spare_what_the_user_set():
     settings, *_ = published("bert", "sequence", None, TINY)
     fitted, choices = fit_training(settings, 40, (), width=128, system="bert")
     assert {choice.field for choice in choices} == {"learning_rate", "epochs", "bias_correction"}
@@ -112,7 +112,7 @@ def test_adjustments_have_reasons_and_spare_what_the_user_set() -> None:
     assert fit_training(settings, 40, fixed, width=128, system="bert") == (settings, ())
 
 
-def test_steps_count_passes_or_are_given() -> None:
+def test_steps_count_passes_or_are_given():
     settings = Hyperparameters(epochs=2.5, batch_size=8)
     assert settings.steps_of_epoch(20) == 3
     assert settings.total_steps(20) == 8  # round half to even of 7.5
@@ -120,7 +120,7 @@ def test_steps_count_passes_or_are_given() -> None:
     assert Hyperparameters(epochs=0.01).total_steps(20) == 1
 
 
-def test_the_system_is_the_chosen_one_or_that_of_the_recipe_or_family(tmp_path) -> None:
+def test_the_system_is_the_chosen_one_or_that_of_the_recipe_or_family(tmp_path):
     model = SimpleNamespace(folder=tmp_path, family="electra")
     assert system_of(model, None) == "electra"
     (tmp_path / "recipe.json").write_text('{"name": "spanbert/base"}')
@@ -133,7 +133,7 @@ def test_the_system_is_the_chosen_one_or_that_of_the_recipe_or_family(tmp_path) 
     ("system", "benchmark", "fields"),
     [("electra", "sts-b", {"scale": 5.0}), ("electra", "mnli", {}), ("bert", "sts-b", {}), ("electra", "", {})],
 )
-def test_electra_learns_sts_b_as_shares_of_five(system: str, benchmark: str, fields: dict[str, float]) -> None:
+def test_electra_learns_sts_b_as_shares_of_five(system, benchmark, fields):
     assert published(system, "sequence", BENCHMARKS.get(benchmark), BASE)[1] == fields
 
 
@@ -148,9 +148,7 @@ def test_electra_learns_sts_b_as_shares_of_five(system: str, benchmark: str, fie
         (1, 384, 8, 1),
     ],
 )
-def test_windows_move_on_by_the_same_share_of_a_shorter_sequence(
-    stride: int, published_length: int, length: int, expected: int
-) -> None:
+def test_windows_move_on_by_the_same_share_of_a_shorter_sequence(stride, published_length, length, expected):
     task, choices = fit_stride(QuestionAnswering(doc_stride=stride), published_length, length, ())
     assert task.doc_stride == expected
     assert [choice.field for choice in choices] == ["task.doc_stride"] * (expected != stride)
@@ -165,7 +163,7 @@ def test_windows_move_on_by_the_same_share_of_a_shorter_sequence(
         ((7.0,), 0.0, 1.0),
     ],
 )
-def test_numbers_are_learnt_around_0(labels: tuple[float, ...], offset: float, scale: float) -> None:
+def test_numbers_are_learnt_around_0(labels, offset, scale):
     task, choices = fit_numbers(Regression(), labels, ())
     assert (task.offset, task.scale) == (offset, scale)
     assert [choice.field for choice in choices] == ["task.offset", "task.scale"] * (scale != 1.0)

@@ -1,10 +1,9 @@
 """Files for a fine-tuned model are read like the files of its training, if they are laid out like them."""
 
 import json
-from pathlib import Path
 
 import pytest
-from test_finetuning import QUICK
+from toy_tasks import QUICK
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.evaluating import evaluate, plain
@@ -15,7 +14,7 @@ from maskwright.finetuning.readers.options import ReadOptions
 from maskwright.training.reporting import Silent
 
 
-def mrpc(folder: Path) -> Path:
+def mrpc(folder):
     """MRPC's three files in the words of the tiny models; the test file has other columns, and a longer second text."""
     folder.mkdir()
     for split, head in (("train", "Quality"), ("dev", "Quality"), ("test", "index")):
@@ -28,7 +27,7 @@ def mrpc(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def paraphrases(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def paraphrases(bert_folder, tmp_path_factory):
     """A model of MRPC, with the folder of its files in "glue"."""
     out = tmp_path_factory.mktemp("tuned") / "out"
     glue = mrpc(out.parent / "glue")
@@ -36,7 +35,7 @@ def paraphrases(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return out
 
 
-def test_a_benchmark_s_test_file_is_predicted_as_it_was_measured(paraphrases: Path) -> None:
+def test_a_benchmark_s_test_file_is_predicted_as_it_was_measured(paraphrases):
     glue = paraphrases.parent / "glue"
     said = predict(paraphrases, file=glue / "test.tsv", device="cpu", reporter=Silent())
     lines = (paraphrases / "runs" / "seed-0" / "test_predictions.jsonl").read_text(encoding="utf-8").splitlines()
@@ -47,7 +46,7 @@ def test_a_benchmark_s_test_file_is_predicted_as_it_was_measured(paraphrases: Pa
     assert measured.metrics == results["seeds"][0]["dev"]
 
 
-def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases: Path, tmp_path: Path) -> None:
+def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases, tmp_path):
     with pytest.raises(DataError, match="input 2: single texts, but this model was trained on pairs"):
         predict(paraphrases, [("the cat", "the dog"), "the cat"], device="cpu", reporter=Silent())
     file = tmp_path / "own.csv"
@@ -63,9 +62,7 @@ def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases: Path, tmp_pat
 @pytest.mark.parametrize(
     ("first", "texts"), [("花呗\t额度\n", [("花呗", "额度"), ("a", "b")]), ("sentence1\tsentence2\n", [("a", "b")])]
 )
-def test_header_is_not_an_example_of_a_benchmark_without_header(
-    tmp_path: Path, first: str, texts: list[tuple[str, str]]
-) -> None:
+def test_header_is_not_an_example_of_a_benchmark_without_header(tmp_path, first, texts):
     file = tmp_path / "own.tsv"
     file.write_text(f"{first}a\tb\n", encoding="utf-8")
     afqmc = {"format": "tsv", "text": ("sentence1", "1"), "text2": ("sentence2", "2")}
@@ -73,7 +70,7 @@ def test_header_is_not_an_example_of_a_benchmark_without_header(
     assert [example.texts for example in read.examples] == texts
 
 
-def test_running_text_is_read_by_a_model_trained_on_conll(tmp_path: Path) -> None:
+def test_running_text_is_read_by_a_model_trained_on_conll(tmp_path):
     trained = {"format": "conll", "text": "1", "word_ending": "segmentation_digit"}
     lines = tmp_path / "texts.txt"
     lines.write_text("我爱 北京!\n在 北京 的 人 很 多\n", encoding="utf-8")
@@ -81,7 +78,7 @@ def test_running_text_is_read_by_a_model_trained_on_conll(tmp_path: Path) -> Non
     assert [example.words[:4] for example in read.examples] == [("我", "爱", "北", "京"), ("在", "北", "京", "的")]
 
 
-def test_labels_and_texts_between_spaces_are_evaluated_as_they_were_trained_on(tmp_path: Path) -> None:
+def test_labels_and_texts_between_spaces_are_evaluated_as_they_were_trained_on(tmp_path):
     """As TREC has them: in evaluation lines have a label, in prediction they are texts."""
     file = tmp_path / "trec.label"
     file.write_text("DESC How did it ?\nLOC Where is it ?\n", encoding="utf-8")
@@ -95,7 +92,7 @@ def test_labels_and_texts_between_spaces_are_evaluated_as_they_were_trained_on(t
     assert read.examples[0].texts == ("DESC How did it ?",)
 
 
-def test_lines_of_text_have_no_columns(tmp_path: Path) -> None:
+def test_lines_of_text_have_no_columns(tmp_path):
     lines = tmp_path / "a.txt"
     lines.write_text("one text\nanother\n", encoding="utf-8")
     read = read_for_model(lines, "classification", ReadOptions(labels="ignored"), {"text": "satz"})

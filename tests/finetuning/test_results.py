@@ -10,7 +10,7 @@ DATA = {
 }
 
 
-def results(dev: list[float], test: list[float] | None = None, kind: str = "classification") -> Results:
+def results(dev, test=None, kind="classification"):
     return Results(
         task="sst-2",
         kind=kind,
@@ -31,7 +31,7 @@ def results(dev: list[float], test: list[float] | None = None, kind: str = "clas
     )
 
 
-def test_the_best_seed_is_chosen_on_dev_and_its_test_score_told() -> None:
+def test_the_best_seed_is_chosen_on_dev_and_its_test_score_told():
     found = results([0.5, 0.9, 0.9], [0.99, 0.7, 0.8])
     assert found.best.seed == 1
     assert found.spread("test")["accuracy"].best == 0.7
@@ -39,7 +39,7 @@ def test_the_best_seed_is_chosen_on_dev_and_its_test_score_told() -> None:
     assert found.spread("dev")["accuracy"].sd == pytest.approx(0.4 / 3**0.5)
 
 
-def test_the_table_has_every_seed_and_both_parts() -> None:
+def test_the_table_has_every_seed_and_both_parts():
     columns, rows = results([0.5, 0.9], [0.4, 0.8]).table()
     assert columns == ["", "accuracy (dev)", "f1 (dev)", "accuracy (test)", "f1 (test)", "best epoch"]
     assert rows[0] == ["seed 0", "0.5000", "0.2500", "0.4000", "0.0000", "2"]

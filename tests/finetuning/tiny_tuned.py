@@ -17,7 +17,7 @@ from maskwright.core.types import HeadKind
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
-from maskwright.finetuning.evaluating import features_of, predict_features
+from maskwright.finetuning.evaluating import predict_examples as predict_and_count
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.tasks.base import Prediction
@@ -181,7 +181,7 @@ def with_key(batch: FeatureBatch, dropout_key: int | None) -> FeatureBatch:
 
 def predict_examples(model: FineTunedModel, examples: Sequence[Any]) -> list[Prediction]:
     """Return one prediction per example."""
-    return predict_features(model, features_of(model, examples), examples)
+    return predict_and_count(model, examples)[0]
 
 
 def tensors_of(folder: Path) -> dict[str, Tensor]:

@@ -1,11 +1,14 @@
-"""Small labeled files in the words of the tiny models of `conftest`, for each kind of task."""
+"""Small labeled files in the words of the tiny models of `conftest`, for each kind of task, and a reporter."""
 
 import json
 from pathlib import Path
 
+from maskwright.training.reporting import Silent
+
 _FELINE, _CANINE = ("cat", "cats"), ("dog", "dogs")
 _DOES = ("sat on the mat", "ran to the tree", "and we love the tree", "sat", "ran on", "ran , and sat !")
 PEOPLE = "我你他"
+QUICK = ("learning_rate=5e-3", "batch_size=8", "epochs=2", "max_length=32")
 
 
 def texts(folder: Path, name: str = "texts.csv", *, offset: int = 0, rows: int = 48, labeled: bool = True) -> Path:
@@ -90,3 +93,27 @@ def again(file: Path) -> Path:
 def _write(path: Path, lines: list[str]) -> Path:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+class Heard(Silent):
+    """Remembers what was said."""
+
+    def __init__(self):
+        self.said = []
+        self.shown = []
+
+    def message(self, topic, text):
+        self.said.append((topic, text))
+
+    def table(self, topic, columns, rows):
+        self.said += [(topic, " ".join(row)) for row in rows]
+
+    def stage(self, name, done, total):
+        self.shown.append(f"{name} {done} of {total}")
+
+    def training(self, share, text):
+        assert 0 <= share <= 1
+        self.shown.append(text)
+
+    def text(self):
+        return "\n".join(f"{topic} {text}" for topic, text in self.said)

@@ -32,10 +32,6 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Evaluate a fine-tuned model, or sentence embeddings, on labeled examples."""
-    from maskwright.core.files import check_writable
-
-    if out:
-        check_writable(out.expanduser().parent)
     check_model(model)
     from maskwright.finetuning.evaluating import evaluate
 

@@ -18,12 +18,12 @@ import numpy as np
 
 from maskwright.core.randomness import Permutation, integer_key
 from maskwright.data.words.scripts import HAN_CLASS
-from maskwright.finetuning.examples import ChoiceExample, TaggedExample, TextExample, has_labels
+from maskwright.finetuning.examples import TaggedExample, TextExample, has_labels
 from maskwright.finetuning.labeled import Labeled
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.tagging import Tagging
-from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression, class_names
+from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 
 Predict = Callable[[Sequence[Any]], Sequence[Any]]
 _MOST_EXAMPLES = 50_000
@@ -62,18 +62,14 @@ def _baselines(labeled: Labeled) -> list[tuple[str, Predict]]:
             mean = sum(float(example.label) for example in train) / len(train)
             return [("mean", _constant(mean)), ("TF-IDF + ridge regression", _tf_idf(train, regression=True))]
         case MultiLabel():
-            return [("majority set", _constant(_most_frequent(map(class_names, train))))]
+            return [("majority set", _constant(_most_frequent(example.label for example in train)))]
         case Tagging():
             return _of_tags(train)
         case MultipleChoice():
             # Questions may have fewer options than that.
             place = _most_frequent(example.label for example in train)
-            return [("majority option", lambda given: [min(place, _last_option(each)) for each in given])]
+            return [("majority option", lambda given: [min(place, len(each.options) - 1) for each in given])]
     return []
-
-
-def _last_option(example: ChoiceExample) -> int:
-    return len(example.options) - 1
 
 
 def _most_frequent(values: Any) -> Any:

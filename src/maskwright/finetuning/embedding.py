@@ -17,7 +17,7 @@ from pydantic import Field, PositiveInt
 
 from maskwright.core.amounts import pluralize
 from maskwright.core.devices import choose_device
-from maskwright.core.errors import DataError, DeviceError, MaskwrightError
+from maskwright.core.errors import DataError, DeviceError
 from maskwright.core.extras import require
 from maskwright.core.files import check_writable
 from maskwright.core.spec import Spec, override, parse_overrides
@@ -25,7 +25,7 @@ from maskwright.core.tensor_files import full_disk_named
 from maskwright.finetuning.benchmarks import Split
 from maskwright.finetuning.evaluating import Evaluation
 from maskwright.finetuning.examples import ExampleFile, TextExample
-from maskwright.finetuning.finetuning import FineTuning, announce_fitted, open_model, write_results
+from maskwright.finetuning.finetuning import FineTuning, announce_fitted, open_model, opened, write_results
 from maskwright.finetuning.hyperparameters import Hyperparameters, Positive, Rate, fit_training, system_of, tokens_of
 from maskwright.finetuning.labeled import (
     LabeledRequest,
@@ -38,7 +38,6 @@ from maskwright.finetuning.labeled import (
     without_unlabeled,
 )
 from maskwright.finetuning.readers import Paths
-from maskwright.finetuning.readers.files import format_of
 from maskwright.finetuning.readers.options import ReadAs, ReadOptions, to_keep
 from maskwright.finetuning.results import Results, SeedRow, card, data_of
 from maskwright.huggingface.quiet import quiet
@@ -129,13 +128,8 @@ def finetune_embedding(
             "data": {name: f"{pluralize(len(p.examples), 'example')} ({p.fingerprint})" for name, p in parts.items()},
             "settings": settings.model_dump(mode="json"),
             "seed": seed,
-            **({} if precision == "auto" else {"precision": precision}),
         }
-        is_ours = False
-        try:
-            record = folder.open(wanted)
-            is_ours = True
-            record.pop("problem", None)
+        with opened(folder, wanted, precision) as record:
             if record.get("finished"):
                 reporter.message("finished", f"{out} is already trained")
             else:
@@ -175,12 +169,6 @@ def finetune_embedding(
             write_results(out, results, _model_card(out.name, results))
             folder.write_record({**record, "finished": True})
             shutil.rmtree(folder.checkpoints, ignore_errors=True)
-        except MaskwrightError as error:
-            if is_ours:
-                folder.record_problem(error)
-            raise
-        finally:
-            folder.close()
     return FineTuning(folder=out, finished=True, results=results, stopped_by=None)
 
 
@@ -251,14 +239,10 @@ def _read(
     request: LabeledRequest, reporter: Reporter
 ) -> tuple[dict[str, Texts], dict[str, Rows], ReadAs, tuple[str, ...]]:
     """Read all parts; return them, what their rows are, how later files are read, and notes."""
-    paths = request.paths("train")
-    if not paths:
-        raise DataError("there are no training examples", todo="Name their file, `--train FILE`.")
     without_names = replace(request, options=request.options.replace(**dict.fromkeys(_COLUMNS, ())))
-    first = Path(paths if isinstance(paths, str | Path) else paths[0]).expanduser()
     # Lines of text have no columns: those that are named are of the other files.
-    has_lines = format_of(first, TASK, request.options) == "text"
-    train = (without_names if has_lines else request).read("train", reporter, needed=False)
+    has_lines = request.train_format == "text"
+    train = (without_names if has_lines else request).read("train", reporter)
     assert train is not None
     notes: list[str] = []
     rows, parts = {"train": _rows(train)}, {"train": without_unlabeled(train, reporter, notes)}
@@ -271,7 +255,7 @@ def _read(
         request = without_names
     held_out: tuple[Split, ...] = ("dev", "test")
     for name in held_out:
-        file = request.read(name, reporter, needed=False, trained=read_as)
+        file = request.read(name, reporter, read_as)
         if file is None:
             continue
         kind = _rows(file)
@@ -315,7 +299,6 @@ def _check_rows(file: Texts, rows: Rows, *, training: bool = False) -> None:
 
 
 def _rows(file: Texts) -> Rows:
-    """Return what the rows of a file are."""
     if any(example.label is not None for example in file.examples):
         return "scored pairs"
     by_columns: tuple[Rows, ...] = ("texts", "pairs", "triplets")

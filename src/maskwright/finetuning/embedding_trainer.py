@@ -49,7 +49,6 @@ METRICS: Mapping[Rows, tuple[str, ...]] = {
 
 
 def _evaluator(rows: Rows, examples: Sequence[TextExample]) -> Any:
-    """Return the evaluator of development or test examples."""
     columns = [list(column) for column in zip(*(example.texts for example in examples), strict=True)]
     if rows == "scored pairs":
         return EmbeddingSimilarityEvaluator(*columns, [example.label for example in examples], write_csv=False)

@@ -56,7 +56,6 @@ class Evaluation:
     confusion: dict[str, dict[str, int]]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
         return asdict(self)
 
 
@@ -82,9 +81,7 @@ def evaluate(
         read: Further read options, "quoting=none". Labels that the model calls otherwise are mapped by
             "label_names=[[1, POSITIVE], [0, NEGATIVE]]".
         out: Write the predictions to this `.jsonl` file.
-        device: "auto", "cpu", "cuda" or "cuda:N".
-        precision: "fp32", "bf16" (autocast; weights and scores stay fp32), or "auto": bf16 on a GPU that supports it.
-        reporter: Receives messages; None for standard error.
+        device, precision, reporter: As for `finetune`.
 
     Raises:
         MaskwrightError: If model and examples do not fit together, or the examples have no labels.
@@ -109,8 +106,7 @@ def evaluate(
         task = loaded.task
         examples = read_file(file, loaded, options, reporter)
         check_measurable(examples, task)
-        features = features_of(loaded, examples.examples)
-        predictions = predict_features(loaded, features, examples.examples, reporter.stage, autocast=machine.autocast)
+        predictions, cut = predict_examples(loaded, examples.examples, reporter.stage, autocast=machine.autocast)
         if out is not None:
             write_predictions(Path(out).expanduser(), predictions)
     return Evaluation(
@@ -119,7 +115,7 @@ def evaluate(
         file=examples.name,
         examples=len(examples.examples),
         skipped=len(examples.skipped),
-        cut=features.num_cut,
+        cut=cut,
         precision=machine.precision,
         metrics=task.measure(predictions, examples.examples),
         **task.report(predictions, examples.examples)._asdict(),
@@ -167,25 +163,18 @@ def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str) 
             )
 
 
-def features_of(model: FineTunedModel, examples: Sequence[Any]) -> Features:
-    """Lay out examples as sequences for scoring (`Task.features`)."""
-    return model.task.features(
-        examples, model.tokenizer, max_length=model.max_length, segments=model.segments, training=False
-    )
-
-
-def predict_features(
+def predict_examples(
     model: FineTunedModel,
-    features: Features,
     examples: Sequence[Any],
     progress: Progress = no_progress,
     *,
     autocast: torch.dtype | None = None,
-) -> list[Prediction]:
-    """Return one prediction per example, in order (arguments: see `score_features`)."""
+) -> tuple[list[Prediction], int]:
+    """Return one prediction per example, and the number of truncated examples (arguments: see `score_features`)."""
+    features = model.task.features(examples, model.layout, training=False)
     scores = score_features(model, features, progress, autocast=autocast)
     check_finite(scores)
-    return model.task.predictions(scores, features, examples, model.tokenizer)
+    return model.task.predictions(scores, features, examples), features.num_cut
 
 
 def score_features(

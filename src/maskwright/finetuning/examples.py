@@ -8,14 +8,12 @@ from typing import Any, Generic, TypeVar
 from maskwright.core.amounts import pluralize
 from maskwright.core.spec import fingerprint
 
-Label = str | float | tuple[str, ...]
-"""The name of a class, a number (regression), or the names of several classes (multi-label)."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextExample:
-    """One text, a pair, or a triplet (embedding); `label` is None without one (test sets).
+    """One text, a pair, or a triplet (embedding).
 
+    `label` is the name of a class, a number (regression, similarity), the names of classes (multi-label), or None.
     In all classes `key` is an id from the file, else the number of the (first) line or record; `is_labeled` says
     whether the answer is known; `content` is what the example holds besides key and answer; `shown` is its text for
     display.
@@ -23,7 +21,7 @@ class TextExample:
 
     key: str
     texts: tuple[str, ...]
-    label: Label | None
+    label: Any
 
     is_labeled = property(lambda self: self.label is not None)
     content = property(lambda self: self.texts)

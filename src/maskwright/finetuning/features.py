@@ -49,7 +49,6 @@ class Ranges:
         return Ranges(self.starts, np.minimum(self.ends, self.starts + lengths))
 
     def pick(self, index: IntArray) -> "Ranges":
-        """Return the ranges selected by indices or a boolean mask."""
         return Ranges(self.starts[index], self.ends[index])
 
 
@@ -59,25 +58,33 @@ def ranges_of(lengths: IntArray) -> Ranges:
     return Ranges(ends - lengths, ends)
 
 
-def separators_between(tokenizer: Tokenizer) -> int:
-    """Return the number of separators between the texts of a pair: 1 (BERT) or 2 (RoBERTa)."""
-    specials = tokenizer.backend.num_special_tokens_to_add(True)
-    if specials:
-        return int(specials) - 2
-    # A tokenizer without a post-processor: use the layout of its kind's family.
-    return 2 if tokenizer.kind == "byte_bpe" else 1
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How texts become sequences: `max_length` includes special tokens; `segments`: text B of a pair is segment 1."""
 
+    tokenizer: Tokenizer
+    max_length: int
+    segments: bool
 
-def text_tokens(tokenizer: Tokenizer, max_length: int, *, pair: bool, needed: int = 1) -> int:
-    """Return how many text tokens fit into a sequence of `max_length` with special tokens; at least `needed`."""
-    specials = 2 + (separators_between(tokenizer) if pair else 0)
-    if max_length - specials < needed:
-        raise DataError(
-            f"sequences of {max_length} tokens are too short: {specials} are special tokens",
-            allowed=f"a length of at least {specials + needed}",
-            todo="Raise max_length.",
-        )
-    return max_length - specials
+    @property
+    def separators(self) -> int:
+        """Number of separators between the texts of a pair: 1 (BERT) or 2 (RoBERTa)."""
+        specials = self.tokenizer.backend.num_special_tokens_to_add(True)
+        if specials:
+            return int(specials) - 2
+        # A tokenizer without a post-processor: use the layout of its kind's family.
+        return 2 if self.tokenizer.kind == "byte_bpe" else 1
+
+    def text_tokens(self, *, pair: bool) -> int:
+        """Return how many tokens of text fit into a sequence; DataError if there is none for each text."""
+        specials, needed = (2 + self.separators, 2) if pair else (2, 1)
+        if self.max_length - specials < needed:
+            raise DataError(
+                f"sequences of {self.max_length} tokens are too short: {specials} are special tokens",
+                allowed=f"a length of at least {specials + needed}",
+                todo="Raise max_length.",
+            )
+        return self.max_length - specials
 
 
 def cut_pairs(first: IntArray, second: IntArray, most: int) -> tuple[IntArray, IntArray]:
@@ -112,11 +119,14 @@ class Features:
     cu_seqlens: (B+1,), where sequences begin and end.
     units: (B,), unit of each sequence, ascending from 0 without gaps.  examples: (U,), example of each unit, ascending.
     positions: (M,), ascending, tokens at which a tag is predicted; None for other tasks.
+    words: (M,), ascending, the words that they tag, numbered through all examples; None for other tasks.
     labels: Targets or None. int64 (U,) a class or an option; float32 (U,) a number; float32 (U, C) of 0 and 1,
         multi-label;
         int64 (M,) tags; int64 (U, 2) first and last token of the answer within the sequence.
-    offsets: (T, 2), characters [start, end) of the context that each token covers, -1 for tokens outside of it; or
-        None.
+    offsets: (T, 2), characters [start, end) of the context that each token covers, -1 for tokens outside of it; None
+        for tasks without answers.
+    widest: (T,), whether no other window gives a token of the context more context; None in training, and for tasks
+        without answers.
     num_cut: Number of truncated examples.
     """
 
@@ -126,8 +136,10 @@ class Features:
     units: IntArray
     examples: IntArray
     positions: IntArray | None = None
+    words: IntArray | None = None
     labels: NDArray | None = None  # type: ignore[type-arg]
     offsets: NDArray | None = None  # type: ignore[type-arg]
+    widest: BoolArray | None = None
     num_cut: int = 0
 
     @property
@@ -137,14 +149,15 @@ class Features:
 
 
 def lay_out(
-    ids: IntArray, first: Ranges, second: Ranges | None, tokenizer: Tokenizer, *, segments: bool, pairs: BoolArray
+    ids: IntArray, first: Ranges, second: Ranges | None, layout: Layout, pairs: BoolArray | None = None
 ) -> Features:
     """Lay out sequences with special tokens, one unit of one example each.
 
-    `first` and `second` are text A and B of each sequence as ranges of `ids`; B is ignored where `pairs`, shape (B,),
-    is false, and None if there are no pairs. `segments`: whether B is segment 1.
+    `first` and `second` are text A and B of each sequence as ranges of `ids`; B is None if there are no pairs, and is
+    ignored where `pairs`, shape (B,), is false.
     """
-    nothing = np.zeros(len(pairs), dtype=np.int64)
+    nothing = np.zeros(len(first.starts), dtype=np.int64)
+    pairs = np.full(len(nothing), second is not None) if pairs is None else pairs
     laid = assemble(
         Plan(
             first_start=first.starts,
@@ -156,13 +169,13 @@ def lay_out(
         lambda starts, ends: TakenTokens(
             ids[concatenated_ranges(starts, ends - starts)], np.ones(int((ends - starts).sum()), dtype=np.bool_)
         ),
-        tokenizer.special_tokens,
-        num_separators_between=separators_between(tokenizer),
+        layout.tokenizer.special_tokens,
+        num_separators_between=layout.separators,
         is_pair=pairs,
     )
     return Features(
         ids=laid.ids,
-        segment_ids=laid.segment_ids if segments else np.zeros_like(laid.segment_ids),
+        segment_ids=laid.segment_ids if layout.segments else np.zeros_like(laid.segment_ids),
         cu_seqlens=laid.cu_seqlens,
         units=np.arange(len(pairs), dtype=np.int64),
         examples=np.arange(len(pairs), dtype=np.int64),
@@ -210,11 +223,9 @@ class ShuffledUnits:
         return Cursor(epoch * self.num_units + used, (SourcePosition(epoch, used),), epoch + used / self.num_units)
 
     def start(self) -> Cursor:
-        """Return the cursor before the first unit."""
         return Cursor(0, (SourcePosition(),))
 
     def next_epoch(self, cursor: Cursor) -> Cursor:
-        """Return the cursor at the beginning of the next epoch."""
         return Cursor(cursor.num_read, (SourcePosition(cursor.places[0].epoch + 1, 0),), cursor.epochs)
 
     def read(self, cursor: Cursor, count: int) -> tuple[Units, Cursor]:

@@ -20,7 +20,7 @@ from maskwright.core.files import write_json
 from maskwright.core.tensors import LossTerm
 from maskwright.core.types import FamilyName, HeadKind, MatmulPrecision
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.finetuning.features import FeatureBatch
+from maskwright.finetuning.features import FeatureBatch, Layout
 from maskwright.finetuning.heads import Head
 from maskwright.finetuning.labeled import load_read_as, save_read_as
 from maskwright.finetuning.readers.options import ReadAs
@@ -47,7 +47,6 @@ class TaskLoss:
     weight: float = 1.0
 
     def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]:
-        """Return no further shares."""
         return {}
 
 
@@ -85,9 +84,9 @@ class FineTunedModel(nn.Module):
         self._packed: InferenceEncoder | None = None
 
     @property
-    def segments(self) -> bool:
-        """Whether the second text of a pair is segment 1 (see `reads_segments`)."""
-        return reads_segments(self.encoder.config, self.tokenizer)
+    def layout(self) -> Layout:
+        """How its inputs become sequences."""
+        return Layout(self.tokenizer, self.max_length, reads_segments(self.encoder.config, self.tokenizer))
 
     def scores(self, batch: FeatureBatch) -> Tensor:
         """Return scores in fp32 (shapes: see `Task.loss`). Applies dropout in training mode, if the batch has a key."""
@@ -108,7 +107,6 @@ class FineTunedModel(nn.Module):
 
     @property
     def objectives(self) -> tuple[TaskLoss, ...]:
-        """The task's loss."""
         return (TaskLoss(self.task.kind),)
 
     def losses(self, micro_batch: FeatureBatch) -> dict[str, LossTerm]:
@@ -139,7 +137,9 @@ class FineTunedModel(nn.Module):
         task, state = saved.task, saved.state_dict()
         write_json(folder / TASK_FILE, task.to_json())
         save_read_as(folder, self.read_as)
-        self.tokenizer.save(folder, max_length=self.max_length, segments=self.segments, split_special_tokens=True)
+        self.tokenizer.save(
+            folder, max_length=self.max_length, segments=self.layout.segments, split_special_tokens=True
+        )
         save_model(
             folder,
             family=self.family,

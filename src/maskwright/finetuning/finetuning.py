@@ -6,8 +6,9 @@ OUT/run.json              the request, the environment, whether it finished
 OUT/runs/seed-N/          one folder per seed (`seed_run`)
 """
 
+import contextlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +20,7 @@ from maskwright.core.errors import CheckpointError, MaskwrightError, RecipeError
 from maskwright.core.files import atomic_path, check_writable, write_json, write_text
 from maskwright.core.spec import override, parse_overrides
 from maskwright.finetuning.baselines import baselines_of
-from maskwright.finetuning.evaluating import features_of, predict_features, write_predictions
+from maskwright.finetuning.evaluating import predict_examples, write_predictions
 from maskwright.finetuning.examples import ExampleFile, has_labels
 from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.hyperparameters import (
@@ -79,7 +80,6 @@ class FineTuning:
     stopped_by: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
         return {
             "folder": str(self.folder),
             "finished": self.finished,
@@ -194,13 +194,8 @@ def finetune(
             system=system,
             as_published=as_published,
             from_scratch=from_scratch,
-            precision=precision,
         )
-        is_ours = False
-        try:
-            record = on_rank_zero(lambda: folder.open(plan.request))
-            record.pop("problem", None)
-            is_ours = rank() == 0
+        with opened(folder, plan.request, precision) as record:
             with rank_zero_first():  # The choice of a matmul library is measured once and cached.
                 machine, message = restore_machine(record.get("machine", {}), device, None, precision)
             if message:
@@ -208,12 +203,6 @@ def finetune(
             with use_machine(machine), stop_on_signals() as stop:
                 work = _FineTuningRun(folder, plan, record, machine, checkpoint_minutes * 60, reporter, stop)
                 results = work.run(range(seed, seed + seeds))
-        except MaskwrightError as error:
-            if is_ours:
-                folder.record_problem(error)
-            raise
-        finally:
-            folder.close()
     return FineTuning(folder=folder.path, finished=results is not None, results=results, stopped_by=stop.signal)
 
 
@@ -223,6 +212,24 @@ def open_model(model: str | Path, out: Path) -> ExistingModel:
     if out.resolve() == existing.folder.resolve():
         raise CheckpointError(f"{out} is the model to fine-tune; it would be overwritten", todo="Choose another --out.")
     return existing
+
+
+@contextlib.contextmanager
+def opened(folder: RunDirectory, request: Mapping[str, Any], precision: Precision) -> Iterator[dict[str, Any]]:
+    """Lock a run directory while the block runs; yield its record, in which an error of the block is written."""
+    is_ours = False
+    try:
+        wanted = {**request, **({} if precision == "auto" else {"precision": precision})}
+        record = on_rank_zero(lambda: folder.open(wanted))
+        is_ours = rank() == 0
+        record.pop("problem", None)
+        yield record
+    except MaskwrightError as error:
+        if is_ours:
+            folder.record_problem(error)
+        raise
+    finally:
+        folder.close()
 
 
 def announce_fitted(choices: Sequence[Choice], reporter: Reporter) -> None:
@@ -252,7 +259,6 @@ class Plan:
     choices: tuple[Choice, ...]
     source: str
     system: str
-    precision: Precision
 
     @property
     def request(self) -> dict[str, Any]:
@@ -270,7 +276,6 @@ class Plan:
                 if name != "test"
             },
             "settings": self.settings.model_dump(mode="json"),
-            **({} if self.precision == "auto" else {"precision": self.precision}),
         }
 
 
@@ -284,7 +289,6 @@ def make_plan(
     system: str | None = None,
     as_published: bool = False,
     from_scratch: bool = False,
-    precision: Precision = "auto",
 ) -> Plan:
     """Read the files and settle all settings; `overrides` and `of_task` are the fields that the user set."""
     system = system_of(existing, system)
@@ -321,7 +325,6 @@ def make_plan(
         choices=choices,
         source=source,
         system=system,
-        precision=precision,
     )
 
 
@@ -487,10 +490,9 @@ def measure_test(folder: Path, test: ExampleFile[Any], machine: Machine, reporte
         except (ValueError, KeyError) as error:
             raise CheckpointError(f"{record} cannot be read: {error}", todo="Remove it to evaluate again.") from error
     model = load(folder / MODEL).to(machine.device)
-    features = features_of(model, test.examples)
-    predictions = predict_features(model, features, test.examples, reporter.stage, autocast=machine.autocast)
+    predictions, cut = predict_examples(model, test.examples, reporter.stage, autocast=machine.autocast)
     write_predictions(folder / PREDICTIONS, predictions)
     metrics = model.task.measure(predictions, test.examples) if has_labels(test.examples) else None
-    scores = {"examples": test.fingerprint, "metrics": metrics, "num_cut": features.num_cut}
+    scores = {"examples": test.fingerprint, "metrics": metrics, "num_cut": cut}
     write_record(record, scores)
     return scores

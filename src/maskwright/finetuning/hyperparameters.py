@@ -104,7 +104,6 @@ class Hyperparameters(Spec):
 
     @property
     def optimizer(self) -> AdamW:
-        """The optimizer's constants."""
         return AdamW(
             betas=self.betas,
             eps=self.eps,
@@ -118,7 +117,6 @@ class Hyperparameters(Spec):
         return math.ceil(num_units / self.batch_size)
 
     def total_steps(self, num_units: int) -> int:
-        """Steps in total."""
         return self.steps or max(1, round(self.epochs * self.steps_of_epoch(num_units)))
 
 
@@ -141,7 +139,6 @@ def tokens_of(existing: ExistingModel) -> float | None:
 
 
 def _entry(existing: ExistingModel, file: str, *keys: str) -> Any:
-    """Return an entry of a JSON file in a model's folder, or None."""
     try:
         found = read_json(existing.folder / file)
         for key in keys:

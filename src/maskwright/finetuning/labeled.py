@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,12 @@ from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.files import read_json, write_json
 from maskwright.core.randomness import Permutation, integer_key
+from maskwright.core.spec import validate
 from maskwright.finetuning.benchmarks import BENCHMARKS, Benchmark, Split
 from maskwright.finetuning.examples import E, Example, ExampleFile, Skipped, TextExample, has_labels, summary_of
 from maskwright.finetuning.readers import Paths, read_examples
 from maskwright.finetuning.readers.files import format_of
-from maskwright.finetuning.readers.options import (
-    Kind,
-    ReadAs,
-    ReadOptions,
-    read_as_from_json,
-    to_keep,
-    with_defaults,
-    with_overrides,
-)
+from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, to_keep, with_defaults, with_overrides
 from maskwright.finetuning.tasks import make_task, task_named
 from maskwright.finetuning.tasks.base import Task
 from maskwright.training.reporting import Reporter
@@ -116,41 +110,42 @@ class LabeledRequest:
             return self.benchmark.find(self.data).get(part)
         return self.files.get(part)
 
-    def read(
-        self, part: Split, reporter: Reporter, *, needed: bool | None = None, trained: ReadAs | None = None
-    ) -> ExampleFile[Any] | None:
+    @property
+    def train_format(self) -> str:
+        """The format of the training file; DataError if there is none."""
+        if paths := self.paths("train"):
+            return _format_of(paths, self.kind, self.options)
+        where = f" in {self.data} for {self.benchmark.title}" if self.benchmark and self.data else ""
+        raise DataError(
+            f"there are no training examples{where}",
+            allowed=" or ".join(self.benchmark.usual_files("train")) if self.benchmark else "",
+            todo="Name their file, `--train FILE`.",
+        )
+
+    def read(self, part: Split, reporter: Reporter, trained: ReadAs = MappingProxyType({})) -> ExampleFile[Any] | None:
         """Read a part and report on it (`report_file`); None where there is no such file.
 
-        `needed`: whether rows without label are left out; None: except for test examples, which often have none.
-        `trained` is how the training file was read, for the other parts.
+        Rows without label are bad, except in test files and for embeddings. `trained` is how the training file was
+        read, for the other parts.
         """
         paths = self.paths(part)
         if not paths:
             return None
-        wanted = part != "test" if needed is None else needed
-        options = self.options.replace(labels="needed" if wanted else "if_there")
-        file = read_for_model(paths, self.kind, options, trained or {})
+        may_lack = part == "test" or self.kind == "embedding"
+        options = self.options.replace(labels="if_there" if may_lack else "needed")
+        file = read_for_model(paths, self.kind, options, trained)
         report_file(part, file, reporter)
         return file
 
 
 def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], reporter: Reporter) -> Labeled:
     """Read all parts, and make the task from the training examples' labels and the fields that the user set."""
-    row, paths = request.benchmark, request.paths("train")
+    format = request.train_format
     train = request.read("train", reporter)
-    if train is None or paths is None:
-        where = f" in {request.data} for {row.title}" if row and request.data else ""
-        raise DataError(
-            f"there are no training examples{where}",
-            allowed=" or ".join(row.usual_files("train")) if row else "",
-            todo="Name their file, `--train FILE`.",
-        )
-    read_as = {
-        **to_keep(request.options, train.read_as),
-        "format": _format_of(paths, request.kind, request.options),
-    }
-    dev, test = (request.read(part, reporter, trained=read_as) for part in ("dev", "test"))
-    task = make_task(request.kind, row, train.examples, task_fields)
+    assert train is not None
+    read_as = {**to_keep(request.options, train.read_as), "format": format}
+    dev, test = (request.read(part, reporter, read_as) for part in ("dev", "test"))
+    task = make_task(request.kind, request.benchmark, train.examples, task_fields)
     notes: list[str] = []
     if dev is None:
         train, dev = with_held_out(train, reporter, notes)
@@ -165,7 +160,7 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], report
             notes.append("The test examples have no labels: test_predictions.jsonl of each run has their predictions.")
         parts["test"] = test
     notes += warn_of(parts, reporter)
-    return Labeled(benchmark=row, task=task, parts=parts, read_as=read_as, notes=tuple(notes))
+    return Labeled(benchmark=request.benchmark, task=task, parts=parts, read_as=read_as, notes=tuple(notes))
 
 
 def report_file(part: str, file: ExampleFile[Any], reporter: Reporter) -> None:
@@ -286,14 +281,17 @@ def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:
 
 
 def save_read_as(folder: Path, read_as: ReadAs) -> None:
-    """Save how the training file was read beside a model."""
     write_json(folder / READING_FILE, dict(read_as))
 
 
 def load_read_as(folder: str | Path) -> ReadAs:
     """Return how the training file of a model was read; nothing where the folder does not say."""
     path = Path(folder).expanduser() / READING_FILE
-    return read_as_from_json(read_json(path), str(path)) if path.is_file() else {}
+    try:
+        found = validate(ReadOptions, read_json(path), str(path)) if path.is_file() else ReadOptions()
+    except RecipeError as error:
+        raise DataError(error.problem, todo="Remove the file to have it guessed.") from None
+    return found.model_dump(exclude_defaults=True)
 
 
 def read_for_model(paths: Paths, kind: Kind, options: ReadOptions, trained: ReadAs) -> ExampleFile[Any]:

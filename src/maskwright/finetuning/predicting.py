@@ -10,13 +10,7 @@ from typing import Any, TypeGuard, cast
 
 from maskwright.core.errors import DataError
 from maskwright.data.progress import no_progress
-from maskwright.finetuning.evaluating import (
-    features_of,
-    model_to_score,
-    predict_features,
-    read_file,
-    refuse_other_texts,
-)
+from maskwright.finetuning.evaluating import model_to_score, predict_examples, read_file, refuse_other_texts
 from maskwright.finetuning.examples import (
     ChoiceExample,
     Example,
@@ -64,9 +58,7 @@ def predict(
             and files clash, they become "input:1" and "texts.csv:1".
         text, text2: Columns of the file; the others are as in the training file, or guessed and reported.
         read: Further read options, "quoting=none".
-        device: "auto", "cpu", "cuda" or "cuda:N".
-        precision: "fp32", "bf16" (autocast; weights and scores stay fp32), or "auto": bf16 on a GPU that supports it.
-        reporter: Receives messages; None for standard error.
+        device, precision, reporter: As for `finetune`.
 
     Returns:
         One prediction per input, then one per example of the file. `details` holds the probabilities of all classes,
@@ -96,8 +88,7 @@ def predict(
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
         progress = reporter.stage if len(examples) > _LONG else no_progress
-        features = features_of(loaded, examples)
-        predictions = predict_features(loaded, features, examples, progress, autocast=machine.autocast)
+        predictions, _ = predict_examples(loaded, examples, progress, autocast=machine.autocast)
         shown = getattr(loaded.task, "text_of", attrgetter("shown"))
     return [replace(each, input_text=shown(example)) for each, example in zip(predictions, examples, strict=True)]
 
@@ -128,7 +119,6 @@ _TEXT_KINDS = ("classification", "regression", "multi_label")
 
 
 def _is_one(inputs: Input | Sequence[Input], kind: Kind) -> TypeGuard[Input]:
-    """Whether this is one input, not a list."""
     if isinstance(inputs, tuple) and len(inputs) == 2 and kind in _TEXT_KINDS:
         return all(isinstance(text, str) for text in inputs)
     return isinstance(inputs, str | Mapping)

@@ -93,7 +93,6 @@ class Results:
         return spreads
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
         fields = asdict(self)
         return {
             "main_metric": self.main_metric,
@@ -138,11 +137,9 @@ class Results:
         return "\n".join([f"# {self.title}", "", *self.score_lines(legend), *self.data_lines()]) + "\n"
 
     def score_lines(self, legend: str) -> list[str]:
-        """Return the lines of the scores, with notes."""
         return [*markdown_table(*self.table()), "", legend, *(f"\n{note}" for note in self.notes)]
 
     def data_lines(self) -> list[str]:
-        """Return the lines of the data files and of all settings."""
         parts = [
             [part, f"{file['examples']:,}", f"{file['skipped']:,}", f"{file['cut']:,}", file["name"]]
             for part, file in self.data.items()
@@ -171,7 +168,6 @@ def data_of(parts: Mapping[str, ExampleFile[Any]], cut: Mapping[str, int]) -> di
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a Markdown table."""
     cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in (columns, *rows)]
     return [
         f"| {' | '.join(cells[0])} |",
@@ -204,7 +200,6 @@ def card(
 
 
 def model_card(name: str, model: FineTunedModel, results: Results) -> str:
-    """Return the text of a fine-tuned model's card."""
     task, best, config = model.task, results.best, model.encoder.config
     architecture = family_named(model.family).tasks[task.head].architecture
     made = "trained from scratch with the shape and tokenizer of" if results.from_scratch else "fine-tuned from"

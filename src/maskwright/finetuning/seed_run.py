@@ -20,7 +20,7 @@ from maskwright.core.errors import CheckpointError
 from maskwright.core.files import atomic_path, is_temporary
 from maskwright.finetuning.evaluating import score_features, write_predictions
 from maskwright.finetuning.examples import Example, TextExample
-from maskwright.finetuning.features import FeatureCollator, Features, ShuffledUnits
+from maskwright.finetuning.features import FeatureCollator, Features, Layout, ShuffledUnits
 from maskwright.finetuning.fine_tuned import FineTunedModel, reads_segments
 from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.finetuning.tasks.base import Task
@@ -60,18 +60,12 @@ def training_data(
     existing: ExistingModel, task: Task, settings: Hyperparameters, train: Sequence[Any], dev: Sequence[Any]
 ) -> TrainingData:
     """Return the features of the examples as the settings ask for them."""
-    segments = reads_segments(existing.config, existing.tokenizer)
-
-    def features(examples: Sequence[Any], *, training: bool) -> Features:
-        return task.features(
-            examples, existing.tokenizer, max_length=settings.max_length, segments=segments, training=training
-        )
-
-    learned = features(train, training=True)
+    layout = Layout(existing.tokenizer, settings.max_length, reads_segments(existing.config, existing.tokenizer))
+    learned = task.features(train, layout, training=True)
     if settings.double_unordered and (others := swapped(train)):
         # A pair that is cut is one example that is cut, in either order.
-        learned = replace(features([*train, *others], training=True), num_cut=learned.num_cut)
-    return TrainingData(train=learned, dev=features(dev, training=False), dev_examples=dev)
+        learned = replace(task.features([*train, *others], layout, training=True), num_cut=learned.num_cut)
+    return TrainingData(train=learned, dev=task.features(dev, layout, training=False), dev_examples=dev)
 
 
 def swapped(examples: Sequence[Any]) -> list[TextExample]:
@@ -153,7 +147,6 @@ def _best_folder(folder: Path, step: int) -> Path:
 
 
 def read_result(folder: Path) -> SeedResult | None:
-    """Return the result of a finished run, else None."""
     record = folder / "run.json"
     if not record.exists():
         return None
@@ -310,7 +303,7 @@ class SeedRun:
             self.reporter.training(step / self.total_steps, text)
 
         raw = score_features(model, data.dev, progress, autocast=self.machine.autocast)
-        scored = (raw, data.dev, data.dev_examples, model.tokenizer)
+        scored = (raw, data.dev, data.dev_examples)
         predictions = model.task.predictions(*scored)
         if (tuned := model.task.tuned(predictions, data.dev_examples)) is not model.task:
             model.task, predictions = tuned, tuned.predictions(*scored)

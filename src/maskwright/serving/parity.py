@@ -16,7 +16,6 @@ from maskwright.core.errors import ConversionError
 from maskwright.core.files import read_json
 from maskwright.core.types import IntArray
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.finetuning.evaluating import features_of
 from maskwright.finetuning.examples import ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.features import Features
 from maskwright.finetuning.fine_tuned import FineTunedModel
@@ -182,7 +181,7 @@ def compare_tasks(
     model: FineTunedModel, original: Run, exported: Mapping[str, Run], examples: Sequence[Any]
 ) -> list[Parity]:
     """Compare the predictions of a fine-tuned model with those of its exports by precision."""
-    task, features = model.task, features_of(model, examples)
+    task, features = model.task, model.task.features(examples, model.layout, training=False)
 
     def keep(scores: NDArray[np.float32], positions: IntArray) -> NDArray[Any]:
         if task.head == "choice":
@@ -193,7 +192,7 @@ def compare_tasks(
 
     def agree(left: list[NDArray[Any]], right: list[NDArray[Any]]) -> float:
         first, second = (
-            [each.value for each in task.predictions(np.concatenate(scores), features, examples, model.tokenizer)]
+            [each.value for each in task.predictions(np.concatenate(scores), features, examples)]
             for scores in (left, right)
         )
         if task.kind == "regression" and min(np.std(first), np.std(second)) > 0:  # A constant has no correlation.

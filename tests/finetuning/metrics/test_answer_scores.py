@@ -17,7 +17,7 @@ from maskwright.finetuning.metrics.answers import (
 )
 
 
-def f1(same: int, guessed: int, wanted: int) -> float:
+def f1(same, guessed, wanted):
     precision, recall = same / guessed, same / wanted
     return (2 * precision * recall) / (precision + recall)
 
@@ -35,7 +35,7 @@ def f1(same: int, guessed: int, wanted: int) -> float:
         ("", "cat", 0, 0),
     ],
 )
-def test_squad_answers_worked_by_hand(guess: str, right: str, exact: float, overlap: float) -> None:
+def test_squad_answers_worked_by_hand(guess, right, exact, overlap):
     assert squad([[right]], [guess]) == {"exact_match": 100.0 * exact, "f1": 100.0 * overlap}
     assert squad_v2([[right]], [guess])["f1"] == 100.0 * overlap
 
@@ -56,7 +56,7 @@ def test_squad_answers_worked_by_hand(guess: str, right: str, exact: float, over
         ("", "北京", 0, 0),
     ],
 )
-def test_cmrc_answers_worked_by_hand(guess: str, right: str, exact: float, overlap: float) -> None:
+def test_cmrc_answers_worked_by_hand(guess, right, exact, overlap):
     assert cmrc2018([[right]], [guess]) == {
         "f1": 100.0 * overlap,
         "exact_match": 100.0 * exact,
@@ -64,13 +64,13 @@ def test_cmrc_answers_worked_by_hand(guess: str, right: str, exact: float, overl
     }
 
 
-def test_the_best_right_answer_counts() -> None:
+def test_the_best_right_answer_counts():
     third = 100.0 * 1.0 / 3
     assert squad([["in 1999", "1999"], ["cat"], ["dog"]], ["1999", "dog", ""]) == {"exact_match": third, "f1": third}
     assert cmrc2018([["北京", "北京大学"], ["上海"]], ["北京大学", ""])["average"] == 50.0
 
 
-def test_right_answers_of_nothing_but_articles() -> None:
+def test_right_answers_of_nothing_but_articles():
     assert squad([["the"]], ["a"]) == {"exact_match": 100.0, "f1": 0.0}
     # In 2.0 the question has an answer, and the right one is "".
     assert squad_v2([["the"]], ["!"])["HasAns_exact"] == 100
@@ -81,7 +81,7 @@ RIGHTS = [["cat"], [], ["black cat"], []]
 GUESSES = ["cat", "mat", "cat", "rat"]
 
 
-def test_questions_with_and_without_answers_are_scored_apart() -> None:
+def test_questions_with_and_without_answers_are_scored_apart():
     assert squad_v2(RIGHTS, ["cat", "", "cat", "rat"]) == {
         "f1": 100.0 * (1 + 1 + f1(1, 1, 2)) / 4,
         "exact_match": 50.0,
@@ -93,7 +93,7 @@ def test_questions_with_and_without_answers_are_scored_apart() -> None:
     assert "NoAns_exact" not in squad_v2(RIGHTS[:1], ["cat"])
 
 
-def test_thresholds() -> None:
+def test_thresholds():
     scores = score_questions(RIGHTS, GUESSES)
     # From 2 of 4 (none answered): + 1 (first), + 2/3 (third), - 1 (second), - 1 (last); exact + 1, + 0, - 1, - 1.
     assert best_threshold(scores, [0.1, 0.8, 0.3, 0.9], "f1") == (100.0 * (2 + 1 + 2 / 3) / 4, 0.3, 2)
@@ -119,5 +119,5 @@ def test_thresholds() -> None:
         (" ", ""),
     ],
 )
-def test_western_text_is_split_as_nltk_splits_it(text: str, words: str) -> None:
+def test_western_text_is_split_as_nltk_splits_it(text, words):
     assert western_words(text) == words.split()

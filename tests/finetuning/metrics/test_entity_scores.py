@@ -24,23 +24,23 @@ from maskwright.finetuning.metrics.entities import Entity, entities_of, entity_s
         ("", []),
     ],
 )
-def test_entities_of_tags(written: str, entities: list[tuple[str, int, int]]) -> None:
+def test_entities_of_tags(written, entities):
     assert entities_of(written.split()) == [Entity(*entity) for entity in entities]
 
 
-def ends(before: str, tag: str, type_before: str, type_: str) -> bool:
+def ends(before, tag, type_before, type_):
     """conlleval.pl, endOfChunk (with seqeval's S)."""
     pairs = {("B", "B"), ("B", "O"), ("I", "B"), ("I", "O"), ("B", "S"), ("I", "S")}
     return before in "ES" or (before, tag) in pairs or (before != "O" and type_before != type_)
 
 
-def starts(before: str, tag: str, type_before: str, type_: str) -> bool:
+def starts(before, tag, type_before, type_):
     """conlleval.pl, startOfChunk (with seqeval's S)."""
     pairs = {("O", "I"), ("E", "E"), ("E", "I"), ("O", "E"), ("S", "E"), ("S", "I")}
     return tag in "BS" or (before, tag) in pairs or (tag != "O" and type_before != type_)
 
 
-def chunks(tags: list[str]) -> list[tuple[str, int, int]]:
+def chunks(tags):
     found, begin, before, type_before = [], 0, "O", ""
     for place, written in enumerate([*tags, "O"]):
         tag, type_ = written[0], written[2:]
@@ -52,19 +52,19 @@ def chunks(tags: list[str]) -> list[tuple[str, int, int]]:
     return found
 
 
-def some_tags(letters: str) -> st.SearchStrategy[list[str]]:
+def some_tags(letters):
     return st.lists(st.sampled_from(["O", *(f"{letter}-{type_}" for letter in letters for type_ in "XY")]), max_size=9)
 
 
 @given(some_tags("BIES"))
-def test_entities_are_the_chunks_of_conlleval(tags: list[str]) -> None:
+def test_entities_are_the_chunks_of_conlleval(tags):
     assert entities_of(tags) == chunks(tags)
 
 
 @given(st.lists(st.tuples(some_tags("BI"), st.randoms(use_true_random=False)), min_size=1, max_size=4))
-def test_scores_are_shares_of_the_entities_in_both(sentences: list[tuple[list[str], object]]) -> None:
+def test_scores_are_shares_of_the_entities_in_both(sentences):
     gold = [tags for tags, _ in sentences]
-    predicted = [[random.choice([tag, "O", "B-X", "I-Y"]) for tag in tags] for tags, random in sentences]  # type: ignore[attr-defined]
+    predicted = [[random.choice([tag, "O", "B-X", "I-Y"]) for tag in tags] for tags, random in sentences]
     there, told = (
         {(number, chunk) for number, tags in enumerate(side) for chunk in chunks(tags)} for side in (gold, predicted)
     )
@@ -73,7 +73,7 @@ def test_scores_are_shares_of_the_entities_in_both(sentences: list[tuple[list[st
     assert scores["precision"] == (len(there & told) / len(told) if told else 0)
 
 
-def test_scores_worked_by_hand() -> None:
+def test_scores_worked_by_hand():
     gold = ["B-PER I-PER O B-LOC", "B-ORG I-ORG I-ORG", "O B-PER O"]
     predicted = ["B-PER I-PER O B-ORG", "B-ORG I-ORG O", "O B-PER B-PER"]
     # Gold: PER 0-2, LOC 3, ORG 0-3, PER 1. Predicted: PER 0-2, ORG 3, ORG 0-2, PER 1, PER 2. Correct: PER 0-2 and 1.
@@ -86,7 +86,7 @@ def test_scores_worked_by_hand() -> None:
     assert list(scores) == list(expected)
 
 
-def test_tags_mark_entities_if_one_does_and_one_is_o() -> None:
+def test_tags_mark_entities_if_one_does_and_one_is_o():
     assert mark_entities(["O", "B-PER", "b-PER"])
     assert not mark_entities(["B-PER", "I-PER"])
     assert not mark_entities(["O", "B_PER", "NOUN"])

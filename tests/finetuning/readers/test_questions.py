@@ -3,38 +3,35 @@
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
-from maskwright.finetuning.examples import Answer, ExampleFile, QuestionExample
+from maskwright.finetuning.examples import Answer, QuestionExample
 from maskwright.finetuning.readers.options import ReadOptions
 from maskwright.finetuning.readers.questions import read_questions
 
 CONTEXT = "Ada 😀 wrote notes. Ada died in London."
 
 
-def squad(*qas: dict[str, Any], context: str = CONTEXT) -> dict[str, Any]:
+def squad(*qas, context=CONTEXT):
     return {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": context, "qas": list(qas)}]}]}
 
 
-def qa(key: str, *answers: tuple[str, int], **more: Any) -> dict[str, Any]:
+def qa(key, *answers, **more):
     written = [{"text": text, "answer_start": start} for text, start in answers]
     return {"id": key, "question": f"{key}?", "answers": written, **more}
 
 
-def read(
-    folder: Path, data: object, options: ReadOptions = ReadOptions(), name: str = "a.json"
-) -> ExampleFile[QuestionExample]:
+def read(folder, data, options=ReadOptions(), name="a.json"):
     text = data if isinstance(data, str) else json.dumps(data)
     (folder / name).write_text(text, encoding="utf-8", newline="")
     return read_questions(folder / name, options)
 
 
-def test_squad_is_read(tmp_path: Path) -> None:
+def test_squad_is_read(tmp_path):
     data = squad(
         qa("a", ("Ada", 0), ("wrote", 6)), qa("b", is_impossible=True), qa("c", ("London", 31), is_impossible="false")
     )
@@ -50,7 +47,7 @@ def test_squad_is_read(tmp_path: Path) -> None:
     assert (file.skipped, file.notes) == ((), ())
 
 
-def test_wrong_places_are_found_again_and_counted(tmp_path: Path) -> None:
+def test_wrong_places_are_found_again_and_counted(tmp_path):
     data = squad(
         qa("near", ("notes", 14)),
         qa("far", ("Ada", 12)),
@@ -75,7 +72,7 @@ def test_wrong_places_are_found_again_and_counted(tmp_path: Path) -> None:
 
 
 @given(st.text("ab", min_size=1, max_size=30), st.text("ab", min_size=1, max_size=3), st.integers(-1, 40))
-def test_answer_is_at_the_nearest_place(context: str, text: str, start: int) -> None:
+def test_answer_is_at_the_nearest_place(context, text, start):
     places = [place for place in range(len(context)) if context.startswith(text, place)]
     nearest = min(places, key=lambda place: (abs(place - max(start, 0)), place), default=None)
     with TemporaryDirectory() as folder:
@@ -84,7 +81,7 @@ def test_answer_is_at_the_nearest_place(context: str, text: str, start: int) -> 
     assert (file.notes == ()) == (nearest == start)
 
 
-def test_questions_that_cannot_be_used_are_skipped(tmp_path: Path) -> None:
+def test_questions_that_cannot_be_used_are_skipped(tmp_path):
     data = squad(
         *(qa(f"good{n}", ("Ada", 0)) for n in range(6)),
         qa("no answers"),
@@ -106,7 +103,7 @@ def test_questions_that_cannot_be_used_are_skipped(tmp_path: Path) -> None:
     }
 
 
-def test_files_without_answers_read_for_prediction(tmp_path: Path) -> None:
+def test_files_without_answers_read_for_prediction(tmp_path):
     data = squad({"id": "a", "question": "who?"}, {"id": "b", "question": "", "answers": []})
     with pytest.raises(DataError, match="2 of 2 rows cannot be read"):
         read(tmp_path, data)
@@ -116,7 +113,7 @@ def test_files_without_answers_read_for_prediction(tmp_path: Path) -> None:
     assert (answered.examples[0].answers, answered.notes) == ((), ())
 
 
-def test_tables_of_questions_are_read(tmp_path: Path) -> None:
+def test_tables_of_questions_are_read(tmp_path):
     answered = {"id": "a", "context": CONTEXT, "question": "who?", "answers": {"text": ["Ada"], "answer_start": [19]}}
     unanswered = {"id": "b", "context": CONTEXT, "question": "why?", "answers": {"text": [], "answer_start": []}}
     file = read(tmp_path, f"{json.dumps(answered)}\n{json.dumps(unanswered)}\n", name="a.jsonl")

@@ -1,13 +1,12 @@
 """Options of reading: as written on a command line, and as one file showed them for others of the same data."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.finetuning.labeled import LabeledRequest, load_read_as, read_labeled, save_read_as
-from maskwright.finetuning.readers.options import ReadOptions, read_as_from_json, to_keep, with_defaults, with_overrides
+from maskwright.finetuning.readers.options import ReadOptions, to_keep, with_defaults, with_overrides
 from maskwright.finetuning.readers.texts import read_texts
 from maskwright.training.reporting import Silent
 
@@ -28,11 +27,12 @@ from maskwright.training.reporting import Silent
         ('delimiter=";"', "delimiter", ";"),
     ],
 )
-def test_options_are_read_as_meant(written: str, field: str, value: object) -> None:
+def test_options_are_read_as_meant(tmp_path, written, field, value):
     options = with_overrides(ReadOptions(), {}, [written])
     assert getattr(options, field) == value
     kept = to_keep(options, {})
-    assert read_as_from_json(json.loads(json.dumps(kept)), "reading.json") == kept
+    save_read_as(tmp_path, kept)
+    assert load_read_as(tmp_path) == kept
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def test_options_are_read_as_meant(written: str, field: str, value: object) -> N
         ("quoting=all", "'csv' or 'none'; found 'all'"),
     ],
 )
-def test_wrong_options_are_refused(written: str, message: str) -> None:
+def test_wrong_options_are_refused(written, message):
     with pytest.raises(RecipeError, match=message):
         with_overrides(ReadOptions(), {}, [written])
 
 
-def test_options_override_what_a_file_showed() -> None:
+def test_options_override_what_a_file_showed():
     before = {"text": ("a",), "text2": "b", "label": "c", "quoting": "csv"}
     assert with_defaults(ReadOptions(), before) == ReadOptions(**before)
     given = ReadOptions(text="x", quoting="none")
@@ -60,7 +60,7 @@ def test_options_override_what_a_file_showed() -> None:
     assert to_keep(ReadOptions(label_names=renamed), {"text": "a"}) == {"label_names": renamed, "text": ("a",)}
 
 
-def test_reading_json_is_stored_beside_the_model(tmp_path: Path) -> None:
+def test_reading_json_is_stored_beside_the_model(tmp_path):
     assert load_read_as(tmp_path) == {}
     kept = {"text": ("satz",), "choices": ("a", "b"), "first_option": 1, "label_names": (("1", "gut"),)}
     save_read_as(tmp_path, kept)
@@ -75,18 +75,18 @@ def test_reading_json_is_stored_beside_the_model(tmp_path: Path) -> None:
         ({"only": 3}, r"reading\.json: only"),
     ],
 )
-def test_wrong_reading_json_is_refused(tmp_path: Path, written: object, message: str) -> None:
+def test_wrong_reading_json_is_refused(tmp_path, written, message):
     (tmp_path / "reading.json").write_text(json.dumps(written), encoding="utf-8")
     with pytest.raises(DataError, match=message):
         load_read_as(tmp_path)
 
 
-def write(path: Path, *lines: str) -> Path:
+def write(path, *lines):
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 
-def labels_and_texts(train: Path, dev: Path, task: str = "classification") -> list[list[object]]:
+def labels_and_texts(train, dev, task="classification"):
     request = LabeledRequest.of(task=task, files={"train": train, "dev": dev}, columns={})
     labeled = read_labeled(request, {}, Silent())
     return [
@@ -94,7 +94,7 @@ def labels_and_texts(train: Path, dev: Path, task: str = "classification") -> li
     ]
 
 
-def test_dev_files_are_read_as_the_training_file(tmp_path: Path) -> None:
+def test_dev_files_are_read_as_the_training_file(tmp_path):
     train = write(tmp_path / "a.csv", "satz,label", "ein Satz,gut", "noch einer,schlecht", "drei,gut", "vier,gut")
     # Guessed, this is a file of pairs.
     dev = write(tmp_path / "b.csv", "s1,s2,satz,label", "a,b,e,gut", "c,d,f,schlecht")

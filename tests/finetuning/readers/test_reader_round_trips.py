@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,25 +22,25 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30
 ROWS = st.lists(st.tuples(TEXT, TEXT, st.sampled_from(["good", "bad", "schön", "好"])), min_size=1, max_size=8)
 
 
-def as_csv(rows: Rows, delimiter: str = ",", quoting: int = csv.QUOTE_MINIMAL) -> bytes:
+def as_csv(rows, delimiter=",", quoting=csv.QUOTE_MINIMAL):
     out = io.StringIO(newline="")
-    writer = csv.writer(out, delimiter=delimiter, quoting=quoting)  # type: ignore[arg-type]
+    writer = csv.writer(out, delimiter=delimiter, quoting=quoting)
     writer.writerows([COLUMNS, *rows])
     return out.getvalue().encode()
 
 
-def as_parquet(rows: Rows) -> bytes:
+def as_parquet(rows):
     out = io.BytesIO()
     pq.write_table(pa.table(dict(zip(COLUMNS, map(list, zip(*rows, strict=True)), strict=True))), out)
     return out.getvalue()
 
 
-def as_records(rows: Rows) -> list[dict[str, str]]:
+def as_records(rows):
     return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
 
 
-def read_back(name: str, data: bytes, quoting: str | None = None) -> Rows:
-    options = ReadOptions(text="one", text2="two", label="label", quoting=quoting)  # type: ignore[arg-type]
+def read_back(name, data, quoting=None):
+    options = ReadOptions(text="one", text2="two", label="label", quoting=quoting)
     with TemporaryDirectory() as folder:
         path = Path(folder, name)
         path.write_bytes(data)
@@ -66,11 +65,11 @@ def read_back(name: str, data: bytes, quoting: str | None = None) -> Rows:
 @example(rows=[('"', "a", "good")])
 @example(rows=[("a\r", "b\nc", "good")])
 @settings(max_examples=30)  # the first table of Parquet sets the library up
-def test_tables_come_back(name: str, write: Callable[[Rows], bytes], rows: Rows) -> None:
+def test_tables_come_back(name, write, rows):
     assert read_back(name, write(rows)) == rows
 
 
 @given(rows=ROWS.filter(lambda rows: not any(set(text) & set("\t\r\n\ufeff") for row in rows for text in row)))
-def test_unquoted_tsv_comes_back(rows: Rows) -> None:
+def test_unquoted_tsv_comes_back(rows):
     lines = ["\t".join(row) for row in (COLUMNS, *rows)]
     assert read_back("a.tsv", "".join(line + "\n" for line in lines).encode(), "none") == rows

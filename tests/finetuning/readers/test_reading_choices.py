@@ -1,19 +1,16 @@
 """Multiple choice: RACE's folders and lines, DREAM's and C3's lists, SWAG's table, and tables of users."""
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from maskwright.core.errors import DataError
-from maskwright.finetuning.examples import ChoiceExample, ExampleFile
+from maskwright.finetuning.examples import ChoiceExample
 from maskwright.finetuning.readers import read_examples
 from maskwright.finetuning.readers.options import ReadOptions
 from maskwright.finetuning.readers.questions import read_choices
 
-RACE: dict[str, Any] = {
+RACE = {
     "id": "high1.txt",
     "article": "Ada went to Paris.",
     "questions": ["Who _ ?", "Where?"],
@@ -22,14 +19,12 @@ RACE: dict[str, Any] = {
 }
 
 
-def read(
-    folder: Path, text: str, options: ReadOptions = ReadOptions(), name: str = "a.json"
-) -> ExampleFile[ChoiceExample]:
+def read(folder, text, options=ReadOptions(), name="a.json"):
     (folder / name).write_text(text, encoding="utf-8", newline="")
     return read_choices(folder / name, options)
 
 
-def test_race_folders_are_read(tmp_path: Path) -> None:
+def test_race_folders_are_read(tmp_path):
     for number, level in enumerate(["high", "middle"]):
         (tmp_path / "train" / level).mkdir(parents=True)
         record = RACE | {"id": f"{level}{number}.txt"}
@@ -52,7 +47,7 @@ def test_race_folders_are_read(tmp_path: Path) -> None:
         read_choices(tmp_path / "empty")
 
 
-def test_bad_questions_of_race_are_skipped(tmp_path: Path) -> None:
+def test_bad_questions_of_race_are_skipped(tmp_path):
     records = [
         RACE,
         RACE,
@@ -74,7 +69,7 @@ def test_bad_questions_of_race_are_skipped(tmp_path: Path) -> None:
     assert len(file.examples) == 6
 
 
-def test_dream_and_c3_are_read(tmp_path: Path) -> None:
+def test_dream_and_c3_are_read(tmp_path):
     data = [
         [["M: Hi.", "W: Hello."], [{"question": "Who?", "choice": ["him", "her", "us"], "answer": "her"}], "1-2"],
         [
@@ -97,7 +92,7 @@ def test_dream_and_c3_are_read(tmp_path: Path) -> None:
     ]
 
 
-def test_swag_is_read(tmp_path: Path) -> None:
+def test_swag_is_read(tmp_path):
     header = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label\n"
     text = header + '0,v,1,"He runs. He","He runs, fast.",He,gold,a,b,"c, d",e,2\n1,v,2,s,t,u,gold,a,b,c,d,0\n'
     named = ReadOptions(choices=("ending0", "ending1", "ending2", "ending3"))
@@ -112,14 +107,14 @@ def test_swag_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("written", "label"), [("B", 1), ("b", 1), ("blau", 1), ("2", 1)])
-def test_right_option_is_a_letter_a_number_or_itself(tmp_path: Path, written: str, label: int) -> None:
+def test_right_option_is_a_letter_a_number_or_itself(tmp_path, written, label):
     text = f"question,A,B,answer\nFarbe?,rot,blau,{written}\nUnd?,rot,grün,A\n"
     file = read(tmp_path, text, ReadOptions(choices=("A", "B")), "a.csv")
     assert file.examples[0].options == ("rot", "blau")
     assert file.examples[0].label == label
 
 
-def test_records_list_their_options(tmp_path: Path) -> None:
+def test_records_list_their_options(tmp_path):
     record = {"passage": "p", "query": "q", "choices": ["x", "y"], "gold": 0}
     named = ReadOptions(text="passage", text2="query", choices="choices", label="gold")
     assert read(tmp_path, json.dumps(record), named, "a.jsonl").examples[0].label == 0
@@ -129,7 +124,7 @@ def test_records_list_their_options(tmp_path: Path) -> None:
         read(tmp_path, "question,label\nq,1\n", name="a.csv")
 
 
-def lines_of(rights: Sequence[object], options: Sequence[object] = ("w", "x", "y", "z")) -> str:
+def lines_of(rights, options=("w", "x", "y", "z")):
     records = [{"question": "q", "choices": list(options), "answer": right} for right in rights]
     return "\n".join(map(json.dumps, records))
 
@@ -146,15 +141,13 @@ def lines_of(rights: Sequence[object], options: Sequence[object] = ("w", "x", "y
         (["z", "w"], None, [3, 0]),
     ],
 )
-def test_first_option_is_recognized_by_the_numbers(
-    tmp_path: Path, rights: list[Any], first: int | None, labels: list[int | None]
-) -> None:
+def test_first_option_is_recognized_by_the_numbers(tmp_path, rights, first, labels):
     file = read(tmp_path, lines_of(rights), ReadOptions(labels="if_there"), "a.jsonl")
     assert [example.label for example in file.examples] == labels
     assert file.read_as.get("first_option") == first
 
 
-def test_several_files_are_read_as_one(tmp_path: Path) -> None:
+def test_several_files_are_read_as_one(tmp_path):
     for name in ("m.jsonl", "d.jsonl"):
         (tmp_path / name).write_text(json.dumps(RACE), encoding="utf-8")
     file = read_examples([tmp_path / "m.jsonl", tmp_path / "d.jsonl"], "multiple_choice")

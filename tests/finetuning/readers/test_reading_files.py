@@ -1,7 +1,6 @@
 """Files as text: found, decompressed and decoded."""
 
 import gzip
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,7 @@ CHINESE = "text,label\n" + "".join(f"这家酒店的服务态度非常好第{n}�
     ],
     ids=["utf-8 mark", "utf-16 little", "utf-16 big", "named"],
 )
-def test_encodings(data: bytes, encoding: str | None, text: str, tmp_path: Path) -> None:
+def test_encodings(data, encoding, text, tmp_path):
     (tmp_path / "a.txt").write_bytes(data)
     assert load_text(tmp_path / "a.txt", encoding) == text
 
@@ -35,18 +34,18 @@ def test_encodings(data: bytes, encoding: str | None, text: str, tmp_path: Path)
         (CHINESE.encode(), "ascii", r"a\.txt is not ascii"),
     ],
 )
-def test_other_bytes_are_refused(data: bytes, encoding: str | None, message: str, tmp_path: Path) -> None:
+def test_other_bytes_are_refused(data, encoding, message, tmp_path):
     (tmp_path / "a.txt").write_bytes(data)
     with pytest.raises(DataError, match=message):
         load_text(tmp_path / "a.txt", encoding)
 
 
-def test_lines_end_at_line_feeds_only() -> None:
+def test_lines_end_at_line_feeds_only():
     assert lines_of("a\x0b\x0c\x1c\x85\u2028b\r\nc\n\nd") == ["a\x0b\x0c\x1c\x85\u2028b", "c", "", "d"]
     assert lines_of("a\rb\nc\n") == ["a\rb", "c"]
 
 
-def test_missing_files_empty_files_and_folders_are_refused(tmp_path: Path) -> None:
+def test_missing_files_empty_files_and_folders_are_refused(tmp_path):
     (tmp_path / "train.csv").write_text("text,label\n")
     (tmp_path / "empty.csv").write_text(" \n")
     (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(b"text" * 99)[:-9])

@@ -1,34 +1,29 @@
 """Texts and pairs with labels: GLUE's files as published, and whatever users bring."""
 
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from maskwright.core.errors import DataError
-from maskwright.finetuning.examples import ExampleFile, TextExample
-from maskwright.finetuning.readers.options import Kind, ReadOptions
+from maskwright.finetuning.readers.options import ReadOptions
 from maskwright.finetuning.readers.texts import read_texts
 
 
-def read(
-    folder: Path, name: str, text: str, kind: Kind = "classification", options: ReadOptions = ReadOptions()
-) -> ExampleFile[TextExample]:
+def read(folder, name, text, kind="classification", options=ReadOptions()):
     path = folder / name
     path.write_text(text, encoding="utf-8", newline="")
     return read_texts(path, kind, options)
 
 
-def rows(file: ExampleFile[TextExample]) -> list[tuple[object, ...]]:
+def rows(file):
     return [(*example.texts, example.label) for example in file.examples]
 
 
-def reasons(file: ExampleFile[TextExample]) -> list[tuple[str, str]]:
+def reasons(file):
     return [(skip.place.rpartition(", ")[2], skip.reason) for skip in file.skipped]
 
 
-def test_csv_of_a_beginner_is_read(tmp_path: Path) -> None:
+def test_csv_of_a_beginner_is_read(tmp_path):
     text = "Satz;Gefühl\n" + 'Das ist schön 😀;gut\n这本书很好。;gut\n"Na; ja, ""toll""";schlecht\n' * 3
     file = read(tmp_path, "meinung.csv", text)
     assert rows(file)[:3] == [("Das ist schön 😀", "gut"), ("这本书很好。", "gut"), ('Na; ja, "toll"', "schlecht")]
@@ -36,7 +31,7 @@ def test_csv_of_a_beginner_is_read(tmp_path: Path) -> None:
     assert file.notes == ("double quotes enclose texts, as in CSV", "text: column 'Satz'", "label: column 'Gefühl'")
 
 
-def test_wrong_column_names_the_nearest(tmp_path: Path) -> None:
+def test_wrong_column_names_the_nearest(tmp_path):
     text = "sentence,label\na,1\nb,0\n"
     with pytest.raises(DataError, match=r"has no column 'sentense' for the text.*Did you mean 'sentence'\?"):
         read(tmp_path, "a.csv", text, options=ReadOptions(text="sentense", label="label"))
@@ -65,24 +60,24 @@ def test_wrong_column_names_the_nearest(tmp_path: Path) -> None:
         ("d.csv", "text\nnur Text\n", "no column has a usual name of a label"),
     ],
 )
-def test_columns_that_are_not_obvious_must_be_named(tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_columns_that_are_not_obvious_must_be_named(tmp_path, name, text, message):
     with pytest.raises(DataError, match=message):
         read(tmp_path, name, text)
 
 
-def test_columns_may_be_numbers_below_a_header(tmp_path: Path) -> None:
+def test_columns_may_be_numbers_below_a_header(tmp_path):
     numbered = ReadOptions(text="1", label="2")
     for header in ("sentence,label\n", "Text,Score\n", ""):
         assert rows(read(tmp_path, "a.csv", f"{header}a,1\nb,0\n", options=numbered)) == [("a", "1"), ("b", "0")]
 
 
-def test_columns_counted_from_the_end_take_no_header_from_a_file_without_one(tmp_path: Path) -> None:
+def test_columns_counted_from_the_end_take_no_header_from_a_file_without_one(tmp_path):
     numbered = ReadOptions(text="-2", label="-1")
     for header in ("id,sentence,label\n", "id,Text,Score\n", ""):
         assert rows(read(tmp_path, "a.csv", f"{header}7,a,1\n8,b,0\n", options=numbered)) == [("a", "1"), ("b", "0")]
 
 
-def test_lines_of_label_and_text_are_split_at_the_first_space(tmp_path: Path) -> None:
+def test_lines_of_label_and_text_are_split_at_the_first_space(tmp_path):
     """As TREC has them, in Latin-1."""
     lines = [f"{label} How did serfdom d\xe9velop {n} ?" for n in range(9) for label in ("DESC:manner", "LOC:other")]
     (tmp_path / "trec.label").write_bytes("\n".join(lines).encode("latin-1"))
@@ -101,20 +96,20 @@ def test_lines_of_label_and_text_are_split_at_the_first_space(tmp_path: Path) ->
         ("review,label,date", ("a b",)),
     ],
 )
-def test_columns_are_guessed_by_usual_names(tmp_path: Path, header: str, text: tuple[str, ...]) -> None:
+def test_columns_are_guessed_by_usual_names(tmp_path, header, text):
     values = {"premise": "a b", "hypothesis": "c d", "review": "a b", "text": "c d", "prosa": "c d"}
     line = ",".join(values.get(name, "1") for name in header.split(","))
     assert read(tmp_path, "a.csv", f"{header}\n{line}\n").examples[0].texts == text
 
 
-def test_a_named_label_is_never_the_text(tmp_path: Path) -> None:
+def test_a_named_label_is_never_the_text(tmp_path):
     file = read(tmp_path, "a.csv", "text,body\ngood news,a\nbad news,b\n", options=ReadOptions(label="text"))
     assert file.examples[0].texts == ("a",)
     pairs = read(tmp_path, "b.csv", "question,sentence,text\na,b,c c\n", options=ReadOptions(label="question"))
     assert pairs.examples[0].texts == ("c c",)
 
 
-def test_bad_rows_are_skipped_with_place_and_reason(tmp_path: Path) -> None:
+def test_bad_rows_are_skipped_with_place_and_reason(tmp_path):
     good = "".join(f"text {n},{n % 2}\n" for n in range(20))
     text = f"text,label\n{good}too,many,columns\nonly one\n,1\nno label,\nunknown,2\ntrailing,1,,\n\n"
     known = ReadOptions(text="text", label="label", known_labels=("0", "1"))
@@ -130,14 +125,14 @@ def test_bad_rows_are_skipped_with_place_and_reason(tmp_path: Path) -> None:
     ]
 
 
-def test_file_of_mostly_bad_rows_is_refused(tmp_path: Path) -> None:
+def test_file_of_mostly_bad_rows_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"2 of 3 rows cannot be read; no text \(2 times, first at .*line 3\)"):
         read(tmp_path, "a.csv", "text,label\ngood,1\n,1\n,0\n", options=ReadOptions(text="text", label="label"))
     with pytest.raises(DataError, match="holds no examples"):
         read(tmp_path, "a.csv", "text,label\n", options=ReadOptions(text="text", label="label"))
 
 
-def test_unclosed_quote_does_not_swallow_the_file(tmp_path: Path) -> None:
+def test_unclosed_quote_does_not_swallow_the_file(tmp_path):
     lines = [f"a sentence number {n},{n % 2}" for n in range(400)]
     lines[100], lines[200] = 'a 5" screen,1', '"an unclosed quote,0'
     file = read(tmp_path, "a.csv", "text,label\n" + "\n".join(lines))
@@ -153,12 +148,12 @@ def test_unclosed_quote_does_not_swallow_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "read_as"), [('"He said ""no"""', 'He said "no"'), ('"two\nlines"', "two\nlines"), ('say "x"', 'say "x"')]
 )
-def test_quotes_of_a_tsv_enclose_only_fields_that_need_them(tmp_path: Path, field: str, read_as: str) -> None:
+def test_quotes_of_a_tsv_enclose_only_fields_that_need_them(tmp_path, field, read_as):
     file = read(tmp_path, "a.tsv", f"text\tlabel\nplain\t1\n{field}\t0\nmore\t0\n")
     assert file.examples[1].texts == (read_as,)
 
 
-def test_texts_without_labels_read_for_prediction(tmp_path: Path) -> None:
+def test_texts_without_labels_read_for_prediction(tmp_path):
     ignoring = ReadOptions(labels="ignored")
     lines = read(tmp_path, "a.txt", "Ein Satz.\r\n\r\nNoch 😀 einer, mit Komma.", options=ignoring)
     assert rows(lines) == [("Ein Satz.", None), ("Noch 😀 einer, mit Komma.", None)]
@@ -168,7 +163,7 @@ def test_texts_without_labels_read_for_prediction(tmp_path: Path) -> None:
     assert rows(read(tmp_path, "a.csv", "text,label\na,1\n", options=ignoring)) == [("a", None)]
 
 
-def test_json_lines_hold_labels_of_any_type(tmp_path: Path) -> None:
+def test_json_lines_hold_labels_of_any_type(tmp_path):
     lines = ['{"sentence": "a", "label": 1}', '{"sentence": "b", "label": "x"}', '{"sentence": "c", "label": true}']
     lines += ['{"sentence": "d", "label": 2.0}', "", '{"sentence": "e", "label": null}', "[1]", "{broken"]
     file = read(tmp_path, "a.json", "\n".join(lines))
@@ -188,13 +183,13 @@ def test_json_lines_hold_labels_of_any_type(tmp_path: Path) -> None:
         *((wrong, None) for wrong in ("viel", "nan", "inf", "1,2,3")),
     ],
 )
-def test_numbers(tmp_path: Path, written: str, value: float | None) -> None:
+def test_numbers(tmp_path, written, value):
     file = read(tmp_path, "a.tsv", f"text\tscore\na\t1\nb\t{written}\n", "regression")
     assert [example.label for example in file.examples[1:]] == ([] if value is None else [value])
     assert all("is not a" in skip.reason for skip in file.skipped)
 
 
-def test_several_classes_in_a_list_a_text_or_columns(tmp_path: Path) -> None:
+def test_several_classes_in_a_list_a_text_or_columns(tmp_path):
     expected = [("a", ("joy", "fear")), ("b", ()), ("c", ("fear",))]
     listed = '{"text":"a","labels":["joy","fear","joy"]}\n{"text":"b","labels":[]}\n{"text":"c","labels":["fear"]}'
     assert rows(read(tmp_path, "a.jsonl", listed, "multi_label")) == expected
@@ -206,7 +201,7 @@ def test_several_classes_in_a_list_a_text_or_columns(tmp_path: Path) -> None:
         assert rows(read(tmp_path, "b.tsv", text, "multi_label")) == expected
 
 
-def test_labels_are_renamed_dropped_and_filtered(tmp_path: Path) -> None:
+def test_labels_are_renamed_dropped_and_filtered(tmp_path):
     options = ReadOptions(
         text="s1",
         text2="s2",
@@ -223,7 +218,7 @@ def test_labels_are_renamed_dropped_and_filtered(tmp_path: Path) -> None:
     assert "1 row with other values of language left out" in file.notes
 
 
-def test_parquet_is_read(tmp_path: Path) -> None:
+def test_parquet_is_read(tmp_path):
     pq.write_table(pa.table({"sentence": ["a", "b"], "label": [1, 0], "idx": [10, 11]}), tmp_path / "a.parquet")
     file = read_texts(tmp_path / "a.parquet", "classification")
     assert rows(file) == [("a", "1"), ("b", "0")]

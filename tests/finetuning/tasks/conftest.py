@@ -1,13 +1,10 @@
 """Tiny tokenizers of all kinds, as they are learnt, and as transformers reads the folders they are saved in."""
 
 import warnings
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
-from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
 
 SENTENCES = (
@@ -22,8 +19,14 @@ SENTENCES = (
 KINDS = ("wordpiece", "byte_bpe", "unigram")
 
 
+@pytest.fixture(scope="session", params=KINDS)
+def kind(request):
+    """Run a test for each kind of tokenizer."""
+    return request.param
+
+
 @pytest.fixture(scope="session")
-def tokenizers() -> dict[str, Tokenizer]:
+def tokenizers():
     texts = [text for sentence in SENTENCES for text in (sentence, f" {sentence}")] * 3
     return {
         "wordpiece": train_wordpiece(WordPiece(vocab_size=400), texts, texts),
@@ -33,13 +36,13 @@ def tokenizers() -> dict[str, Tokenizer]:
 
 
 @pytest.fixture(scope="session")
-def theirs(tokenizers: dict[str, Tokenizer], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def theirs(tokenizers, tmp_path_factory):
     """The same tokenizers as transformers reads them; special tokens written in texts are text there, too."""
     from transformers import AutoTokenizer
 
     read = {}
     for kind, tokenizer in tokenizers.items():
-        folder: Path = tmp_path_factory.mktemp("tokenizers") / kind
+        folder = tmp_path_factory.mktemp("tokenizers") / kind
         tokenizer.save(folder, max_length=512)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

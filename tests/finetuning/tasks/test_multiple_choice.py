@@ -2,48 +2,31 @@
 
 import itertools
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from maskwright.core.errors import DataError, MaskwrightError
-from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import ChoiceExample
-from maskwright.finetuning.features import FeatureCollator, Features
+from maskwright.finetuning.features import FeatureCollator, Layout
 from maskwright.finetuning.tasks import make_task
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 
-KINDS = ("wordpiece", "byte_bpe", "unigram")
 CONTEXT = "W: What did the woman say about the price of the tour? M: It sounds reasonable."
 
 
-def question(
-    context: str = CONTEXT,
-    asked: str = "What is it?",
-    options: Sequence[str] = ("A dog.", "A quick brown fox."),
-    label: int | None = None,
-    key: str = "1",
-) -> ChoiceExample:
+def question(context=CONTEXT, asked="What is it?", options=("A dog.", "A quick brown fox."), label=None, key="1"):
     return ChoiceExample(key=key, context=context, question=asked, options=tuple(options), label=label)
 
 
-def made(
-    examples: Sequence[ChoiceExample], tokenizer: Tokenizer, max_length: int = 512, **fields: Any
-) -> tuple[Features, list[list[int]]]:
-    features = MultipleChoice(**fields).features(
-        examples, tokenizer, max_length=max_length, segments=True, training=False
-    )
+def made(examples, tokenizer, max_length=512, **fields):
+    features = MultipleChoice(**fields).features(examples, Layout(tokenizer, max_length, True), training=False)
     bounds = features.cu_seqlens.tolist()
     return features, [features.ids[begin:end].tolist() for begin, end in itertools.pairwise(bounds)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_options_are_pairs_as_transformers_makes_them(
-    kind: str, tokenizers: dict[str, Tokenizer], theirs: dict[str, Any]
-) -> None:
+def test_options_are_pairs_as_transformers_makes_them(kind, tokenizers, theirs):
     examples = [
         question(),
         question(asked="The woman is _ .", options=("the dog", "lazy", "quick")),
@@ -64,16 +47,14 @@ def test_options_are_pairs_as_transformers_makes_them(
     assert features.num_cut == 0
 
 
-def plain_sequence(context: list[int], option: list[int], special: Any, length: int, longest_option: int) -> list[int]:
+def plain_sequence(context, option, special, length, longest_option):
     """Lay one option out as ALBERT's race_utils.py does, where it leaves the context a token."""
     option = option[-min(longest_option, length - 4) :]
     return [special.cls, *context[: length - 3 - len(option)], special.sep, *option, special.sep]
 
 
 @pytest.mark.parametrize(("length", "longest_option"), [(30, 128), (20, 4), (9, 128), (5, 3), (24, 9)])
-def test_long_options_lose_their_beginning_and_then_contexts_their_end(
-    length: int, longest_option: int, tokenizers: dict[str, Tokenizer]
-) -> None:
+def test_long_options_lose_their_beginning_and_then_contexts_their_end(length, longest_option, tokenizers):
     tokenizer = tokenizers["wordpiece"]
     examples = [question(options=("A dog.", "It sounds reasonable. " * 3)), question(context="It."), question()]
     features, sequences = made(examples, tokenizer, length, max_option_length=longest_option)
@@ -102,7 +83,7 @@ def test_long_options_lose_their_beginning_and_then_contexts_their_end(
         ("“_”", "“so”"),
     ],
 )
-def test_option_fills_the_blanks_of_a_question(asked: str, expected: str, tokenizers: dict[str, Tokenizer]) -> None:
+def test_option_fills_the_blanks_of_a_question(asked, expected, tokenizers):
     tokenizer = tokenizers["byte_bpe"]
     _, sequences = made([question(asked=asked, options=("so", r"\1"))], tokenizer)
     special = tokenizer.special_tokens
@@ -121,15 +102,15 @@ QUESTIONS = [
 SCORES = np.array([0.5, -1, 2, 0, 1, 3, -2, 4, 4.5], dtype=np.float32)
 
 
-def test_scores_of_ragged_options_equal_a_plain_oracle(tokenizers: dict[str, Tokenizer]) -> None:
+def test_scores_of_ragged_options_equal_a_plain_oracle(tokenizers):
     task, tokenizer = MultipleChoice(), tokenizers["wordpiece"]
-    features = task.features(QUESTIONS, tokenizer, max_length=60, segments=True, training=True)
+    features = task.features(QUESTIONS, Layout(tokenizer, 60, True), training=True)
     losses = []
     batcher = FeatureCollator(features, tokens=999, device=torch.device("cpu"))
     scores = torch.tensor(SCORES[:, None], requires_grad=True)
     loss = task.loss(scores, batcher.batch(np.arange(3)))
-    loss.backward()  # type: ignore[no-untyped-call]
-    predictions = task.predictions(SCORES[:, None], features, QUESTIONS, tokenizer)
+    loss.backward()
+    predictions = task.predictions(SCORES[:, None], features, QUESTIONS)
     begin = 0
     gradient = []
     for example, prediction in zip(QUESTIONS, predictions, strict=True):
@@ -141,17 +122,15 @@ def test_scores_of_ragged_options_equal_a_plain_oracle(tokenizers: dict[str, Tok
         assert prediction.score == pytest.approx(probabilities[best])
         assert prediction.details["option"] == example.options[best]
         assert prediction.details["probabilities"] == pytest.approx(probabilities)
-        assert example.label is not None
         losses.append(-math.log(probabilities[example.label]))
         gradient += [p - (number == example.label) for number, p in enumerate(probabilities)]
     assert float(loss.detach()) == pytest.approx(sum(losses), abs=1e-5)
-    assert scores.grad is not None
     assert scores.grad[:, 0].tolist() == pytest.approx(gradient, abs=1e-6)
     assert [prediction.value for prediction in predictions] == [0, 3, 2]
     assert task.measure(predictions, QUESTIONS) == pytest.approx({"accuracy": 1 / 3})
 
 
-def test_bad_settings_are_refused(tokenizers: dict[str, Tokenizer]) -> None:
+def test_bad_settings_are_refused(tokenizers):
     with pytest.raises(MaskwrightError, match="max_option_length"):
         make_task("multiple_choice", None, [], {"max_option_length": 0})
     with pytest.raises(DataError, match="are too short"):

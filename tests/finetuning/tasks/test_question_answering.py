@@ -1,8 +1,6 @@
 """Answers cut from texts: windows, targets, loss, decoding, thresholds."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,18 +10,16 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from maskwright.core.errors import DataError, MaskwrightError
-from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import Answer, QuestionExample
-from maskwright.finetuning.features import FeatureCollator, Features, separators_between
+from maskwright.finetuning.features import FeatureCollator, Layout, Ranges
 from maskwright.finetuning.tasks import make_task, task_from_json
-from maskwright.finetuning.tasks.base import Prediction, Scores
-from maskwright.finetuning.tasks.question_answering import QuestionAnswering, text_places
+from maskwright.finetuning.tasks.base import Prediction
+from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 
-KINDS = ("wordpiece", "byte_bpe", "unigram")
 SURE = 50.0
 
 
-def question(context: str, answer: str | None = None, key: str = "q", start: int | None = None) -> QuestionExample:
+def question(context, answer=None, key="q", start=None):
     """A question whose answer is the first such text, or that cannot be answered."""
     answers = ()
     if answer is not None:
@@ -33,15 +29,19 @@ def question(context: str, answer: str | None = None, key: str = "q", start: int
     )
 
 
-def features_of(
-    task: QuestionAnswering, examples: Sequence[QuestionExample], tokenizer: Tokenizer, max_length: int, training: bool
-) -> Features:
-    return task.features(examples, tokenizer, max_length=max_length, segments=True, training=training)
+def features_of(task, examples, tokenizer, max_length=40, training=False):
+    return task.features(examples, Layout(tokenizer, max_length, True), training=training)
 
 
-def perfect_scores(learnt: Features) -> Scores:
+def text_places(found, tokenizer):
+    """The window of each sequence: between the separators."""
+    separators = np.flatnonzero(found.ids == tokenizer.special_tokens.sep)
+    question_ends = separators[np.searchsorted(separators, found.cu_seqlens[:-1])]
+    return Ranges(question_ends + Layout(tokenizer, 40, True).separators, found.cu_seqlens[1:] - 1)
+
+
+def perfect_scores(learnt):
     """Scores of a model that has learnt all targets by heart; of windows without an answer it says so."""
-    assert learnt.labels is not None
     scores = np.zeros((len(learnt.ids), 2), dtype=np.float32)
     for place in (0, 1):
         scores[learnt.cu_seqlens[:-1] + learnt.labels[:, place], place] = SURE
@@ -51,22 +51,17 @@ def perfect_scores(learnt: Features) -> Scores:
 # ---------------------------------------------------------------- sequences
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_sequences_are_those_of_transformers(
-    kind: str, tokenizers: dict[str, Tokenizer], theirs: dict[str, Any]
-) -> None:
+def test_sequences_are_those_of_transformers(kind, tokenizers, theirs):
     examples = [
         question("Angela Merkel visited New York in 2019 and met the press there twice."),
         question("北京大学在一八九八年建立，至今已有一百多年。"),
         question(" It sounds [SEP] reasonable.\n"),
     ]
-    found = features_of(QuestionAnswering(), examples, tokenizers[kind], 384, training=False)
+    found = features_of(QuestionAnswering(), examples, tokenizers[kind], 384)
     for number, example in enumerate(examples):
         tokens = slice(*found.cu_seqlens[number : number + 2])
         expected = theirs[kind](example.question, example.context)
         assert found.ids[tokens].tolist() == expected["input_ids"]
-    between = separators_between(tokenizers[kind])
-    assert between == (2 if kind == "byte_bpe" else 1)
     # The text and the separator after it are the second segment.
     places = text_places(found, tokenizers[kind])
     for start, end, last in zip(places.starts, places.ends, found.cu_seqlens[1:], strict=True):
@@ -75,7 +70,7 @@ def test_sequences_are_those_of_transformers(
     assert found.segment_ids.sum() == (places.lengths + 1).sum()
 
 
-def test_windows_begin_a_stride_apart_and_cover_the_text(tokenizers: dict[str, Tokenizer]) -> None:
+def test_windows_begin_a_stride_apart_and_cover_the_text(tokenizers):
     tokenizer = tokenizers["wordpiece"]
     text = "the woman met the press about the price of the tour " * 10
     tokens = len(tokenizer.encode(text).ids)
@@ -107,13 +102,12 @@ def test_windows_begin_a_stride_apart_and_cover_the_text(tokenizers: dict[str, T
 # ---------------------------------------------------------------- targets
 
 
-def test_targets_are_the_tokens_of_the_answer_in_windows_that_hold_it_whole(tokenizers: dict[str, Tokenizer]) -> None:
+def test_targets_are_the_tokens_of_the_answer_in_windows_that_hold_it_whole(tokenizers):
     tokenizer = tokenizers["wordpiece"]
     text = "the press " * 20 + "New York in 2019 " + "the price " * 20
     learnt = features_of(
         QuestionAnswering(doc_stride=10), [question(text, "New York in 2019")], tokenizer, 40, training=True
     )
-    assert learnt.labels is not None
     answer = tokenizer.encode("New York in 2019").ids.tolist()
     whole = 0
     for low, high, (first, last) in zip(learnt.cu_seqlens[:-1], learnt.cu_seqlens[1:], learnt.labels, strict=True):
@@ -127,7 +121,7 @@ def test_targets_are_the_tokens_of_the_answer_in_windows_that_hold_it_whole(toke
     assert 1 < whole < learnt.num_units
 
 
-def test_the_first_right_answer_whose_place_is_known_is_learnt(tokenizers: dict[str, Tokenizer]) -> None:
+def test_the_first_right_answer_whose_place_is_known_is_learnt(tokenizers):
     text = "the cat sat"
     known, unknown = Answer(text="sat", start=8), Answer(text="dog", start=None)
     task, tokenizer = QuestionAnswering(), tokenizers["wordpiece"]
@@ -137,11 +131,10 @@ def test_the_first_right_answer_whose_place_is_known_is_learnt(tokenizers: dict[
         QuestionExample(key="2", question="?", context=text, answers=()),
         QuestionExample(key="3", question="?", context=text, answers=(known,)),
     ]
-    learnt = features_of(task, examples, tokenizer, 40, training=True)
+    learnt = features_of(task, examples, tokenizer, training=True)
     assert learnt.examples.tolist() == [0, 3]
-    assert learnt.labels is not None
     assert learnt.labels[0].tolist() == learnt.labels[1].tolist()
-    everything = features_of(task, examples, tokenizer, 40, training=False)
+    everything = features_of(task, examples, tokenizer)
     assert everything.examples.tolist() == [0, 1, 2, 3]
     assert everything.labels is None
 
@@ -149,11 +142,10 @@ def test_the_first_right_answer_whose_place_is_known_is_learnt(tokenizers: dict[
 # ---------------------------------------------------------------- loss
 
 
-def test_loss_is_the_mean_of_both_cross_entropies_of_each_sequence(tokenizers: dict[str, Tokenizer]) -> None:
+def test_loss_is_the_mean_of_both_cross_entropies_of_each_sequence(tokenizers):
     tokenizer = tokenizers["wordpiece"]
     examples = [question(f"the cat sat {'on the mat ' * many}", "cat", str(many)) for many in range(6)]
     learnt = features_of(QuestionAnswering(), examples, tokenizer, 384, training=True)
-    assert learnt.labels is not None
     batch = FeatureCollator(learnt, tokens=10_000, device=torch.device("cpu")).batch(np.array([0, 2, 3, 5]))
     scores = torch.randn(len(batch.batch.ids), 2, generator=torch.Generator().manual_seed(0)).requires_grad_()
     loss = QuestionAnswering().loss(scores, batch)
@@ -186,12 +178,9 @@ words = st.sampled_from([
 gaps = st.sampled_from([" "] * 6 + ["  ", "\n", "\u3000", " \t ", "\r\n"])
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(max_examples=40)
-def test_right_answer_is_decoded_from_perfect_scores(
-    kind: str, data: st.DataObject, tokenizers: dict[str, Tokenizer]
-) -> None:
+def test_right_answer_is_decoded_from_perfect_scores(kind, data, tokenizers):
     parts = data.draw(st.lists(st.tuples(words, gaps), min_size=1, max_size=150))
     first = data.draw(st.integers(0, len(parts) - 1))
     last = min(len(parts) - 1, first + data.draw(st.integers(0, 1)))
@@ -206,19 +195,18 @@ def test_right_answer_is_decoded_from_perfect_scores(
     # Half a window is more than such an answer has: the window with the widest context holds it whole.
     task = QuestionAnswering(doc_stride=32, max_answer_length=60)
     learnt = features_of(task, [example], tokenizers[kind], 160, training=True)
-    assert learnt.labels is not None
     scores = perfect_scores(learnt)
     scores[learnt.cu_seqlens[:-1][learnt.labels[:, 0] == 0]] -= SURE
-    (predicted,) = task.predictions(scores, learnt, [example], tokenizers[kind])
+    (predicted,) = task.predictions(scores, features_of(task, [example], tokenizers[kind], 160), [example])
     best = predicted.details["answers"][0]
     assert (predicted.value, best["start"], best["end"]) == (text[start:end], start, end)
     assert task.measure([predicted], [example])["exact_match"] == 100
 
 
-def plain_widest_context(found: Features, tokenizer: Tokenizer, stride: int) -> list[bool]:
+def plain_widest_context(found, tokenizer, stride):
     """The published rule, token by token (run_squad.py:425-459)."""
     places = text_places(found, tokenizer)
-    spans: dict[int, list[tuple[int, int, int]]] = {}
+    spans = {}
     for window, example in enumerate(found.examples.tolist()):
         of_example = spans.setdefault(example, [])
         start = 0 if not of_example else of_example[-1][1] + min(of_example[-1][2], stride)
@@ -240,11 +228,8 @@ def plain_widest_context(found: Features, tokenizer: Tokenizer, stride: int) -> 
     return flags
 
 
-def plain_answers(
-    task: QuestionAnswering, scores: Sequence[Scores], found: Features, text: str, flags: Sequence[bool]
-) -> list[tuple[str, float]]:
+def plain_answers(task, scores, found, text, flags):
     """The published search for one example's answers, pair by pair (run_squad.py:747-845)."""
-    assert found.offsets is not None
     candidates = []
     for window, table in enumerate(scores):
         low = int(found.cu_seqlens[window])
@@ -255,7 +240,7 @@ def plain_answers(
             for end in ends[: task.n_best]:
                 if begin <= end < begin + task.max_answer_length:
                     candidates.append((float(table[begin, 0]) + float(table[end, 1]), low + begin, low + end))
-    answers: list[tuple[str, float]] = []
+    answers = []
     for score, begin, end in sorted(candidates, key=lambda candidate: -candidate[0]):
         answer = text[found.offsets[begin, 0] : found.offsets[end, 1]]
         if len(answers) < task.n_best and answer not in [seen for seen, _ in answers]:
@@ -270,9 +255,7 @@ def plain_answers(
     stride=st.integers(3, 30),
 )
 @settings(max_examples=40)
-def test_answers_are_those_of_the_published_search(
-    seed: int, n_best: int, max_answer_length: int, stride: int, tokenizers: dict[str, Tokenizer]
-) -> None:
+def test_answers_are_those_of_the_published_search(seed, n_best, max_answer_length, stride, tokenizers):
     random = np.random.default_rng(seed)
     tokenizer = tokenizers["wordpiece"]
     pool = ["the", "price", "of", "tour", "北京", "café", "\n"]
@@ -280,9 +263,9 @@ def test_answers_are_those_of_the_published_search(
         question(" ".join(random.choice(pool, size=random.integers(1, 80))), key=str(number)) for number in range(3)
     ]
     task = QuestionAnswering(n_best=n_best, max_answer_length=max_answer_length, doc_stride=stride, metric="squad_v2")
-    found = features_of(task, examples, tokenizer, 40, training=False)
+    found = features_of(task, examples, tokenizer)
     scores = [random.normal(size=(length, 2)).astype(np.float32) for length in np.diff(found.cu_seqlens)]
-    predicted = task.predictions(np.concatenate(scores), found, examples, tokenizer)
+    predicted = task.predictions(np.concatenate(scores), found, examples)
     flags = plain_widest_context(found, tokenizer, stride)
     for number, (example, prediction) in enumerate(zip(examples, predicted, strict=True)):
         low, high = np.searchsorted(found.examples, [number, number + 1])
@@ -305,44 +288,44 @@ def test_answers_are_those_of_the_published_search(
         assert prediction.score == pytest.approx(shares[-1] if refused else shares[0])
 
 
-def test_an_answer_is_found_where_no_best_beginning_goes_with_a_best_end(tokenizers: dict[str, Tokenizer]) -> None:
+def test_an_answer_is_found_where_no_best_beginning_goes_with_a_best_end(tokenizers):
     tokenizer = tokenizers["wordpiece"]
     example = question("the cat sat on the mat")
     task = QuestionAnswering(n_best=1)
-    found = features_of(task, [example], tokenizer, 40, training=False)
+    found = features_of(task, [example], tokenizer)
     table = np.zeros((len(found.ids), 2), dtype=np.float32)
     table[len(table) - 2, 0] = 3  # begins at the end
     table[text_places(found, tokenizer).starts[0], 1] = 4  # ends at the beginning
-    (predicted,) = task.predictions(table, found, [example], tokenizer)
+    (predicted,) = task.predictions(table, found, [example])
     assert predicted.value == "the"
 
 
 # ---------------------------------------------------------------- no answer
 
 
-def prediction(best: str, sure_of_none: float, value: str = "?") -> Prediction:
+def prediction(best, sure_of_none, value="?"):
     answers = [{"text": best, "start": 0, "end": len(best), "score": 0.5}] if best else []
     details = {"answers": answers, "no_answer_score": sure_of_none, "no_answer_probability": 0.5}
     return Prediction(key="q", value=value, score=0.5, details=details)
 
 
-def test_threshold_decides_between_the_best_answer_and_none(tokenizers: dict[str, Tokenizer]) -> None:
+def test_threshold_decides_between_the_best_answer_and_none(tokenizers):
     tokenizer = tokenizers["wordpiece"]
     example = question("the cat sat", "cat")
     task = QuestionAnswering(metric="squad_v2")
-    learnt = features_of(task, [example], tokenizer, 40, training=True)
-    scores = perfect_scores(learnt)
+    found = features_of(task, [example], tokenizer)
+    scores = perfect_scores(features_of(task, [example], tokenizer, training=True))
     scores[0] = SURE + 1.5  # No answer scores better by 3.
     for threshold, value in ((2.9, ""), (3.1, "cat")):
-        (predicted,) = task.replace(null_threshold=threshold).predictions(scores, learnt, [example], tokenizer)
+        (predicted,) = task.replace(null_threshold=threshold).predictions(scores, found, [example])
         assert predicted.value == value
         assert predicted.details["no_answer_score"] == pytest.approx(3)
-    (predicted,) = QuestionAnswering().predictions(scores, learnt, [example], tokenizer)
+    (predicted,) = QuestionAnswering().predictions(scores, found, [example])
     assert predicted.value == "cat"
     assert "no_answer_score" not in predicted.details
 
 
-def test_tuned_threshold_gives_the_best_f1() -> None:
+def test_tuned_threshold_gives_the_best_f1():
     examples = [question("a cat", "cat"), question("a mat"), question("black cat", "black cat"), question("a rat")]
     predicted = [prediction("cat", -4.0), prediction("mat", 2.0), prediction("cat", 1.5), prediction("rat", 2.5)]
     assert QuestionAnswering(metric="squad_v2").tuned(predicted, examples).null_threshold == 1.5
@@ -354,7 +337,7 @@ def test_tuned_threshold_gives_the_best_f1() -> None:
     assert next(iter(best)) == "f1"
 
 
-def test_tuned_threshold_refuses_everything_where_that_is_best() -> None:
+def test_tuned_threshold_refuses_everything_where_that_is_best():
     examples = [question("a cat"), question("a mat")]
     predicted = [prediction("cat", -4.0), prediction("mat", -2.0)]
     threshold = QuestionAnswering(metric="squad_v2").tuned(predicted, examples).null_threshold
@@ -364,7 +347,7 @@ def test_tuned_threshold_refuses_everything_where_that_is_best() -> None:
 # ---------------------------------------------------------------- the value
 
 
-def test_metric_is_told_by_the_examples() -> None:
+def test_metric_is_told_by_the_examples():
     assert make_task("question_answering", None, [question("a cat", "cat")], {}).metric == "squad"
     assert make_task("question_answering", None, [question("a cat", "cat"), question("a cat")], {}).metric == "squad_v2"
     assert make_task("question_answering", None, [question("北京大学", "北京")], {}).metric == "cmrc"
@@ -372,7 +355,7 @@ def test_metric_is_told_by_the_examples() -> None:
     assert make_task("question_answering", None, [], {}).metric == "squad"
 
 
-def test_what_cannot_be_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
+def test_what_cannot_be_is_refused(tokenizers):
     for fields, message in (
         ({"metric": "squad2"}, "metric.*squad_v2"),
         ({"doc_stride": 0}, "doc_stride"),
@@ -385,8 +368,8 @@ def test_what_cannot_be_is_refused(tokenizers: dict[str, Tokenizer]) -> None:
     unanswerable = question("the cat", key="17")
     lost = QuestionExample(key="0", question="?", context="cat", answers=(Answer(text="dog", start=None),))
     with pytest.raises(DataError, match="none of the 1 questions"):
-        features_of(QuestionAnswering(), [lost], tokenizer, 40, training=True)
+        features_of(QuestionAnswering(), [lost], tokenizer, training=True)
     with pytest.raises(DataError, match="are too short"):
-        features_of(QuestionAnswering(), [lost], tokenizer, 4, training=False)
+        features_of(QuestionAnswering(), [lost], tokenizer, 4)
     with pytest.raises(DataError, match=r"question 17 has no answer.*squad_v2"):
         QuestionAnswering().check([unanswerable])

@@ -2,8 +2,6 @@
 
 import json
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
-from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TaggedExample
-from maskwright.finetuning.features import FeatureCollator, Features
+from maskwright.finetuning.features import FeatureCollator, Layout
 from maskwright.finetuning.tasks import make_task, task_from_json
-from maskwright.finetuning.tasks.base import Prediction
-from maskwright.finetuning.tasks.tagging import Tagging, to_pieces
+from maskwright.finetuning.tasks.tagging import Tagging
 
 KINDS = ("wordpiece", "byte_bpe", "unigram")
 BIO = Tagging(
@@ -28,27 +24,22 @@ WORDS = ("Angela", "Merkel", "visited", "New", "York", "\u200b", "\ufffd", "😀
 AWKWARD = ("\x08", "\u200b", "\ufffd", "😀", "", "\u00a0", "a", "Donaudampfschifffahrt", "北京")
 
 
-def sentence(words: Sequence[str], tags: Sequence[str] | None = None, key: str = "1") -> TaggedExample:
+def sentence(words, tags=None, key="1"):
     return TaggedExample(key=key, words=tuple(words), tags=None if tags is None else tuple(tags))
 
 
-def made(task: Tagging, examples: Sequence[TaggedExample], tokenizer: Tokenizer, max_length: int = 512) -> Features:
-    return task.features(examples, tokenizer, max_length=max_length, segments=True, training=False)
+def made(task, examples, tokenizer, max_length=512):
+    return task.features(examples, Layout(tokenizer, max_length, True), training=False)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_words_are_the_pieces_of_running_text(kind: str, tokenizers: dict[str, Tokenizer]) -> None:
+def test_words_are_the_pieces_of_running_text(kind, tokenizers):
     plain = [word for word in WORDS if word.isprintable()]
     features = made(BIO, [sentence(plain)], tokenizers[kind])
     assert features.ids[1:-1].tolist() == tokenizers[kind].encode(" ".join(plain)).ids.tolist()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_words_are_cut_and_tagged_where_transformers_puts_them(
-    kind: str, tokenizers: dict[str, Tokenizer], theirs: dict[str, Any]
-) -> None:
+def test_words_are_cut_and_tagged_where_transformers_puts_them(kind, tokenizers, theirs):
     features = made(BIO, [sentence(WORDS)], tokenizers[kind])
-    assert features.positions is not None
     # A byte-level tokenizer of transformers takes words only if it may put a space before the first one, too.
     words = [f" {word}" if place else word for place, word in enumerate(WORDS)] if kind == "byte_bpe" else WORDS
     backend = theirs[kind].backend_tokenizer
@@ -59,13 +50,11 @@ def test_words_are_cut_and_tagged_where_transformers_puts_them(
     assert (len(first_pieces) < len(WORDS)) == (kind == "wordpiece")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_characters_are_joined_by_nothing(kind: str, tokenizers: dict[str, Tokenizer]) -> None:
+def test_characters_are_joined_by_nothing(kind, tokenizers):
     text = "今天的天气很好，我们去公园散步吧！"
     task = Tagging(labels=BIO.labels, entities=True, joined="nothing")
     tokenizer = tokenizers[kind]
     features = made(task, [sentence(text)], tokenizer)
-    assert features.positions is not None
     assert len(features.positions) == len(text)
     pieces = tokenizer.tokens(features.ids[1:-1].tolist())
     if kind == "wordpiece":
@@ -84,13 +73,10 @@ some_words = st.lists(st.sampled_from([*WORDS, *AWKWARD]), max_size=30)
 
 
 @given(st.lists(some_words, max_size=5), st.integers(3, 14), st.sampled_from(KINDS))
-def test_every_word_with_a_piece_is_predicted_once_and_in_order(
-    tokenizers: dict[str, Tokenizer], sentences: list[list[str]], max_length: int, kind: str
-) -> None:
+def test_every_word_with_a_piece_is_predicted_once_and_in_order(tokenizers, sentences, max_length, kind):
     tokenizer, room = tokenizers[kind], max_length - 2
     examples = [sentence(words, ["O"] * len(words)) for words in sentences]
     features = made(BIO, examples, tokenizer, max_length)
-    assert features.positions is not None
     wanted = []  # (sentence, the word's pieces), word by word
     cut = set()
     for number, words in enumerate(sentences):
@@ -126,14 +112,13 @@ def test_every_word_with_a_piece_is_predicted_once_and_in_order(
 # Labels.
 
 
-def test_training_labels_are_those_of_the_words_with_pieces(tokenizers: dict[str, Tokenizer]) -> None:
+def test_training_labels_are_those_of_the_words_with_pieces(tokenizers):
     examples = [
         sentence(["Angela", "\u200b", "York"], ["B-PER", "I-PER", "O"]),
         sentence(["\u200b"], ["O"]),
         sentence(["New", "York"], ["B-LOC", "I-LOC"]),
     ]
-    features = BIO.features(examples, tokenizers["wordpiece"], max_length=64, segments=True, training=True)
-    assert features.labels is not None
+    features = BIO.features(examples, Layout(tokenizers["wordpiece"], 64, True), training=True)
     assert features.labels.tolist() == [3, 0, 1, 2]
     assert features.examples.tolist() == [0, 2]
 
@@ -146,7 +131,7 @@ def test_training_labels_are_those_of_the_words_with_pieces(tokenizers: dict[str
         ("NOUN VERB NOUN ADP", False, ("ADP", "NOUN", "VERB"), "NOUN"),
     ],
 )
-def test_tags_are_found(tags: str, entities: bool, labels: tuple[str, ...], outside: str) -> None:
+def test_tags_are_found(tags, entities, labels, outside):
     task = make_task("tagging", None, [sentence(tags.split(), tags.split()), sentence(["x"])], {})
     assert (task.entities, task.labels, task.outside, task.joined) == (entities, labels, outside, "space")
     assert task.metrics[0] == ("f1" if entities else "accuracy")
@@ -154,7 +139,7 @@ def test_tags_are_found(tags: str, entities: bool, labels: tuple[str, ...], outs
 
 
 @pytest.mark.parametrize("tag", ["b-PER", "B_PER", "PER", "o"])
-def test_tag_that_marks_no_entity_is_refused(tag: str) -> None:
+def test_tag_that_marks_no_entity_is_refused(tag):
     with pytest.raises(DataError, match=f"example 1: '{tag}' is not a tag of entities"):
         BIO.check([sentence(["Ada", "codes"], ["B-PER", tag])])
 
@@ -162,21 +147,17 @@ def test_tag_that_marks_no_entity_is_refused(tag: str) -> None:
 # Scores.
 
 
-def scored(
-    task: Tagging, examples: list[TaggedExample], tags: list[list[str]], tokenizer: Tokenizer, max_length: int = 9
-) -> list[Prediction]:
+def scored(task, examples, tags, tokenizer, max_length=9):
     """Score so that each word with pieces gets the wanted tag with probability 0.9 (of all together)."""
     features = made(task, examples, tokenizer, max_length)
-    assert features.positions is not None
-    pieces = to_pieces([example.words for example in examples], tokenizer, task.joined)
     flat = [tag for its in tags for tag in its]
-    wanted = [task.labels.index(tag) for tag, length in zip(flat, pieces.words.lengths, strict=True) if length]
+    wanted = [task.labels.index(flat[word]) for word in features.words]
     table = np.zeros((len(wanted), len(task.labels)), dtype=np.float32)
     table[np.arange(len(wanted)), wanted] = math.log(9 * (len(task.labels) - 1))
-    return task.predictions(table, features, examples, tokenizer)
+    return task.predictions(table, features, examples)
 
 
-def test_predictions_name_tags_entities_and_their_places(tokenizers: dict[str, Tokenizer]) -> None:
+def test_predictions_name_tags_entities_and_their_places(tokenizers):
     examples = [
         sentence(["In", "New", "York", "met", "Angela", "Merkel", "Größe", "Größe", "Größe"], key="a"),
         sentence(["\u200b"], key="b"),
@@ -210,7 +191,7 @@ def test_predictions_name_tags_entities_and_their_places(tokenizers: dict[str, T
     json.dumps([prediction.details for prediction in (first, unseen, third)])
 
 
-def test_measures_are_of_entities_and_words(tokenizers: dict[str, Tokenizer]) -> None:
+def test_measures_are_of_entities_and_words(tokenizers):
     words = ["In", "New", "York", "met", "Angela", "Merkel"]
     gold = ["O", "B-LOC", "I-LOC", "O", "B-PER", "I-PER"]
     told = ["O", "B-LOC", "O", "O", "B-PER", "I-PER"]
@@ -226,12 +207,12 @@ def test_measures_are_of_entities_and_words(tokenizers: dict[str, Tokenizer]) ->
     assert "entities" not in scored(speech, tagged, [["N", "N"]], tokenizers["unigram"])[0].details
 
 
-def test_loss_is_the_summed_surprise_at_the_tags(tokenizers: dict[str, Tokenizer]) -> None:
+def test_loss_is_the_summed_surprise_at_the_tags(tokenizers):
     examples = [
         sentence(["In", "New", "York", "met", "Angela", "Merkel", "the", "dog"], ["O", "B-LOC", "I-LOC", *["O"] * 5]),
         sentence(["York"], ["B-LOC"]),
     ]
-    features = BIO.features(examples, tokenizers["wordpiece"], max_length=7, segments=True, training=True)
+    features = BIO.features(examples, Layout(tokenizers["wordpiece"], 7, True), training=True)
     batch = FeatureCollator(features, tokens=999, device=torch.device("cpu")).batch(np.arange(features.num_units))
     scores = np.random.default_rng(1).normal(size=(9, 5)).astype(np.float32)
     loss = BIO.loss(torch.tensor(scores), batch)

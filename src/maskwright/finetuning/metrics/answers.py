@@ -13,6 +13,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Sequence
+from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -174,19 +175,9 @@ def _cmrc_segments(text: str) -> list[str]:
 
 def _cmrc_f1(guess: str, right: str) -> float:
     guessed, wanted = _cmrc_segments(guess), _cmrc_segments(right)
-    return _f1(_longest_common_run(wanted, guessed), len(guessed), len(wanted))
-
-
-def _longest_common_run(first: Sequence[str], second: Sequence[str]) -> int:
-    # Of segments that follow each other without a gap, unlike the usual longest common subsequence.
-    longest = 0
-    ending = [0] * (len(second) + 1)  # length of the run that ends at each segment of `second`
-    for segment in first:
-        before = 0
-        for place, other in enumerate(second, start=1):
-            before, ending[place] = ending[place], before + 1 if segment == other else 0
-            longest = max(longest, ending[place])
-    return longest
+    # Segments that follow each other without a gap, unlike the usual longest common subsequence.
+    longest_run = SequenceMatcher(None, wanted, guessed, autojunk=False).find_longest_match().size
+    return _f1(longest_run, len(guessed), len(wanted))
 
 
 # Words of the text between Chinese characters, as the script of CMRC 2018 gets them from NLTK's `word_tokenize`: the

@@ -120,7 +120,6 @@ class Skips:
     by_rule: list[Skipped] = field(default_factory=list)
 
     def add(self, place: str, reason: str) -> None:
-        """Leave out a bad row."""
         self.bad.append(Skipped(place, reason))
 
     def finished(self, kept: int) -> tuple[Skipped, ...]:

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from maskwright.core.errors import DataError, RecipeError
-from maskwright.core.spec import Spec, override, parse_overrides, validate
+from maskwright.core.errors import RecipeError
+from maskwright.core.spec import Spec, override, parse_overrides
 
 
 def as_name(value: Any) -> Any:
@@ -103,7 +103,6 @@ class ReadOptions(Spec):
     word_ending: Literal["as_written", "segmentation_digit"] = "as_written"
 
     def named_columns(self) -> tuple[str, ...]:
-        """Return all column names given."""
         return (*self.text, *self.text2, *self.negative, *self.choices, *self.label, *self.label_columns)
 
 
@@ -128,14 +127,6 @@ def with_defaults(options: ReadOptions, read_as: ReadAs) -> ReadOptions:
     if options.label or options.label_columns:
         settled |= {"label", "label_columns"}
     return options.replace(**{name: value for name, value in read_as.items() if name not in settled})
-
-
-def read_as_from_json(data: Any, where: str) -> dict[str, Any]:
-    """Return what was stored in a JSON file."""
-    try:
-        return validate(ReadOptions, data, where).model_dump(exclude_defaults=True)
-    except RecipeError as error:
-        raise DataError(error.problem, todo="Remove the file to have it guessed.") from None
 
 
 def with_overrides(options: ReadOptions, columns: Mapping[str, str | None], read: Sequence[str]) -> ReadOptions:

@@ -96,10 +96,6 @@ class Table:
     notes: tuple[str, ...] = ()
     read_as: Mapping[str, Any] = field(default_factory=dict)
 
-    def values_of(self, column: str) -> list[object]:
-        """Return a column's values."""
-        return [row.cells[column] for row in self.rows]
-
     def find(self, names: Sequence[str], besides: Collection[str] = ()) -> str | None:
         """Return the first of the named columns that the table has, besides some.
 
@@ -110,10 +106,9 @@ class Table:
         folded = {column.casefold(): column for column in reversed(there)}
         found = next((name for name in names if name in there), None)
         found = found or next((folded[name.casefold()] for name in names if name.casefold() in folded), None)
-        if found is None and names and all(re.fullmatch(r"-?\d{1,9}", name) for name in names):
-            width = len(self.columns)
-            places = dict(enumerate(self.columns, 1)) | dict(enumerate(self.columns, -width))
-            found = places.get(int(names[0]))
+        if found is None and names and all(_place(name, 0) is not None for name in names):
+            place = _place(names[0], len(self.columns))
+            found = self.columns[place] if place is not None and 0 <= place < len(self.columns) else None
         return found if found in there else None
 
     def need(self, names: Sequence[str], what: str, option: str) -> str:
@@ -178,13 +173,13 @@ class Table:
         for name in KEYS:
             column = self.find([name])
             if column is not None and column not in taken:
-                values = {str(value).strip() for value in self.values_of(column) if value is not None} - {""}
+                found = (row.cells[column] for row in self.rows)
+                values = {str(value).strip() for value in found if value is not None} - {""}
                 if len(values) == len(self.rows):
                     return column
         return None
 
     def shown(self) -> str:
-        """Return the columns' names for messages."""
         return ", ".join(self.columns[:20]) + (", ..." if len(self.columns) > 20 else "")
 
 
@@ -329,9 +324,11 @@ def _has_header(first: Sequence[str], options: ReadOptions) -> bool:
 
 def _place(name: str, num_columns: int) -> int | None:
     """Return the index of a column that is given by number, from 1 or from the end (-1); None for a name."""
-    if not re.fullmatch(r"-?\d+", name):
+    if not re.fullmatch(r"-?\d{1,9}", name):
         return None
-    return int(name) - 1 if int(name) > 0 else num_columns + int(name)
+    number = int(name)
+    # 0 is beyond the last column.
+    return number - 1 if number > 0 else num_columns + number
 
 
 def is_number(field: object) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError
-from maskwright.finetuning.examples import ExampleFile, Label, Skipped, TextExample
+from maskwright.finetuning.examples import ExampleFile, Skipped, TextExample
 from maskwright.finetuning.readers.files import Skips, format_of
 from maskwright.finetuning.readers.options import Kind, ReadOptions
 from maskwright.finetuning.readers.tables import (
@@ -192,7 +192,7 @@ def class_name(value: object) -> str | None:
     return None if value is None else str(value).strip() or None
 
 
-def _label(cells: Cells, kind: Kind, columns: Sequence[str], options: ReadOptions) -> Label | None:
+def _label(cells: Cells, kind: Kind, columns: Sequence[str], options: ReadOptions) -> Any:
     """Return the label of a row; None where there is none. Raises ValueError if it is invalid."""
     if not columns:
         return None

@@ -33,7 +33,6 @@ KINDS: Mapping[str, type[Task]] = {
 
 
 def task_from_json(data: Mapping[str, Any]) -> Task:
-    """Make a task from the data of `Task.to_json`."""
     kind = data.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         problem, allowed, todo = unknown_name("kind of task", str(kind), KINDS)

@@ -18,8 +18,7 @@ from torch.nn import functional as F
 from maskwright.core.errors import DataError, nearest, unknown_name
 from maskwright.core.spec import Spec
 from maskwright.core.types import HeadKind
-from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.finetuning.features import FeatureBatch, Features
+from maskwright.finetuning.features import FeatureBatch, Features, Layout
 from maskwright.finetuning.metrics.scores import Report
 from maskwright.finetuning.readers.options import Names, name_list
 
@@ -80,14 +79,10 @@ class Task(Spec, ABC):
         return len(self.labels) or self.outputs
 
     @abstractmethod
-    def features(
-        self, examples: Sequence[Any], tokenizer: Tokenizer, *, max_length: int, segments: bool, training: bool
-    ) -> Features:
-        """Tokenize examples and lay them out as sequences.
+    def features(self, examples: Sequence[Any], layout: Layout, *, training: bool) -> Features:
+        """Tokenize examples and lay them out as sequences; in training with labels, which all examples then have.
 
-        `max_length` includes special tokens; `segments`: the second text of a pair is segment 1; `training`: add
-        labels, which all examples have. DataError if `max_length` leaves no space for text, or a label does not fit the
-        task.
+        DataError if the maximum length leaves no space for text, or a label does not fit the task.
         """
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
@@ -100,9 +95,7 @@ class Task(Spec, ABC):
         return F.cross_entropy(scores, batch.labels, reduction="sum")
 
     @abstractmethod
-    def predictions(
-        self, scores: Scores, features: Features, examples: Sequence[Any], tokenizer: Tokenizer
-    ) -> list[Prediction]:
+    def predictions(self, scores: Scores, features: Features, examples: Sequence[Any]) -> list[Prediction]:
         """Decode the head's outputs into one prediction per example, in the order of the examples.
 
         `scores`: "sequence" (U, C); "token" (M, C); "span" (T, 2); "choice" (B, 1), in the order of `features`.

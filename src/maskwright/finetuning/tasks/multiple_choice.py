@@ -25,9 +25,8 @@ from torch.nn import functional as F
 
 from maskwright.core.types import HeadKind
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
-from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import ChoiceExample
-from maskwright.finetuning.features import FeatureBatch, Features, Ranges, lay_out, ranges_of, text_tokens
+from maskwright.finetuning.features import FeatureBatch, Features, Layout, Ranges, lay_out, ranges_of
 from maskwright.finetuning.metrics.scores import accuracy
 from maskwright.finetuning.tasks.base import Prediction, Scores, Task, softmax
 
@@ -46,15 +45,7 @@ class MultipleChoice(Task):
     kind: Literal["multiple_choice"] = "multiple_choice"
     max_option_length: PositiveInt = 128
 
-    def features(
-        self,
-        examples: Sequence[ChoiceExample],
-        tokenizer: Tokenizer,
-        *,
-        max_length: int,
-        segments: bool,
-        training: bool,
-    ) -> Features:
+    def features(self, examples: Sequence[ChoiceExample], layout: Layout, *, training: bool) -> Features:
         """Lay out each option as a sequence, all options of a question as a unit (see `Task.features`).
 
         Without a context the question is the first text and the option the second; without both the option is a single
@@ -66,12 +57,12 @@ class MultipleChoice(Task):
             firsts.append(what)
             seconds += options
         counts = np.array([len(example.options) for example in examples], dtype=np.int64)
-        stream = StreamEncoder(tokenizer).encode(firsts + seconds)
+        stream = StreamEncoder(layout.tokenizer).encode(firsts + seconds)
         ranges = ranges_of(stream.lengths)
         units = np.repeat(np.arange(len(examples)), counts)
         pairs = np.array([what != "" for what in firsts], dtype=bool)[units]
         first, second = ranges.pick(units), ranges.pick(np.arange(len(examples), len(ranges.starts)))
-        most = text_tokens(tokenizer, max_length, pair=True, needed=2)
+        most = layout.text_tokens(pair=True)
         # Keep the end, which holds the option, and at least one token of the context.
         longest_option = min(self.max_option_length, most - 1)
         short = Ranges(np.maximum(second.starts, second.ends - longest_option), second.ends)
@@ -80,7 +71,7 @@ class MultipleChoice(Task):
         is_cut = (short.lengths < second.lengths) | (context.lengths < first.lengths)
         # A single text takes the place of a pair's first.
         alone = Ranges(np.where(pairs, context.starts, short.starts), np.where(pairs, context.ends, short.ends))
-        laid = lay_out(stream.ids, alone, short, tokenizer, segments=segments, pairs=pairs)
+        laid = lay_out(stream.ids, alone, short, layout, pairs)
         return replace(
             laid,
             units=units,
@@ -100,9 +91,7 @@ class MultipleChoice(Task):
         table = table.index_put((batch.units, option), scores.squeeze(1))
         return F.cross_entropy(table, batch.labels, reduction="sum")
 
-    def predictions(
-        self, scores: Scores, features: Features, examples: Sequence[ChoiceExample], tokenizer: Tokenizer
-    ) -> list[Prediction]:
+    def predictions(self, scores: Scores, features: Features, examples: Sequence[ChoiceExample]) -> list[Prediction]:
         """Predict the index of the most probable option; details hold its text and all probabilities."""
         found = []
         of_questions = np.split(scores[:, 0], np.flatnonzero(np.diff(features.units)) + 1)

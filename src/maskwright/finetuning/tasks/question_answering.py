@@ -27,15 +27,7 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.scripts import HAN_CLASS, code_points
 from maskwright.finetuning.examples import QuestionExample
-from maskwright.finetuning.features import (
-    FeatureBatch,
-    Features,
-    Ranges,
-    lay_out,
-    ranges_of,
-    separators_between,
-    text_tokens,
-)
+from maskwright.finetuning.features import FeatureBatch, Features, Layout, Ranges, lay_out, ranges_of
 from maskwright.finetuning.metrics.answers import (
     BestThreshold,
     best_threshold,
@@ -124,37 +116,24 @@ def cut_windows(texts: Ranges, most: IntArray, doc_stride: int) -> tuple[IntArra
     return examples, Ranges(starts, np.minimum(starts + most[examples], texts.ends[examples]))
 
 
-def text_places(features: Features, tokenizer: Tokenizer) -> Ranges:
-    """Return each sequence's window as a range of the flat tokens: between the separators."""
-    # Text never gives a separator's id: "[SEP]" in it is tokenized as text.
-    separators = np.flatnonzero(features.ids == tokenizer.special_tokens.sep)
-    question_ends = separators[np.searchsorted(separators, features.cu_seqlens[:-1])]
-    return Ranges(question_ends + separators_between(tokenizer), features.cu_seqlens[1:] - 1)
-
-
-def widest_context(features: Features, tokenizer: Tokenizer, doc_stride: int) -> BoolArray:
-    """Return which context tokens have their maximum context in this window. Shape (T,).
+def widest_context(examples: IntArray, windows: Ranges) -> BoolArray:
+    """Return which tokens of windows, range by range, have their maximum context there; shape (sum of lengths,).
 
     A token's context is min(tokens to its left, to its right) + 0.01 * window length; of equal windows the first counts
-    (run_squad.py, `_check_is_max_context`).
+    (run_squad.py, `_check_is_max_context`). `examples`, (W,), ascending, are those of the windows.
     """
-    places = text_places(features, tokenizer)
-    widest = np.zeros(len(features.ids), dtype=np.bool_)
-    widest[places.tokens] = True
-    for windows in np.split(np.arange(features.num_units), np.flatnonzero(np.diff(features.examples)) + 1):
-        if len(windows) < 2:
-            continue
-        lengths = places.lengths[windows].tolist()
-        # All windows of an example but the last have full length.
-        starts = [number * min(lengths[0], doc_stride) for number in range(len(windows))]
-        context = np.full((len(windows), starts[-1] + lengths[-1]), -np.inf)
-        for row, start, length in zip(context, starts, lengths, strict=True):
-            left = np.arange(length)
-            row[start : start + length] = np.minimum(left, length - 1 - left) + 0.01 * length
-        best = context.argmax(axis=0)
-        for number, (start, length) in enumerate(zip(starts, lengths, strict=True)):
-            place = places.starts[windows[number]]
-            widest[place : place + length] = best[start : start + length] == number
+    widest = np.ones(int(windows.lengths.sum()), dtype=np.bool_)
+    several = np.bincount(examples)[examples] > 1
+    shared, its = windows.pick(several), np.repeat(several, windows.lengths)
+    of_window = np.repeat(np.arange(len(shared.starts)), shared.lengths)
+    tokens, of_example = shared.tokens, examples[several][of_window]
+    left, right = tokens - shared.starts[of_window], shared.ends[of_window] - 1 - tokens
+    context = np.minimum(left, right) + 0.01 * shared.lengths[of_window]
+    order = np.lexsort((-context, tokens, of_example))  # by token, the window with the most context first
+    same = (np.diff(tokens[order]) == 0) & (np.diff(of_example[order]) == 0)
+    is_first = np.zeros(len(order), dtype=np.bool_)
+    is_first[order] = ~np.append(False, same)[: len(order)]
+    widest[its] = is_first
     return widest
 
 
@@ -168,20 +147,22 @@ class Found(NamedTuple):
 
 
 def best_answers(
-    scores: Scores, features: Features, texts: Sequence[str], *, begins: BoolArray, n_best: int, max_length: int
+    scores: Scores, features: Features, texts: Sequence[str], *, n_best: int, max_length: int
 ) -> list[list[Found]]:
     """Return the best distinct answers to each question, best first (run_squad.py, `write_predictions`).
 
     Combines the best `n_best` starts and ends of each window; an answer's score is the sum of both. `scores`, (T, 2),
-    are in float64; `texts` are the contexts of the examples; `begins`, (T,), tells at which tokens an answer may start.
+    are in float64; `texts` are the contexts of the examples. An answer starts where its first token has the widest
+    context.
 
     DEVIATION: run_squad.py takes the best starts and ends of all tokens and then drops those outside of the context, so
     that it may find none. Here only tokens of the context compete; if none of the best starts and ends form a valid
     span, all are tried.
     """
     assert features.offsets is not None
+    assert features.widest is not None
     ends = features.offsets[:, 0] != NO_ANSWER
-    usable = np.where(np.stack([begins & ends, ends], axis=1), scores, -np.inf)
+    usable = np.where(np.stack([features.widest & ends, ends], axis=1), scores, -np.inf)
     bounds = np.searchsorted(features.examples, np.arange(len(texts) + 1)).tolist()
     answers = []
     for text, low, high in zip(texts, bounds[:-1], bounds[1:], strict=True):
@@ -274,23 +255,15 @@ class QuestionAnswering(Task):
         """Whether questions may be unanswerable."""
         return self.metric == "squad_v2"
 
-    def features(
-        self,
-        examples: Sequence[QuestionExample],
-        tokenizer: Tokenizer,
-        *,
-        max_length: int,
-        segments: bool,
-        training: bool,
-    ) -> Features:
+    def features(self, examples: Sequence[QuestionExample], layout: Layout, *, training: bool) -> Features:
         """Lay out each question with its context as one or more sequences (see `Task.features`).
 
         Windows without the whole answer have the classification token as target, in SQuAD 1.1 too
         (run_squad.py:366-385). Of several right answers the first with a known position is the target. Questions
         without one, or whose answer gives no token, are left out of training. `num_cut` counts truncated questions.
         """
-        available = text_tokens(tokenizer, max_length, pair=True, needed=2)
-        texts = encode_answer_texts([example.context for example in examples], tokenizer)
+        available = layout.text_tokens(pair=True)
+        texts = encode_answer_texts([example.context for example in examples], layout.tokenizer)
         chosen = np.arange(len(examples), dtype=np.int64)
         spans = np.zeros((len(examples), 2), dtype=np.int64)
         if training:
@@ -302,7 +275,7 @@ class QuestionAnswering(Task):
                     f"none of the {len(examples)} questions has an answer that is a part of its context",
                     todo="Check the columns of context and answers.",
                 )
-        stream = StreamEncoder(tokenizer).encode([examples[number].question for number in chosen.tolist()])
+        stream = StreamEncoder(layout.tokenizer).encode([examples[number].question for number in chosen.tolist()])
         questions = ranges_of(stream.lengths)
         short = questions.first(np.asarray(min(self.max_query_length, available // 2)))
         contexts = texts.tokens.pick(texts.texts[chosen])
@@ -313,14 +286,16 @@ class QuestionAnswering(Task):
             np.concatenate([stream.ids, texts.ids]),
             short.pick(of_window),
             Ranges(windows.starts + moved, windows.ends + moved),
-            tokenizer,
-            segments=segments,
-            pairs=np.ones(len(of_window), dtype=np.bool_),
+            layout,
         )
         ends = laid.cu_seqlens[1:] - 1
         places = Ranges(ends - windows.lengths, ends)
         offsets = np.full((len(laid.ids), 2), NO_ANSWER, dtype=np.int32)
         offsets[places.tokens] = texts.offsets[windows.tokens]
+        widest = None
+        if not training:
+            widest = np.zeros(len(laid.ids), dtype=np.bool_)
+            widest[places.tokens] = widest_context(of_window, windows)
         answer = Ranges(*spans[chosen][of_window].T)
         whole = (answer.lengths > 0) & (answer.starts >= windows.starts) & (answer.ends <= windows.ends)
         # From tokens of the context to places in the sequence.
@@ -331,6 +306,7 @@ class QuestionAnswering(Task):
             examples=chosen[of_window],
             labels=np.where(whole[:, None], targets, 0) if training else None,
             offsets=offsets,
+            widest=widest,
             num_cut=int(np.count_nonzero(short.lengths < questions.lengths)),
         )
 
@@ -353,9 +329,7 @@ class QuestionAnswering(Task):
         scores_BL2 = scores[places_BL].masked_fill(~inside_BL[:, :, None], -torch.inf)
         return F.cross_entropy(scores_BL2, batch.labels, reduction="sum") / 2
 
-    def predictions(
-        self, scores: Scores, features: Features, examples: Sequence[QuestionExample], tokenizer: Tokenizer
-    ) -> list[Prediction]:
+    def predictions(self, scores: Scores, features: Features, examples: Sequence[QuestionExample]) -> list[Prediction]:
         """Predict the best answer to each question, or ""; the score is its probability among the returned answers.
 
         Details hold the best "answers", each with "text", characters "start" and "end" and its probability "score". For
@@ -367,7 +341,6 @@ class QuestionAnswering(Task):
             scores,
             features,
             [example.context for example in examples],
-            begins=widest_context(features, tokenizer, self.doc_stride),
             n_best=self.n_best,
             max_length=self.max_answer_length,
         )

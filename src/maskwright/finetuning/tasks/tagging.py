@@ -30,7 +30,7 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.scripts import HAN_CLASS
 from maskwright.finetuning.examples import TaggedExample
-from maskwright.finetuning.features import Features, Ranges, lay_out, ranges_of, text_tokens
+from maskwright.finetuning.features import Features, Layout, Ranges, lay_out, ranges_of
 from maskwright.finetuning.metrics.entities import entities_of, entity_scores, mark_entities
 from maskwright.finetuning.metrics.scores import Report, accuracy, class_report
 from maskwright.finetuning.readers.options import as_name
@@ -147,36 +147,28 @@ class Tagging(Task):
             found["outside"] = counts.most_common(1)[0][0]
         return found
 
-    def features(
-        self,
-        examples: Sequence[TaggedExample],
-        tokenizer: Tokenizer,
-        *,
-        max_length: int,
-        segments: bool,
-        training: bool,
-    ) -> Features:
+    def features(self, examples: Sequence[TaggedExample], layout: Layout, *, training: bool) -> Features:
         """Lay out sentences as sequences, one per window (see the module and `Task.features`).
 
         Sentences without any token have no unit. `num_cut` counts sentences with a truncated word.
         """
-        available = text_tokens(tokenizer, max_length, pair=False)
-        whole = to_pieces([example.words for example in examples], tokenizer, self.joined)
+        available = layout.text_tokens(pair=False)
+        whole = to_pieces([example.words for example in examples], layout.tokenizer, self.joined)
         kept_tokens = whole.words.first(np.asarray(available))
         pieces = WordPieces(whole.ids[kept_tokens.tokens], ranges_of(kept_tokens.lengths), whole.sentences)
         sentences, windows, words_of = to_windows(pieces, available)
-        pairs = np.zeros(len(sentences), dtype=bool)
-        laid = lay_out(pieces.ids, windows, None, tokenizer, segments=segments, pairs=pairs)
-        words = words_of.tokens
-        seen = pieces.words.lengths[words] > 0
-        moved = np.repeat(laid.cu_seqlens[:-1] + 1 - windows.starts, words_of.lengths)
+        laid = lay_out(pieces.ids, windows, None, layout)
+        seen = pieces.words.lengths[words_of.tokens] > 0
+        words = words_of.tokens[seen]
+        moved = np.repeat(laid.cu_seqlens[:-1] + 1 - windows.starts, words_of.lengths)[seen]
         long_words = np.concatenate([[0], np.cumsum(whole.words.lengths > available)])
         is_cut = long_words[pieces.sentences.ends] > long_words[pieces.sentences.starts]
         return replace(
             laid,
             examples=sentences,
-            positions=(pieces.words.starts[words] + moved)[seen],
-            labels=self._targets(examples)[words][seen] if training else None,
+            positions=pieces.words.starts[words] + moved,
+            words=words,
+            labels=self._targets(examples)[words] if training else None,
             num_cut=int(np.count_nonzero(is_cut)),
         )
 
@@ -191,32 +183,25 @@ class Tagging(Task):
                 targets.append(numbers[tag])
         return np.array(targets, dtype=np.int64)
 
-    def predictions(
-        self, scores: Scores, features: Features, examples: Sequence[TaggedExample], tokenizer: Tokenizer
-    ) -> list[Prediction]:
+    def predictions(self, scores: Scores, features: Features, examples: Sequence[TaggedExample]) -> list[Prediction]:
         """List each sentence's tags, one per word.
 
         Details hold the "probabilities" of the words' tags (None for words that the tokenizer drops, "unseen" says how
         many), and the "entities" with the words [first_word, end_word), the characters [start, end) of the text (see
         `text_of`), and the mean probability of their words as "score"; the "words" of a text that was split.
         """
-        pieces = to_pieces([example.words for example in examples], tokenizer, self.joined)
-        seen = pieces.words.lengths > 0
+        assert features.words is not None
         probabilities = softmax(scores)
-        best = np.full(len(seen), self.labels.index(self.outside), dtype=np.int64)
-        best[seen] = probabilities.argmax(axis=1)
-        certain = np.full(len(seen), np.nan)
-        certain[seen] = probabilities.max(axis=1)
-        return [
-            self._prediction(example, best[first:end].tolist(), certain[first:end].tolist())
-            for example, first, end in zip(
-                examples, pieces.sentences.starts.tolist(), pieces.sentences.ends.tolist(), strict=True
-            )
-        ]
+        best = dict(zip(features.words.tolist(), probabilities.argmax(axis=1).tolist(), strict=True))
+        certain = dict(zip(features.words.tolist(), probabilities.max(axis=1).tolist(), strict=True))
+        predictions, end = [], 0
+        for example in examples:
+            words = range(end, end := end + len(example.words))
+            tags = [self.labels[best[word]] if word in best else self.outside for word in words]
+            predictions.append(self._prediction(example, tags, [certain.get(word) for word in words]))
+        return predictions
 
-    def _prediction(self, example: TaggedExample, best: list[int], certain: list[float]) -> Prediction:
-        tags = [self.labels[number] for number in best]
-        known = [None if math.isnan(probability) else probability for probability in certain]
+    def _prediction(self, example: TaggedExample, tags: Sequence[str], known: Sequence[float | None]) -> Prediction:
         details: dict[str, Any] = {"probabilities": known, "unseen": known.count(None)}
         if self.entities:
             details["entities"] = self._entities(example, tags, known)
@@ -253,7 +238,6 @@ class Tagging(Task):
 
     @property
     def between(self) -> str:
-        """What stands between two words."""
         return " " if self.joined == "space" else ""
 
     def text_of(self, example: TaggedExample) -> str:

@@ -18,9 +18,8 @@ from torch.nn import functional as F
 from maskwright.core.errors import DataError
 from maskwright.core.types import HeadKind
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
-from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TextExample
-from maskwright.finetuning.features import FeatureBatch, Features, Ranges, cut_pairs, lay_out, ranges_of, text_tokens
+from maskwright.finetuning.features import FeatureBatch, Features, Layout, Ranges, cut_pairs, lay_out, ranges_of
 from maskwright.finetuning.metrics.scores import (
     ClassMetric,
     Report,
@@ -60,14 +59,12 @@ class TextTask(Task):
     def decode(self, scores: Scores) -> list[Decoded]:
         """Decode scores (U, C) in float64, one row per example."""
 
-    def features(
-        self, examples: Sequence[TextExample], tokenizer: Tokenizer, *, max_length: int, segments: bool, training: bool
-    ) -> Features:
+    def features(self, examples: Sequence[TextExample], layout: Layout, *, training: bool) -> Features:
         labels = np.array([self.target(example) for example in examples], dtype=self.target_type) if training else None
         pairs = np.array([len(example.texts) == 2 for example in examples], dtype=bool)
-        room_alone = text_tokens(tokenizer, max_length, pair=False)
-        room_of_pair = text_tokens(tokenizer, max_length, pair=True, needed=2) if pairs.any() else 0
-        stream = StreamEncoder(tokenizer).encode([text for example in examples for text in example.texts])
+        room_alone = layout.text_tokens(pair=False)
+        room_of_pair = layout.text_tokens(pair=True) if pairs.any() else 0
+        stream = StreamEncoder(layout.tokenizer).encode([text for example in examples for text in example.texts])
         texts = ranges_of(stream.lengths)
         begins = np.concatenate([[0], np.cumsum(1 + pairs)])[:-1].astype(np.int64)
         first, second = texts.pick(begins), texts.pick(begins + pairs)
@@ -76,14 +73,10 @@ class TextTask(Task):
         of_first = np.where(pairs, of_first, np.minimum(first.lengths, room_alone))
         of_second = np.where(pairs, of_second, 0)
         is_cut = (of_first < first.lengths) | (of_second < second.lengths)
-        laid = lay_out(
-            stream.ids, first.first(of_first), second.first(of_second), tokenizer, segments=segments, pairs=pairs
-        )
+        laid = lay_out(stream.ids, first.first(of_first), second.first(of_second), layout, pairs)
         return replace(laid, labels=labels, num_cut=int(np.count_nonzero(is_cut)))
 
-    def predictions(
-        self, scores: Scores, features: Features, examples: Sequence[TextExample], tokenizer: Tokenizer
-    ) -> list[Prediction]:
+    def predictions(self, scores: Scores, features: Features, examples: Sequence[TextExample]) -> list[Prediction]:
         decoded = self.decode(scores.astype(np.float64))
         return [
             Prediction(key=example.key, value=value, score=score, details=details)
@@ -125,10 +118,10 @@ class Classification(TextTask):
 
     @classmethod
     def found_in(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
-        return {"labels": sorted_labels(map(_class_name, examples))}
+        return {"labels": sorted_labels(example.label for example in examples)}
 
     def target(self, example: TextExample) -> int:
-        name = _class_name(example)
+        name = example.label
         if name not in self.labels:
             raise unmapped_label(example.key, name, self.labels)
         return self.labels.index(name)
@@ -141,21 +134,18 @@ class Classification(TextTask):
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
-        gold = [_class_name(example) for example in examples]
-        predicted = [prediction.value for prediction in predictions]
+        gold, predicted = _values(predictions, examples)
         positive = self.labels[1] if self.positive is None else self.positive
         return {
             name: class_score(name, gold, predicted, labels=self.labels, positive=positive) for name in self.metrics
         }
 
     def report(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> Report:
-        labels = [_class_name(example) for example in examples]
-        return class_report(labels, [prediction.value for prediction in predictions], self.labels)
+        return class_report(*_values(predictions, examples), self.labels)
 
 
-def _class_name(example: TextExample) -> str:
-    assert isinstance(example.label, str)
-    return example.label
+def _values(predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> tuple[list[Any], list[Any]]:
+    return [example.label for example in examples], [prediction.value for prediction in predictions]
 
 
 @final
@@ -190,7 +180,7 @@ class Regression(TextTask):
 
     def target(self, example: TextExample) -> float:
         """Return the example's number, scaled."""
-        return (_number(example) - self.offset) / self.scale
+        return float((example.label - self.offset) / self.scale)
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
         """Return the summed squared error of the scaled numbers."""
@@ -202,22 +192,17 @@ class Regression(TextTask):
         return [(number, None, {}) for number in (scores[:, 0] * self.scale + self.offset).tolist()]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
-        scores = number_scores(list(map(_number, examples)), [prediction.value for prediction in predictions])
+        scores = number_scores(*_values(predictions, examples))
         return {name: scores[name] for name in self.metrics}
 
     def check(self, examples: Sequence[TextExample]) -> None:
         """Raise on labels that are not numbers, or all equal: correlations are then undefined."""
-        if len({_number(example) for example in examples}) < 2:
+        if len({example.label for example in examples}) < 2:
             raise DataError(
                 "all numbers are equal, so that correlations are undefined",
                 allowed="at least two different numbers",
                 todo="If they were held out of few training examples, name another file with `--dev FILE`.",
             )
-
-
-def _number(example: TextExample) -> float:
-    assert isinstance(example.label, float)
-    return example.label
 
 
 @final
@@ -243,11 +228,11 @@ class MultiLabel(TextTask):
 
     @classmethod
     def found_in(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
-        return {"labels": sorted_labels(name for example in examples for name in class_names(example))}
+        return {"labels": sorted_labels(name for example in examples for name in example.label)}
 
     def target(self, example: TextExample) -> list[bool]:
         """Return for each class whether the example has it."""
-        names = class_names(example)
+        names = example.label
         for name in names:
             if name not in self.labels:
                 raise unmapped_label(example.key, name, self.labels)
@@ -276,20 +261,13 @@ class MultiLabel(TextTask):
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
-        gold, predicted = list(map(class_names, examples)), [prediction.value for prediction in predictions]
-        scores = multi_label_scores(gold, predicted, labels=self.labels)
+        scores = multi_label_scores(*_values(predictions, examples), labels=self.labels)
         return {name: scores[name] for name in self.metrics}
 
     def report(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> Report:
         by_class = {}
         for label in self.labels:
-            gold = [str(label in class_names(example)) for example in examples]
+            gold = [str(label in example.label) for example in examples]
             predicted = [str(label in prediction.value) for prediction in predictions]
             by_class[label] = class_report(gold, predicted, ["True", "False"]).by_class["True"]
         return Report(by_class, {})
-
-
-def class_names(example: TextExample) -> tuple[str, ...]:
-    """Return the classes of a multi-label example."""
-    assert isinstance(example.label, tuple)
-    return example.label
