@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import fsspec
 import pytest
@@ -15,8 +16,7 @@ from toy_runs import CLEAN, TOY, Listening, Train, assert_same_files, killed_aft
 
 from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.core.files import read_json
-from maskwright.training.checkpoint import latest
-from maskwright.training.metrics import read_rows
+from maskwright.training.checkpoint import CheckpointTimer, latest
 from maskwright.training.mirror import Mirror
 
 URL = "memory://mirrors/run"
@@ -36,8 +36,20 @@ def train(tmp_path: Path) -> Train:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
+    """The files that a copy has: all but hidden ones, older checkpoints and kept models."""
     paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    newest = max((name for name in files if name.startswith("checkpoints/")), default="").rpartition("/")[0]
+    return {
+        name: content
+        for name, content in files.items()
+        if not name.startswith("kept/") and (not name.startswith("checkpoints/") or name.startswith(newest))
+    }
+
+
+def copied(store: Any, step: int) -> dict[str, bytes]:
+    folder = f"/mirrors/run/step-{step:09d}/"
+    return {path.removeprefix(folder): store.cat_file(path) for path in store.find(folder)}
 
 
 def test_a_run_whose_folder_is_gone_resumes_from_the_mirror(train: Train, tmp_path: Path, store: Any) -> None:
@@ -50,13 +62,16 @@ def test_a_run_whose_folder_is_gone_resumes_from_the_mirror(train: Train, tmp_pa
     assert listening.on("resuming", "from step 4,")
     assert listening.on("mirror", "downloaded")
     assert_same_files(undisturbed, resumed, "config.json", "recipe.json")
-    there = {path.removeprefix("/mirrors/run/"): store.cat_file(path) for path in store.find("/mirrors/run")}
+    names = {path.removeprefix("/mirrors/run/").partition("/")[0] for path in store.find("/mirrors/run")}
+    assert names == {"latest.json", "step-000000008", "kept"}
+    there = copied(store, 8)
     assert there == files_of(tmp_path / "run")
     assert read_json(tmp_path / "run/run.json")["result"]["finished"]
-    # A finished run is downloaded too.
+    # A finished run is downloaded too, with its kept models.
     shutil.rmtree(tmp_path / "run")
-    assert train("run", mirror=URL).finished
+    assert train("run", mirror=URL, keep=4).finished
     assert files_of(tmp_path / "run") == there
+    assert len(list((tmp_path / "run/kept").iterdir())) == 4
 
 
 class Killed(BaseException):
@@ -69,26 +84,51 @@ def test_a_kill_after_any_uploaded_file_leaves_a_run_that_resumes_to_the_same_by
     undisturbed = train("undisturbed", steps=3)
     put, copies = Mirror._put, []
 
-    def put_and_copy(self: Mirror, name: str) -> None:
-        put(self, name)
-        copies.append((name, dict(store.store)))
+    def put_and_copy(self: Mirror, file: Path, place: str) -> None:
+        put(self, file, place)
+        copies.append((place.removeprefix("/mirrors/run/"), dict(store.store)))
 
     monkeypatch.setattr(Mirror, "_put", put_and_copy)
     train("run", steps=3, mirror=URL)
     monkeypatch.undo()
-    names = [name for name, _ in copies]
-    uploads = [number for number, name in enumerate(names) if name == "checkpoints/step-000000002/state.json"]
-    before = names.index("checkpoints/step-000000001/state.json")
-    assert names[0] == "run.json"
-    assert before < names.index("checkpoints/step-000000002/weights.safetensors") < uploads[0]
-    # All moments between the first and the second checkpoint, but those of files that nothing depends on.
-    chosen = [n for n in range(before, uploads[0] + 1) if names[n].startswith(("check", "model", "metrics"))]
-    for number in chosen:
+    # In the first upload, between the first and the second checkpoint, and at the end, where a copy is changed.
+    moments = {
+        "step-000000001/checkpoints/step-000000001/optimizer.safetensors",
+        "step-000000001/model.safetensors",
+        "step-000000001/run.json",
+        "step-000000002/checkpoints/step-000000002/state.json",
+        "step-000000002/run.json",
+        "step-000000003/metrics.jsonl",
+        "step-000000003/run.json",
+    }
+    chosen = [(name, files) for name, files in copies if name in moments]
+    assert {name for name, _ in chosen} == moments
+    for _, files in chosen:
         shutil.rmtree(tmp_path / "run")
         store.store.clear()
-        store.store.update(copies[number][1])
-        resumed = train("run", steps=3, mirror=URL)
-        assert_same_files(undisturbed, resumed)
+        store.store.update(files)
+        assert_same_files(undisturbed, train("run", steps=3, mirror=URL))
+
+
+def test_a_process_that_is_cut_off_does_not_write_over_another(train: Train, tmp_path: Path, store: Any) -> None:
+    listening, put = Listening(), store.pipe_file
+
+    def other_run(*_: Any) -> None:
+        put("/mirrors/run/latest.json", b"of another process")
+
+    with patch.object(CheckpointTimer, "is_due", side_effect=lambda: other_run() or True), pytest.raises(DeviceError):
+        train("run", mirror=URL, reporter=listening)
+    assert listening.on("warning", "another process has written to memory://mirrors/run")
+    assert store.cat_file("/mirrors/run/latest.json") == b"of another process"
+
+
+def test_damaged_checkpoints_do_not_replace_those_of_the_copy(train: Train, tmp_path: Path, store: Any) -> None:
+    train("run", mirror=URL)
+    there = copied(store, 8)
+    for file in (tmp_path / "run/checkpoints").rglob("*.safetensors"):
+        file.write_bytes(file.read_bytes()[:-1] + b"x")
+    train("run", mirror=URL)
+    assert copied(store, 8) == there
 
 
 def test_a_failed_upload_is_a_warning_and_an_error_only_at_the_end(
@@ -96,11 +136,11 @@ def test_a_failed_upload_is_a_warning_and_an_error_only_at_the_end(
 ) -> None:
     put, fails = Mirror._put, {"checkpoints/step-000000003/state.json"}
 
-    def put_or_fail(self: Mirror, name: str) -> None:
-        if name in fails:
+    def put_or_fail(self: Mirror, file: Path, place: str) -> None:
+        if (name := file.relative_to(self._folder).as_posix()) in fails:
             fails.remove(name)
             raise PermissionError("Access Denied")
-        put(self, name)
+        put(self, file, place)
 
     monkeypatch.setattr(Mirror, "_put", put_or_fail)
     listening = Listening()
@@ -114,16 +154,16 @@ def test_a_failed_upload_is_a_warning_and_an_error_only_at_the_end(
         train(mirror=URL)
     assert train(mirror=URL).finished
     assert latest(run.folder / "checkpoints")[0] is not None
-    assert store.cat_file("/mirrors/run/report.html") == b"new"
+    assert copied(store, 8)["report.html"] == b"new"
 
 
 def test_an_end_without_a_copy_says_what_to_do(train: Train, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     put = Mirror._put
 
-    def put_or_fail(self: Mirror, name: str) -> None:
-        if name == "run.json" and "result" in read_json(self._folder / name):
+    def put_or_fail(self: Mirror, file: Path, place: str) -> None:
+        if file.name == "run.json" and "result" in read_json(file):
             raise PermissionError("Access Denied")
-        put(self, name)
+        put(self, file, place)
 
     with monkeypatch.context() as patch:
         patch.setattr(Mirror, "_put", put_or_fail)
@@ -132,7 +172,7 @@ def test_an_end_without_a_copy_says_what_to_do(train: Train, store: Any, monkeyp
     assert "its copy is behind: cannot access memory://mirrors/run" in str(raised.value)
     run = train(mirror=URL)
     assert "problem" not in read_json(run.folder / "run.json")
-    assert store.cat_file("/mirrors/run/run.json") == (run.folder / "run.json").read_bytes()
+    assert copied(store, 8)["run.json"] == (run.folder / "run.json").read_bytes()
 
 
 def test_another_run_other_files_and_a_later_run_are_refused(train: Train, tmp_path: Path, store: Any) -> None:
@@ -149,7 +189,7 @@ def test_another_run_other_files_and_a_later_run_are_refused(train: Train, tmp_p
     assert not (tmp_path / "other").exists()
     with killed_after(1):
         train("behind", steps=3)
-    with pytest.raises(CheckpointError, match=r"is ahead of .*behind \(checkpoints/step-000000003, here .*1\)"):
+    with pytest.raises(CheckpointError, match=r"is ahead of .*behind \(step-000000003, here .*1\)"):
         train("behind", mirror=URL, steps=3)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").touch()
@@ -169,7 +209,7 @@ def test_a_killed_process_whose_disk_is_gone_resumes_from_a_folder(tmp_path: Pat
         f"mirror={there.as_uri()!r})"
     )
     process = subprocess.Popen([sys.executable, "-c", call], stderr=subprocess.DEVNULL)
-    while process.poll() is None and len(read_rows(there / "metrics.jsonl")) < 10:
+    while process.poll() is None and max(there.glob("step-*"), default=there).name < "step-000000010":
         time.sleep(0.005)
     process.kill()
     assert process.wait() < 0, "the run ended by itself"
@@ -179,7 +219,9 @@ def test_a_killed_process_whose_disk_is_gone_resumes_from_a_folder(tmp_path: Pat
     resumed = train("killed", mirror=there.as_uri(), reporter=listening)
     assert listening.on("resuming", "from step ")
     assert_same_files(train("undisturbed"), resumed)
-    assert files_of(there) == files_of(out)
+    assert files_of(there / f"step-{steps:09d}") == files_of(out)
+    with pytest.raises(CheckpointError, match="contain each other"):
+        train("killed", mirror=(out / "copy").as_uri())
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -205,6 +247,6 @@ def test_a_run_resumes_from_s3(train: Train, tmp_path: Path, monkeypatch: pytest
         shutil.rmtree(tmp_path / "run")
         assert train("run", mirror="s3://runs/base").finished
         steps = {path.name for path in (tmp_path / "run/checkpoints").iterdir()}
-        assert steps == {"step-000000007", "step-000000008"}
+        assert steps == {"step-000000008"}
     finally:
         server.stop()

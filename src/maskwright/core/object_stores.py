@@ -13,6 +13,7 @@ from typing import Any
 from maskwright.core.errors import DeviceError, MaskwrightError, nearest
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # Two characters at least: not the drive of a path of Windows.
+_CREDENTIALS = {"s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "gs": "GOOGLE_APPLICATION_CREDENTIALS"}
 _EXAMPLES = "s3://BUCKET/PATH, gs://BUCKET/PATH, https://HOST/PATH, file:///PATH, or another kind that fsspec knows"
 
 
@@ -65,8 +66,6 @@ def store_problems(url: str) -> Iterator[None]:
         reason = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
         if isinstance(error, FileNotFoundError):
             reason = f"it, or its bucket, does not exist ({error})"
-        raise DeviceError(
-            f"cannot access {url}: {reason}",
-            todo="Check the URL, the connection, and that this machine has credentials for it (S3: the variables "
-            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; Google: GOOGLE_APPLICATION_CREDENTIALS).",
-        ) from error
+        hint = _CREDENTIALS.get(url.partition(":")[0])
+        todo = "Check the URL, the connection and the permissions" + (f" (credentials: {hint})." if hint else ".")
+        raise DeviceError(f"cannot access {url}: {reason}", todo=todo) from error

@@ -30,9 +30,9 @@ class SlowRanks:
         self._named: set[int] = set()
 
     def find(self, seconds: Sequence[float]) -> Iterator[tuple[int, float, float]]:
-        """Take note of a step: each rank's seconds before it waits for the others.
+        """Take note of a step: each rank's seconds per token of its share, before it waits for the others.
 
-        Yields rank, seconds a step, and their ratio to the median; each rank only once.
+        Yields rank, seconds per token, and their ratio to the median; each rank only once.
         """
         self._sums = [sum(pair) for pair in zip(self._sums or [0.0] * len(seconds), seconds, strict=True)]
         self._num_steps += 1

@@ -87,7 +87,7 @@ class StepReport:
         seconds: Wall clock of the step, waiting included.
         waited: Seconds in which the device was idle because the batch was not ready.
         is_contended: Whether other processes compete for the cores (`SpinControl`); False on a GPU.
-        rank_seconds: Each rank's seconds for its share of batch and gradients, before it waits for the others.
+        rank_seconds: Each rank's seconds per token of its share, for batch and gradients, without waiting for others.
     """
 
     position: Position
@@ -208,7 +208,9 @@ def train(
             result = current.result()
             batch, flops = current.batch, flops_of(current.batch)
             now = time.perf_counter()
-            own_seconds += current.gradient_seconds
+            # Ranks have different shares of a batch.
+            own_tokens = sum(each.batch.num_tokens for each in batch.micro_batches)
+            own_seconds = (own_seconds + current.gradient_seconds) / max(1, own_tokens)
             # The ranks must agree on the progress.
             seconds, rank_seconds = all_reduce_max_gathering(running(now) - started, own_seconds)
             own_seconds = 0.0

@@ -1,27 +1,27 @@
 """A copy of a run directory at a URL, from which another machine resumes the run.
 
-Files are uploaded in the order in which they are written here: metrics and model, then a checkpoint with its checksums
-last, then `run.json`; dropped checkpoints are deleted at the end. After a kill at any moment the copy is therefore what
-the directory itself might be after a kill, and a checkpoint that was not uploaded whole is passed over.
+URL/latest.json             the run's request, the newest complete copy, and its files
+URL/step-NNNNNNNNN/         that copy: the run directory with its newest checkpoint
+URL/kept/step-NNNNNNNNN/    kept models
+
+A copy is uploaded whole before `latest.json` names it, and older ones are deleted afterwards, so a kill at any moment
+leaves a complete copy, or none. Between two checkpoints only small files of the current copy are replaced, `run.json`
+last.
 """
 
 import contextlib
-import tempfile
-from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePath, PurePosixPath
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePath
 from typing import Any
 
-from maskwright.core.checksums import read_record
 from maskwright.core.errors import CheckpointError, DeviceError
-from maskwright.core.files import atomic_folder
+from maskwright.core.files import atomic_folder, remove_abandoned
 from maskwright.core.object_stores import download, open_store, store_problems
-from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.training.reporting import Reporter
 from maskwright.training.run_directory import LOCK, refuse_other_run
 
-_RECORD = "run.json"
-_STEPS = ("checkpoints", "kept")
-"""Folders of a folder per step; those that are gone here are deleted there."""
+_LATEST, _RECORD, _KEPT = "latest.json", "run.json", "kept/"
 
 
 class Mirror:
@@ -34,51 +34,55 @@ class Mirror:
     def __init__(self, url: str, folder: Path, reporter: Reporter) -> None:
         self.url, self._folder, self._reporter = url, folder, reporter
         self._system, self._path = open_store(url)
-        # Size and time of each file when it was uploaded; None for what was there before.
-        self._stored: dict[str, tuple[int, int] | None] = {}
+        self._is_on_disk = "file" in self._system.protocol
+        self._request: dict[str, Any] = {}
+        self._latest = b""  # As this process read or wrote it.
+        # Size and time of each file when it was copied, by its path there.
+        self._stored: dict[str, tuple[int, int]] = {}
 
     def restore(self, request: Mapping[str, Any]) -> None:
         """Download the run, if the URL has it and the folder has none.
 
         Raises CheckpointError if there is another run or something else at the URL, or a later checkpoint of this run.
         """
+        here, there = self._folder.resolve(), Path(self._path)
+        if self._is_on_disk and (here.is_relative_to(there) or there.is_relative_to(here)):
+            raise CheckpointError(f"{self.url} and {self._folder} contain each other", todo="Choose another --mirror.")
+        self._request = json.loads(json.dumps(request))
         with store_problems(self.url):
-            found = self._system.find(self._path, detail=True)
-        names = {path.removeprefix(self._path).lstrip("/"): info["size"] for path, info in found.items()}
-        names = {name: size for name, size in names.items() if not _is_hidden(PurePosixPath(name))}
-        self._stored = dict.fromkeys(names)
-        if _RECORD not in names:
-            if names:
+            self._latest = self._read_latest()
+            self._write(".writable", b"")  # If it cannot be written, that is known before training.
+            self._system.rm(f"{self._path}/.writable")
+            found = [] if self._latest else self._system.find(self._path)
+        if not self._latest:
+            names = {path.removeprefix(self._path).lstrip("/") for path in found}
+            if others := sorted(name for name in names if not name.startswith(("step-", _KEPT, "."))):
                 raise CheckpointError(
-                    f"{self.url} is not empty and holds no run (found {', '.join(sorted(names)[:3])})",
+                    f"{self.url} is not empty and holds no run (found {', '.join(others[:3])})",
                     todo="Choose an empty or new place as --mirror.",
                 )
             return
-        newest = _newest(names)
-        if not newest and WEIGHTS not in names:
-            return  # It ended before anything was saved.
-        self._refuse_other_run(request)
+        try:
+            latest = json.loads(self._latest)
+            before, copy, files = latest["request"], str(latest["copy"]), dict(latest["files"])
+        except (ValueError, KeyError, TypeError) as error:
+            todo = "Restore that file from a copy, or choose another --mirror."
+            raise CheckpointError(f"{self.url}/{_LATEST} is damaged: {error}", todo=todo) from error
+        refuse_other_run(before, self._request, self.url, "--mirror")
         if not (self._folder / _RECORD).exists():
-            self._download(names)
-        elif newest > (here := _newest(self._local())):
+            self._download(copy, files)
+            return
+        here_now = self._local()
+        if copy > (newest := _newest(here_now)):
             raise CheckpointError(
-                f"{self.url} is ahead of {self._folder} ({newest}, here {here or 'no checkpoint'})",
+                f"{self.url} is ahead of {self._folder} ({copy}, here {newest or 'no checkpoint'})",
                 todo=f"Remove {self._folder} to resume from there, or choose another --mirror.",
             )
+        # Those that are complete there are not replaced, in case that they are damaged here.
+        complete = [name for name, size in files.items() if size is not None and size == here_now.get(name, (-1, 0))[0]]
+        self._stored = {self._place(copy, name): here_now[name] for name in complete}
 
-    def _refuse_other_run(self, request: Mapping[str, Any]) -> None:
-        with tempfile.TemporaryDirectory() as temporary:
-            file = Path(temporary, _RECORD)
-            with store_problems(self.url):
-                self._get(_RECORD, file)
-            try:
-                before = read_record(file)["request"]
-            except (ValueError, KeyError, TypeError) as error:
-                todo = "Restore that file from a copy, or choose another --mirror."
-                raise CheckpointError(f"{self.url} is damaged: {error}", todo=todo) from error
-        refuse_other_run(before, request, self.url, "--mirror")
-
-    def _download(self, names: Mapping[str, int]) -> None:
+    def _download(self, copy: str, files: Mapping[str, int | None]) -> None:
         with contextlib.suppress(OSError):
             (self._folder / LOCK).unlink(missing_ok=True)
             self._folder.rmdir()
@@ -87,52 +91,75 @@ class Mirror:
                 f"{self._folder} exists and holds no run; that of {self.url} is downloaded to a new folder only",
                 todo="Choose another --out, or remove that folder.",
             )
-        done, total = 0, sum(names.values())
+        remove_abandoned(self._folder.parent)
+        done, total = 0, sum(size or 0 for size in files.values())
         with atomic_folder(self._folder) as temporary:
-            for name, size in names.items():
+            for name, size in files.items():
+                if PurePath(name).is_absolute() or _is_hidden(PurePath(name)):
+                    raise CheckpointError(f"{self.url}/{_LATEST} names the file {name!r}")
+
+                def arrived(_: int | None, count: int, before: int = done) -> None:
+                    self._reporter.stage("downloading (bytes)", before + count, total)
+
                 with store_problems(self.url):
-                    self._get(name, temporary / name, done, total)
-                done += size
-        self._stored = dict(self._local())
+                    download(self._system, self._place(copy, name), temporary / name, arrived)
+                if size is not None and (arrived_size := (temporary / name).stat().st_size) != size:
+                    problem = f"{self._place(copy, name)} has {arrived_size:,} of {size:,} bytes"
+                    raise DeviceError(problem, todo="Run the same command again, or choose another --mirror.")
+                done += size or 0
+        self._stored = {self._place(copy, name): state for name, state in self._local().items()}
         self._reporter.message("mirror", f"downloaded {self._folder} from {self.url}")
 
-    def _get(self, name: str, file: Path, before: int = 0, total: int = 0) -> None:
-        def arrived(_: int | None, count: int) -> None:
-            if total:
-                self._reporter.stage("downloading (bytes)", before + count, total)
-
-        download(self._system, f"{self._path}/{name}", file, arrived)
+    def _place(self, copy: str, name: str) -> str:
+        return f"{self._path}/{name}" if name.startswith(_KEPT) else f"{self._path}/{copy}/{name}"
 
     def _local(self) -> dict[str, tuple[int, int]]:
+        """Return size and time of the files to copy, `run.json` last: all but older checkpoints."""
         files = {file.relative_to(self._folder): file for file in self._folder.rglob("*") if file.is_file()}
-        states = {name.as_posix(): file.stat() for name, file in files.items() if not _is_hidden(name)}
+        names = {name.as_posix(): file for name, file in files.items() if not _is_hidden(name)}
+        newest = f"checkpoints/{_newest(names)}/"
+        states = {
+            name: names[name].stat()
+            for name in sorted(names, key=lambda name: (name == _RECORD, name))
+            if not name.startswith("checkpoints/") or name.startswith(newest)
+        }
         return {name: (state.st_size, state.st_mtime_ns) for name, state in states.items()}
 
     def upload(self) -> None:
-        """Copy the changed files to the URL."""
-        local = self._local()
-        # The first time it comes first, so that an upload that is cut short is recognized as this run's.
-        is_first = _RECORD not in self._stored
-        steps, newest = _steps(local), _newest(local)
-        dropped = _steps(self._stored) - steps
-        later = {step for step in dropped if step > newest}
+        """Copy the run directory, of a copy of the same checkpoint only what has changed."""
+        files = self._local()
+        if not (copy := _newest(files)):
+            return
+        # Only these stay the same as long as the checkpoint does.
+        sizes = {name: size if name.endswith(".safetensors") else None for name, (size, _) in files.items()}
+        latest = json.dumps({"request": self._request, "copy": copy, "files": sizes}).encode()
         with store_problems(self.url):
-            self._delete(later)  # They would be resumed, without their metrics.
-            for name in sorted(local, key=lambda name: ((name == _RECORD) != is_first, *_order(name))):
-                if self._stored.get(name) != local[name]:
-                    self._put(name)
-                    self._stored[name] = local[name]
-            self._delete(dropped - later)
+            if self._read_latest() != self._latest:
+                raise DeviceError(
+                    f"another process has written to {self.url}",
+                    todo="Stop one of the two runs, or give each its own --mirror.",
+                )
+            for name, state in files.items():
+                if self._stored.get(place := self._place(copy, name)) != state:
+                    self._put(self._folder / name, place)
+                    self._stored[place] = state
+            if latest != self._latest:
+                self._write(_LATEST, latest)
+                self._latest = latest
+            for path in self._system.ls(self._path, detail=False, refresh=True):
+                if (old := path.rstrip("/").rpartition("/")[2]).startswith("step-") and old != copy:
+                    with contextlib.suppress(FileNotFoundError):
+                        self._system.rm(f"{self._path}/{old}", recursive=True)
 
     def try_upload(self) -> None:
-        """Copy the changed files; a failure is a warning, and the next call is another attempt."""
+        """Copy the run directory; a failure is a warning, and the next call is another attempt."""
         try:
             self.upload()
         except DeviceError as error:
             self._reporter.message("warning", f"the mirror is behind: {error.problem}; the next checkpoint tries again")
 
     def finish(self) -> None:
-        """Copy the changed files at the end; the error of a failure says how to repeat it."""
+        """Copy the run directory at the end; the error of a failure says how to repeat it."""
         try:
             self.upload()
         except DeviceError as error:
@@ -141,38 +168,37 @@ class Mirror:
                 todo="The same command copies the rest." + (f" {error.todo}" if error.todo else ""),
             ) from error
 
-    def _put(self, name: str) -> None:
-        file, target = str(self._folder / name), f"{self._path}/{name}"
-        if "file" not in self._system.protocol:
-            self._system.put_file(file, target)
-            return
-        # A store replaces an object at once, a disk only by renaming.
-        folder, _, last = target.rpartition("/")
-        self._system.makedirs(folder, exist_ok=True)
-        self._system.put_file(file, f"{folder}/.{last}.part")
-        self._system.mv(f"{folder}/.{last}.part", target)
+    def _read_latest(self) -> bytes:
+        try:
+            return bytes(self._system.cat_file(f"{self._path}/{_LATEST}"))
+        except FileNotFoundError:
+            return b""
 
-    def _delete(self, steps: Iterable[str]) -> None:
-        for step in sorted(steps):
-            self._system.rm(f"{self._path}/{step}", recursive=True)
-            self._stored = {name: state for name, state in self._stored.items() if not name.startswith(f"{step}/")}
+    def _write(self, name: str, content: bytes) -> None:
+        with self._new_object(f"{self._path}/{name}") as place:
+            self._system.pipe_file(place, content)
+
+    def _put(self, file: Path, place: str) -> None:
+        with self._new_object(place) as temporary:
+            self._system.put_file(str(file), temporary)
+
+    @contextlib.contextmanager
+    def _new_object(self, place: str) -> Iterator[str]:
+        """Yield where to write an object: a store replaces it at once, a disk only by renaming."""
+        if not self._is_on_disk:
+            yield place
+            return
+        folder, _, last = place.rpartition("/")
+        self._system.makedirs(folder, exist_ok=True)
+        yield f"{folder}/.{last}.part"
+        self._system.mv(f"{folder}/.{last}.part", place)
 
 
 def _is_hidden(name: PurePath) -> bool:
     return any(part.startswith(".") for part in name.parts)
 
 
-def _order(name: str) -> tuple[bool, bool, str]:
-    return name.startswith("checkpoints/"), name.endswith("/state.json"), name
-
-
-def _steps(names: Iterable[str]) -> set[str]:
-    """Return the folders of steps, "checkpoints/step-000000007"."""
-    parts = [name.split("/") for name in names]
-    return {"/".join(each[:2]) for each in parts if each[0] in _STEPS and len(each) > 2}
-
-
 def _newest(names: Iterable[str]) -> str:
-    """Return the folder of the newest checkpoint with a record; "" if there is none."""
-    states = [name for name in names if name.startswith("checkpoints/") and name.endswith("/state.json")]
-    return max(states, default="").removesuffix("/state.json")
+    """Return the folder name of the newest checkpoint, "step-000000007"; "" if there is none."""
+    parts = [name.split("/") for name in names]
+    return max((each[1] for each in parts if each[0] == "checkpoints" and len(each) > 2), default="")

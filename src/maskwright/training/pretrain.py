@@ -144,8 +144,6 @@ def pretrain(
                 prepared, record = _prepare(request, directory, record, machine, reporter)
                 if record.pop("problem", None) and is_first:
                     directory.write_record(record)
-                if copy is not None:
-                    copy.upload()  # If it cannot be written, that is known before training.
             session = Session(directory, request, prepared, record, machine, reporter)
             with stop_on_signals() as stop:
                 run = session.run(stop, checkpoint_minutes * 60, keep, copy.try_upload if copy else None)

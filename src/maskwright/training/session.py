@@ -17,7 +17,7 @@ from typing import Any
 
 from maskwright.core.amounts import pluralize, short_count
 from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
-from maskwright.core.files import write_json
+from maskwright.core.files import atomic_folder, write_json
 from maskwright.kernels.setting import use_kernels
 from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
@@ -158,8 +158,8 @@ class RunMonitor:
             for slow, seconds, ratio in self._slow_ranks.find(report.rank_seconds):
                 self._reporter.message(
                     "slow",
-                    f"rank {slow} on {self._hosts[slow]} takes {seconds:.3g} s a step for its share, {ratio:.1f} times "
-                    "the median of the ranks; all wait for it",
+                    f"rank {slow} on {self._hosts[slow]} takes {1000 * seconds:.3g} s per 1,000 tokens, "
+                    f"{ratio:.1f} times the median of the ranks; all wait for it",
                 )
 
     def _replan(self, spent: Spent, progress: float) -> None:
@@ -250,7 +250,7 @@ class Session:
         """
         position, is_saved = self._position()
         steps, progress = position.spent.steps, self.budget.progress(position.spent)
-        if keep and rank() == 0:  # Under a budget of time other steps may follow than those before the interruption.
+        if rank() == 0:  # Under a budget of time other steps may follow than those before the interruption.
             self._drop_kept_after(steps)
         held_out: dict[str, HeldOutResult] = {}
         with contextlib.ExitStack() as stack:
@@ -415,17 +415,21 @@ class Session:
 
     def _keep(self, step: int) -> None:
         """Save the models with what loading them needs: not to resume from, and never deleted."""
-        folder = self.directory.kept / step_name(step)
-        save_models(folder, self.recipe, self.model, self.text.vocabulary.special_tokens)
-        write_json(folder / "recipe.json", self.recipe.model_dump(mode="json"))
-        for place in (folder, folder / GENERATOR) if self.recipe.generator else (folder,):
-            self.tokenizer.save(place, max_length=self.recipe.training.max_length)
+        self._check_sample(step)
+        with atomic_folder(self.directory.kept / step_name(step)) as folder:
+            save_models(folder, self.recipe, self.model, self.text.vocabulary.special_tokens)
+            write_json(folder / "recipe.json", self.recipe.model_dump(mode="json"))
+            for place in (folder, folder / GENERATOR) if self.recipe.generator else (folder,):
+                self.tokenizer.save(place, max_length=self.recipe.training.max_length)
+
+    def _check_sample(self, step: int) -> None:
+        """Raise TrainingError if a few sequences show that the run has diverged, whose weights are then not saved."""
+        # The step's own loss was that of the weights before.
+        with single_process():
+            self._check(step, measure(self.model, self.workload.held_out_sample()))
 
     def _save(self, position: Position, logger: MetricsLogger) -> None:
-        # A few sequences show whether the weights are sound; the step's own loss was that of the weights before.
-        with single_process():
-            measured = measure(self.model, self.workload.held_out_sample())
-        self._check(position.spent.steps, measured)
+        self._check_sample(position.spent.steps)
         # The models first: a checkpoint of a step implies that the models of that step are saved.
         save_models(self.directory.path, self.recipe, self.model, self.text.vocabulary.special_tokens)
         logger.sync()

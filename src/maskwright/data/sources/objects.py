@@ -48,7 +48,8 @@ def list_objects(url: str) -> list[StoredObject]:
     system, path = open_store(url)
     with store_problems(url):
         try:
-            paths = system.find(path) if system.info(path)["type"] == "directory" else [path]
+            is_folder = system.info(path)["type"] == "directory"
+            paths = [each for each in system.find(path) if not _is_hidden(each, path)] if is_folder else [path]
         except FileNotFoundError:
             if not glob.has_magic(path):
                 raise
@@ -57,9 +58,15 @@ def list_objects(url: str) -> list[StoredObject]:
         return [_described(url, each, system.info(each)) for each in sorted(paths)]
 
 
+def _is_hidden(path: str, folder: str) -> bool:
+    return any(part.startswith(".") for part in path.removeprefix(folder).split("/"))
+
+
 def _described(url: str, path: str, info: dict[str, Any]) -> StoredObject:
     known = {key.lower(): value for key, value in info.items() if value}
     version = next((f"{name}: {known[name]}" for name in _VERSIONS if name in known), "")
+    if not version and not url.startswith("http"):
+        version = str(sorted((key, str(value)) for key, value in known.items()))
     return StoredObject(url, path, info.get("size"), version)
 
 

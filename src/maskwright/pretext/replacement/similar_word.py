@@ -56,7 +56,8 @@ class SimilarWord(Replacement):
     @property
     def hiding_all(self) -> Self:
         """Nothing kept, and every word eligible (see `Replacement.hiding_all`)."""
-        return super().hiding_all.replace(max_stand_ins=1.0)
+        hidden = super().hiding_all
+        return hidden if hidden is self else hidden.replace(max_stand_ins=1.0)
 
     def eligible(self, instances: Instances, rng: RandomNumbers, vocabulary: VocabularyFacts) -> BoolArray:
         """Return the tokens of words that have a similar word, and of some that have none (see `Replacement`)."""
