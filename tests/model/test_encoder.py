@@ -3,6 +3,8 @@ from dataclasses import replace
 import torch
 from packed_batches import SMALL, encoder, packed
 
+from maskwright.kernels.setting import use_kernels
+
 
 def test_dropout_follows_the_batch_key_and_only_in_training():
     model = encoder()
@@ -22,6 +24,21 @@ def test_a_single_segment_row_is_added_whatever_the_segment():
     without = encoder(SMALL.replace(type_vocab_size=0, pooler=False))
     assert without.segment_embeddings is None
     assert without(batch).pooled is None
+
+
+def test_the_reference_gives_the_same_results_and_gradients():
+    outcomes = []
+    for enabled in (True, False):
+        model = encoder(SMALL.replace(num_heads=3))  # Heads of 16, which the C attention computes.
+        with use_kernels(enabled):
+            output = model(packed())
+        (output.hidden**3).mean().backward()
+        outcomes.append((output.hidden.detach(), output.pooled.detach(), [p.grad for p in model.parameters()]))
+    (hidden, pooled, gradients), (expected, expected_pooled, expected_gradients) = outcomes
+    torch.testing.assert_close(hidden, expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(pooled, expected_pooled, atol=1e-5, rtol=0)
+    for found, wanted in zip(gradients, expected_gradients, strict=True):
+        assert wanted is None or torch.allclose(found, wanted, atol=1e-5, rtol=1e-4)
 
 
 def test_changing_one_sequence_changes_no_other():

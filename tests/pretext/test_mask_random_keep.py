@@ -1,6 +1,7 @@
 """80/10/10, per token and per unit, and the ids that random tokens come from."""
 
 import re
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -9,10 +10,11 @@ from hypothesis import strategies as st
 from pretext_samples import SPECIAL, VOCABULARY, batch_of, looks_uniform, rng_for, within
 
 from maskwright.core.errors import RecipeError
+from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Instances, IntArray, Selection
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.replacement import MaskRandomKeep, VocabularyFacts
-from maskwright.pretext.replacement.base import uniform_ids
+from maskwright.pretext.replacement.base import Replacement, uniform_ids
 from maskwright.pretext.shares import check_shares
 
 NEVER = [SPECIAL.pad, SPECIAL.unk, SPECIAL.cls, SPECIAL.sep]
@@ -117,3 +119,24 @@ def test_every_id_but_those_left_out_comes_up_alike(vocab_size: int, never: set[
     # The middle of each of as many equal parts of [0, 1) as there are ids: each is hit once, in order.
     middles = (np.arange(len(allowed)) + 0.5) / max(1, len(allowed))
     assert uniform_ids(middles, vocab_size, never).tolist() == allowed
+
+
+def test_a_replacement_without_shares_needs_replace_tokens_only() -> None:
+    class AlwaysMask(Replacement):
+        kind: Literal["always_mask"] = "always_mask"
+
+        def replace_tokens(
+            self, instances: Instances, selection: Selection, rng: RandomNumbers, vocabulary: VocabularyFacts
+        ) -> IntArray:
+            ids = instances.ids.copy()
+            ids[selection.positions] = SPECIAL.mask
+            return ids
+
+    replacement = AlwaysMask()
+    assert replacement.hides
+    assert replacement.hiding_all is replacement
+    instances = batch_of([60])
+    rng = rng_for(instances)
+    selection = TokenMasking().select(instances, rng)
+    ids = replacement.replace_tokens(instances, selection, rng, VOCABULARY)
+    assert set(ids[selection.positions]) == {SPECIAL.mask}

@@ -106,6 +106,17 @@ def test_half_of_the_pairs_of_several_sentences_are_swapped(second: str) -> None
     assert within(swapped.mean(), 0.5, len(plan))
 
 
+def test_one_sentence_has_no_order_in_the_paper_and_is_labeled_swapped_in_the_code() -> None:
+    documents = documents_of([[30]] * 500)
+    paper = SegmentPair(second="next_or_swapped").plan(documents, 64, seed=0, mask_sample=0)
+    assert (paper.pair_labels == -1).all()
+    assert not (paper.second_end > 0).any()
+    code = SegmentPair(second="next_swapped_or_random").plan(documents, 64, seed=0, mask_sample=0)
+    assert (code.pair_labels == 1).all()
+    assert (code.second_start // 30 != code.first_start // 30).all()
+    assert len(paper) == len(code) == 500
+
+
 def test_segment_pair_without_next_sentence_prediction_loses_no_text() -> None:
     # 25 tokens fill the room of 125 exactly, so nothing needs to be cut.
     documents = documents_of([[25] * number for number in range(1, 60)])

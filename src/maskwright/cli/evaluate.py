@@ -10,6 +10,7 @@ from maskwright.cli.finetune import LABEL_HELP, READ_HELP, TEXT2_HELP, TEXT_HELP
 from maskwright.cli.options import DeviceOption, TrainingPrecisionOption
 from maskwright.cli.texts import check_model
 from maskwright.core.amounts import pluralize
+from maskwright.core.files import check_writable
 
 FINE_TUNED_HELP = "Output directory of `maskwright finetune`, or a transformers model for the task."
 
@@ -32,6 +33,8 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Evaluate a fine-tuned model, or sentence embeddings, on labeled examples."""
+    if out:
+        check_writable(out.expanduser().parent)
     check_model(model)
     from maskwright.finetuning.evaluating import evaluate
 

@@ -44,6 +44,8 @@ def load_for_use(model: str, device: str, precision: "Precision") -> "Model":
 def print_warnings() -> Iterator[None]:
     """Print Python warnings of the block as lines, without file names and source."""
     with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
-        yield
-    for warning in caught:
-        output.warn(str(warning.message))
+        try:
+            yield
+        finally:
+            for warning in caught:
+                output.warn(str(warning.message))

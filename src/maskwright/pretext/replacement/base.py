@@ -33,15 +33,17 @@ class Replacement(Spec):
     """Replaces selected tokens. Subclasses are frozen values and implement `replace_tokens`.
 
     Attributes:
-        changes: Names of the fields that hold the shares of tokens that change; with that of `keep` they sum to 1.
+        changes: Names of the fields that hold the shares of tokens that change; with that of `keep` they sum to 1. Empty
+            if there are no shares: then every selected token changes.
     """
 
     kind: str
-    changes: ClassVar[tuple[str, ...]]
+    changes: ClassVar[tuple[str, ...]] = ()
 
     @model_validator(mode="after")
     def _shares_add_up(self) -> Self:
-        check_shares({name: getattr(self, name) for name in (*self.changes, "keep")})
+        if self.changes:
+            check_shares({name: getattr(self, name) for name in (*self.changes, "keep")})
         return self
 
     @property
@@ -57,7 +59,7 @@ class Replacement(Spec):
     @property
     def hides(self) -> bool:
         """Whether selected tokens are ever changed; otherwise all of them can be copied."""
-        return any(getattr(self, name) for name in self.changes)
+        return not self.changes or any(getattr(self, name) for name in self.changes)
 
     @property
     def uses_token_counts(self) -> bool:
