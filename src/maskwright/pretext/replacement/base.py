@@ -33,8 +33,8 @@ class Replacement(Spec):
     """Replaces selected tokens. Subclasses are frozen values and implement `replace_tokens`.
 
     Attributes:
-        changes: Names of the fields that hold the shares of tokens that change; with that of `keep` they sum to 1. Empty
-            if there are no shares: then every selected token changes.
+        changes: Names of the fields that hold the shares of tokens that change; with that of `keep` they sum to 1.
+            Empty if there are no shares: then every selected token changes.
     """
 
     kind: str
