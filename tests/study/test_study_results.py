@@ -16,6 +16,9 @@ def test_where_no_difference_is_shown_the_smallest_that_could_be_is_named() -> N
     assert sentences(report) == ["b against a: no difference shown in 1 metric."]
     assert shown_verdict(_row(NO_DIFFERENCE), "share") == "no difference shown (only above 5.2 points)"
     assert shown_verdict(_row(BETTER), "share") == BETTER
+    adjusted = {"seeds": 3, "low": 0.016, "high": 0.074, "p": 0.021, "p_holm": 0.107}
+    row = {"verdict": NO_DIFFERENCE, "difference": adjusted}
+    assert shown_verdict(row, "share") == "no difference shown (p 0.021, adjusted 0.107)"
 
 
 def test_the_budget_names_what_was_spent_equally() -> None:

@@ -233,9 +233,16 @@ def shown_p(p: float | None) -> str:
 
 
 def shown_verdict(row: dict[str, Any], unit: str) -> str:
-    """Write a verdict; if no difference was shown, with half the width of its interval: only larger ones are shown."""
+    """Write a verdict; if no difference was shown, with half the width of its interval: only larger ones are shown.
+
+    Or with p, if the interval excludes zero and only Holm's adjustment keeps the difference from being shown.
+    """
     if row["verdict"] != NO_DIFFERENCE or not (half := (row["difference"]["high"] - row["difference"]["low"]) / 2):
         return str(row["verdict"])
+    if row["difference"]["low"] > 0 or row["difference"]["high"] < 0:
+        return (
+            f"{row['verdict']} (p {shown_p(row['difference']['p'])}, adjusted {shown_p(row['difference']['p_holm'])})"
+        )
     return f"{row['verdict']} (only above {shown(half, unit)}{({'share': ' points', 'nats': ' nats'}).get(unit, '')})"
 
 
