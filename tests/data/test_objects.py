@@ -112,7 +112,7 @@ def test_a_url_without_text_is_an_error(tmp_path: Path, url: str, named: str) ->
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.slow  # It starts a server.
 def test_objects_of_s3_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("s3fs")
+    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()  # It may know another test's server.
     server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
     server.start()
     try:

@@ -227,7 +227,7 @@ def test_a_killed_process_whose_disk_is_gone_resumes_from_a_folder(tmp_path: Pat
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.slow  # It starts a server.
 def test_a_run_resumes_from_s3(train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("s3fs")
+    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()  # It may know another test's server.
     server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
     server.start()
     try:
