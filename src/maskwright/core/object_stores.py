@@ -14,7 +14,7 @@ from maskwright.core.errors import DeviceError, MaskwrightError, nearest
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # Two characters at least: not the drive of a path of Windows.
 _CREDENTIALS = {"s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "gs": "GOOGLE_APPLICATION_CREDENTIALS"}
-_EXAMPLES = "s3://BUCKET/PATH, gs://BUCKET/PATH, https://HOST/PATH, file:///PATH, or another kind that fsspec knows"
+_EXAMPLES = "s3://BUCKET/PATH, gs://BUCKET/PATH, https://HOST/PATH, file://FOLDER, or another kind that fsspec knows"
 
 
 def is_url(text: str) -> bool:

@@ -196,8 +196,7 @@ def collocations_of(sentences: Iterable[str], segmenter: Segmenter | None = None
 
 
 _Parts = dict[int, tuple[NDArray[np.int32], NDArray[np.float64]]]
-"""For each length the number of the n-gram that begins at each word, -1 for a rare one; and the logarithm of the share
-of all words that each n-gram has."""
+"""By length: id of the n-gram that starts at each word, -1 if it is rare; and log relative frequency of each n-gram."""
 
 
 def _frequent_grams(words: RunningText) -> Iterator[tuple[int, NDArray[np.int64], _Parts]]:
