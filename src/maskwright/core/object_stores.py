@@ -22,6 +22,11 @@ def is_url(text: str) -> bool:
     return _URL.match(text) is not None
 
 
+def is_hidden(path: str) -> bool:
+    """Whether a part of a path begins with a dot; "." and ".." do."""
+    return any(part.startswith(".") for part in path.split("/"))
+
+
 def open_store(url: str) -> tuple[Any, str]:
     """Return fsspec's file system of a URL, and the path in it.
 

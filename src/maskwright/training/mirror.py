@@ -17,7 +17,7 @@ from typing import Any
 
 from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.core.files import atomic_folder, remove_abandoned
-from maskwright.core.object_stores import download, open_store, store_problems
+from maskwright.core.object_stores import download, is_hidden, open_store, store_problems
 from maskwright.training.reporting import Reporter
 from maskwright.training.run_directory import LOCK, refuse_other_run
 
@@ -95,7 +95,7 @@ class Mirror:
         done, total = 0, sum(size or 0 for size in files.values())
         with atomic_folder(self._folder) as temporary:
             for name, size in files.items():
-                if PurePath(name).is_absolute() or _is_hidden(PurePath(name)):
+                if PurePath(name).is_absolute() or is_hidden(name):
                     raise CheckpointError(f"{self.url}/{_LATEST} names the file {name!r}")
 
                 def arrived(_: int | None, count: int, before: int = done) -> None:
@@ -115,8 +115,9 @@ class Mirror:
 
     def _local(self) -> dict[str, tuple[int, int]]:
         """Return size and time of the files to copy, `run.json` last: all but older checkpoints."""
-        files = {file.relative_to(self._folder): file for file in self._folder.rglob("*") if file.is_file()}
-        names = {name.as_posix(): file for name, file in files.items() if not _is_hidden(name)}
+        files = [file for file in self._folder.rglob("*") if file.is_file()]
+        names = {file.relative_to(self._folder).as_posix(): file for file in files}
+        names = {name: file for name, file in names.items() if not is_hidden(name)}
         newest = f"checkpoints/{_newest(names)}/"
         states = {
             name: names[name].stat()
@@ -192,10 +193,6 @@ class Mirror:
         self._system.makedirs(folder, exist_ok=True)
         yield f"{folder}/.{last}.part"
         self._system.mv(f"{folder}/.{last}.part", place)
-
-
-def _is_hidden(name: PurePath) -> bool:
-    return any(part.startswith(".") for part in name.parts)
 
 
 def _newest(names: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.errors import DataError
-from maskwright.core.object_stores import download, open_store, store_problems
+from maskwright.core.object_stores import download, is_hidden, open_store, store_problems
 from maskwright.core.spec import fingerprint
 from maskwright.data.cache import open_or_build
 from maskwright.data.progress import Progress
@@ -49,17 +49,15 @@ def list_objects(url: str) -> list[StoredObject]:
     with store_problems(url):
         try:
             is_folder = system.info(path)["type"] == "directory"
-            paths = [each for each in system.find(path) if not _is_hidden(each, path)] if is_folder else [path]
+            paths = (
+                [each for each in system.find(path) if not is_hidden(each.removeprefix(path))] if is_folder else [path]
+            )
         except FileNotFoundError:
             if not glob.has_magic(path):
                 raise
             found = system.glob(path, detail=True)
             paths = [each for each, info in found.items() if info["type"] != "directory"]
         return [_described(url, each, system.info(each)) for each in sorted(paths)]
-
-
-def _is_hidden(path: str, folder: str) -> bool:
-    return any(part.startswith(".") for part in path.removeprefix(folder).split("/"))
 
 
 def _described(url: str, path: str, info: dict[str, Any]) -> StoredObject:
