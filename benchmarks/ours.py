@@ -5,6 +5,7 @@ and `LEVERS` name internals: adapt them when these are renamed.
 """
 
 import csv
+import importlib
 import json
 import os
 import shutil
@@ -24,6 +25,18 @@ LEVERS: Mapping[str, Mapping[str, Any]] = {
     "512 tokens per micro-batch": {"maskwright.training.pretrain.pretraining_microbatch": 512},
     "8,192 tokens per micro-batch": {"maskwright.training.pretrain.pretraining_microbatch": 8192},
 }
+GPU_LEVERS: Mapping[str, Mapping[str, Any]] = {
+    "no CUDA graphs": {"maskwright.kernels.cuda.graphs._is_supported": False},
+    "FlashAttention instead of Triton, no CUDA graphs": {
+        "maskwright.kernels.cuda.attention.is_short": False,
+        "maskwright.kernels.cuda.graphs._is_supported": False,
+    },
+    "LayerNorm by PyTorch": {"maskwright.kernels.cuda.norm.is_supported": False},
+    "LayerNorm by torch.compile": {
+        "maskwright.kernels.cuda.norm.dropout_add_norm": "benchmarks.compiled:dropout_add_norm"
+    },
+    "cross entropy without torch.compile": {"maskwright.kernels.vocabulary_losses.has_kernels": False},
+}
 INFERENCE_LEVERS: Mapping[str, Mapping[str, Any]] = {
     "PyTorch instead of the C layers": {
         "maskwright.model.inference._layers": None,
@@ -32,9 +45,13 @@ INFERENCE_LEVERS: Mapping[str, Mapping[str, Any]] = {
 
 
 def _remove(levers: Mapping[str, Any]) -> None:
-    """Take levers away for the rest of this process."""
+    """Take levers away for the rest of this process: "module:function" stands for that function."""
     for target, value in levers.items():
-        patch(target, lambda *_, value=value, **__: value).start()
+        if isinstance(value, str):
+            module, _, name = value.partition(":")
+            patch(target, getattr(importlib.import_module(module), name)).start()
+        else:
+            patch(target, lambda *_, value=value, **__: value).start()
 
 
 class Pretrain:

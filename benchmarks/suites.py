@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks import texts
 from benchmarks.faults import faults
-from benchmarks.ours import INFERENCE_LEVERS, LEVERS
+from benchmarks.ours import GPU_LEVERS, INFERENCE_LEVERS, LEVERS
 from benchmarks.quality import quality
 from benchmarks.runner import Contender, Outcome, Settings, Spread, measure
 from benchmarks.serving import measure_serving
@@ -383,6 +383,8 @@ def gpu(settings: Settings) -> Iterator[Table]:
         model = dataclasses.replace(SIZES[size], batch=batch, steps=60)
         task = prepare(settings, model, dropout=0.1, device="cuda", precision="bf16", **options)
         contenders = [task.own(), task.own("maskwright, PyTorch only", kernels="reference")]
+        if settings.wants("levers") and case in ("blocks-128", "natural"):
+            contenders += [task.own(name, levers=lever) for name, lever in GPU_LEVERS.items()]
         contenders.append(task.peer("transformers, bf16", device="cuda", bf16=True))
         if case != "electra":
             contenders.append(task.peer("transformers, bf16, compiled", device="cuda", bf16=True, compiled=True))

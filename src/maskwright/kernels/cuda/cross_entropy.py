@@ -1,10 +1,12 @@
-"""Cross entropy over a tied vocabulary in bf16 on a GPU: three matmuls and two Triton kernels.
+"""Cross entropy over a tied vocabulary in bf16 on a GPU: three matmuls and what `torch.compile` makes of the rest.
 
 Matmuls need aligned memory to be fast: 30,522 rows of weights take 982 us on an H100, 30,528 take 357.
-Nothing here waits for the GPU, so a CUDA graph can contain it.
+Nothing here waits for the GPU.
 """
 
-from typing import NamedTuple
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,12 +19,8 @@ _VOCABULARY_MULTIPLE = 64
 """The vocabulary is padded to a multiple of this."""
 _ROWS = 16
 """Targets are padded to a multiple of this: they are the inner dimension of the vocabulary's gradient."""
-_SCORING = {"BLOCK": 2048, "num_warps": 4}
-"""A program computes one target's loss from 2,048 columns at a time: 16 per thread, in loads of 16 bytes."""
-_GRADIENTS = {"ROWS": 32, "BLOCK": 1024, "num_warps": 4}
-"""A program computes the gradients of 32 targets in 1,024 columns: 8 per thread, one load of 16 bytes."""
-_SAMPLING = {"BLOCK": 2048, "num_warps": 4}
-"""A program samples one target's token from 2,048 columns at a time: 16 per thread."""
+_PART = _VOCABULARY_MULTIPLE
+"""Sampling first chooses so many neighboring columns, then one of them."""
 
 
 class GpuScores(NamedTuple):
@@ -79,12 +77,15 @@ def gpu_scores(
     for begin in range(0, len(rows), length):
         block, answers = rows[begin : begin + length], labels[begin : begin + length]
         logits = torch.mm(block, entries.T, out=scores[: len(block)])
-        losses, is_right, column_sums = _gradients_in_place(logits, offsets, answers, with_gradients=with_gradients)
+        targets = logits[: len(answers)]
+        losses, is_right, log_sums = _compiled(_losses, targets)(targets, offsets, answers)
         total += losses.sum()
         correct += is_right.sum()
-        if column_sums is not None:
+        if with_gradients:
+            added = _compiled(_gradients_in_place, targets)(targets, offsets, answers, log_sums)
+            logits[len(answers) :] = 0
             features_grads.append(_matmul(logits, entries, features.dtype))
-            part, added = _matmul(logits.T, block, torch.float32), column_sums.sum(dim=0)
+            part = _matmul(logits.T, block, torch.float32)
             weight_grad = part if weight_grad is None else weight_grad.add_(part)
             bias_grad = added if bias_grad is None else bias_grad.add_(added)
     if weight_grad is None or bias_grad is None:
@@ -124,15 +125,9 @@ def gpu_samples(
     length = _block_length(max(1, len(rows)), block_elements // len(entries))
     for begin in range(0, len(numbers), length):
         part = slice(begin, begin + length)
-        _sample(_matmul(rows[part], entries.T, torch.float32), offsets, numbers[part], sampled[part])
+        scores = _matmul(rows[part], entries.T, torch.float32)[: len(numbers[part])]
+        sampled[part] = _compiled(_samples, scores)(scores, offsets, numbers[part])
     return sampled
-
-
-def _sample(scores: Tensor, bias: Tensor, numbers: Tensor, sampled: Tensor) -> None:
-    from maskwright.kernels.cuda.cross_entropy_kernels import sample_rows
-
-    with torch.cuda.device_of(scores):  # type: ignore[no-untyped-call]
-        sample_rows[(len(sampled),)](scores, bias, numbers.contiguous(), sampled, scores.shape[1], **_SAMPLING)
 
 
 def _in_bf16(matrix: Tensor, multiple: int) -> Tensor:
@@ -154,35 +149,49 @@ def _block_length(num_rows: int, most: int) -> int:
     return -(-num_rows // (blocks * _ROWS)) * _ROWS
 
 
-def _gradients_in_place(
-    logits: Tensor, bias: Tensor, labels: Tensor, *, with_gradients: bool
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return losses and whether they are right, both (M,), and the gradients' sums over some rows each (S, V).
+@functools.cache
+def _on_gpu(function: Callable[..., Any]) -> Callable[..., Any]:
+    return torch.compile(function, dynamic=True)
 
-    Args:
-        logits: Shape (N, V), bf16; gradients are written over them if requested.
-        bias: Shape (V,), fp32.
-        labels: Shape (M,), M at most N.
-        with_gradients: Whether gradients are computed.
+
+def _compiled(function: Callable[..., Any], tensor: Tensor) -> Callable[..., Any]:
+    # On a CPU, for tests, what is compiled.
+    return _on_gpu(function) if tensor.is_cuda else function
+
+
+def _losses(logits: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return losses, whether the first of the best logits is that of the label, and log-sum-exps, each (M,).
+
+    Shapes (M, V), bf16; (V,), fp32; (M,).
     """
-    from maskwright.kernels.cuda.cross_entropy_kernels import score_rows, write_gradients
+    exact = logits.float() + bias
+    log_sums = exact.logsumexp(1)
+    return log_sums - exact.gather(1, labels[:, None]).squeeze(1), exact.argmax(1) == labels, log_sums
 
-    (num_rows, num_columns), num_targets = logits.shape, len(labels)
-    labels = labels.contiguous()
-    losses, log_sums = (torch.empty(num_targets, dtype=torch.float32, device=logits.device) for _ in range(2))
-    is_right = torch.empty(num_targets, dtype=torch.int32, device=logits.device)
-    # Triton launches on the current GPU, which may not be that of the tensors.
-    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
-        if num_targets:
-            score_rows[(num_targets,)](logits, bias, labels, losses, log_sums, is_right, num_columns, **_SCORING)
-        if not with_gradients:
-            return losses, is_right, None
-        parts = -(-num_rows // _GRADIENTS["ROWS"])
-        column_sums = torch.empty(parts, num_columns, dtype=torch.float32, device=logits.device)
-        write_gradients[(-(-num_columns // _GRADIENTS["BLOCK"]), parts)](
-            logits, bias, labels, log_sums, column_sums, num_targets, num_rows, num_columns, **_GRADIENTS
-        )
-    return losses, is_right, column_sums
+
+def _gradients_in_place(logits: Tensor, bias: Tensor, labels: Tensor, log_sums: Tensor) -> Tensor:
+    """Write softmax minus one hot over the logits (M, V) and return its sums over the rows before rounding, (V,)."""
+    one_hot = torch.arange(logits.shape[1], device=logits.device) == labels[:, None]
+    gradients = (logits.float() + bias - log_sums[:, None]).exp() - one_hot.float()
+    sums = gradients.sum(0)
+    logits.copy_(gradients)
+    return sums
+
+
+def _samples(scores: Tensor, bias: Tensor, numbers: Tensor) -> Tensor:
+    """Return the columns (M,) at which the running sums of `softmax(scores + bias)` (M, V) pass the numbers (M,)."""
+    exact = scores + bias
+    shares = (exact - exact.amax(1, keepdim=True)).exp().view(len(scores), -1, _PART)
+    sums = shares.sum(2).cumsum(1)
+    # Below 1 by more than rounding: the sums of some part pass it.
+    wanted = sums[:, -1:] * numbers[:, None].clamp(max=1 - 2**-23)
+    part = (sums <= wanted).sum(1, keepdim=True)
+    before = torch.where(part > 0, sums.gather(1, (part - 1).clamp(min=0)), 0.0)
+    own = shares.gather(1, part[..., None].expand(-1, -1, _PART)).squeeze(1)
+    column = (before + own.cumsum(1) <= wanted).sum(1)
+    # The part's own sum may be rounded otherwise than the running one.
+    last = (torch.arange(_PART, device=own.device) * (own > 0)).amax(1)
+    return part.squeeze(1) * _PART + torch.minimum(column, last)
 
 
 def _matmul(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
