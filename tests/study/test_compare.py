@@ -20,6 +20,7 @@ from maskwright.study.compare import Comparison, compare, tasks_of, variants_of
 from maskwright.study.report import write_report
 from maskwright.training import session
 from maskwright.training.reporting import Silent
+from maskwright.training.resolve import Speed
 
 TOY = (
     *("encoder.hidden_size=16", "encoder.num_heads=2", "encoder.num_layers=1", "encoder.intermediate_size=32"),
@@ -235,7 +236,7 @@ def test_a_damaged_record_of_a_study_is_named(
 def test_minutes_become_the_flops_of_the_baseline_once(
     whole: Comparison, study: Callable[..., Comparison], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "measure_training_flops", lambda *_, **__: (1e9, False))
+    monkeypatch.setattr(module, "measure_speed", lambda *_, **__: Speed(1e9))
     plan = study("timed", flops=None, minutes=2000, dry_run=True).runs
     # More than speed times time by what the last layers skip, less by held-out evaluations.
     assert 0.9 * 1.2e14 < plan[0].flops < 2 * 1.2e14

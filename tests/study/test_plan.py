@@ -10,6 +10,7 @@ from maskwright.core.errors import RecipeError
 from maskwright.study import plan as module
 from maskwright.study.plan import PlannedRecipe, plan, predict, recommend, with_prediction
 from maskwright.training.reporting import Silent
+from maskwright.training.resolve import Speed
 
 TOY = (
     *("encoder.hidden_size=32", "encoder.num_heads=2", "encoder.intermediate_size=64"),
@@ -71,7 +72,7 @@ def test_the_lowest_expected_loss_is_recommended_and_overlaps_are_named() -> Non
 def test_hopeless_settings_are_refused_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = write_corpus(tmp_path / "corpus.txt")
     options = {"set": TOY, "cache": tmp_path / "cache", "workers": 1, "reporter": Silent()}
-    monkeypatch.setattr(module, "measure_training_flops", lambda *_, **__: (1e8, False))
+    monkeypatch.setattr(module, "measure_speed", lambda *_, **__: Speed(1e8))
     (short,) = plan(corpus, ["bert/tiny"], minutes=1, **options).recipes
     assert "steps fit" in short.refused
     set_by_user = [*TOY, "training.batch_sequences=512"]
@@ -90,7 +91,7 @@ def test_hopeless_settings_are_refused_with_the_reason(tmp_path: Path, monkeypat
 @pytest.mark.slow
 def test_a_plan_trains_and_measures_its_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = write_corpus(tmp_path / "corpus.txt")
-    monkeypatch.setattr(module, "measure_training_flops", lambda *_, **__: (1e9, False))
+    monkeypatch.setattr(module, "measure_speed", lambda *_, **__: Speed(1e9))
     monkeypatch.setattr(module, "MIN_STEPS", 10)
     monkeypatch.setattr(module, "TRIAL_SHARES", (0.1, 0.2, 0.4))
     options = {"set": [*TOY, "tokenizer.vocab_size=400"], "clean": ["deduplicate=none"], "workers": 1}

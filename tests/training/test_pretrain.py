@@ -16,6 +16,7 @@ from maskwright.core.errors import CheckpointError, DataError, DeviceError, Mask
 from maskwright.core.files import read_json
 from maskwright.training import loop, preparation, resolve
 from maskwright.training.metrics import read_rows
+from maskwright.training.resolve import Speed
 
 RECIPES = ("bert/tiny", "roberta/tiny")
 
@@ -103,7 +104,7 @@ def test_a_time_budget_is_replanned_once_from_the_measured_speed(
     train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, speed: float, first: float, is_replanned: bool
 ) -> None:
     monkeypatch.setattr(loop, "time", Clock(first))
-    monkeypatch.setattr(preparation, "measure_training_flops", lambda *_, **__: (1.0, False))
+    monkeypatch.setattr(preparation, "measure_speed", lambda *_, **__: Speed(1.0))
     monkeypatch.setattr(resolve, "expected_tokens", lambda *_: speed * 60)
     if is_replanned:  # The corrected plan survives a kill.
         with killed_after(20):

@@ -4,12 +4,13 @@ from collections.abc import Collection
 import pytest
 
 from maskwright.recipes.catalog import get, resolve
-from maskwright.recipes.optimization import AdamW
+from maskwright.recipes.optimization import AdamW, Training
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
 from maskwright.training.resolve import (
     Choice,
     CorpusStatistics,
+    Speed,
     batch_tokens,
     fit_length,
     fit_schedule,
@@ -155,10 +156,27 @@ def test_before_tokenization_only_what_tokenization_needs_is_resolved() -> None:
 
 def test_a_faster_machine_is_planned_more_tokens_for_the_same_time() -> None:
     slow, fast = (
-        resolve_run(get("bert/mini"), Budget("seconds", 600), RAW, reached_flops=speed) for speed in (1e10, 1e12)
+        resolve_run(get("bert/mini"), Budget("seconds", 600), RAW, speed=Speed(flops)) for flops in (1e10, 1e12)
     )
     assert fast.expected_tokens > 50 * slow.expected_tokens
     assert fast.recipe.tokenizer.vocab_size > slow.recipe.tokenizer.vocab_size
+
+
+def test_larger_steps_have_a_higher_learning_rate() -> None:
+    """The rule gives 1,000 tokens a step; twice as many double the rate, and at most three times it is allowed."""
+
+    def training(full_step_tokens: float, *fixed: str) -> Training:
+        recipe = get("bert/mini")
+        if fixed:
+            recipe = recipe.replace(training=recipe.training.replace(batch_sequences=250))
+        fitted, _ = fit_schedule(recipe, 4e6, 1e8, [25.0] * len(recipe.training.phases), fixed, None, full_step_tokens)
+        return fitted.training
+
+    rule, doubled, most = (training(tokens) for tokens in (0.0, 1600.0, 1e6))
+    assert (rule.batch_sequences, doubled.batch_sequences, most.batch_sequences) == (32, 64, 256)
+    assert doubled.learning_rate == pytest.approx(1.6 * rule.learning_rate, rel=0.02)
+    assert most.learning_rate == pytest.approx(3 * rule.learning_rate, rel=0.02)
+    assert training(0.0, "training.batch_sequences").learning_rate == most.learning_rate
 
 
 def test_steps_buy_what_the_resolved_batches_hold() -> None:

@@ -1,5 +1,7 @@
 """What a time budget is planned from: the loop of a run, on random text."""
 
+import dataclasses
+
 import pytest
 import torch
 from test_every_recipe import RECIPES, toy
@@ -9,7 +11,7 @@ from maskwright.training import loop, speed
 from maskwright.training.budget import Budget
 from maskwright.training.contention import SpinControl
 from maskwright.training.device import Machine
-from maskwright.training.speed import measure_training_flops
+from maskwright.training.speed import measure_speed
 
 MACHINE = Machine(torch.device("cpu"), "a processor", 1, "default", 1e9, None)
 MINUTE = Budget("seconds", 60)
@@ -18,8 +20,7 @@ MINUTE = Budget("seconds", 60)
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_is_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "_ROUNDS", ((0.01, 1),))
-    reached, _ = measure_training_flops(toy(name), MINUTE, MACHINE)
-    assert 1e6 < reached < 1e13
+    assert 1e6 < measure_speed(toy(name), MINUTE, MACHINE).flops < 1e13
 
 
 @pytest.mark.parametrize("is_busy", [False, True])
@@ -45,22 +46,44 @@ def test_the_typical_step_after_the_first_ones_counts(monkeypatch: pytest.Monkey
     monkeypatch.setattr(speed, "step_flops", flops)
     monkeypatch.setattr(speed, "_ROUNDS", ((80.0, 1),))
     monkeypatch.setattr(SpinControl, "check", lambda _: is_busy and steps > 10)
-    reached, found_busy = measure_training_flops(toy("bert/tiny"), MINUTE, MACHINE)
-    assert found_busy == is_busy
-    assert reached == pytest.approx(1e12 / (2 if is_busy else 1), rel=0.01)
+    found = measure_speed(toy("bert/tiny"), MINUTE, MACHINE)
+    assert (found.is_busy, found.full_step_tokens) == (is_busy, 0)
+    assert found.flops == pytest.approx(1e12 / (2 if is_busy else 1), rel=0.01)
 
 
 def test_the_measured_recipe_is_fitted_to_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def reached(recipe, text, machine, seconds):  # type: ignore[no-untyped-def]
+    def measured(recipe, text, machine, seconds):  # type: ignore[no-untyped-def]
         seen.append((recipe, text.vocab_size))
-        return 1e9, False
+        return speed._Measured(1e9, 1.0, False)
 
-    monkeypatch.setattr(speed, "_reached_flops", reached)
-    measure_training_flops(resolve("bert/mini"), MINUTE, MACHINE)
-    measure_training_flops(resolve("bert/mini"), Budget("seconds", 1e7), MACHINE, corpus_tokens=1e6)
+    monkeypatch.setattr(speed, "_measured", measured)
+    measure_speed(resolve("bert/mini"), MINUTE, MACHINE)
+    measure_speed(resolve("bert/mini"), Budget("seconds", 1e7), MACHINE, corpus_tokens=1e6)
     (_, (short, _), _, (long, vocabulary)) = seen
     assert short.training.batch_sequences < long.training.batch_sequences
     assert short.tokenizer.vocab_size < long.tokenizer.vocab_size == vocabulary
     assert (short.encoder.hidden_dropout, long.encoder.hidden_dropout) == (0.0, 0.1), "few epochs and many"
+
+
+@pytest.mark.parametrize(
+    ("free", "fixed", "expected"),
+    [(100, (), 128), (10_000, (), 256), (1, (), 0), (10_000, ("training.batch_sequences",), 0)],
+    ids=["some", "up to the published batch", "none", "the user's batch"],
+)
+def test_on_a_gpu_steps_grow_while_that_costs_little_time(
+    monkeypatch: pytest.MonkeyPatch, free: int, fixed: tuple[str, ...], expected: int
+) -> None:
+    """Steps take 10 ms, and longer in proportion above `free` sequences."""
+
+    def measured(recipe, text, machine, seconds):  # type: ignore[no-untyped-def]
+        batch = recipe.training.batch_sequences
+        return speed._Measured(1e9 * batch, 0.01 * max(1.0, batch / free), False)
+
+    monkeypatch.setattr(speed, "_measured", measured)
+    gpu = dataclasses.replace(MACHINE, device=torch.device("cuda", 0), peak_flops=1e13)
+    found = measure_speed(resolve("bert/mini"), MINUTE, gpu, fixed=fixed)
+    length = 32
+    assert found.full_step_tokens / length == pytest.approx(expected, rel=0.1)
+    assert measure_speed(resolve("bert/mini"), MINUTE, gpu, fixed=fixed, fills_steps=False).full_step_tokens == 0

@@ -54,7 +54,7 @@ from maskwright.training.initialization import require_teacher
 from maskwright.training.pretrain import Run, pretrain
 from maskwright.training.reporting import OnConsole, Reporter, Silent
 from maskwright.training.resolve import vocabulary_size
-from maskwright.training.speed import measure_training_flops
+from maskwright.training.speed import measure_speed
 
 _VOCABULARY = "tokenizer.vocab_size"
 _MEASURING = {
@@ -224,7 +224,7 @@ def _new_study(
     """Return the content of `study.json`: the request, the budget of each run, and the tokens it buys the baseline."""
     is_time, baseline, reached = requested.unit == "seconds", variant.recipe, 0.0
     if is_time:
-        reached, _ = measure_training_flops(baseline, requested, machine()[0], fixed=variant.fixed)
+        reached = measure_speed(baseline, requested, machine()[0], fixed=variant.fixed, fills_steps=wall_clock).flops
     tokens = expected_tokens(requested, baseline, _lengths(baseline), processes * reached)
     budget = requested
     if is_time and not wall_clock:

@@ -34,8 +34,8 @@ from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision, prepare_machine, pretraining_microbatch, use_machine
 from maskwright.training.doctor import read_hardware
 from maskwright.training.reporting import OnConsole, Reporter
-from maskwright.training.resolve import CorpusStatistics, ResolvedRun, resolve
-from maskwright.training.speed import measure_training_flops
+from maskwright.training.resolve import CorpusStatistics, ResolvedRun, Speed, resolve
+from maskwright.training.speed import measure_speed
 
 DEFAULT_RECIPES = ("bert/tiny", "bert/mini", "bert/small")
 TRIAL_MINUTES = 4.0
@@ -178,9 +178,11 @@ def plan(
     return recommend(budget.amount, tuple(map(_refuse_if_repeated, planned.values())))
 
 
-def _fitted(variant: Variant, budget: Budget, reached: float = 0.0, corpus_tokens: float = float("inf")) -> ResolvedRun:
+def _fitted(
+    variant: Variant, budget: Budget, speed: Speed = Speed(), corpus_tokens: float = float("inf")
+) -> ResolvedRun:
     """Fit a recipe as `pretrain` does, with sequences of full length."""
-    options: dict[str, Any] = {"fixed": variant.fixed, "reached_flops": reached}
+    options: dict[str, Any] = {"fixed": variant.fixed, "speed": speed}
     before = resolve(variant.recipe, budget, CorpusStatistics(chinese_share=1.0), **options).recipe
     lengths = tuple(float(phase.max_length) for phase in before.training.phases)
     corpus = CorpusStatistics(chinese_share=1.0, tokens=corpus_tokens, mean_lengths=lengths)
@@ -196,8 +198,8 @@ def _planned(variant: Variant, budget: Budget, machine: Machine, corpus_tokens: 
             recipe=variant.label, tokens=0, steps=0, epochs=0, flops_per_second=0, memory=memory,
             refused=f"needs {size_in_bytes(memory)} of memory; {size_in_bytes(available)} available",
         )  # fmt: skip
-    reached, _ = measure_training_flops(recipe, budget, machine, corpus_tokens=corpus_tokens, fixed=variant.fixed)
-    fitted = _fitted(variant, budget, reached, corpus_tokens)
+    speed = measure_speed(recipe, budget, machine, corpus_tokens=corpus_tokens, fixed=variant.fixed)
+    fitted = _fitted(variant, budget, speed, corpus_tokens)
     steps, refused = fitted.recipe.training.steps, ""
     if steps < MIN_STEPS:
         refused = f"{steps} steps fit, and with less than {MIN_STEPS} the warmup is too short; choose a smaller size"
@@ -206,7 +208,7 @@ def _planned(variant: Variant, budget: Budget, machine: Machine, corpus_tokens: 
         tokens=fitted.expected_tokens,
         steps=steps,
         epochs=fitted.expected_tokens / corpus_tokens,
-        flops_per_second=reached,
+        flops_per_second=speed.flops,
         memory=memory,
         refused=refused,
     )

@@ -60,7 +60,7 @@ def expected_tokens(
 
     Args:
         lengths: Mean tokens of a sequence in each phase.
-        reached_flops: FLOP/s of training on this machine (`speed.measure_training_flops`); used for a budget of
+        reached_flops: FLOP/s of training on this machine (`speed.measure_speed`); used for a budget of
             seconds, of which held-out evaluations take a part.
     """
     if budget.unit == "tokens":

@@ -35,8 +35,8 @@ from maskwright.training.distributed import single_process, world_size
 from maskwright.training.existing import ExistingModel
 from maskwright.training.initialization import InitialWeights, describe_changes, open_origins, open_teacher
 from maskwright.training.reporting import Reporter
-from maskwright.training.resolve import Choice, CorpusStatistics, resolve
-from maskwright.training.speed import measure_training_flops
+from maskwright.training.resolve import Choice, CorpusStatistics, Speed, resolve
+from maskwright.training.speed import measure_speed
 from maskwright.training.workload import Text, mean_lengths
 
 _DOCUMENTS_MEASURED, _SEQUENCES_MEASURED = 5000, 500
@@ -140,10 +140,10 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
         fixed |= {"tokenizer.vocab_size"}
     if not has_lexicon_search():
         fixed |= {"words.phrases"}
-    reached_flops = 0.0
+    speed = Speed()
     if request.budget.unit == "seconds":  # Only a budget of time depends on the machine's speed.
         with single_process():
-            reached_flops, is_busy = measure_training_flops(
+            speed = measure_speed(
                 recipe,
                 request.budget,
                 machine,
@@ -151,14 +151,13 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
                 fixed=fixed,
                 as_published=request.as_published,
             )
-        reached_flops *= world_size()
-        if is_busy:
+        if speed.is_busy:
             reporter.message("load", "other processes use the CPU; the plan assumes that they continue")
     fit = partial(
         resolve,
         budget=request.budget,
         fixed=fixed,
-        reached_flops=reached_flops,
+        speed=replace(speed, flops=world_size() * speed.flops, full_step_tokens=world_size() * speed.full_step_tokens),
         teacher=None if origins.teacher is None else origins.teacher.config,
         as_published=request.as_published,
     )

@@ -26,6 +26,10 @@ RATE_AT_WIDTH_128 = 1e-3
 2/layers where more than two layers share a block, which all of them then move (measured at 2 and 4)."""
 JOINT_RATE_AT_WIDTH_128 = 7e-4
 """The same with a generator: twice as much stays on the plateau (measured at 128: LOG.md)."""
+LARGEST_RATE_FACTOR = 3.0
+"""A step of k times as many tokens as `batch_tokens` has k times the learning rate, up to this. With as many steps it
+has k^2 times the tokens of the rule's, so this is the square root that Malladi et al. (2022) derive for Adam. Measured
+at k = 2 and 4, with 2 and 3 times the rate, at hidden size 512 (LOG.md)."""
 LAMB_RATE = 0.003
 LAMB_RATE_SHARED = 0.006
 """Peak learning rate of LAMB if the user sets it in a short run, and the same times the layers that share a block: the
@@ -94,6 +98,22 @@ class CorpusStatistics:
     mean_lengths: tuple[float, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How fast a machine trains a recipe (`speed.measure_speed`).
+
+    Attributes:
+        flops: Training FLOP/s.
+        full_step_tokens: Tokens of the largest step that takes hardly longer than a small one; 0 where each token costs
+            the same, as on a CPU.
+        is_busy: Whether other processes keep the cores busy.
+    """
+
+    flops: float = 0.0
+    full_step_tokens: float = 0.0
+    is_busy: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedRun:
     """A recipe fitted to a budget, the tokens that the budget is planned to buy, and the changed fields."""
@@ -109,7 +129,7 @@ def resolve(
     corpus: CorpusStatistics,
     *,
     fixed: Collection[str] = (),
-    reached_flops: float = 0.0,
+    speed: Speed = Speed(),
     teacher: EncoderConfig | None = None,
     as_published: bool = False,
 ) -> ResolvedRun:
@@ -122,7 +142,7 @@ def resolve(
     Args:
         recipe: With the user's settings; on the second call the first call's result, with the real tokenizer.
         fixed: Dotted fields that stay, as the user set them.
-        reached_flops: Training FLOP/s on this machine; used for a budget of time only.
+        speed: Of this machine; used for a budget of time only.
         as_published: Change nothing, only compute `expected_tokens`.
     """
 
@@ -133,14 +153,16 @@ def resolve(
             # By `batch_tokens`, S steps of sqrt(T) / 2 tokens are T = S^2 / 4 tokens, if the batch is within bounds.
             batch = fit_batch(fitted, budget.amount**2 / 4, lengths[0], fixed)
             fitted = fitted.replace(training=fitted.training.replace(batch_sequences=batch))
-        return expected_tokens(budget, fitted, lengths, reached_flops, teacher)
+        return expected_tokens(budget, fitted, lengths, speed.flops, teacher)
 
     if as_published:
         return ResolvedRun(recipe=recipe, expected_tokens=tokens(recipe))
     if corpus.tokens is not None and corpus.mean_lengths is not None:
         planned = tokens(recipe)
         steps = round(budget.amount) if budget.unit == "steps" else None
-        fitted, choices = fit_schedule(recipe, planned, corpus.tokens, corpus.mean_lengths, fixed, steps)
+        fitted, choices = fit_schedule(
+            recipe, planned, corpus.tokens, corpus.mean_lengths, fixed, steps, speed.full_step_tokens
+        )
         return ResolvedRun(recipe=fitted, expected_tokens=planned, choices=tuple(choices))
     recipe, phrases = fit_phrases(recipe, corpus.chinese_share, fixed)
     # The length first: how many tokens the budget buys depends on it, and the vocabulary size depends on that.
@@ -185,12 +207,14 @@ def _occurrences(tokens: float, size: int) -> str:
     return reason if times >= OCCURRENCES else f"the smallest size; {reason} (goal: {OCCURRENCES})"
 
 
-def fit_batch(recipe: Recipe, tokens: float, mean_length: float, fixed: Collection[str]) -> int:
-    """Return the sequences per step (see `batch_tokens`), at most the published number."""
+def fit_batch(
+    recipe: Recipe, tokens: float, mean_length: float, fixed: Collection[str], full_step_tokens: float = 0.0
+) -> int:
+    """Return the sequences per step (see `batch_tokens` and `Speed`), at most the published number."""
     published = recipe.training.batch_sequences
-    if _is_fixed("training.batch_sequences", fixed):
+    if is_fixed("training.batch_sequences", fixed):
         return published
-    return min(published, max(SMALLEST_BATCH, _nice(batch_tokens(tokens) / mean_length)))
+    return min(published, max(SMALLEST_BATCH, _nice(max(batch_tokens(tokens), full_step_tokens) / mean_length)))
 
 
 def fit_schedule(
@@ -200,24 +224,25 @@ def fit_schedule(
     mean_lengths: Sequence[float],
     fixed: Collection[str],
     steps: int | None = None,
+    full_step_tokens: float = 0.0,
 ) -> tuple[Recipe, list[Choice]]:
     """Fit batch, steps, learning rate, warmup, schedule, initialization and dropout to the tokens of the run.
 
-    `steps` is the budget, if it is in steps; None computes them from `tokens`.
+    `steps` is the budget, if it is in steps; None computes them from `tokens`. `full_step_tokens`: see `Speed`.
     """
     published = recipe.training
-    batch = fit_batch(recipe, tokens, mean_lengths[0], fixed)
+    batch = fit_batch(recipe, tokens, mean_lengths[0], fixed, full_step_tokens)
     if steps is None:
         phases = zip(published.phases, mean_lengths, strict=True)
         steps = max(1, round(sum(phase.share * tokens / (batch * length) for phase, length in phases)))
     step_tokens = short_count(tokens / steps)
-    if _is_fixed("training.steps", fixed):
+    if is_fixed("training.steps", fixed):
         steps = published.steps
     width = recipe.encoder.hidden_size
     epochs = tokens / max(1, corpus_tokens)
     # A rate that the user set was meant for the published optimizer.
     lamb = published.optimizer.kind == "lamb"
-    set_by_user = any(_is_fixed(f"training.{name}", fixed) for name in ("learning_rate", "optimizer.kind"))
+    set_by_user = any(is_fixed(f"training.{name}", fixed) for name in ("learning_rate", "optimizer.kind"))
     replaces_lamb = lamb and batch < LAMB_SEQUENCES and not set_by_user
     wanted: list[tuple[str, Any, str]] = [
         ("training.batch_sequences", batch, f"about {step_tokens} tokens per step, {pluralize(steps, 'step')}"),
@@ -227,6 +252,9 @@ def fit_schedule(
         if replaces_lamb:
             wanted.append(("training.optimizer.kind", "adamw", "LAMB is made for batches of thousands of sequences"))
         rate = _short_run_rate(recipe, lamb=lamb and not replaces_lamb)
+        if not lamb or replaces_lamb:
+            larger = batch / max(SMALLEST_BATCH, batch_tokens(tokens) / mean_lengths[0])
+            rate = _two_digits(rate * min(LARGEST_RATE_FACTOR, max(1.0, larger)))
         betas = (published.optimizer.betas[0], 0.98)
         initializer_range = _two_digits(INITIALIZER_RANGE_AT_WIDTH_768 * math.sqrt(768 / width))
         wanted += [
@@ -255,7 +283,7 @@ def fit_schedule(
 def fit_length(recipe: Recipe, tokens: float, fixed: Collection[str]) -> tuple[Recipe, list[Choice]]:
     """Begin with short sequences and end with longer ones, as BERT itself does, at lengths that suit the budget."""
     published = recipe.training.phases
-    if _is_fixed("training.phases", fixed) or tokens >= LONG_BUDGET_TOKENS:
+    if is_fixed("training.phases", fixed) or tokens >= LONG_BUDGET_TOKENS:
         return recipe, []
     longest = min(128, recipe.training.max_length)  # Never longer than published.
     wanted: tuple[LengthPhase, ...] = (LengthPhase(share=1.0, max_length=longest),)
@@ -292,7 +320,7 @@ def _apply(recipe: Recipe, wanted: list[tuple[str, Any, str]], fixed: Collection
         for parent in parents:
             # Members of a list are named by their kind, as in overrides.
             here = here[parent] if isinstance(here, dict) else next(item for item in here if item["kind"] == parent)
-        if here[last] != chosen and not _is_fixed(path, fixed):
+        if here[last] != chosen and not is_fixed(path, fixed):
             choices.append(Choice(path, here[last], chosen, reason))
             here[last] = chosen
     training = data["training"]  # Steps that the user fixed may be fewer than the warmup.
@@ -313,7 +341,8 @@ def _two_digits(number: float) -> float:
     return float(f"{number:.2g}")
 
 
-def _is_fixed(path: str, fixed: Collection[str]) -> bool:
+def is_fixed(path: str, fixed: Collection[str]) -> bool:
+    """Return whether a dotted field, a part of it or what contains it is among the fixed ones."""
     return any(path == name or path.startswith(name + ".") or name.startswith(path + ".") for name in fixed)
 
 

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Collection
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,12 +18,15 @@ from maskwright.training.kernel_check import check_kernels
 from maskwright.training.loop import Position, Schedule, train
 from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer
-from maskwright.training.resolve import CorpusStatistics, resolve
+from maskwright.training.resolve import CorpusStatistics, Speed, is_fixed, resolve
 from maskwright.training.workload import Text, build_workload, mean_lengths
 
 _ROUNDS = ((1.0, 1), (3.0, 4))
 """Seconds and fewest steps of each measurement; the recipe is fitted anew to the speed that the last one found."""
 _GUESSED_MFU = 0.3
+_BATCH_GROWTH, _TIME_GROWTH = 4, 1.5
+"""On a GPU, steps grow by this factor while one takes less than this many times as long as the smallest: launching
+kernels takes longer than computing a small step."""
 _WARMUP_SHARE = 0.5
 """First steps that do not count: new sizes of matmuls are compiled in them."""
 _CHECKED_SEQUENCES = 8
@@ -31,7 +34,15 @@ _SENTENCE, _SENTENCES, _DOCUMENTS = 20, 30, 300
 """Tokens of a sentence, sentences of a document, and documents of the random text."""
 
 
-def measure_training_flops(
+class _Measured(NamedTuple):
+    """FLOP/s and seconds of the median step, and whether other processes compete for the cores."""
+
+    flops: float
+    seconds: float
+    is_busy: bool
+
+
+def measure_speed(
     recipe: Recipe,
     budget: Budget,
     machine: Machine,
@@ -39,31 +50,43 @@ def measure_training_flops(
     corpus_tokens: float = float("inf"),
     fixed: Collection[str] = (),
     as_published: bool = False,
-) -> tuple[float, bool]:
-    """Return the FLOP/s of a recipe fitted to a budget of time, and whether other processes keep the cores busy.
+    fills_steps: bool = True,
+) -> Speed:
+    """Return how fast the machine trains a recipe fitted to a budget of time.
 
     The recipe is trained on random text for about four seconds; the median step counts, without skipped FLOPs. The loop
     is that of a run: the thread that prepares batches competes for the cores with the step. A teacher is left out; so
     is the table of similar words. The corpus's tokens decide on dropout; `fixed` and `as_published` are for `resolve`.
+    On a GPU larger steps are tried too, a second or two each, unless the batch is fixed or not `fills_steps`.
     """
     own = tuple(each for each in recipe.objectives if "teacher" not in each.needs)
     recipe = recipe.replace(teacher=None, objectives=own or ("mlm",))
     if recipe.replacement.similar_words is not None:
         recipe = recipe.replace(replacement="mask_random_keep")
-    reached, is_busy = _GUESSED_MFU * machine.peak_flops, False
+    speed = Speed(_GUESSED_MFU * machine.peak_flops)
     options: dict[str, Any] = {"fixed": fixed, "as_published": as_published}
     for seconds, least_steps in _ROUNDS:
-        before = resolve(recipe, budget, CorpusStatistics(chinese_share=1.0), **options, reached_flops=reached).recipe
+        before = resolve(recipe, budget, CorpusStatistics(chinese_share=1.0), **options, speed=speed).recipe
         text = _random_text(before.tokenizer.vocab_size)
         corpus = CorpusStatistics(chinese_share=1.0, tokens=corpus_tokens, mean_lengths=mean_lengths(before, text, 0))
-        fitted = resolve(before, budget, corpus, **options, reached_flops=reached).recipe
+        fitted = resolve(before, budget, corpus, **options, speed=speed).recipe
         seconds = max(seconds, least_steps * budget.amount / fitted.training.steps)
-        reached, is_busy = _reached_flops(fitted, text, machine, seconds)
-    return reached, is_busy
+        measured = _measured(fitted, text, machine, seconds)
+        speed = Speed(measured.flops, is_busy=measured.is_busy)
+    if machine.device.type == "cpu" or as_published or not fills_steps or is_fixed("training.batch_sequences", fixed):
+        return speed
+    most, smallest, lengths = recipe.training.batch_sequences, measured.seconds, corpus.mean_lengths or (0.0,)
+    while (batch := min(most, _BATCH_GROWTH * fitted.training.batch_sequences)) > fitted.training.batch_sequences:
+        fitted = fitted.replace(training=fitted.training.replace(batch_sequences=batch))
+        measured = _measured(fitted, text, machine, _ROUNDS[0][0])
+        if measured.seconds > _TIME_GROWTH * smallest:
+            break
+        speed = Speed(measured.flops, batch * lengths[0], measured.is_busy)
+    return speed
 
 
-def _reached_flops(recipe: Recipe, text: Text, machine: Machine, seconds: float) -> tuple[float, bool]:
-    """Return FLOP/s of the median step of a training loop, and whether other processes compete at its end."""
+def _measured(recipe: Recipe, text: Text, machine: Machine, seconds: float) -> _Measured:
+    """Train for some seconds; the steps of the second half count."""
     workload = build_workload(
         recipe,
         text,
@@ -103,7 +126,8 @@ def _reached_flops(recipe: Recipe, text: Text, machine: Machine, seconds: float)
         )
     is_busy = reports[-1].is_contended
     counted = [each for each in reports[int(_WARMUP_SHARE * len(reports)) :] if each.is_contended == is_busy]
-    return statistics.median((each.flops - each.skipped_flops) / each.seconds for each in counted), is_busy
+    flops = statistics.median((each.flops - each.skipped_flops) / each.seconds for each in counted)
+    return _Measured(flops, statistics.median(each.seconds for each in counted), is_busy)
 
 
 def _random_text(vocab_size: int) -> Text:
