@@ -3,9 +3,11 @@
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn.functional import cross_entropy, linear
 
 from maskwright.kernels import vocabulary_losses as module
+from maskwright.kernels.cuda import cross_entropy as kernels
 from maskwright.kernels.vocabulary_losses import Scores, summed_cross_entropy
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -145,3 +147,23 @@ def test_many_tokens_are_sampled_as_often_as_they_are_likely() -> None:
     assert scores.sampled is not None
     counts = torch.bincount(scores.sampled, minlength=300)
     assert (counts / 20_000 - bias.softmax(0)).abs().max() <= 1.5 / 20_000
+
+
+def test_a_run_compiles_each_function_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of targets differ from batch to batch, some need several blocks, and evaluation is between them."""
+    counter = CompileCounterWithBackend("eager")
+    compiled = {
+        function: torch.compile(function, dynamic=True, backend=counter)
+        for function in (kernels._losses, kernels._gradients_in_place, kernels._samples)
+    }
+    monkeypatch.setattr(kernels, "_compiled", lambda function, _: compiled[function])
+    for m, block_elements in ((17, None), (1, None), (300, None), (90, 128 * 32), (16, None), (33, 128 * 16)):
+        features, weight, bias, labels = inputs(m, 100, 8)
+        with torch.inference_mode():
+            scored(features, weight, bias, labels)
+        numbers = torch.linspace(0, 0.9, m, device=DEVICE)
+        with torch.autocast(DEVICE, dtype=torch.bfloat16):
+            found = summed_cross_entropy(features, weight, bias, labels, block_elements, sampling=numbers)
+        torch.testing.assert_close(found.total, plain(features, weight, bias, labels)[0], rtol=1e-4, atol=1e-4)
+        found.total.backward()
+    assert counter.frame_count == 3

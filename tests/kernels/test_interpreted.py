@@ -1,4 +1,4 @@
-"""The tests of Triton kernels (`test_gpu_*.py`) in Triton's interpreter on a CPU; with a GPU they run there as well."""
+"""The tests of GPU kernels (`test_gpu_*.py`) in Triton's interpreter on a CPU; `pytest -m gpu` runs them on a GPU."""
 
 import importlib.util
 import os

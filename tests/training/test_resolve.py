@@ -179,6 +179,17 @@ def test_larger_steps_have_a_higher_learning_rate() -> None:
     assert training(0.0, "training.batch_sequences").learning_rate == most.learning_rate
 
 
+@pytest.mark.parametrize("name", ["bert-wwm/mini", "albert/base", "electra/mini"])
+def test_a_larger_step_changes_neither_optimizer_nor_unmeasured_rates(name: str) -> None:
+    small, large = (
+        fit_schedule(get(name), 1e7, 1e8, [25.0] * len(get(name).training.phases), (), None, tokens)[0].training
+        for tokens in (0.0, 1e6)
+    )
+    assert large.batch_sequences > small.batch_sequences
+    assert small.optimizer.kind == large.optimizer.kind == "adamw"
+    assert (small.learning_rate == large.learning_rate) == (name != "bert-wwm/mini")
+
+
 def test_steps_buy_what_the_resolved_batches_hold() -> None:
     run = resolve_run(get("bert/mini"), Budget("steps", 1000), TOKENIZED)
     assert run.recipe.training.steps == 1000

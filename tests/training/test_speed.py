@@ -69,8 +69,8 @@ def test_the_measured_recipe_is_fitted_to_the_budget(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("free", "fixed", "expected"),
-    [(100, (), 128), (10_000, (), 256), (1, (), 0), (10_000, ("training.batch_sequences",), 0)],
-    ids=["some", "up to the published batch", "none", "the user's batch"],
+    [(100, (), 128), (10_000, (), 256), (1, (), 0), (128, (), 128), (10_000, ("training.batch_sequences",), 0)],
+    ids=["some", "up to the published batch", "none", "not for a full GPU", "the user's batch"],
 )
 def test_on_a_gpu_steps_grow_while_that_costs_little_time(
     monkeypatch: pytest.MonkeyPatch, free: int, fixed: tuple[str, ...], expected: int
@@ -79,11 +79,11 @@ def test_on_a_gpu_steps_grow_while_that_costs_little_time(
 
     def measured(recipe, text, machine, seconds):  # type: ignore[no-untyped-def]
         batch = recipe.training.batch_sequences
-        return speed._Measured(1e9 * batch, 0.01 * max(1.0, batch / free), False)
+        took = 0.01 * max(1.0, batch / free)
+        return speed._Measured(1e6 * batch / took, took, False)
 
     monkeypatch.setattr(speed, "_measured", measured)
     gpu = dataclasses.replace(MACHINE, device=torch.device("cuda", 0), peak_flops=1e13)
     found = measure_speed(resolve("bert/mini"), MINUTE, gpu, fixed=fixed)
-    length = 32
-    assert found.full_step_tokens / length == pytest.approx(expected, rel=0.1)
-    assert measure_speed(resolve("bert/mini"), MINUTE, gpu, fixed=fixed, fills_steps=False).full_step_tokens == 0
+    assert found.full_step_tokens / 32 == pytest.approx(expected, rel=0.1)
+    assert measure_speed(resolve("bert/mini"), MINUTE, gpu, fixed=fixed, tries_larger_steps=False).full_step_tokens == 0

@@ -57,12 +57,12 @@ def summed_cross_entropy(
     """Return the summed cross entropy of `features @ weight.T + bias` and the number of correct predictions.
 
     Equals `cross_entropy(linear(features, weight, bias).float(), labels, reduction="sum")`. Under bf16 autocast on a
-    GPU, Triton kernels compute the gradients (`cuda.cross_entropy`).
+    GPU, compiled functions compute the gradients (`cuda.cross_entropy`).
 
     Args:
         features, weight, bias: Shapes (M, E), (V, E), (V,); M may be 0.
         labels: Shape (M,), int64, in [0, V).
-        block_elements: Logits per block; None for `BLOCK_ELEMENTS`, or `GPU_BLOCK_ELEMENTS` with Triton kernels.
+        block_elements: Logits per block; None for `BLOCK_ELEMENTS`, or `GPU_BLOCK_ELEMENTS` with those.
         sampling: Shape (M,), uniform numbers in [0, 1): samples by inverting the cumulative distribution over ids. One
             number per token gives the same distribution as Gumbel noise per logit. Under autocast the loss uses rounded
             logits, but tokens are sampled from logits recomputed in fp32 (a second block; on a GPU fp32 sums of bf16

@@ -224,7 +224,9 @@ def _new_study(
     """Return the content of `study.json`: the request, the budget of each run, and the tokens it buys the baseline."""
     is_time, baseline, reached = requested.unit == "seconds", variant.recipe, 0.0
     if is_time:
-        reached = measure_speed(baseline, requested, machine()[0], fixed=variant.fixed, fills_steps=wall_clock).flops
+        reached = measure_speed(
+            baseline, requested, machine()[0], fixed=variant.fixed, tries_larger_steps=wall_clock
+        ).flops
     tokens = expected_tokens(requested, baseline, _lengths(baseline), processes * reached)
     budget = requested
     if is_time and not wall_clock:

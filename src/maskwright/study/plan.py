@@ -198,7 +198,10 @@ def _planned(variant: Variant, budget: Budget, machine: Machine, corpus_tokens: 
             recipe=variant.label, tokens=0, steps=0, epochs=0, flops_per_second=0, memory=memory,
             refused=f"needs {size_in_bytes(memory)} of memory; {size_in_bytes(available)} available",
         )  # fmt: skip
-    speed = measure_speed(recipe, budget, machine, corpus_tokens=corpus_tokens, fixed=variant.fixed)
+    # The trials have a budget of tokens, so steps that do not depend on the machine; their curve predicts such a run.
+    speed = measure_speed(
+        recipe, budget, machine, corpus_tokens=corpus_tokens, fixed=variant.fixed, tries_larger_steps=False
+    )
     fitted = _fitted(variant, budget, speed, corpus_tokens)
     steps, refused = fitted.recipe.training.steps, ""
     if steps < MIN_STEPS:

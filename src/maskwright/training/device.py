@@ -174,7 +174,7 @@ def restore_machine(
     if not recorded or machine.device.type == "cpu" or machine.kernels == kernels:
         return machine, ""
     return machine, (
-        "kernels disabled: this run started with Triton kernels, which need Triton and a GPU with bf16; its numbers "
+        "kernels disabled: this run started with GPU kernels, which need Triton and a GPU with bf16; its numbers "
         "now differ in the last digits, and attention dropout uses other masks"
     )
 

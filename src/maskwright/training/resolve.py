@@ -27,9 +27,10 @@ RATE_AT_WIDTH_128 = 1e-3
 JOINT_RATE_AT_WIDTH_128 = 7e-4
 """The same with a generator: twice as much stays on the plateau (measured at 128: LOG.md)."""
 LARGEST_RATE_FACTOR = 3.0
-"""A step of k times as many tokens as `batch_tokens` has k times the learning rate, up to this. With as many steps it
-has k^2 times the tokens of the rule's, so this is the square root that Malladi et al. (2022) derive for Adam. Measured
-at k = 2 and 4, with 2 and 3 times the rate, at hidden size 512 (LOG.md)."""
+"""A step of k times as many tokens as `batch_tokens` has k times the learning rate, up to this. A run of as many steps
+by the rule has a k^2-th of the tokens, so this is the square root that Malladi et al. (2022) derive for Adam. Measured
+at k = 1.8 and 3.5, with 2 and 2.8 times the rate, for BERT at hidden size 512 (LOG.md); so only where each layer has
+its own block and there is no generator."""
 LAMB_RATE = 0.003
 LAMB_RATE_SHARED = 0.006
 """Peak learning rate of LAMB if the user sets it in a short run, and the same times the layers that share a block: the
@@ -214,7 +215,9 @@ def fit_batch(
     published = recipe.training.batch_sequences
     if is_fixed("training.batch_sequences", fixed):
         return published
-    return min(published, max(SMALLEST_BATCH, _nice(max(batch_tokens(tokens), full_step_tokens) / mean_length)))
+    # Of the tokens that were measured, on sequences of slightly another length, not the next smaller number.
+    full = _nice(1.2 * full_step_tokens / mean_length)
+    return min(published, max(SMALLEST_BATCH, full, _nice(batch_tokens(tokens) / mean_length)))
 
 
 def fit_schedule(
@@ -243,18 +246,18 @@ def fit_schedule(
     # A rate that the user set was meant for the published optimizer.
     lamb = published.optimizer.kind == "lamb"
     set_by_user = any(is_fixed(f"training.{name}", fixed) for name in ("learning_rate", "optimizer.kind"))
-    replaces_lamb = lamb and batch < LAMB_SEQUENCES and not set_by_user
+    # A larger step makes a short run no longer.
+    replaces_lamb = lamb and fit_batch(recipe, tokens, mean_lengths[0], fixed) < LAMB_SEQUENCES and not set_by_user
+    times_rule = batch / max(SMALLEST_BATCH, batch_tokens(tokens) / mean_lengths[0])
+    larger = "; larger steps take hardly longer here" if full_step_tokens and times_rule > 1 else ""
     wanted: list[tuple[str, Any, str]] = [
-        ("training.batch_sequences", batch, f"about {step_tokens} tokens per step, {pluralize(steps, 'step')}"),
+        ("training.batch_sequences", batch, f"about {step_tokens} tokens per step, {pluralize(steps, 'step')}{larger}"),
         ("training.steps", steps, f"{short_count(tokens)} tokens at this batch size"),
     ]
     if steps < published.steps:
         if replaces_lamb:
             wanted.append(("training.optimizer.kind", "adamw", "LAMB is made for batches of thousands of sequences"))
-        rate = _short_run_rate(recipe, lamb=lamb and not replaces_lamb)
-        if not lamb or replaces_lamb:
-            larger = batch / max(SMALLEST_BATCH, batch_tokens(tokens) / mean_lengths[0])
-            rate = _two_digits(rate * min(LARGEST_RATE_FACTOR, max(1.0, larger)))
+        rate = _short_run_rate(recipe, times_rule, lamb=lamb and not replaces_lamb)
         betas = (published.optimizer.betas[0], 0.98)
         initializer_range = _two_digits(INITIALIZER_RANGE_AT_WIDTH_768 * math.sqrt(768 / width))
         wanted += [
@@ -328,11 +331,14 @@ def _apply(recipe: Recipe, wanted: list[tuple[str, Any, str]], fixed: Collection
     return Recipe.model_validate(data), choices
 
 
-def _short_run_rate(recipe: Recipe, *, lamb: bool) -> float:
+def _short_run_rate(recipe: Recipe, times_rule: float, *, lamb: bool) -> float:
+    # `times_rule`: tokens of a step, as a multiple of `batch_tokens`.
     plans = [recipe.encoder.layer_plan(part) for part in ("attention", "ffn")]
     layers_of_a_block = max(plan.count(block) for plan in plans for block in plan)
     if not lamb:
         rate = RATE_AT_WIDTH_128 if recipe.generator is None else JOINT_RATE_AT_WIDTH_128
+        if recipe.generator is None and layers_of_a_block == 1:
+            rate *= min(LARGEST_RATE_FACTOR, max(1.0, times_rule))
         return _two_digits(rate * min(1.0, 128 / recipe.encoder.hidden_size) * min(1.0, 2 / layers_of_a_block))
     return _two_digits(min(LAMB_RATE, LAMB_RATE_SHARED / layers_of_a_block))
 

@@ -24,9 +24,13 @@ from maskwright.training.workload import Text, build_workload, mean_lengths
 _ROUNDS = ((1.0, 1), (3.0, 4))
 """Seconds and fewest steps of each measurement; the recipe is fitted anew to the speed that the last one found."""
 _GUESSED_MFU = 0.3
-_BATCH_GROWTH, _TIME_GROWTH = 4, 1.5
-"""On a GPU, steps grow by this factor while one takes less than this many times as long as the smallest: launching
-kernels takes longer than computing a small step."""
+_BATCH_GROWTH = 4
+"""Factor by which the steps that are tried on a GPU grow."""
+_TIME_GROWTH = 1.5
+"""They grow while one takes less than this many times as long as the smallest: launching the kernels of a small step
+takes longer than computing them."""
+_TRIAL_SECONDS = 1.0
+"""Of each of these sizes."""
 _WARMUP_SHARE = 0.5
 """First steps that do not count: new sizes of matmuls are compiled in them."""
 _CHECKED_SEQUENCES = 8
@@ -41,6 +45,10 @@ class _Measured(NamedTuple):
     seconds: float
     is_busy: bool
 
+    def speed(self, full_step_tokens: float = 0.0) -> Speed:
+        """Return what a plan needs of it."""
+        return Speed(self.flops, full_step_tokens, self.is_busy)
+
 
 def measure_speed(
     recipe: Recipe,
@@ -50,14 +58,14 @@ def measure_speed(
     corpus_tokens: float = float("inf"),
     fixed: Collection[str] = (),
     as_published: bool = False,
-    fills_steps: bool = True,
+    tries_larger_steps: bool = True,
 ) -> Speed:
     """Return how fast the machine trains a recipe fitted to a budget of time.
 
     The recipe is trained on random text for about four seconds; the median step counts, without skipped FLOPs. The loop
     is that of a run: the thread that prepares batches competes for the cores with the step. A teacher is left out; so
     is the table of similar words. The corpus's tokens decide on dropout; `fixed` and `as_published` are for `resolve`.
-    On a GPU larger steps are tried too, a second or two each, unless the batch is fixed or not `fills_steps`.
+    On a GPU larger steps are tried too, some seconds each, unless the batch is fixed or not `tries_larger_steps`.
     """
     own = tuple(each for each in recipe.objectives if "teacher" not in each.needs)
     recipe = recipe.replace(teacher=None, objectives=own or ("mlm",))
@@ -71,18 +79,33 @@ def measure_speed(
         corpus = CorpusStatistics(chinese_share=1.0, tokens=corpus_tokens, mean_lengths=mean_lengths(before, text, 0))
         fitted = resolve(before, budget, corpus, **options, speed=speed).recipe
         seconds = max(seconds, least_steps * budget.amount / fitted.training.steps)
-        measured = _measured(fitted, text, machine, seconds)
-        speed = Speed(measured.flops, is_busy=measured.is_busy)
-    if machine.device.type == "cpu" or as_published or not fills_steps or is_fixed("training.batch_sequences", fixed):
-        return speed
-    most, smallest, lengths = recipe.training.batch_sequences, measured.seconds, corpus.mean_lengths or (0.0,)
-    while (batch := min(most, _BATCH_GROWTH * fitted.training.batch_sequences)) > fitted.training.batch_sequences:
-        fitted = fitted.replace(training=fitted.training.replace(batch_sequences=batch))
-        measured = _measured(fitted, text, machine, _ROUNDS[0][0])
-        if measured.seconds > _TIME_GROWTH * smallest:
-            break
-        speed = Speed(measured.flops, batch * lengths[0], measured.is_busy)
+        speed = _measured(fitted, text, machine, seconds).speed()
+    is_free = not (as_published or is_fixed("training.batch_sequences", fixed))
+    if machine.device.type == "cuda" and tries_larger_steps and is_free:
+        batch = _full_step(fitted, recipe.training.batch_sequences, text, machine)
+        if batch > fitted.training.batch_sequences:
+            assert corpus.mean_lengths is not None
+            fitted = fitted.replace(training=fitted.training.replace(batch_sequences=batch))
+            speed = _measured(fitted, text, machine, seconds).speed(batch * corpus.mean_lengths[0])
     return speed
+
+
+def _full_step(recipe: Recipe, most: int, text: Text, machine: Machine) -> int:
+    """Return the sequences of the largest step, up to `most`, that takes hardly longer than the recipe's."""
+    first = recipe.training.phases[0].replace(share=1.0)
+
+    def measured(batch: int) -> _Measured:
+        training = recipe.training.replace(phases=(first,), batch_sequences=batch)
+        return _measured(recipe.replace(training=training), text, machine, _TRIAL_SECONDS)
+
+    batch = recipe.training.batch_sequences
+    smallest = best = measured(batch)
+    while (larger := min(most, _BATCH_GROWTH * batch)) > batch:
+        found = measured(larger)
+        if found.seconds > _TIME_GROWTH * smallest.seconds or found.flops <= best.flops:
+            break
+        batch, best = larger, found
+    return batch
 
 
 def _measured(recipe: Recipe, text: Text, machine: Machine, seconds: float) -> _Measured:

@@ -1,1 +1,1 @@
-"""Triton kernels for training on a GPU, and CUDA graphs of forward and backward passes."""
+"""Triton kernels and compiled functions for training on a GPU, and CUDA graphs of forward and backward passes."""

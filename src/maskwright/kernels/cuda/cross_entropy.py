@@ -14,6 +14,9 @@ from torch import Tensor
 GPU_BLOCK_ELEMENTS = 1 << 28
 """Most scores held at a time: 512 MiB in bf16, 8,793 targets at 30,528 entries. With one block the vocabulary's
 gradient is a single matmul, to which nothing is added."""
+_UNCOMPILED_SHARE = 8
+"""Without gradients (in evaluation) PyTorch's operations compute, with several copies in fp32: blocks are so much
+smaller."""
 
 _VOCABULARY_MULTIPLE = 64
 """The vocabulary is padded to a multiple of this."""
@@ -65,25 +68,31 @@ def gpu_scores(
         zeros = torch.zeros_like(features), torch.zeros_like(weight), torch.zeros_like(bias)
         return GpuScores(total, correct, zeros if with_gradients else None)
     rows = _in_bf16(features, _ROWS)
+    # Of one size with the rows, so that a block is compiled once: padding has label 0 and counts for nothing.
+    counts = torch.arange(len(rows), device=rows.device) < len(labels)
+    labels = torch.nn.functional.pad(labels, (0, len(rows) - len(labels)))
+    losses_of: Callable[..., tuple[Tensor, Tensor, Tensor]] = _compiled(_losses, rows) if with_gradients else _losses
     entries = _in_bf16(weight, _VOCABULARY_MULTIPLE)
     num_columns = len(entries)
     # Where there is no entry there is no probability.
     offsets = torch.nn.functional.pad(bias.float(), (0, num_columns - num_entries), value=float("-inf"))
+    if not with_gradients:
+        block_elements //= _UNCOMPILED_SHARE
     length = _block_length(len(rows), block_elements // num_columns)
     scores = torch.empty(length, num_columns, dtype=torch.bfloat16, device=rows.device)
     features_grads: list[Tensor] = []
     weight_grad: Tensor | None = None
     bias_grad: Tensor | None = None
     for begin in range(0, len(rows), length):
-        block, answers = rows[begin : begin + length], labels[begin : begin + length]
+        block = rows[begin : begin + length]
+        # Copies: views of another offset would be compiled again.
+        answers, counted = (each[begin : begin + length].clone() for each in (labels, counts))
         logits = torch.mm(block, entries.T, out=scores[: len(block)])
-        targets = logits[: len(answers)]
-        losses, is_right, log_sums = _compiled(_losses, targets)(targets, offsets, answers)
-        total += losses.sum()
-        correct += is_right.sum()
+        loss, right, log_sums = losses_of(logits, offsets, answers, counted)
+        total += loss
+        correct += right
         if with_gradients:
-            added = _compiled(_gradients_in_place, targets)(targets, offsets, answers, log_sums)
-            logits[len(answers) :] = 0
+            added = _compiled(_gradients_in_place, rows)(logits, offsets, answers, counted, log_sums)
             features_grads.append(_matmul(logits, entries, features.dtype))
             part = _matmul(logits.T, block, torch.float32)
             weight_grad = part if weight_grad is None else weight_grad.add_(part)
@@ -119,15 +128,17 @@ def gpu_samples(
     Returns:
         Shape (M,), int64.
     """
-    sampled = torch.empty(len(numbers), dtype=torch.int64, device=numbers.device)
-    rows, entries = _in_bf16(features[: len(numbers)], _ROWS), _in_bf16(weight, _VOCABULARY_MULTIPLE)
+    count = len(numbers)
+    rows, entries = _in_bf16(features[:count], _ROWS), _in_bf16(weight, _VOCABULARY_MULTIPLE)
+    numbers = torch.nn.functional.pad(numbers, (0, len(rows) - count))
+    sampled = torch.empty(len(rows), dtype=torch.int64, device=numbers.device)
     offsets = torch.nn.functional.pad(bias.float(), (0, len(entries) - len(weight)), value=float("-inf"))
     length = _block_length(max(1, len(rows)), block_elements // len(entries))
-    for begin in range(0, len(numbers), length):
+    for begin in range(0, len(rows), length):
         part = slice(begin, begin + length)
-        scores = _matmul(rows[part], entries.T, torch.float32)[: len(numbers[part])]
-        sampled[part] = _compiled(_samples, scores)(scores, offsets, numbers[part])
-    return sampled
+        scores = _matmul(rows[part], entries.T, torch.float32)
+        sampled[part] = _compiled(_samples, rows)(scores, offsets, numbers[part].clone())
+    return sampled[:count]
 
 
 def _in_bf16(matrix: Tensor, multiple: int) -> Tensor:
@@ -155,24 +166,27 @@ def _on_gpu(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _compiled(function: Callable[..., Any], tensor: Tensor) -> Callable[..., Any]:
-    # On a CPU, for tests, what is compiled.
+    # Tests on a CPU run the functions uncompiled.
     return _on_gpu(function) if tensor.is_cuda else function
 
 
-def _losses(logits: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return losses, whether the first of the best logits is that of the label, and log-sum-exps, each (M,).
+def _losses(logits: Tensor, bias: Tensor, labels: Tensor, counted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the summed loss and right predictions of the rows that count, and the log-sum-exps of all, (N,).
 
-    Shapes (M, V), bf16; (V,), fp32; (M,).
+    The first of equal logits is the prediction. Shapes (N, V), bf16; (V,), fp32; (N,); (N,), bool.
     """
     exact = logits.float() + bias
     log_sums = exact.logsumexp(1)
-    return log_sums - exact.gather(1, labels[:, None]).squeeze(1), exact.argmax(1) == labels, log_sums
+    losses = log_sums - exact.gather(1, labels[:, None]).squeeze(1)
+    return torch.where(counted, losses, 0.0).sum(), ((exact.argmax(1) == labels) & counted).sum(), log_sums
 
 
-def _gradients_in_place(logits: Tensor, bias: Tensor, labels: Tensor, log_sums: Tensor) -> Tensor:
-    """Write softmax minus one hot over the logits (M, V) and return its sums over the rows before rounding, (V,)."""
+def _gradients_in_place(logits: Tensor, bias: Tensor, labels: Tensor, counted: Tensor, log_sums: Tensor) -> Tensor:
+    """Write softmax minus one hot over the logits, 0 where a row does not count, and return its sums over the rows
+    before rounding, (V,)."""
     one_hot = torch.arange(logits.shape[1], device=logits.device) == labels[:, None]
     gradients = (logits.float() + bias - log_sums[:, None]).exp() - one_hot.float()
+    gradients = torch.where(counted[:, None], gradients, 0.0)
     sums = gradients.sum(0)
     logits.copy_(gradients)
     return sums
@@ -189,7 +203,7 @@ def _samples(scores: Tensor, bias: Tensor, numbers: Tensor) -> Tensor:
     before = torch.where(part > 0, sums.gather(1, (part - 1).clamp(min=0)), 0.0)
     own = shares.gather(1, part[..., None].expand(-1, -1, _PART)).squeeze(1)
     column = (before + own.cumsum(1) <= wanted).sum(1)
-    # The part's own sum may be rounded otherwise than the running one.
+    # The part's own sum may be rounded differently from the running one.
     last = (torch.arange(_PART, device=own.device) * (own > 0)).amax(1)
     return part.squeeze(1) * _PART + torch.minimum(column, last)
 
