@@ -49,7 +49,7 @@ def elastic(settings: Settings) -> Iterator[Table]:
         if chosen:
             assert not _launch(expected, "--standalone", "--nproc-per-node=1").wait(_LIMIT)
         for name in chosen:
-            seconds = CASES[name](settings.scratch / name, draw)
+            seconds = (_QUICK if settings.quick else CASES)[name](settings.scratch / name, draw)
             rows.append((name, *(_row(settings.scratch / name, expected, seconds) if seconds else [_NEEDS, *[""] * 8])))
     finally:
         for process in _started:
@@ -79,15 +79,15 @@ def _restarts(out: Path, draw: random.Random) -> list[float]:
     return [_first_line(out, since)["time"] - since for since in killed[1:]]
 
 
-def _launches(out: Path, draw: random.Random) -> list[float]:
-    """Kill a random process of each launch; the next launch has another number of processes."""
+def _launches(out: Path, draw: random.Random, *, numbers: Sequence[int] = (4, 2, 3, 2)) -> list[float]:
+    """Kill a random process of each launch but the last; the next launch has another number of processes."""
     begun = []
-    for place, processes in enumerate((4, 2, 3, 2)):
+    for place, processes in enumerate(numbers):
         begun.append(time.monotonic())
-        launch = _launch(out, "--standalone", f"--nproc-per-node={processes}")
-        if place < 3:
+        launch, is_last = _launch(out, "--standalone", f"--nproc-per-node={processes}"), place == len(numbers) - 1
+        if not is_last:
             _kill(out, 25 * place + draw.randint(5, 20), draw, begun[-1])
-        assert bool(launch.wait(_LIMIT)) == (place < 3), out
+        assert bool(launch.wait(_LIMIT)) != is_last, out
     return [_first_line(out, since)["time"] - since for since in begun[1:]]
 
 
@@ -184,6 +184,7 @@ CASES: dict[str, Callable[[Path, random.Random], list[float]]] = {
     "cut-node": partial(_cut_off, lost=2),
     "cut-rank-0": partial(_cut_off, lost=1),
 }
+_QUICK = CASES | {"launches": partial(_launches, numbers=(2, 1))}
 
 
 if __name__ == "__main__":
