@@ -14,8 +14,8 @@ from torch import Tensor
 GPU_BLOCK_ELEMENTS = 1 << 28
 """Most scores held at a time: 512 MiB in bf16, 8,793 targets at 30,528 entries. With one block the vocabulary's
 gradient is a single matmul, to which nothing is added."""
-_UNCOMPILED_SHARE = 8
-"""Without gradients (in evaluation) PyTorch's operations compute, with several copies in fp32: blocks are so much
+_FP32_SHARE = 8
+"""Where fp32 copies are held (in sampling, and without gradients, where nothing is compiled), blocks are so much
 smaller."""
 
 _VOCABULARY_MULTIPLE = 64
@@ -77,7 +77,7 @@ def gpu_scores(
     # Where there is no entry there is no probability.
     offsets = torch.nn.functional.pad(bias.float(), (0, num_columns - num_entries), value=float("-inf"))
     if not with_gradients:
-        block_elements //= _UNCOMPILED_SHARE
+        block_elements //= _FP32_SHARE
     length = _block_length(len(rows), block_elements // num_columns)
     scores = torch.empty(length, num_columns, dtype=torch.bfloat16, device=rows.device)
     features_grads: list[Tensor] = []
@@ -133,7 +133,7 @@ def gpu_samples(
     numbers = torch.nn.functional.pad(numbers, (0, len(rows) - count))
     sampled = torch.empty(len(rows), dtype=torch.int64, device=numbers.device)
     offsets = torch.nn.functional.pad(bias.float(), (0, len(entries) - len(weight)), value=float("-inf"))
-    length = _block_length(max(1, len(rows)), block_elements // len(entries))
+    length = _block_length(max(1, len(rows)), block_elements // _FP32_SHARE // len(entries))
     for begin in range(0, len(rows), length):
         part = slice(begin, begin + length)
         scores = _matmul(rows[part], entries.T, torch.float32)
