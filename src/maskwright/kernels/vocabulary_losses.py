@@ -79,7 +79,9 @@ def summed_cross_entropy(
             total, correct = _apply(
                 parts, lambda leaves: gpu_scores(*leaves, labels, most, with_gradients=with_gradients)
             )
-            return Scores(total, correct, None if sampling is None else gpu_samples(*parts, sampling, most))
+            if sampling is None:
+                return Scores(total, correct, None)
+            return Scores(total, correct, gpu_samples(*parts, sampling, most, is_training=with_gradients))
         exact = exact_dtype(dtype)
         sampled = None if sampling is None else torch.empty_like(labels)
 

@@ -27,10 +27,11 @@ RATE_AT_WIDTH_128 = 1e-3
 JOINT_RATE_AT_WIDTH_128 = 7e-4
 """The same with a generator: twice as much stays on the plateau (measured at 128: LOG.md)."""
 LARGEST_RATE_FACTOR = 3.0
-"""A step of k times as many tokens as `batch_tokens` has k times the learning rate, up to this. A run of as many steps
-by the rule has a k^2-th of the tokens, so this is the square root that Malladi et al. (2022) derive for Adam. Measured
-at k = 1.8 and 3.5, with 2 and 2.8 times the rate, for BERT at hidden size 512 (LOG.md); so only where each layer has
-its own block and there is no generator."""
+"""A step of the first phase with k times as many tokens as `batch_tokens` has k times the learning rate, up to this.
+
+A run of as many steps by the rule has a k^2-th of the tokens, so this is the square root that Malladi et al. (2022)
+derive for Adam. Measured at k = 1.8 and 3.6, with 2 and 2.8 times the rate, for BERT at hidden size 512 (LOG.md); so
+only where each layer has its own block and there is no generator."""
 LAMB_RATE = 0.003
 LAMB_RATE_SHARED = 0.006
 """Peak learning rate of LAMB if the user sets it in a short run, and the same times the layers that share a block: the
@@ -215,7 +216,7 @@ def fit_batch(
     published = recipe.training.batch_sequences
     if is_fixed("training.batch_sequences", fixed):
         return published
-    # Of the tokens that were measured, on sequences of slightly another length, not the next smaller number.
+    # A fifth more, since the run's sequences may be longer than the random text's that was measured.
     full = _nice(1.2 * full_step_tokens / mean_length)
     return min(published, max(SMALLEST_BATCH, full, _nice(batch_tokens(tokens) / mean_length)))
 
@@ -246,10 +247,14 @@ def fit_schedule(
     # A rate that the user set was meant for the published optimizer.
     lamb = published.optimizer.kind == "lamb"
     set_by_user = any(is_fixed(f"training.{name}", fixed) for name in ("learning_rate", "optimizer.kind"))
-    # A larger step makes a short run no longer.
+    # By the rule's batch: a larger step does not make LAMB suitable for a short run.
     replaces_lamb = lamb and fit_batch(recipe, tokens, mean_lengths[0], fixed) < LAMB_SEQUENCES and not set_by_user
     times_rule = batch / max(SMALLEST_BATCH, batch_tokens(tokens) / mean_lengths[0])
-    larger = "; larger steps take hardly longer here" if full_step_tokens and times_rule > 1 else ""
+    larger = (
+        "; enlarged: on this GPU a step takes less than 1.5 times as long"
+        if full_step_tokens and times_rule > 1
+        else ""
+    )
     wanted: list[tuple[str, Any, str]] = [
         ("training.batch_sequences", batch, f"about {step_tokens} tokens per step, {pluralize(steps, 'step')}{larger}"),
         ("training.steps", steps, f"{short_count(tokens)} tokens at this batch size"),

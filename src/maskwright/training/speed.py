@@ -30,7 +30,7 @@ _TIME_GROWTH = 1.5
 """They grow while one takes less than this many times as long as the smallest: launching the kernels of a small step
 takes longer than computing them."""
 _TRIAL_SECONDS = 1.0
-"""Of each of these sizes."""
+"""Seconds for which each size is tried."""
 _WARMUP_SHARE = 0.5
 """First steps that do not count: new sizes of matmuls are compiled in them."""
 _CHECKED_SEQUENCES = 8
@@ -44,10 +44,6 @@ class _Measured(NamedTuple):
     flops: float
     seconds: float
     is_busy: bool
-
-    def speed(self, full_step_tokens: float = 0.0) -> Speed:
-        """Return what a plan needs of it."""
-        return Speed(self.flops, full_step_tokens, self.is_busy)
 
 
 def measure_speed(
@@ -71,27 +67,34 @@ def measure_speed(
     recipe = recipe.replace(teacher=None, objectives=own or ("mlm",))
     if recipe.replacement.similar_words is not None:
         recipe = recipe.replace(replacement="mask_random_keep")
-    speed = Speed(_GUESSED_MFU * machine.peak_flops)
     options: dict[str, Any] = {"fixed": fixed, "as_published": as_published}
-    for seconds, least_steps in _ROUNDS:
+
+    def measured(speed: Speed, seconds: float, least_steps: int) -> tuple[Recipe, Text, float, _Measured]:
+        """Fit the recipe to a speed and measure its own; return it with its text and the mean length of sequences."""
         before = resolve(recipe, budget, CorpusStatistics(chinese_share=1.0), **options, speed=speed).recipe
         text = _random_text(before.tokenizer.vocab_size)
-        corpus = CorpusStatistics(chinese_share=1.0, tokens=corpus_tokens, mean_lengths=mean_lengths(before, text, 0))
+        lengths = mean_lengths(before, text, 0)
+        corpus = CorpusStatistics(chinese_share=1.0, tokens=corpus_tokens, mean_lengths=lengths)
         fitted = resolve(before, budget, corpus, **options, speed=speed).recipe
         seconds = max(seconds, least_steps * budget.amount / fitted.training.steps)
-        speed = _measured(fitted, text, machine, seconds).speed()
+        return fitted, text, lengths[0], _measured(fitted, text, machine, seconds)
+
+    speed = Speed(_GUESSED_MFU * machine.peak_flops)
+    for seconds, least_steps in _ROUNDS:
+        fitted, text, length, found = measured(speed, seconds, least_steps)
+        speed = Speed(found.flops, is_busy=found.is_busy)
     is_free = not (as_published or is_fixed("training.batch_sequences", fixed))
     if machine.device.type == "cuda" and tries_larger_steps and is_free:
-        batch = _full_step(fitted, recipe.training.batch_sequences, text, machine)
+        batch, best = _full_step(fitted, recipe.training.batch_sequences, text, machine)
         if batch > fitted.training.batch_sequences:
-            assert corpus.mean_lengths is not None
-            fitted = fitted.replace(training=fitted.training.replace(batch_sequences=batch))
-            speed = _measured(fitted, text, machine, seconds).speed(batch * corpus.mean_lengths[0])
+            # More tokens in the same time: other lengths and another vocabulary may fit.
+            *_, found = measured(Speed(best.flops, batch * length), *_ROUNDS[-1])
+            speed = Speed(found.flops, batch * length, found.is_busy)
     return speed
 
 
-def _full_step(recipe: Recipe, most: int, text: Text, machine: Machine) -> int:
-    """Return the sequences of the largest step, up to `most`, that takes hardly longer than the recipe's."""
+def _full_step(recipe: Recipe, most: int, text: Text, machine: Machine) -> tuple[int, _Measured]:
+    """Return the sequences of the largest step, up to `most`, that takes hardly longer than the recipe's; its speed."""
     first = recipe.training.phases[0].replace(share=1.0)
 
     def measured(batch: int) -> _Measured:
@@ -105,7 +108,7 @@ def _full_step(recipe: Recipe, most: int, text: Text, machine: Machine) -> int:
         if found.seconds > _TIME_GROWTH * smallest.seconds or found.flops <= best.flops:
             break
         batch, best = larger, found
-    return batch
+    return batch, best
 
 
 def _measured(recipe: Recipe, text: Text, machine: Machine, seconds: float) -> _Measured:

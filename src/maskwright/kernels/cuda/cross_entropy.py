@@ -15,8 +15,7 @@ GPU_BLOCK_ELEMENTS = 1 << 28
 """Most scores held at a time: 512 MiB in bf16, 8,793 targets at 30,528 entries. With one block the vocabulary's
 gradient is a single matmul, to which nothing is added."""
 _FP32_SHARE = 8
-"""Where fp32 copies are held (in sampling, and without gradients, where nothing is compiled), blocks are so much
-smaller."""
+"""Factor by which blocks shrink where fp32 copies are held: in sampling, and without gradients."""
 
 _VOCABULARY_MULTIPLE = 64
 """The vocabulary is padded to a multiple of this."""
@@ -111,7 +110,13 @@ def gpu_scores(
 
 @torch.no_grad()
 def gpu_samples(
-    features: Tensor, weight: Tensor, bias: Tensor, numbers: Tensor, block_elements: int = GPU_BLOCK_ELEMENTS
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    numbers: Tensor,
+    block_elements: int = GPU_BLOCK_ELEMENTS,
+    *,
+    is_training: bool,
 ) -> Tensor:
     """Sample a token for each target from the softmax of `features @ weight.T + bias`.
 
@@ -124,6 +129,7 @@ def gpu_samples(
         numbers: Shape (M,), uniform in [0, 1): the token at which the summed probabilities, in the order of ids, pass
             the number.
         block_elements: Most scores held at a time.
+        is_training: In evaluation nothing is compiled.
 
     Returns:
         Shape (M,), int64.
@@ -133,11 +139,12 @@ def gpu_samples(
     numbers = torch.nn.functional.pad(numbers, (0, len(rows) - count))
     sampled = torch.empty(len(rows), dtype=torch.int64, device=numbers.device)
     offsets = torch.nn.functional.pad(bias.float(), (0, len(entries) - len(weight)), value=float("-inf"))
+    sample: Callable[..., Tensor] = _compiled(_samples, rows) if is_training else _samples
     length = _block_length(max(1, len(rows)), block_elements // _FP32_SHARE // len(entries))
     for begin in range(0, len(rows), length):
         part = slice(begin, begin + length)
         scores = _matmul(rows[part], entries.T, torch.float32)
-        sampled[part] = _compiled(_samples, rows)(scores, offsets, numbers[part].clone())
+        sampled[part] = sample(scores, offsets, numbers[part].clone())
     return sampled[:count]
 
 
