@@ -52,6 +52,8 @@ def test_trials_without_a_trend_give_no_prediction() -> None:
     flat = replace(RECIPE, trials=((1e5, 8.14), (2e5, 8.10), (4e5, 8.08), (8e5, 8.05)))
     assert with_prediction(flat).loss is None
     assert "plateau" in with_prediction(flat).note
+    leaving = replace(RECIPE, trials=((63e3, 7.14), (126e3, 7.09), (251e3, 7.08), (5e5, 6.89)))
+    assert (with_prediction(leaving).loss, with_prediction(leaving).note) == (None, with_prediction(flat).note)
     falling = replace(RECIPE, trials=tuple(zip(TOKENS.tolist(), power_law(TOKENS).tolist(), strict=True)))
     assert with_prediction(falling).loss == pytest.approx(power_law(np.array([8e6]))[0], abs=0.1)
     assert not with_prediction(falling).note

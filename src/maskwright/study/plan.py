@@ -50,6 +50,8 @@ MAX_EXTRAPOLATION = 10
 CONFIDENCE = 0.95
 MIN_NOISE = 0.01
 """Least standard deviation of a loss between seeds, as a share of it: four points say little about it."""
+_LARGEST_GROWTH = 2.0
+"""Most that the last doubling of the tokens may gain, as a multiple of the best earlier one."""
 _BYTES_PER_TOKEN = 4
 """Of the text, before it is tokenized."""
 _ACTIVATION_BYTES = {"fp32": 60, "bf16": 36}
@@ -254,7 +256,9 @@ def run_trials(
 def with_prediction(planned: PlannedRecipe) -> PlannedRecipe:
     """Add the loss to expect, if the trials show a trend."""
     tokens, losses = np.array(planned.trials).T
-    if losses[0] - losses[-1] < 3 * MIN_NOISE * losses[-1]:
+    gains = -np.diff(losses)
+    # A doubling of the tokens gains less each time by the law; where it gains far more, the plateau is just ending.
+    if losses[0] - losses[-1] < 3 * MIN_NOISE * losses[-1] or gains[-1] > _LARGEST_GROWTH * gains[:-1].max():
         note = "its trials did not get beyond the plateau at the start of training; raise --trial-minutes"
         return replace(planned, note=note)
     loss, low, high = predict(tokens, losses, planned.tokens)
