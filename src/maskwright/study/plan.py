@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from scipy import optimize
 
-from maskwright.core.amounts import size_in_bytes
+from maskwright.core.amounts import pluralize, size_in_bytes
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import generator
 from maskwright.core.spec import override, parse_overrides
@@ -145,7 +145,7 @@ def plan(
         text = prepare_text(folder / "text", sources, cleaning, **prepare, progress=reporter.stage)
         corpus_tokens = sum(path.stat().st_size for path in (folder / "text" / "train").iterdir()) / _BYTES_PER_TOKEN
         machine = prepare_machine(device, cache=cached, precision=precision)
-        reporter.message("speed", f"measuring the training speed of {len(variants)} recipes")
+        reporter.message("speed", f"measuring the training speed of {pluralize(len(variants), 'recipe')}")
         with use_machine(machine):
             planned = {name: _planned(each, budget, machine, corpus_tokens) for name, each in variants.items()}
         tried = [variant for name, variant in variants.items() if not planned[name].refused]
