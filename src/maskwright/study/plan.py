@@ -8,6 +8,7 @@ of the loss per masked word over the tokens D: at a fixed model, the form of Hof
 term of the model's size is part of E here; D_max is the longest run's. Kaplan et al. 2020 fit the same without E.
 """
 
+import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import optimize
+from scipy import optimize, stats
 
 from maskwright.core.amounts import pluralize, size_in_bytes
 from maskwright.core.errors import RecipeError
@@ -271,7 +272,9 @@ def predict(tokens: Floats, losses: Floats, target: float) -> tuple[float, float
     """Extrapolate a loss: the fitted value and its prediction interval.
 
     The interval is a parametric bootstrap: noise is added to the fitted curve at the trials, the curve is fitted again,
-    and noise is added to what it predicts. The noise is the residuals' standard deviation, at least `MIN_NOISE`.
+    and noise is added to what it predicts. The noise is the residuals' standard deviation, at least `MIN_NOISE`. The
+    interval reaches down to where each further doubling gains as much as the last one did: short trials do not show yet
+    that gains shrink (LOG.md).
     """
     x = tokens / tokens.max()
 
@@ -293,6 +296,9 @@ def predict(tokens: Floats, losses: Floats, target: float) -> tuple[float, float
         for _ in range(_SAMPLES)
     ]
     low, high = np.quantile(found, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    (before, last), (shorter, longest) = losses[-2:], tokens[-2:]
+    steady = last - (before - last) * math.log(target / longest) / math.log(longest / shorter)
+    low = min(low, steady - stats.norm.ppf((1 + CONFIDENCE) / 2) * noise)
     return float(curve(at, *best)[0]), max(0.0, float(low)), float(high)
 
 
