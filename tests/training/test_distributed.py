@@ -47,11 +47,6 @@ def job(call: str, ranks: int, *, stop_after: int = 0, log: str = "", **argument
     return {"call": call, "ranks": ranks, "arguments": arguments, "stop_after": stop_after, "log": log}
 
 
-def uses_trained(test: Callable[..., None]) -> Callable[..., None]:
-    """Mark a test of the fixture `trained`, which takes half a minute: one worker runs all of them."""
-    return pytest.mark.slow(pytest.mark.xdist_group("trained")(test))
-
-
 def environment(**changes: str) -> dict[str, str]:
     paths = [str(SOURCE), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", **changes}
@@ -129,34 +124,6 @@ def assert_same_curve(one: Path, other: Path) -> None:
             assert ours[name] == pytest.approx(value, rel=tolerance), (name, theirs["step"])
 
 
-@uses_trained
-@pytest.mark.parametrize("recipe", RECIPES_TRAINED)
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_several_processes_learn_as_one_does(recipe: str, ranks: int, trained: Workplace) -> None:
-    name = recipe.partition("/")[0]
-    assert_same_curve(trained.folder / f"{name}-1", trained.folder / f"{name}-{ranks}")
-    samples = trained.samples(f"{name}-{ranks}")
-    shares = Counter(rank for _, rank, *_ in samples)
-    assert set(shares) == set(range(ranks))
-    # A cut at equal tokens gives the last rank the fewest sequences: of 8, one to each of four at least.
-    assert min(shares.values()) > {2: 0.4, 4: 0.1}[ranks] * len(samples)
-
-
-@uses_trained
-def test_a_run_continues_with_any_number_of_processes_and_sees_each_sample_once(trained: Workplace) -> None:
-    sessions = {log: trained.samples(f"resumed-{log}") for log in ("1", "2", "3", "last")}
-    assert [len({rank for _, rank, *_ in samples}) for samples in sessions.values()] == [1, 2, 3, 1]
-    steps = [sorted({step for step, *_ in samples}) for samples in sessions.values()]
-    assert [step for session in steps for step in session] == list(range(STEPS))
-    samples = [(epoch, number) for session in sessions.values() for _, _, epoch, number in session]
-    assert len(set(samples)) == len(samples) == STEPS * 8
-    assert max(epoch for epoch, _ in samples) >= 2
-    assert set(samples) == {(epoch, number) for _, _, epoch, number in trained.samples("electra-1")}
-    assert_same_curve(trained.folder / "electra-1", trained.folder / "resumed")
-    files = [{path.name for path in trained.folder.glob(f"{run}/**/step-*/*")} for run in ("electra-1", "resumed")]
-    assert files[0] == files[1] == {"optimizer.safetensors", "state.json", "weights.safetensors"}
-
-
 @pytest.mark.slow
 def test_a_slow_process_is_named(tmp_path: Path) -> None:
     job, messages = Workplace(tmp_path).job("bert/tiny", 2, steps=60), tmp_path / "messages.json"
@@ -197,55 +164,80 @@ def assert_same_fine_tuning(one: Path, other: Path) -> None:
     assert files[0] == files[1]
 
 
-@uses_trained
-def test_fine_tuning_by_any_number_of_processes_gives_what_one_gives(trained: Workplace) -> None:
-    place, (train, dev) = trained.folder, write_labeled(trained.folder)
+@pytest.mark.slow
+class TestTrained:
+    """Tests of the fixture `trained`, half a minute of work: with `--dist loadscope` one worker runs all of them."""
 
-    def tune(ranks: int, out: str, stop_after: int = 0) -> Job:
-        arguments = {
-            "model": str(place / "bert-1"),
-            "task": "classification",
-            "train": str(train),
-            "dev": str(dev),
-            "test": str(dev),
-            "out": str(place / out / "tuned"),
-            "seeds": 2,
-            "set": [*FINE_TUNING, "epochs=4"],
-        }
-        return job("finetune", ranks, stop_after=stop_after, **arguments)
+    @pytest.mark.parametrize("recipe", RECIPES_TRAINED)
+    @pytest.mark.parametrize("ranks", [2, 4])
+    def test_several_processes_learn_as_one_does(self, recipe: str, ranks: int, trained: Workplace) -> None:
+        name = recipe.partition("/")[0]
+        assert_same_curve(trained.folder / f"{name}-1", trained.folder / f"{name}-{ranks}")
+        samples = trained.samples(f"{name}-{ranks}")
+        shares = Counter(rank for _, rank, *_ in samples)
+        assert set(shares) == set(range(ranks))
+        # A cut at equal tokens gives the last rank the fewest sequences: of 8, one to each of four at least.
+        assert min(shares.values()) > {2: 0.4, 4: 0.1}[ranks] * len(samples)
 
-    stopped = [tune(ranks, "tuned-stopped", after) for ranks, after in ((1, 3), (2, 9), (3, 16))]
-    do([tune(1, "tuned-1"), tune(2, "tuned-2"), *stopped, tune(2, "tuned-stopped")], place)
-    assert_same_fine_tuning(place / "tuned-1/tuned", place / "tuned-2/tuned")
-    assert_same_fine_tuning(place / "tuned-1/tuned", place / "tuned-stopped/tuned")
+    def test_a_run_continues_with_any_number_of_processes_and_sees_each_sample_once(self, trained: Workplace) -> None:
+        sessions = {log: trained.samples(f"resumed-{log}") for log in ("1", "2", "3", "last")}
+        assert [len({rank for _, rank, *_ in samples}) for samples in sessions.values()] == [1, 2, 3, 1]
+        steps = [sorted({step for step, *_ in samples}) for samples in sessions.values()]
+        assert [step for session in steps for step in session] == list(range(STEPS))
+        samples = [(epoch, number) for session in sessions.values() for _, _, epoch, number in session]
+        assert len(set(samples)) == len(samples) == STEPS * 8
+        assert max(epoch for epoch, _ in samples) >= 2
+        assert set(samples) == {(epoch, number) for _, _, epoch, number in trained.samples("electra-1")}
+        assert_same_curve(trained.folder / "electra-1", trained.folder / "resumed")
+        files = [{path.name for path in trained.folder.glob(f"{run}/**/step-*/*")} for run in ("electra-1", "resumed")]
+        assert files[0] == files[1] == {"optimizer.safetensors", "state.json", "weights.safetensors"}
 
+    def test_fine_tuning_by_any_number_of_processes_gives_what_one_gives(self, trained: Workplace) -> None:
+        place, (train, dev) = trained.folder, write_labeled(trained.folder)
 
-@uses_trained
-def test_a_study_by_two_processes_finds_what_one_finds(trained: Workplace) -> None:
-    place, (train, _) = trained.folder, write_labeled(trained.folder)
+        def tune(ranks: int, out: str, stop_after: int = 0) -> Job:
+            arguments = {
+                "model": str(place / "bert-1"),
+                "task": "classification",
+                "train": str(train),
+                "dev": str(dev),
+                "test": str(dev),
+                "out": str(place / out / "tuned"),
+                "seeds": 2,
+                "set": [*FINE_TUNING, "epochs=4"],
+            }
+            return job("finetune", ranks, stop_after=stop_after, **arguments)
 
-    def study(ranks: int, out: str, stop_after: int = 0) -> Job:
-        arguments = {
-            "corpus": str(trained.corpus),
-            "recipes": {"bert": "bert/tiny", "words": "bert/tiny"},
-            "out": str(place / out),
-            "tokens": 5e3,
-            "seeds": 1,
-            "tasks": ["masked", f"ages:classification={train}"],
-            "set": [*SETTINGS, *NO_DROPOUT, "words:masking=whole_word"],
-            "clean": CLEAN,
-            "finetune_set": [*FINE_TUNING, "epochs=1"],
-            "workers": 1,
-            "cache": str(place / "cache"),
-        }
-        return job("compare", ranks, stop_after=stop_after, **arguments)
+        stopped = [tune(ranks, "tuned-stopped", after) for ranks, after in ((1, 3), (2, 9), (3, 16))]
+        do([tune(1, "tuned-1"), tune(2, "tuned-2"), *stopped, tune(2, "tuned-stopped")], place)
+        assert_same_fine_tuning(place / "tuned-1/tuned", place / "tuned-2/tuned")
+        assert_same_fine_tuning(place / "tuned-1/tuned", place / "tuned-stopped/tuned")
 
-    do([study(1, "study-1"), study(2, "study-2", 4), study(2, "study-2")], place)
-    one, two = (read_json(place / out / "report.json")["metrics"] for out in ("study-1", "study-2"))
-    assert one.keys() == two.keys()
-    for name, metric in one.items():
-        for label, row in metric["rows"].items():
-            assert two[name]["rows"][label]["values"] == pytest.approx(row["values"], rel=1e-5), (name, label)
+    def test_a_study_by_two_processes_finds_what_one_finds(self, trained: Workplace) -> None:
+        place, (train, _) = trained.folder, write_labeled(trained.folder)
+
+        def study(ranks: int, out: str, stop_after: int = 0) -> Job:
+            arguments = {
+                "corpus": str(trained.corpus),
+                "recipes": {"bert": "bert/tiny", "words": "bert/tiny"},
+                "out": str(place / out),
+                "tokens": 5e3,
+                "seeds": 1,
+                "tasks": ["masked", f"ages:classification={train}"],
+                "set": [*SETTINGS, *NO_DROPOUT, "words:masking=whole_word"],
+                "clean": CLEAN,
+                "finetune_set": [*FINE_TUNING, "epochs=1"],
+                "workers": 1,
+                "cache": str(place / "cache"),
+            }
+            return job("compare", ranks, stop_after=stop_after, **arguments)
+
+        do([study(1, "study-1"), study(2, "study-2", 4), study(2, "study-2")], place)
+        one, two = (read_json(place / out / "report.json")["metrics"] for out in ("study-1", "study-2"))
+        assert one.keys() == two.keys()
+        for name, metric in one.items():
+            for label, row in metric["rows"].items():
+                assert two[name]["rows"][label]["values"] == pytest.approx(row["values"], rel=1e-5), (name, label)
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
