@@ -1,4 +1,4 @@
-"""A run under torchrun that is killed and goes on with another number of processes."""
+"""A run under torchrun that is killed and continues with another number of processes."""
 
 from pathlib import Path
 

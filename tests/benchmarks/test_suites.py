@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import texts
 from benchmarks.__main__ import main
-from benchmarks.ours import INFERENCE_LEVERS, LEVERS
+from benchmarks.ours import GPU_LEVERS, INFERENCE_LEVERS, LEVERS
 from benchmarks.quality import LIMIT, RATES
 
 pytest.importorskip("transformers")
@@ -64,7 +64,8 @@ def test_unknown_suites_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "target", sorted({name for lever in (*LEVERS.values(), *INFERENCE_LEVERS.values()) for name in lever})
+    "target",
+    sorted({name for lever in (*LEVERS.values(), *GPU_LEVERS.values(), *INFERENCE_LEVERS.values()) for name in lever}),
 )
 def test_levers_name_functions_that_exist(target: str) -> None:
     assert callable(pkgutil.resolve_name(target))

@@ -250,11 +250,7 @@ def fit_schedule(
     # By the rule's batch: a larger step does not make LAMB suitable for a short run.
     replaces_lamb = lamb and fit_batch(recipe, tokens, mean_lengths[0], fixed) < LAMB_SEQUENCES and not set_by_user
     times_rule = batch / max(SMALLEST_BATCH, batch_tokens(tokens) / mean_lengths[0])
-    larger = (
-        "; enlarged: on this GPU a step takes less than 1.5 times as long"
-        if full_step_tokens and times_rule > 1
-        else ""
-    )
+    larger = "; enlarged: such a step takes little longer on this GPU" if full_step_tokens and times_rule > 1 else ""
     wanted: list[tuple[str, Any, str]] = [
         ("training.batch_sequences", batch, f"about {step_tokens} tokens per step, {pluralize(steps, 'step')}{larger}"),
         ("training.steps", steps, f"{short_count(tokens)} tokens at this batch size"),
