@@ -19,6 +19,7 @@ from maskwright.pretext.objectives import (
     NextSentencePrediction,
     Objective,
     ReplacedTokenDetection,
+    ReplaceMLM,
     SentenceOrderPrediction,
     SpanBoundaryObjective,
 )
@@ -74,13 +75,23 @@ def test_mlm_loss_equals_logits_of_all_positions() -> None:
 
 @pytest.mark.parametrize(
     "objective",
-    [MaskedLanguageModeling(), NextSentencePrediction(), ReplacedTokenDetection(), SpanBoundaryObjective()],
-    ids=lambda each: each.kind,
+    [
+        MaskedLanguageModeling(),
+        NextSentencePrediction(),
+        ReplacedTokenDetection(),
+        ReplaceMLM(),
+        ReplaceMLM(loss_at="everywhere"),
+        SpanBoundaryObjective(),
+    ],
+    ids=lambda each: f"{each.kind} {getattr(each, 'loss_at', '')}",
 )
 def test_without_targets_the_loss_is_zero_and_still_differentiable(objective: Objective) -> None:
     head, nothing = objective.head(SHAPE), torch.zeros(0, dtype=torch.int64)
     targets = TargetTensors(
-        positions=nothing, labels=nothing, extra={"place": nothing}, anchors={"left": nothing, "right": nothing}
+        positions=nothing,
+        labels=nothing,
+        extra={"place": nothing, "inputs": nothing},
+        anchors={"left": nothing, "right": nothing},
     )
     hidden = torch.randn(6, 24, requires_grad=True)
     output = EncoderOutput(hidden, hidden[:2])

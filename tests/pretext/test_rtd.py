@@ -19,9 +19,10 @@ SHAPE = HeadShape(hidden_size=24, embedding_size=12, vocab_size=60, hidden_activ
 RTD = ReplacedTokenDetection()
 
 
-def loss_of(hidden: torch.Tensor, head: torch.nn.Module, positions: list[int], labels: list[int]) -> LossTerm:
+def loss_of(hidden: torch.Tensor, head: torch.nn.Module, positions: list[int], is_replaced: list[int]) -> LossTerm:
+    original = torch.arange(len(positions))
     targets = TargetTensors(
-        positions=torch.tensor(positions, dtype=torch.int64), labels=torch.tensor(labels, dtype=torch.int64)
+        positions=torch.tensor(positions), labels=original, extra={"inputs": original + torch.tensor(is_replaced)}
     )
     view = View(output=EncoderOutput(hidden, None), word_embeddings=torch.zeros(0, 0), heads={})
     return RTD.loss(head, LossInputs(view=view, targets=targets))
@@ -45,7 +46,7 @@ def test_every_token_is_asked_specials_too_or_the_selected_ones_only() -> None:
     examples = corrupt(instances, TokenMasking(), MaskRandomKeep(), rng_for(instances), VOCABULARY)
     targets, few = RTD.targets(examples), ReplacedTokenDetection(loss_at="selected")
     assert targets.positions.tolist() == list(range(60))
-    assert not targets.labels.any()
+    assert np.array_equal(targets.labels, instances.ids)
     assert targets.labels.dtype == np.int64
     assert np.array_equal(few.targets(examples).positions, examples.selection.positions)
     assert few.predictions_per_token(0.15, 128) == 0.15  # ELECTRA 15 %

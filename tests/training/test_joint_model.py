@@ -110,7 +110,7 @@ def ragged(right: Tensor | None = None) -> tuple[dict[str, Tensor], Tensor, Micr
             labels=labels,
             extra={"sampling": torch.rand(len(selected), generator=random)},
         ),
-        "rtd": TargetTensors(positions=torch.arange(len(places)), labels=torch.zeros_like(places)),
+        "rtd": TargetTensors(positions=torch.arange(len(places)), labels=original.flatten()[places]),
     }
     padded = {"input_ids": original, "attention_mask": real.long(), "token_type_ids": segments}
     return padded, selected, MicroBatch(batch, targets)
@@ -233,7 +233,7 @@ def test_the_chef_cooked_the_meal() -> None:
             labels=torch.tensor([the, cooked]),
             extra={"sampling": torch.tensor([0.25, 0.75])},
         ),
-        "rtd": TargetTensors(positions=torch.arange(7), labels=torch.zeros(7, dtype=torch.int64)),
+        "rtd": TargetTensors(positions=torch.arange(7), labels=torch.tensor([cls, the, chef, cooked, the, meal, sep])),
     }
     seen, asked = list[Tensor](), list[Tensor]()
     model.encoder.register_forward_pre_hook(lambda _, given: seen.append(given[0].ids))
@@ -262,6 +262,30 @@ def test_kept_tokens_are_filled_too_and_labels_are_those_of_the_samples(loss_at:
     asked = targets.positions if loss_at == "selected" else torch.arange(micro.batch.num_tokens)
     assert micro.targets["rtd"].positions.tolist() == asked.tolist()
     assert int(terms["rtd"].tallies["replaced"]) == int((terms["mlm"].sampled != targets.labels).sum())
+
+
+@pytest.mark.parametrize("loss_at", ["everywhere", "selected"])
+def test_original_tokens_are_predicted_from_the_samples(loss_at: str) -> None:
+    """Replace MLM and All-Tokens MLM: the encoder sees the samples, its targets are the text before masking."""
+    recipe = toy("objectives=[mlm, replace_mlm]", f"objectives.replace_mlm.loss_at={loss_at}")
+    model, batch = toy_model(recipe).train(), step(recipe)
+    (micro, *_), seen = batch.micro_batches, list[Tensor]()
+    handle = model.encoder.register_forward_pre_hook(lambda _, given: seen.append(given[0].ids))
+    terms, selected = model.losses(micro), micro.targets["mlm"]
+    handle.remove()
+    targets, sampled = micro.targets["replace_mlm"], terms["mlm"].sampled
+    assert torch.equal(seen[0][selected.positions], sampled)
+    where = selected.positions if loss_at == "selected" else torch.arange(micro.batch.num_tokens)
+    assert torch.equal(targets.positions, where)
+    text = seen[0].index_copy(0, selected.positions, selected.labels)
+    assert torch.equal(targets.labels, text[where])
+    assert int(terms["replace_mlm"].tallies["replaced"]) == int((sampled != selected.labels).sum())
+    optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer)
+    results = [
+        take_step(model, optimizer, batch, learning_rate=3e-3, clip_norm=1.0, step=number) for number in range(20)
+    ]
+    assert results[-1].losses["replace_mlm"] < results[0].losses["replace_mlm"]
+    assert ("restored" in results[-1].details["replace_mlm"]) == (loss_at == "everywhere")
 
 
 def test_the_encoder_learns_what_its_generator_likes_to_draw() -> None:

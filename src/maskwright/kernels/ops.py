@@ -19,7 +19,12 @@ from maskwright.kernels.cuda.graphs import capture
 from maskwright.kernels.dropout import DropoutKey, DropoutMask, dropout, dropout_add
 from maskwright.kernels.sequences import Sequences
 from maskwright.kernels.setting import kernels_enabled
-from maskwright.kernels.vocabulary_losses import LogitParts, summed_cross_entropy, summed_divergence
+from maskwright.kernels.vocabulary_losses import (
+    LogitParts,
+    summed_copying_cross_entropy,
+    summed_cross_entropy,
+    summed_divergence,
+)
 
 __all__ = [
     "DropoutKey",
@@ -39,6 +44,7 @@ __all__ = [
     "inference_problem",
     "linear_qkv",
     "pad_to_few_sizes",
+    "summed_copying_cross_entropy",
     "summed_cross_entropy",
     "summed_divergence",
 ]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from maskwright.kernels.cuda.cross_entropy import GPU_BLOCK_ELEMENTS, gpu_samples, gpu_scores
 from maskwright.kernels.setting import has_kernels, kernels_enabled
@@ -112,6 +113,42 @@ def summed_cross_entropy(
             lambda leaves: loss_in_blocks(leaves, length, block_loss, with_gradients=with_gradients),
         )
     return Scores(total, correct, sampled)
+
+
+def summed_copying_cross_entropy(
+    parts: LogitParts, copying: Tensor, inputs: Tensor, labels: Tensor, block_elements: int = BLOCK_ELEMENTS
+) -> tuple[Tensor, Tensor]:
+    """Return the summed cross entropy of D [token = input] + (1 - D) softmax(logits), and which targets are predicted.
+
+    D is the sigmoid of `copying`, shape (M,); inputs and labels have shape (M,), int64. The backward pass computes the
+    logits again, a block of at most `block_elements` at a time. Shapes () in fp32 or finer, and (M,), bool.
+    """
+
+    def block_loss(
+        features: Tensor, weight: Tensor, bias: Tensor, copying: Tensor, inputs: Tensor, labels: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        logits = F.linear(features, weight, bias)
+        shares = F.log_softmax(logits.to(exact_dtype(logits.dtype)), dim=1)
+        odds = copying.to(shares.dtype)
+        of_labels = F.logsigmoid(-odds) + shares.gather(1, labels[:, None]).squeeze(1)
+        is_kept = inputs == labels
+        loss = -torch.where(is_kept, torch.logaddexp(F.logsigmoid(odds), of_labels), of_labels).sum()
+        with torch.no_grad():
+            best, guesses = max_with_index(shares)
+            of_inputs = F.logsigmoid(-odds) + shares.gather(1, inputs[:, None]).squeeze(1)
+            copies = torch.logaddexp(F.logsigmoid(odds), of_inputs) >= F.logsigmoid(-odds) + best.squeeze(1)
+            is_right = torch.where(copies, is_kept, guesses.squeeze(1) == labels)
+        return loss, is_right
+
+    length = max(1, block_elements // len(parts.weight))
+    total = parts.weight.new_zeros((), dtype=exact_dtype(parts.weight.dtype))
+    is_right = torch.zeros_like(labels, dtype=torch.bool)
+    for begin in range(0, max(1, len(labels)), length):  # Without targets, gradients are zero.
+        block = slice(begin, begin + length)
+        given = parts.features[block], parts.weight, parts.bias, copying[block], inputs[block], labels[block]
+        loss, is_right[block] = checkpoint(block_loss, *given, use_reentrant=False, preserve_rng_state=False)
+        total = total + loss
+    return total, is_right
 
 
 def summed_divergence(

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 
 from maskwright.core.errors import ConversionError
@@ -191,18 +190,19 @@ def _with_samples(
     terms: Mapping[str, LossTerm],
     objectives: tuple[Objective, ...],
 ) -> tuple[PackedBatch, dict[str, TargetTensors]]:
-    """Replace the masked tokens by samples, and set the labels of detection objectives: which tokens are replaced.
+    """Replace the masked tokens by samples; objectives that need a generator get those at their targets
+    as `extra["inputs"]`.
 
-    Every selected position gets a sample, also those that were kept for the generator (electra: pretrain_helpers.py). A
-    sample equal to the original token counts as original.
+    Every selected position gets a sample, also those that were kept for the generator (electra: pretrain_helpers.py).
     """
     (kind,) = (objective.kind for objective in objectives if objective.on_generator)
-    positions, labels, sampled = targets[kind].positions, targets[kind].labels, terms[kind].sampled
+    sampled = terms[kind].sampled
     assert sampled is not None, "the batch has no random numbers to sample with"
-    is_replaced = torch.zeros_like(batch.ids).index_copy_(0, positions, (sampled != labels).to(batch.ids.dtype))
+    inputs = batch.ids.index_copy(0, targets[kind].positions, sampled)
     changed = {
-        objective.kind: replace(targets[objective.kind], labels=is_replaced[targets[objective.kind].positions])
+        objective.kind: replace(each, extra={**each.extra, "inputs": inputs[each.positions]})
         for objective in objectives
         if "generator" in objective.needs
+        for each in (targets[objective.kind],)
     }
-    return replace(batch, ids=batch.ids.index_copy(0, positions, sampled)), {**targets, **changed}
+    return replace(batch, ids=inputs), {**targets, **changed}

@@ -9,6 +9,7 @@ from maskwright.pretext.objectives.base import Objective
 from maskwright.pretext.objectives.distillation import Cosine, SoftTargets
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.pretext.objectives.pair import NextSentencePrediction, SentenceOrderPrediction
+from maskwright.pretext.objectives.replace_mlm import ReplaceMLM
 from maskwright.pretext.objectives.rtd import ReplacedTokenDetection
 from maskwright.pretext.objectives.sbo import SpanBoundaryObjective
 
@@ -18,6 +19,7 @@ ObjectiveChoice = Annotated[
     | MaskedLanguageModeling
     | NextSentencePrediction
     | SentenceOrderPrediction
+    | ReplaceMLM
     | ReplacedTokenDetection
     | SpanBoundaryObjective,
     Field(discriminator="kind"),
@@ -30,6 +32,7 @@ __all__ = [
     "NextSentencePrediction",
     "Objective",
     "ObjectiveChoice",
+    "ReplaceMLM",
     "ReplacedTokenDetection",
     "SentenceOrderPrediction",
     "SoftTargets",

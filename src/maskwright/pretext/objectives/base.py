@@ -112,9 +112,11 @@ class EveryTokenObjective(Objective):
     predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "every_token"
     loss_at: Literal["everywhere", "selected"] = "everywhere"
 
-    def positions(self, examples: Examples) -> IntArray:
-        """Return the offsets of the targets. Shape (M,)."""
-        return np.arange(len(examples.instances.ids)) if self.loss_at == "everywhere" else examples.selection.positions
+    def targets(self, examples: Examples) -> Targets:
+        """Return the positions of the loss, labeled with the original tokens."""
+        ids = examples.instances.ids
+        positions = np.arange(len(ids)) if self.loss_at == "everywhere" else examples.selection.positions
+        return Targets(positions=positions, labels=ids[positions].astype(np.int64))
 
     def predictions_per_token(self, rate: float, length: float) -> float:
         return 1.0 if self.loss_at == "everywhere" else rate

@@ -35,11 +35,6 @@ class SoftTargets(EveryTokenObjective):
     needs_teacher_scores: ClassVar[bool] = True
     temperature: float = Field(default=2.0, gt=0)
 
-    def targets(self, examples: Examples) -> Targets:
-        """Return the positions of the loss; the labels, the original tokens, are not used."""
-        positions = self.positions(examples)
-        return Targets(positions=positions, labels=examples.instances.ids[positions].astype(np.int64))
-
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
         import torch
 

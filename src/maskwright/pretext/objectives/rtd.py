@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-import numpy as np
 from pydantic import Field
 
-from maskwright.core.types import Examples, HeadShape, Targets
+from maskwright.core.types import HeadShape
 from maskwright.pretext.objectives.base import EveryTokenObjective
 
 if TYPE_CHECKING:
@@ -18,9 +17,8 @@ if TYPE_CHECKING:
 class ReplacedTokenDetection(EveryTokenObjective):
     """Classify tokens as sampled by a generator (label 1) or original (label 0) (Clark et al. 2020, section 3.1).
 
-    Every token is predicted, special ones too (electra: run_pretraining.py:55-290, all that is not padding). The
-    generator's samples are known only once it ran, so the targets made here are labeled 0 throughout and relabeled by
-    the model: 1 where the sampled token differs from the original; a token that is sampled correctly is original.
+    Every token is predicted, special ones too (electra: run_pretraining.py:55-290, all that is not padding). A token
+    that is sampled correctly is original.
 
     Attributes:
         weight: 50 as in the paper (chosen among 1, 10, 20, 50 and 100): a sigmoid's loss is small beside a softmax's.
@@ -30,11 +28,6 @@ class ReplacedTokenDetection(EveryTokenObjective):
     kind: Literal["rtd"] = "rtd"
     weight: Annotated[float, Field(gt=0)] = 50.0
     needs: ClassVar[frozenset[str]] = frozenset({"generator"})
-
-    def targets(self, examples: Examples) -> Targets:
-        """Return all tokens, or the selected ones, labeled as original."""
-        positions = self.positions(examples)
-        return Targets(positions=positions, labels=np.zeros(len(positions), dtype=np.int64))
 
     def head(self, shape: HeadShape) -> "nn.Module":
         from maskwright.pretext.objectives.heads import ReplacedTokenDetectionHead
@@ -46,7 +39,7 @@ class ReplacedTokenDetection(EveryTokenObjective):
         return (shape.hidden_size + 1) * (shape.hidden_size + 1)
 
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
-        """Sum the sigmoid cross entropy over the targets.
+        """Sum the sigmoid cross entropy over the targets, which carry the tokens that the encoder sees ("inputs").
 
         Tallies: the number of "replaced" tokens, the number "flagged" by the head, and the number of these that are
         replaced ("hit").
@@ -57,8 +50,8 @@ class ReplacedTokenDetection(EveryTokenObjective):
 
         targets = inputs.targets
         scores = head(inputs.view.output.hidden[targets.positions]).float()
-        total = binary_cross_entropy_with_logits(scores, targets.labels.float(), reduction="sum")
-        is_replaced, is_flagged = targets.labels == 1, scores.detach() > 0
+        is_replaced, is_flagged = targets.extra["inputs"] != targets.labels, scores.detach() > 0
+        total = binary_cross_entropy_with_logits(scores, is_replaced.float(), reduction="sum")
         return LossTerm(
             total=total,
             correct=(is_flagged == is_replaced).sum(),
