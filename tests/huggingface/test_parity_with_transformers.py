@@ -98,12 +98,12 @@ def _our_loss(ours, batch):
         "mlm": (batch.targets, batch.labels),
         "nsp": pairs,
         "sop": pairs,
-        "rtd": (every, batch.replaced[batch.real]),
+        "rtd": (every, torch.zeros_like(every)),
     }
     loss = torch.zeros(())
     for objective in ours.objectives:
         places, labels = asked[objective.kind]
-        view = View(output=output, word_embeddings=words, heads=ours.heads)
+        view = View(ids=batch.replaced[batch.real], output=output, word_embeddings=words, heads=ours.heads)
         inputs = LossInputs(view=view, targets=TargetTensors(positions=places, labels=labels))
         term = objective.loss(ours.heads[objective.kind], inputs)
         loss = loss + term.total / len(labels)

@@ -13,6 +13,7 @@ from maskwright.kernels.vocabulary_losses import (
     LogitParts,
     loss_in_blocks,
     max_with_index,
+    summed_copying_cross_entropy,
     summed_cross_entropy,
     summed_divergence,
 )
@@ -116,6 +117,63 @@ def test_extreme_logits_stay_finite() -> None:
     total.backward()
     assert features.grad is not None
     assert features.grad.isfinite().all()
+
+
+def copying_case(dtype: torch.dtype) -> tuple[LogitParts, Tensor, Tensor, Tensor]:
+    """Parts, log-odds, inputs and labels of 64 targets; every fourth was replaced, and of these some are restored."""
+    parts, labels = parts_of(64, 16, 5, dtype), torch.arange(64) % ENTRIES
+    inputs = torch.where(torch.arange(64) % 4 == 0, (labels + 1) % ENTRIES, labels)
+    with torch.no_grad():  # Half of the targets have the features of their label.
+        parts.features[::8] = 2 * parts.weight[labels[::8]]
+        parts.features[1::8] = 2 * parts.weight[labels[1::8]]
+    log_odds = torch.linspace(-8, 8, 64, dtype=dtype)[torch.randperm(64, generator=torch.Generator().manual_seed(0))]
+    log_odds[:8] = -8
+    return parts, log_odds.requires_grad_(), inputs, labels
+
+
+@pytest.mark.parametrize("block_elements", [1, 7 * ENTRIES, 1 << 20])
+def test_copying_in_blocks_equals_the_plain_mixture(block_elements: int) -> None:
+    parts, log_odds, inputs, labels = copying_case(torch.float64)
+    total, is_right = summed_copying_cross_entropy(parts, log_odds, inputs, labels, block_elements)
+    copying = torch.sigmoid(log_odds)[:, None]
+    probabilities = ((1 - copying) * linear(*parts).softmax(1)).scatter_add(1, inputs[:, None], copying)
+    assert torch.allclose(probabilities.sum(1), torch.ones(64, dtype=torch.float64))
+    expected = -probabilities.gather(1, labels[:, None]).log().sum()
+    assert total.item() == pytest.approx(expected.item(), rel=1e-12)
+    assert torch.equal(is_right, probabilities.argmax(1) == labels)
+    for kind in (inputs == labels, inputs != labels):
+        assert 0 < int((is_right & kind).sum()) < int(kind.sum())
+    for one, other in zip(
+        torch.autograd.grad(total, (*parts, log_odds)), torch.autograd.grad(expected, (*parts, log_odds)), strict=True
+    ):
+        assert torch.allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("odds", [-1e4, 1e4])
+def test_copying_with_extreme_odds_is_finite(odds: float) -> None:
+    """Without copying it is cross entropy; where all is copied, only replaced tokens have a loss."""
+    parts, log_odds, inputs, labels = copying_case(torch.float32)
+    with torch.no_grad():
+        log_odds.fill_(odds)
+    total, _ = summed_copying_cross_entropy(parts, log_odds, inputs, labels)
+    plain = cross_entropy(linear(*parts), labels, reduction="none")
+    expected = plain.sum() if odds < 0 else (plain + odds)[inputs != labels].sum()
+    assert total.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert all(grad.isfinite().all() for grad in torch.autograd.grad(total, (*parts, log_odds)))
+
+
+def test_copying_under_autocast_multiplies_in_bfloat16_and_sums_in_float32() -> None:
+    parts, log_odds, inputs, labels = copying_case(torch.float32)
+    leaves = (*parts, log_odds)
+    exact, _ = summed_copying_cross_entropy(parts, log_odds, inputs, labels)
+    fine = torch.autograd.grad(exact, leaves)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        total, _ = summed_copying_cross_entropy(parts, log_odds, inputs, labels, block_elements=2 * ENTRIES)
+    assert total.dtype == torch.float32
+    assert total.item() == pytest.approx(exact.item(), rel=0.02)
+    for rough, precise in zip(torch.autograd.grad(total, leaves), fine, strict=True):
+        assert rough.dtype == torch.float32
+        assert (rough - precise).norm() < 0.02 * precise.norm()
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 7.5])

@@ -51,6 +51,7 @@ def view(hidden: int, tokens: int, seed: int) -> View:
     head = MaskedLanguageModelingHead(shape(hidden, hidden)).double()
     nn.init.normal_(head.bias)
     return View(
+        ids=torch.zeros(tokens, dtype=torch.int64),
         output=EncoderOutput(torch.randn(tokens, hidden, dtype=torch.float64, requires_grad=True), None),
         word_embeddings=torch.randn(ENTRIES, hidden, dtype=torch.float64, requires_grad=True),
         heads={"mlm": head},

@@ -30,7 +30,9 @@ NO_EMBEDDINGS = torch.zeros(0, 0)
 
 
 def inputs_of(output: EncoderOutput, targets: TargetTensors, embeddings: torch.Tensor) -> LossInputs:
-    return LossInputs(view=View(output=output, word_embeddings=embeddings, heads={}), targets=targets)
+    return LossInputs(
+        view=View(ids=torch.zeros(0), output=output, word_embeddings=embeddings, heads={}), targets=targets
+    )
 
 
 def targets_of(positions: list[int], labels: list[int]) -> TargetTensors:
@@ -90,7 +92,7 @@ def test_without_targets_the_loss_is_zero_and_still_differentiable(objective: Ob
     targets = TargetTensors(
         positions=nothing,
         labels=nothing,
-        extra={"place": nothing, "inputs": nothing},
+        extra={"place": nothing},
         anchors={"left": nothing, "right": nothing},
     )
     hidden = torch.randn(6, 24, requires_grad=True)

@@ -21,10 +21,13 @@ RTD = ReplacedTokenDetection()
 
 def loss_of(hidden: torch.Tensor, head: torch.nn.Module, positions: list[int], is_replaced: list[int]) -> LossTerm:
     original = torch.arange(len(positions))
-    targets = TargetTensors(
-        positions=torch.tensor(positions), labels=original, extra={"inputs": original + torch.tensor(is_replaced)}
+    targets = TargetTensors(positions=torch.tensor(positions), labels=original)
+    view = View(
+        ids=original + torch.tensor(is_replaced),
+        output=EncoderOutput(hidden, None),
+        word_embeddings=torch.zeros(0, 0),
+        heads={},
     )
-    view = View(output=EncoderOutput(hidden, None), word_embeddings=torch.zeros(0, 0), heads={})
     return RTD.loss(head, LossInputs(view=view, targets=targets))
 
 

@@ -104,7 +104,13 @@ def test_resolve_explains_invalid_overrides(override, message):
         ("spanbert/base", "masking.candidates=all", "spans never cross special tokens"),
         ("distilbert/base", "teacher=null", r"'soft_targets' needs a teacher: set teacher\.model"),
         ("distilbert/base", "objectives=[soft_targets, cosine]", "'soft_targets' needs a masked-token head"),
-        ("distilbert/base", "objectives=[mlm]", "no objective uses the teacher"),
+        (
+            "distilbert/base",
+            "objectives=[mlm]",
+            "no objective uses the teacher: add 'soft_targets' or set teacher=null",
+        ),
+        ("electra/base", "objectives=[mlm]", "no objective uses the generator: add 'rtd' or 'replace_mlm'"),
+        ("bert/base", "objectives=[mlm, replace_mlm]", r"'replace_mlm' needs a generator.*set generator=\{\}"),
     ],
 )
 def test_combinations_that_make_no_sense_are_refused(name, override, message):

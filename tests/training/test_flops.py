@@ -2,7 +2,7 @@
 
 import pytest
 from test_batches import step
-from test_every_recipe import model_of, teacher_of, toy
+from test_every_recipe import SHRUNK, model_of, teacher_of, toy
 from torch.utils.flop_counter import FlopCounterMode
 from toy_models import take_step
 
@@ -16,14 +16,20 @@ from maskwright.training.optimizer import Optimizer
 
 # Recipes that are the same at toy size are tested once.
 _WHAT_COSTS = ("encoder", "generator", "teacher", "objectives", "format", "masking", "replacement")
+_ABLATIONS = {
+    "Replace MLM": resolve("electra/tiny", (*SHRUNK, "objectives=[mlm, replace_mlm]")),
+    "All-Tokens MLM": resolve(
+        "electra/tiny", (*SHRUNK, "objectives=[mlm, replace_mlm]", "objectives.replace_mlm.loss_at=everywhere")
+    ),
+}
 DIFFERENT = list({tuple(getattr(toy(name), part) for part in _WHAT_COSTS): name for name in names()}.values())
 
 
-@pytest.mark.parametrize("name", DIFFERENT)
+@pytest.mark.parametrize("name", [*DIFFERENT, *_ABLATIONS])
 def test_a_step_has_the_flops_that_pytorch_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Padding is not counted: no tokens are appended, and each micro-batch is one sequence, so no row has a gap.
     monkeypatch.setattr(linear, "_missing", lambda values: 0)
-    recipe = toy(name)
+    recipe = _ABLATIONS.get(name) or toy(name)
     teacher = teacher_of(recipe, steps=0)
     batch, model = step(recipe, tokens_per_microbatch=1, count=8), model_of(recipe, teacher).train()
     optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer)

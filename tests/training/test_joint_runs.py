@@ -83,6 +83,21 @@ def test_the_run_says_how_both_halves_stand(run: Run, listening: Listening) -> N
     assert detection.startswith("discriminator: held-out RTD loss")
 
 
+def test_a_run_of_all_tokens_mlm_has_its_metrics_and_loads(train: Train) -> None:
+    overrides = ("objectives=[mlm, replace_mlm]", "objectives.replace_mlm.loss_at=everywhere")
+    listening = Listening()
+    run = train("all tokens", set=(*TOY, "training.batch_sequences=24", *overrides), reporter=listening)
+    rows = read_rows(run.folder / "metrics.jsonl")
+    assert all(0 <= row["replace_mlm_restored"] <= 1 for row in rows if "loss" in row)
+    (held_out, *_) = [row for row in rows if "held_out_replace_mlm_restored" in row]
+    assert 0 < held_out["held_out_replace_mlm_replaced"] < 0.3
+    loaded = load_model(run.folder)
+    assert (loaded.heads, loaded.unexpected) == (("replace_mlm",), ())
+    generator, encoder = listening.on("health")
+    assert generator.startswith("generator: ")
+    assert encoder.startswith("encoder: held-out loss of original tokens")
+
+
 @pytest.mark.parametrize(
     ("recipe", "overrides", "message"),
     [

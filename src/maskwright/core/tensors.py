@@ -107,11 +107,13 @@ class View:
     """A batch as one encoder sees it, with all that turns its hidden states into scores.
 
     Attributes:
+        ids: The tokens it sees: with a generator, the encoder sees the samples. Shape (T,).
         output: Hidden states (T, H) and, with a pooler, vectors (B, H).
         word_embeddings: The tied output matrix. Shape (V, E).
         heads: The heads on this encoder, by the kind of their objective.
     """
 
+    ids: Tensor
     output: EncoderOutput
     word_embeddings: Tensor
     heads: Mapping[str, nn.Module]

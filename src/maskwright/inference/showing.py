@@ -215,8 +215,8 @@ def _notes(
         yield 'with a single document, "random" second texts come from it too; blank lines separate documents'
     if recipe.generator is not None:
         yield (
-            "this is what the generator sees; its sampled tokens then replace all predicted positions, and the encoder "
-            "(the discriminator) classifies each token as original or replaced"
+            "this is what the generator sees; its sampled tokens then replace all selected ones, and the encoder, the "
+            f"discriminator, has the objectives {', '.join(each.kind for each in recipe.encoders['encoder'][1])}"
         )
     if corpus is None and "collocations" in recipe.words.phrases:
         yield "phrases from collocations need a corpus and are not shown"

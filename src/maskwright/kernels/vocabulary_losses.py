@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from maskwright.kernels.cuda.cross_entropy import GPU_BLOCK_ELEMENTS, gpu_samples, gpu_scores
 from maskwright.kernels.setting import has_kernels, kernels_enabled
@@ -23,8 +22,8 @@ BLOCK_ELEMENTS = 1 << 25
 _ARGMAX_BLOCK = 128
 """Columns in a block of `max_with_index`: of 64 to 512 the fastest at 8,192 entries, within 2 % of it at 30,522."""
 
-Computed = tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor] | None]
-"""Summed loss, number of correct predictions, and the gradients of features, weight and bias."""
+Computed = tuple[Tensor, Tensor, tuple[Tensor, ...] | None]
+"""Summed loss, number of correct predictions, and gradients: of features, weight, bias and other inputs."""
 
 
 class Scores(NamedTuple):
@@ -118,36 +117,39 @@ def summed_cross_entropy(
 def summed_copying_cross_entropy(
     parts: LogitParts, copying: Tensor, inputs: Tensor, labels: Tensor, block_elements: int = BLOCK_ELEMENTS
 ) -> tuple[Tensor, Tensor]:
-    """Return the summed cross entropy of D [token = input] + (1 - D) softmax(logits), and which targets are predicted.
+    """Return the summed cross entropy of D [token = input] + (1 - D) softmax, and which predictions are correct.
 
-    D is the sigmoid of `copying`, shape (M,); inputs and labels have shape (M,), int64. The backward pass computes the
-    logits again, a block of at most `block_elements` at a time. Shapes () in fp32 or finer, and (M,), bool.
+    D is the sigmoid of `copying`, shape (M,); inputs and labels have shape (M,), int64. The results have shapes () in
+    fp32 or finer, and (M,), bool.
     """
+    dtype, with_gradients = _matmul_dtype(parts.weight), torch.is_grad_enabled()
+    exact = exact_dtype(dtype)
+    is_right, copying_grad = torch.zeros_like(labels, dtype=torch.bool), torch.empty_like(copying)
+    with torch.autocast(parts.features.device.type, enabled=False):
 
-    def block_loss(
-        features: Tensor, weight: Tensor, bias: Tensor, copying: Tensor, inputs: Tensor, labels: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        logits = F.linear(features, weight, bias)
-        shares = F.log_softmax(logits.to(exact_dtype(logits.dtype)), dim=1)
-        odds = copying.to(shares.dtype)
-        of_labels = F.logsigmoid(-odds) + shares.gather(1, labels[:, None]).squeeze(1)
-        is_kept = inputs == labels
-        loss = -torch.where(is_kept, torch.logaddexp(F.logsigmoid(odds), of_labels), of_labels).sum()
-        with torch.no_grad():
-            best, guesses = max_with_index(shares)
-            of_inputs = F.logsigmoid(-odds) + shares.gather(1, inputs[:, None]).squeeze(1)
-            copies = torch.logaddexp(F.logsigmoid(odds), of_inputs) >= F.logsigmoid(-odds) + best.squeeze(1)
-            is_right = torch.where(copies, is_kept, guesses.squeeze(1) == labels)
-        return loss, is_right
+        def block_loss(block: slice, rounded: LogitParts) -> tuple[Tensor, Tensor, Tensor]:
+            answers, given = labels[block, None], inputs[block, None]
+            log_odds = copying.detach()[block, None].to(exact)
+            log_copy, log_other = F.logsigmoid(log_odds), F.logsigmoid(-log_odds)
+            log_probs = F.linear(*rounded).to(exact).log_softmax(dim=1)
+            by_softmax = log_other + log_probs.gather(1, answers)
+            of_answers = torch.where(given == answers, torch.logaddexp(log_copy, by_softmax), by_softmax)
+            best, guesses = max_with_index(log_probs)
+            copies = torch.logaddexp(log_copy, log_other + log_probs.gather(1, given)) >= log_other + best
+            is_right[block] = (torch.where(copies, given, guesses) == answers).squeeze(1)
+            # q is the share of the softmax in the probability of the label:
+            # d loss / d logits = q (softmax - one hot), d loss / d log-odds = D - (1 - q).
+            q = (by_softmax - of_answers).exp()
+            copying_grad[block] = (torch.sigmoid(log_odds) - 1 + q).squeeze(1)
+            grad = log_probs.exp_().scatter_add_(1, answers, torch.full_like(q, -1.0)).mul_(q)
+            return -of_answers.sum(), is_right[block].sum(), grad
 
-    length = max(1, block_elements // len(parts.weight))
-    total = parts.weight.new_zeros((), dtype=exact_dtype(parts.weight.dtype))
-    is_right = torch.zeros_like(labels, dtype=torch.bool)
-    for begin in range(0, max(1, len(labels)), length):  # Without targets, gradients are zero.
-        block = slice(begin, begin + length)
-        given = parts.features[block], parts.weight, parts.bias, copying[block], inputs[block], labels[block]
-        loss, is_right[block] = checkpoint(block_loss, *given, use_reentrant=False, preserve_rng_state=False)
-        total = total + loss
+        def compute(leaves: LogitParts) -> Computed:
+            length = max(1, block_elements // len(leaves.weight))
+            total, correct, gradients = loss_in_blocks(leaves, length, block_loss, with_gradients=with_gradients)
+            return total, correct, None if gradients is None else (*gradients, copying_grad)
+
+        total, _ = _apply(LogitParts(*(part.to(dtype) for part in parts)), compute, copying)
     return total, is_right
 
 
@@ -260,8 +262,8 @@ def _sample(shares: Tensor, numbers: Tensor) -> Tensor:
     return torch.searchsorted(running, wanted, right=True).squeeze(1)
 
 
-def _apply(parts: LogitParts, compute: Callable[[LogitParts], Computed]) -> tuple[Tensor, Tensor]:
-    total, correct = _LossWithGradients.apply(*parts, compute)  # type: ignore[no-untyped-call]
+def _apply(parts: LogitParts, compute: Callable[[LogitParts], Computed], *others: Tensor) -> tuple[Tensor, Tensor]:
+    total, correct = _LossWithGradients.apply(compute, *parts, *others)  # type: ignore[no-untyped-call]
     return total, correct
 
 
@@ -270,7 +272,12 @@ class _LossWithGradients(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, compute: Callable[[LogitParts], Computed]
+        ctx: Any,
+        compute: Callable[[LogitParts], Computed],
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        *others: Tensor,
     ) -> tuple[Tensor, Tensor]:
         total, correct, gradients = compute(LogitParts(features, weight, bias))
         if gradients is not None:
@@ -288,4 +295,4 @@ class _LossWithGradients(torch.autograd.Function):
             )
         ctx.is_spent = True
         # The gradient of the vocabulary matrix is as large as the matrix, and memory peaks here: nothing is copied.
-        return *(gradient.mul_(grads[0]) for gradient in ctx.saved_tensors), None
+        return None, *(gradient.mul_(grads[0]) for gradient in ctx.saved_tensors)

@@ -157,10 +157,10 @@ class Recipe(Spec):
                 f"masking {self.masking.kind!r} needs {' and '.join(missing_kinds)} spans, which no source provides: "
                 f"add {remedies}"
             )
-        for second, user in (("generator", "rtd"), ("teacher", "soft_targets")):
+        for second, user in (("generator", "'rtd' or 'replace_mlm'"), ("teacher", "'soft_targets'")):
             users = [objective.kind for objective in self.objectives if second in objective.needs]
             if getattr(self, second) is not None and not users:
-                raise ValueError(f"no objective uses the {second}: add {user!r} or set {second}=null")
+                raise ValueError(f"no objective uses the {second}: add {user} or set {second}=null")
         if self.generator is not None and not any(objective.on_generator for objective in self.objectives):
             raise ValueError("the generator needs the objective 'mlm', which trains it; add it")
         if self.training.max_length > self.encoder.max_positions:

@@ -138,7 +138,7 @@ _NAMES: Mapping[str, str] = {
     "levels": "word, phrase and entity spans",
     "cosine": "cosine loss to the teacher",
     "rtd": "replaced token detection",
-    "replace_mlm": "Replace MLM",
+    "replace_mlm": "Replace MLM or All-Tokens MLM",
     "adamw": "AdamW",
     "ffn": "feed-forward",
     "gelu": "GELU (erf)",

@@ -160,6 +160,16 @@ def detection_line(measured: HeldOutResult) -> str:
     )
 
 
+def restoration_line(measured: HeldOutResult) -> str:
+    """Return one line on the quality of Replace MLM or All-Tokens MLM on held-out text."""
+    restored = measured.details.get("restored")
+    shown = "" if restored is None else f", {restored:.1%} of the replaced tokens"
+    return (
+        f"held-out loss of original tokens {measured.loss:.2f}, accuracy {measured.accuracy:.1%}{shown}; "
+        f"{measured.details['replaced']:.1%} are replaced"
+    )
+
+
 def pair_line(kind: str, measured: HeldOutResult, majority: float) -> str:
     """Return one line on a sequence objective (nsp, sop) on held-out text."""
     return (

@@ -123,7 +123,7 @@ class TeacherModel:
             batch = replace(batch, segment_ids=torch.zeros_like(batch.segment_ids))
         with torch.no_grad():
             output = self.encoder(batch)
-        return View(output=output, word_embeddings=self.encoder.word_embeddings.weight, heads=self.heads)
+        return View(ids=batch.ids, output=output, word_embeddings=self.encoder.word_embeddings.weight, heads=self.heads)
 
 
 def build_teacher(model: ExistingModel, recipe: Recipe) -> TeacherModel:

@@ -81,7 +81,7 @@ class PretrainingModel(nn.Module):
             key = batch.dropout_key
             own = batch if key is None else replace(batch, dropout_key=key ^ _GENERATOR_KEY)
             terms = self._losses_of("generator", own, targets, positions.get("generator"))
-            batch, targets = _with_samples(batch, targets, self._repeat_samples(batch, terms), self.objectives)
+            batch = _with_samples(batch, targets, self._repeat_samples(batch, terms))
         terms |= self._losses_of("encoder", batch, targets, positions.get("encoder"))
         return {objective.kind: terms[objective.kind] for objective in self.objectives}
 
@@ -93,7 +93,7 @@ class PretrainingModel(nn.Module):
             return {}
         heads = {objective.kind: self.heads[objective.kind] for objective in objectives}
         output = self._passes.get(name, encoder)(batch, output_positions)
-        view = View(output=output, word_embeddings=encoder.word_embeddings.weight, heads=heads)
+        view = View(ids=batch.ids, output=output, word_embeddings=encoder.word_embeddings.weight, heads=heads)
         teacher = None
         if self.teacher is not None and any("teacher" in objective.needs for objective in objectives):
             teacher = self.teacher.view(batch)
@@ -185,24 +185,12 @@ def build_model(recipe: Recipe, vocab_size: int, teacher: TeacherModel | None = 
 
 
 def _with_samples(
-    batch: PackedBatch,
-    targets: Mapping[str, TargetTensors],
-    terms: Mapping[str, LossTerm],
-    objectives: tuple[Objective, ...],
-) -> tuple[PackedBatch, dict[str, TargetTensors]]:
-    """Replace the masked tokens by samples; objectives that need a generator get those at their targets
-    as `extra["inputs"]`.
+    batch: PackedBatch, targets: Mapping[str, TargetTensors], terms: Mapping[str, LossTerm]
+) -> PackedBatch:
+    """Replace the selected tokens by the generator's samples, also those that were kept for it.
 
-    Every selected position gets a sample, also those that were kept for the generator (electra: pretrain_helpers.py).
+    As in electra: pretrain_helpers.py.
     """
-    (kind,) = (objective.kind for objective in objectives if objective.on_generator)
-    sampled = terms[kind].sampled
-    assert sampled is not None, "the batch has no random numbers to sample with"
-    inputs = batch.ids.index_copy(0, targets[kind].positions, sampled)
-    changed = {
-        objective.kind: replace(each, extra={**each.extra, "inputs": inputs[each.positions]})
-        for objective in objectives
-        if "generator" in objective.needs
-        for each in (targets[objective.kind],)
-    }
-    return replace(batch, ids=inputs), {**targets, **changed}
+    ((kind, term),) = terms.items()
+    assert term.sampled is not None, "the batch has no random numbers to sample with"
+    return replace(batch, ids=batch.ids.index_copy(0, targets[kind].positions, term.sampled))

@@ -44,6 +44,7 @@ from maskwright.training.evaluation import (
     majority_share,
     measure,
     pair_line,
+    restoration_line,
     unigram_baseline,
 )
 from maskwright.training.existing import build_teacher
@@ -349,6 +350,8 @@ class Session:
                 self.reporter.message("health", model + health_line(measured, self.baseline, self.text.vocab_size))
             elif kind == "rtd":
                 self.reporter.message("health", "discriminator: " + detection_line(measured))
+            elif kind == "replace_mlm":
+                self.reporter.message("health", "encoder: " + restoration_line(measured))
             elif any(each.kind == kind and each.predicts == "sequence" for each in self.recipe.objectives):
                 majority = majority_share(self.workload.held_out, kind)
                 self.reporter.message("health", pair_line(kind, measured, majority))

@@ -29,15 +29,11 @@ class MaskedLanguageModelingHead(nn.Module):
 
 
 class CopyingHead(MaskedLanguageModelingHead):
-    """A masked-token head and dense H -> 1, the log-odds that a token is its input (Clark et al. 2020, section 3.4)."""
+    """A masked-token head and dense H -> 1, the log-odds of copying the input (Clark et al. 2020, section 3.4)."""
 
     def __init__(self, shape: HeadShape) -> None:
         super().__init__(shape)
         self.copying = nn.Linear(shape.hidden_size, 1)
-
-    def with_copying(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Map hidden states (M, H) to features (M, E) and log-odds (M,)."""
-        return self(hidden), self.copying(hidden).squeeze(-1)
 
 
 class ReplacedTokenDetectionHead(nn.Module):

@@ -39,7 +39,7 @@ class ReplacedTokenDetection(EveryTokenObjective):
         return (shape.hidden_size + 1) * (shape.hidden_size + 1)
 
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
-        """Sum the sigmoid cross entropy over the targets, which carry the tokens that the encoder sees ("inputs").
+        """Sum the sigmoid cross entropy over the targets.
 
         Tallies: the number of "replaced" tokens, the number "flagged" by the head, and the number of these that are
         replaced ("hit").
@@ -50,7 +50,7 @@ class ReplacedTokenDetection(EveryTokenObjective):
 
         targets = inputs.targets
         scores = head(inputs.view.output.hidden[targets.positions]).float()
-        is_replaced, is_flagged = targets.extra["inputs"] != targets.labels, scores.detach() > 0
+        is_replaced, is_flagged = inputs.view.ids[targets.positions] != targets.labels, scores.detach() > 0
         total = binary_cross_entropy_with_logits(scores, is_replaced.float(), reduction="sum")
         return LossTerm(
             total=total,
