@@ -144,7 +144,9 @@ def test_copying_in_blocks_equals_the_plain_mixture(block_elements: int) -> None
     for kind in (inputs == labels, inputs != labels):
         assert 0 < int((is_right & kind).sum()) < int(kind.sum())
     for one, other in zip(
-        torch.autograd.grad(total, (*parts, log_odds)), torch.autograd.grad(expected, (*parts, log_odds)), strict=True
+        torch.autograd.grad(3 * total, (*parts, log_odds)),
+        torch.autograd.grad(3 * expected, (*parts, log_odds)),
+        strict=True,
     ):
         assert torch.allclose(one, other, rtol=1e-9, atol=1e-12)
 
@@ -160,6 +162,19 @@ def test_copying_with_extreme_odds_is_finite(odds: float) -> None:
     expected = plain.sum() if odds < 0 else (plain + odds)[inputs != labels].sum()
     assert total.item() == pytest.approx(expected.item(), rel=1e-5)
     assert all(grad.isfinite().all() for grad in torch.autograd.grad(total, (*parts, log_odds)))
+
+
+def test_gradients_of_likely_copies_are_exact_in_fp32() -> None:
+    parts, log_odds, inputs, labels = copying_case(torch.float64)
+    with torch.no_grad():
+        log_odds.copy_(torch.linspace(8, 20, 64))
+    small = LogitParts(*(part.detach().float() for part in parts))
+    rough = log_odds.detach().float().requires_grad_()
+    for dtype_parts, odds in ((parts, log_odds), (small, rough)):
+        summed_copying_cross_entropy(dtype_parts, odds, inputs, labels)[0].backward()
+    kept = inputs == labels
+    assert ((rough.grad - log_odds.grad).abs() < 1e-4 * torch.sigmoid(-log_odds))[kept].all()
+    assert torch.allclose(rough.grad[~kept].double(), log_odds.grad[~kept], rtol=1e-6)
 
 
 def test_copying_under_autocast_multiplies_in_bfloat16_and_sums_in_float32() -> None:

@@ -31,7 +31,8 @@ NO_EMBEDDINGS = torch.zeros(0, 0)
 
 def inputs_of(output: EncoderOutput, targets: TargetTensors, embeddings: torch.Tensor) -> LossInputs:
     return LossInputs(
-        view=View(ids=torch.zeros(0), output=output, word_embeddings=embeddings, heads={}), targets=targets
+        view=View(ids=torch.zeros(0, dtype=torch.int64), output=output, word_embeddings=embeddings, heads={}),
+        targets=targets,
     )
 
 

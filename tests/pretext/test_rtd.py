@@ -20,14 +20,10 @@ RTD = ReplacedTokenDetection()
 
 
 def loss_of(hidden: torch.Tensor, head: torch.nn.Module, positions: list[int], is_replaced: list[int]) -> LossTerm:
-    original = torch.arange(len(positions))
-    targets = TargetTensors(positions=torch.tensor(positions), labels=original)
-    view = View(
-        ids=original + torch.tensor(is_replaced),
-        output=EncoderOutput(hidden, None),
-        word_embeddings=torch.zeros(0, 0),
-        heads={},
-    )
+    seen = torch.zeros(len(hidden), dtype=torch.int64)
+    seen[positions] = torch.tensor(is_replaced)
+    targets = TargetTensors(positions=torch.tensor(positions), labels=torch.zeros(len(positions), dtype=torch.int64))
+    view = View(ids=seen, output=EncoderOutput(hidden, None), word_embeddings=torch.zeros(0, 0), heads={})
     return RTD.loss(head, LossInputs(view=view, targets=targets))
 
 
@@ -57,9 +53,9 @@ def test_every_token_is_asked_specials_too_or_the_selected_ones_only() -> None:
 
 
 def test_hits_misses_and_false_alarms_are_counted() -> None:
-    #                       hit  miss  alarm  right  right
-    hidden, head = scoring([2.0, -1.0, 3.0, -2.0, -4.0])
-    term = loss_of(hidden, head, [0, 1, 2, 3, 4], [1, 1, 0, 0, 0])
+    #                  no target, hit, miss, alarm, right, right
+    hidden, head = scoring([5.0, 2.0, -1.0, 3.0, -2.0, -4.0])
+    term = loss_of(hidden, head, [1, 2, 3, 4, 5], [1, 1, 0, 0, 0])
     assert term.correct.item() == 3
     assert {name: value.item() for name, value in term.tallies.items()} == {"replaced": 2, "flagged": 2, "hit": 1}
     expected = sum(np.log1p(np.exp(score)) for score in (-2.0, 1.0, 3.0, -2.0, -4.0))

@@ -68,7 +68,9 @@ def test_the_loss_equals_that_of_the_formula_written_out() -> None:
         extra={"place": place},
         anchors={"left": left, "right": right},
     )
-    view = View(ids=torch.zeros(0), output=EncoderOutput(hidden, None), word_embeddings=embeddings, heads={})
+    view = View(
+        ids=torch.zeros(0, dtype=torch.int64), output=EncoderOutput(hidden, None), word_embeddings=embeddings, heads={}
+    )
     term = objective.loss(head, LossInputs(view=view, targets=targets))
 
     logits = []

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from maskwright.training.evaluation import Baseline, HeldOutResult, detection_line, health_line
+from maskwright.training.evaluation import Baseline, HeldOutResult, detection_line, health_line, restoration_line
 
 BASELINE = -(0.1 * math.log(0.1) + 0.9 * math.log(0.9))
 """Loss of a prediction that knows only that a tenth of the tokens is replaced."""
@@ -29,6 +29,12 @@ def test_detection_line_gives_the_numbers() -> None:
     line = detection_line(HeldOutResult(0.2, 0.9, 1000, {"replaced": 0.1, "precision": 0.75, "recall": 0.25}))
     assert f"loss 0.200 (baseline {BASELINE:.3f}), recall 25.0%, precision 75.0%; 10.0% of the tokens" in line
     assert "precision undefined" in detection_line(HeldOutResult(0.3, 0.9, 1000, {"replaced": 0.1, "recall": 0.0}))
+
+
+def test_restoration_line_gives_the_numbers() -> None:
+    line = restoration_line(HeldOutResult(2.5, 0.95, 1000, {"replaced": 0.1, "restored": 0.25}))
+    assert "loss of the original text 2.50, accuracy 95.0% (25.0% at replaced tokens); 10.0% of the" in line
+    assert "at replaced tokens" not in restoration_line(HeldOutResult(2.5, 0.95, 1000, {"replaced": 0.1}))
 
 
 @pytest.mark.parametrize(

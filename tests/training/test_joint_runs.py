@@ -88,14 +88,16 @@ def test_a_run_of_all_tokens_mlm_has_its_metrics_and_loads(train: Train) -> None
     listening = Listening()
     run = train("all tokens", set=(*TOY, "training.batch_sequences=24", *overrides), reporter=listening)
     rows = read_rows(run.folder / "metrics.jsonl")
-    assert all(0 <= row["replace_mlm_restored"] <= 1 for row in rows if "loss" in row)
-    (held_out, *_) = [row for row in rows if "held_out_replace_mlm_restored" in row]
-    assert 0 < held_out["held_out_replace_mlm_replaced"] < 0.3
+    assert sum("replace_mlm_restored" in row for row in rows) == 12
+    (*_, last) = [row for row in rows if "held_out_replace_mlm_loss" in row]
+    assert 0 < last["held_out_replace_mlm_replaced"] < 0.3
+    details = {name: last[f"held_out_replace_mlm_{name}"] for name in ("replaced", "restored")}
+    assert run.held_out["replace_mlm"].details == details
     loaded = load_model(run.folder)
     assert (loaded.heads, loaded.unexpected) == (("replace_mlm",), ())
     generator, encoder = listening.on("health")
     assert generator.startswith("generator: ")
-    assert encoder.startswith("encoder: held-out loss of original tokens")
+    assert encoder.startswith("encoder: held-out loss of the original text")
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ from maskwright.pretext.masking import Masking
 from maskwright.pretext.replacement import VocabularyFacts
 from maskwright.recipes.catalog import names, resolve
 from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.table import format_name
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 
@@ -215,8 +216,8 @@ def _notes(
         yield 'with a single document, "random" second texts come from it too; blank lines separate documents'
     if recipe.generator is not None:
         yield (
-            "this is what the generator sees; its sampled tokens then replace all selected ones, and the encoder, the "
-            f"discriminator, has the objectives {', '.join(each.kind for each in recipe.encoders['encoder'][1])}"
+            "this is what the generator sees; its sampled tokens then replace all selected tokens, and the encoder is "
+            f"trained by {', '.join(format_name(each.kind) for each in recipe.encoders['encoder'][1])}"
         )
     if corpus is None and "collocations" in recipe.words.phrases:
         yield "phrases from collocations need a corpus and are not shown"

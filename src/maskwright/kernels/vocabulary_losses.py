@@ -131,18 +131,20 @@ def summed_copying_cross_entropy(
             answers, given = labels[block, None], inputs[block, None]
             log_odds = copying.detach()[block, None].to(exact)
             log_copy, log_other = F.logsigmoid(log_odds), F.logsigmoid(-log_odds)
-            log_probs = F.linear(*rounded).to(exact).log_softmax(dim=1)
+            logits = F.linear(*rounded).to(exact)
+            log_probs = torch.log_softmax(logits, 1, out=logits)
             by_softmax = log_other + log_probs.gather(1, answers)
             of_answers = torch.where(given == answers, torch.logaddexp(log_copy, by_softmax), by_softmax)
             best, guesses = max_with_index(log_probs)
             copies = torch.logaddexp(log_copy, log_other + log_probs.gather(1, given)) >= log_other + best
             is_right[block] = (torch.where(copies, given, guesses) == answers).squeeze(1)
-            # q is the share of the softmax in the probability of the label:
-            # d loss / d logits = q (softmax - one hot), d loss / d log-odds = D - (1 - q).
-            q = (by_softmax - of_answers).exp()
-            copying_grad[block] = (torch.sigmoid(log_odds) - 1 + q).squeeze(1)
-            grad = log_probs.exp_().scatter_add_(1, answers, torch.full_like(q, -1.0)).mul_(q)
-            return -of_answers.sum(), is_right[block].sum(), grad
+            if with_gradients:
+                # q is the share of the softmax in the probability of the label:
+                # d loss / d logits = q (softmax - one hot), d loss / d log-odds = q - (1 - D).
+                q = (by_softmax - of_answers).exp()
+                copying_grad[block] = (q - torch.sigmoid(-log_odds)).squeeze(1)
+                log_probs.exp_().scatter_add_(1, answers, torch.full_like(q, -1.0)).mul_(q)
+            return -of_answers.sum(), is_right[block].sum(), log_probs
 
         def compute(leaves: LogitParts) -> Computed:
             length = max(1, block_elements // len(leaves.weight))

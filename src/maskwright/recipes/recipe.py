@@ -37,7 +37,7 @@ class MaskSampling(Spec):
 
 
 class Generator(Spec):
-    """A small masked language model whose samples replace the selected tokens (Clark et al. 2020, section 3).
+    """A small masked language model whose samples replace the selected tokens (Clark et al. 2020, section 2).
 
     Its sizes follow the encoder's (electra: run_pretraining.py:338-350): as many layers, hidden size round(H x size),
     heads max(1, hidden size // 64), feed-forward 4 x hidden size. If that number of heads does not divide the hidden
@@ -160,7 +160,7 @@ class Recipe(Spec):
         for second, user in (("generator", "'rtd' or 'replace_mlm'"), ("teacher", "'soft_targets'")):
             users = [objective.kind for objective in self.objectives if second in objective.needs]
             if getattr(self, second) is not None and not users:
-                raise ValueError(f"no objective uses the {second}: add {user} or set {second}=null")
+                raise ValueError(f"no objective uses the {second}: add {user}, or set {second}=null")
         if self.generator is not None and not any(objective.on_generator for objective in self.objectives):
             raise ValueError("the generator needs the objective 'mlm', which trains it; add it")
         if self.training.max_length > self.encoder.max_positions:

@@ -163,10 +163,10 @@ def detection_line(measured: HeldOutResult) -> str:
 def restoration_line(measured: HeldOutResult) -> str:
     """Return one line on the quality of Replace MLM or All-Tokens MLM on held-out text."""
     restored = measured.details.get("restored")
-    shown = "" if restored is None else f", {restored:.1%} of the replaced tokens"
+    shown = "" if restored is None else f" ({restored:.1%} at replaced tokens)"
     return (
-        f"held-out loss of original tokens {measured.loss:.2f}, accuracy {measured.accuracy:.1%}{shown}; "
-        f"{measured.details['replaced']:.1%} are replaced"
+        f"held-out loss of the original text {measured.loss:.2f}, accuracy {measured.accuracy:.1%}{shown}; "
+        f"{measured.details['replaced']:.1%} of the predicted tokens are replaced"
     )
 
 

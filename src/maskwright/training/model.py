@@ -26,7 +26,7 @@ class PretrainingModel(nn.Module):
     """An encoder with the heads of its objectives. Parameter names are "encoder.*", "generator.*", "heads.KIND.*".
 
     With a generator, objectives that are `on_generator` use it, and the encoder sees the tokens it samples in place of
-    the selected ones, without gradient (Clark et al. 2020, section 3.1).
+    the selected ones, without gradient (Clark et al. 2020, section 2).
 
     Args:
         shares_embeddings: Whether the generator uses the encoder's embeddings and their LayerNorm.
@@ -187,7 +187,7 @@ def build_model(recipe: Recipe, vocab_size: int, teacher: TeacherModel | None = 
 def _with_samples(
     batch: PackedBatch, targets: Mapping[str, TargetTensors], terms: Mapping[str, LossTerm]
 ) -> PackedBatch:
-    """Replace the selected tokens by the generator's samples, also those that were kept for it.
+    """Replace the selected tokens by the generator's samples, including those left unchanged in its input.
 
     As in electra: pretrain_helpers.py.
     """

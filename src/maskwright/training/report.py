@@ -35,7 +35,7 @@ _TITLES = {
     "nsp": "next sentence",
     "sop": "sentence order",
     "rtd": "replaced tokens",
-    "replace_mlm": "original tokens",
+    "replace_mlm": "the text before replacement",
     "sbo": "masked spans, from their boundaries",
     "soft_targets": "the teacher's predictions",
     "cosine": "the teacher's hidden states",

@@ -29,7 +29,7 @@ class MaskedLanguageModelingHead(nn.Module):
 
 
 class CopyingHead(MaskedLanguageModelingHead):
-    """A masked-token head and dense H -> 1, the log-odds of copying the input (Clark et al. 2020, section 3.4)."""
+    """A masked-token head and dense H -> 1, the log-odds of copying the input (Clark et al. 2020, section 3.5)."""
 
     def __init__(self, shape: HeadShape) -> None:
         super().__init__(shape)

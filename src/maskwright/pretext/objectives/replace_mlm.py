@@ -16,7 +16,7 @@ _MLM = MaskedLanguageModeling()
 
 
 class ReplaceMLM(EveryTokenObjective, VocabularyObjective):
-    """Predict original tokens where a generator's samples replace the selected ones (Clark et al. 2020, section 3.4).
+    """Predict original tokens where a generator's samples replace the selected ones (Clark et al. 2020, section 3.5).
 
     The generator is trained by `mlm`. The paper's code for it was not released.
 

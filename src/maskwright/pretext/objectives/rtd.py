@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ReplacedTokenDetection(EveryTokenObjective):
-    """Classify tokens as sampled by a generator (label 1) or original (label 0) (Clark et al. 2020, section 3.1).
+    """Classify tokens as sampled by a generator (label 1) or original (label 0) (Clark et al. 2020, section 2).
 
     Every token is predicted, special ones too (electra: run_pretraining.py:55-290, all that is not padding). A token
     that is sampled correctly is original.
