@@ -173,6 +173,8 @@ def test_words_of_a_unit_and_pieces_of_a_word_are_joined(tokenizers):
         ("bert/tiny", {"text": "One. Two. Three."}, "with a single document"),
         ("roberta/tiny", {"text": "One. Two. Three."}, None),
         ("electra/tiny", {}, "this is what the generator sees"),
+        ("electra/tiny", {}, "the encoder is trained by replaced token detection"),
+        ("electra/tiny", {"set": ("objectives=[mlm, replace_mlm]",)}, "the encoder is trained by Replace MLM"),
     ],
 )
 def test_remarks_are_made_where_they_matter(name, options, note, tokenizers):
