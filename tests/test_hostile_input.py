@@ -16,9 +16,11 @@ from typing import Any, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from maskwright.core.errors import ConversionError, DataError, JsonError, MaskwrightError, RecipeError
 from maskwright.core.files import parse_json, read_json, write_json
@@ -42,6 +44,7 @@ from maskwright.inference.model import load
 from maskwright.inference.texts import read_source, read_texts
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes import catalog
+from maskwright.serving.export import export
 from tests.hostile import BROKEN_JSON, altered, damaged, fuzzing, only_clear_errors, pipe
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -340,6 +343,73 @@ def test_damaged_weights(copied: Path) -> None:
         only_clear_errors(lambda: load_model(copied))
 
     check()
+
+
+def with_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> Path:
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.uint8, torch.int8, torch.int64, torch.bool, torch.complex64, torch.float8_e4m3fn],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["bert.embeddings.word_embeddings.weight", "cls.predictions.bias", "unknown.weight"])
+def test_weights_of_other_types_are_refused(copied: Path, dtype: torch.dtype, name: str) -> None:
+    with_weights(copied, lambda tensors: tensors.update({name: torch.ones(73, 48).to(dtype)}))
+    with pytest.raises(ConversionError, match=name):
+        load_model(copied)
+
+
+@pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e300])
+@pytest.mark.parametrize("name", ["bert.embeddings.word_embeddings.weight", "unknown.weight"])
+def test_weights_that_are_not_finite_are_refused(copied: Path, value: float, name: str) -> None:
+    def change(tensors: dict[str, torch.Tensor]) -> None:
+        tensors[name] = tensors.get(name, torch.zeros(3, 3)).double()
+        tensors[name][2, 1] = value
+
+    with_weights(copied, change)
+    with pytest.raises(ConversionError, match="NaN or infinite"):
+        load_model(copied)
+    with pytest.raises(ConversionError, match="NaN or infinite"):
+        export(copied, to="hub", out=copied.parent / "out")
+    assert not (copied.parent / "out").exists()
+
+
+@pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
+def test_large_weights_whose_sum_overflows_are_read(copied: Path) -> None:
+    with_weights(copied, lambda tensors: tensors.update({"unknown": torch.full((2,), 3e38), "one": torch.ones(())}))
+    assert load_model(copied).unexpected == ("one", "unknown")
+
+
+@pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
+@pytest.mark.parametrize(("old", "modern"), [("gamma", "weight"), ("beta", "bias")])
+def test_two_names_of_one_weight_are_refused(copied: Path, old: str, modern: str) -> None:
+    name = "bert.embeddings.LayerNorm."
+    with_weights(copied, lambda tensors: tensors.update({name + old: tensors[name + modern] + 1}))
+    with pytest.raises(ConversionError, match=rf"both {name}{old} and {name}{modern}"):
+        load_model(copied)
+
+
+@pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
+def test_a_pipe_as_weights_is_refused(copied: Path) -> None:
+    (copied / "model.safetensors").unlink()
+    pipe(copied / "model.safetensors")
+    with pytest.raises(ConversionError, match="not a regular file"):
+        load_model(copied)
+
+
+@pytest.mark.parametrize("copied", ["electra_folder"], indirect=True)
+def test_a_generator_that_cannot_be_read_is_not_exported(copied: Path) -> None:
+    name = "electra.embeddings.word_embeddings.weight"
+    with_weights(copied / "generator", lambda tensors: tensors[name].fill_(float("nan")))
+    with pytest.raises(ConversionError, match=r"generator.*NaN"):
+        export(copied, to="hub", out=copied.parent / "out")
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,63 @@
-"""Write tensors to safetensors files, with a clear error if the disk is full."""
+"""Read and write safetensors files: damaged or hostile files and full disks end in a clear error."""
 
 import contextlib
 import errno
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from maskwright.core.errors import MaskwrightError
-from maskwright.core.files import disk_problem, disk_problems
+from maskwright.core.errors import ConversionError, MaskwrightError
+from maskwright.core.files import disk_problem, disk_problems, open_file
+
+_FLOATS = ("F64", "F32", "F16", "BF16")
+_INDEX_BUFFERS = ("position_ids", "token_type_ids")
+"""Ends of names of integer buffers that transformers saves beside the weights; they hold no weights."""
+_LONGEST_NAME = 200
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Return the weights of a safetensors file by name, on the CPU in fp32; index buffers are left out.
+
+    Raises:
+        ConversionError: If it is not a regular file or is damaged, or weights are not floating-point numbers or not
+            finite in fp32.
+    """
+    try:
+        open_file(path).close()
+        with safe_open(path, "pt", device="cpu") as file:
+            types = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+            for name in [name for name in types if name.endswith(_INDEX_BUFFERS)]:
+                del types[name]
+            if others := {name: found for name, found in types.items() if found not in _FLOATS}:
+                raise ConversionError(
+                    f"{_listed(others)} of {path} {'has' if len(others) == 1 else 'have'} the type "
+                    f"{', '.join(sorted(set(others.values())))}",
+                    allowed=", ".join(_FLOATS),
+                    todo="Save the weights without quantization",
+                )
+            tensors = {name: file.get_tensor(name).float() for name in types}
+    except (SafetensorError, OSError) as error:
+        size = f" ({path.stat().st_size:,} bytes)" if isinstance(error, SafetensorError) else ""
+        reason = getattr(error, "strerror", None) or error
+        raise ConversionError(
+            f"{path} cannot be read{size}: {reason}", todo="If it is damaged or truncated, download or copy it again"
+        ) from error
+    # The sum is a fast test; of large finite values it may overflow.
+    if bad := [name for name, each in tensors.items() if not each.sum().isfinite() and not each.isfinite().all()]:
+        raise ConversionError(
+            f"{_listed(bad)} of {path} {'has' if len(bad) == 1 else 'have'} values that are NaN or infinite",
+            todo="Training has diverged or the file is damaged: use a copy, or train again with a lower learning rate",
+        )
+    return tensors
+
+
+def _listed(names: Collection[str]) -> str:
+    shown = next(iter(names))[:_LONGEST_NAME]
+    return shown if len(names) == 1 else f"{shown} and {len(names) - 1:,} other weights"
 
 
 def write_tensors(

@@ -30,7 +30,6 @@ from maskwright.pretext.objectives import (
 _OWN_HEADS = "maskwright.heads."
 """Prefix of heads that no family has names for; Hugging Face's classes ignore them."""
 _OLD_ENDS = ((".gamma", ".weight"), (".beta", ".bias"))
-_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 _NAMES_SHOWN = 6
 # Objectives whose heads have one shape; the shapes of other heads depend on their recipes and are checked there.
 _OBJECTIVES = (MaskedLanguageModeling(), NextSentencePrediction(), SentenceOrderPrediction(), ReplacedTokenDetection())
@@ -159,7 +158,7 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
     source = str(folder / "config.json")
     family = family_named(data["model_type"], source)
     described = from_json(family, data, source)
-    tensors = _modern_names(read_weights(folder))
+    tensors = _modern_names(read_weights(folder), folder)
     prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors) else ""
     is_tied = _drop_second_names(tensors, family, prefix) and described.tied
     config = _without_identity(tensors, family, described.config, prefix)
@@ -222,15 +221,17 @@ def _listed(names: set[str]) -> str:
     return shown + (f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else "")
 
 
-def _modern_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    renamed = {}
-    for name, tensor in tensors.items():
-        if name.endswith(_BUFFERS):
-            continue
-        for old, new in _OLD_ENDS:
-            if name.endswith(old):
-                name = name.removesuffix(old) + new
-        renamed[name] = tensor
+def _modern_names(tensors: Mapping[str, Tensor], folder: Path) -> dict[str, Tensor]:
+    renamed = dict(tensors)
+    for old, new in _OLD_ENDS:
+        for name in [name for name in tensors if name.endswith(old)]:
+            modern = name.removesuffix(old) + new
+            if modern in tensors:
+                raise ConversionError(
+                    f"the weights in {folder} have both {name} and {modern}, two names of one weight",
+                    todo="Remove the one that was not trained, or download the weights again",
+                )
+            renamed[modern] = renamed.pop(name)
     return renamed
 
 

@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from maskwright.core.errors import ConversionError
 from maskwright.core.files import read_json
+from maskwright.core.tensor_files import read_tensors
 
 WEIGHTS = "model.safetensors"
 _OTHERS = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "model-*-of-*.safetensors")
@@ -30,21 +29,14 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Read all tensors of a folder; raises ConversionError if there are none, or the file is damaged.
+    """Return a folder's weights (see `read_tensors`); raises ConversionError if there are none.
 
     Pickled files are refused: reading one can execute arbitrary code. So are shards, which models of this size are not
     saved in.
     """
     path = folder / WEIGHTS
     if path.exists():
-        try:
-            tensors: dict[str, Tensor] = load_file(path, device="cpu")
-        except (SafetensorError, OSError) as error:
-            raise ConversionError(
-                f"{path} cannot be read ({path.stat().st_size:,} bytes): {error}",
-                todo="It is damaged or truncated: download or copy it again",
-            ) from error
-        return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+        return read_tensors(path)
     others = sorted(path.name for pattern in _OTHERS for path in folder.glob(pattern))
     if others:
         # Another class would drop the heads in the file, or add newly initialized ones.

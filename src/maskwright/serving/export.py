@@ -174,6 +174,7 @@ def _to_hub(source: Path, folder: Path) -> None:
     patterns = ("config.json", WEIGHTS, *_TOKENIZER_FILES)
     _copy(source, folder, *patterns, "task.json", "recipe.json")
     if (source / GENERATOR).is_dir():
+        load_model(source / GENERATOR)  # Damaged files are refused.
         (folder / GENERATOR).mkdir()
         _copy(source / GENERATOR, folder / GENERATOR, *patterns)
     if (source / MODULES).is_file():

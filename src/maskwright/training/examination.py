@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
 from maskwright.core.checksums import compare_files, read_record
-from maskwright.core.errors import CheckpointError
+from maskwright.core.errors import CheckpointError, ConversionError
+from maskwright.core.tensor_files import read_tensors
 from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.training.evaluation import Spikes
 from maskwright.training.metrics import read_rows
@@ -28,7 +28,6 @@ class Finding(NamedTuple):
 
 
 _RESUME = "Repeat the command of the run to resume it."
-_RATE = "Lower the learning rate (`--set training.learning_rate=...`) and use a new --out folder."
 
 
 def examine(run: str | Path) -> list[Finding]:
@@ -111,12 +110,8 @@ def _model(folder: Path) -> Iterator[Finding]:
         yield Finding("model", "none saved yet", _RESUME)
         return
     try:
-        with safe_open(path, "numpy") as file:
-            bad = [name for name in file.keys() if not np.isfinite(file.get_tensor(name)).all()]  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        yield Finding("model", f"{path.name} cannot be read: {error}", "Resume the run, which saves it again.")
-        return
-    if bad:
-        yield Finding("model", f"{len(bad)} weights of {path.name} are not finite, the first {bad[0]}", _RATE)
+        read_tensors(path)
+    except ConversionError as error:
+        yield Finding("model", error.problem, f"{error.todo}.")
     else:
         yield Finding("model", f"{path.name} can be read, all weights are finite")
