@@ -1,0 +1,392 @@
+"""Jobs for a GPU that is available for minutes only.
+
+    python -m benchmarks.gpu checks speed --data DATA --out OUT --minutes 8
+
+A job is a list of cases. Each case runs in a process of its own and writes one line of JSON to OUT/results.jsonl; a
+case that has a line is skipped, so the same command continues. Cases that measure speed run alone, others side by side.
+When the minutes are over, running cases are killed and have no line. `--toy` runs every case at toy size.
+
+DATA contains `corpus/en_novels.jsonl.gz`, `corpus/en_modern.jsonl.zst`, `blimp/`, the GLUE folders `SST-2`, `MRPC`,
+`STS-B`, `CoLA` and `RTE` in `glue/`, `wnut17_ner/` and `synonyms_en_oewn/`.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks import suites
+from benchmarks.runner import ROOT, Settings, peak_memory
+from maskwright import finetune, load, pretrain
+from maskwright.data.cleaning.text import Cleaning
+from maskwright.study import probes
+from maskwright.study.text import StudyText, prepare_text
+from maskwright.training.reporting import Silent
+
+MLM_ONLY = ("objectives=[{kind: mlm}]", "format={kind: doc_sentences}", "encoder.pooler=false")
+GLUE = (
+    *("sst-2=glue/SST-2", "mrpc=glue/MRPC", "sts-b=glue/STS-B", "cola=glue/CoLA", "rte=glue/RTE"),
+    "wnut-17=wnut17_ner",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One run.
+
+    Attributes:
+        name: Of the result; the cases of all jobs have different names.
+        kind: "train", "resume", "tests" or "speed".
+        recipe, set, tokens, steps, seed: Of the run that is trained.
+        probes: What is measured of it: "masked", "blimp", or a task and its folder, `sst-2=glue/SST-2`.
+        tuning_seeds: Seeds of each task; the same tasks of the same shape from scratch where `scratch` is true.
+    """
+
+    name: str
+    kind: str = "train"
+    recipe: str = ""
+    set: tuple[str, ...] = ()
+    tokens: float = 0.0
+    steps: int = 0
+    seed: int = 0
+    probes: tuple[str, ...] = ("masked",)
+    tuning_seeds: int = 3
+    scratch: bool = False
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nothing else may run beside it."""
+        return self.kind == "speed"
+
+
+def _checks() -> Iterator[Case]:
+    """Run the GPU tests, every system for 60 steps with its kernels checked, and a killed run beside a whole one."""
+    yield Case(name="tests", kind="tests")
+    synonyms = "replacement.table.source=DATA/synonyms_en_oewn/oewn_synonyms.tsv"
+    overrides = {"macbert": (synonyms,), "distilbert": ("teacher.model=TEACHER",)}
+    systems = ("bert", "roberta", "albert", "electra", "spanbert", "bert-wwm", "ernie", "macbert", "distilbert")
+    for system in systems:
+        recipe = f"{system}/tiny"
+        yield Case(name=f"checks {system}", recipe=recipe, steps=60, set=overrides.get(system, ()), probes=())
+    yield Case(name="checks resume", kind="resume", recipe="bert/small", steps=1500)
+
+
+def _speed() -> Iterator[Case]:
+    """Measure training speed beside transformers, compiled."""
+    for case in ("blocks-128", "blocks-512", "natural", "albert", "electra"):
+        yield Case(name=f"speed {case}", kind="speed")
+
+
+def _electra() -> Iterator[Case]:
+    """Ask whether ELECTRA's generator needs short sequences first beyond 20 M tokens."""
+    phases = {
+        "128": "[{share: 1.0, max_length: 128}]",
+        "32 first": "[{share: 0.8, max_length: 32}, {share: 0.2, max_length: 128}]",
+    }
+    for name, value in phases.items():
+        for recipe, tokens in (("electra/tiny", 3e7), ("electra/small", 3e7)):
+            yield Case(name=f"electra {recipe} {name}", recipe=recipe, tokens=tokens, set=(f"training.phases={value}",))
+
+
+JOBS: Mapping[str, tuple[Case, ...]] = {
+    "checks": tuple(_checks()),
+    "speed": tuple(_speed()),
+    "electra": tuple(_electra()),
+}
+CORPORA = ("corpus/en_novels.jsonl.gz", "corpus/en_modern.jsonl.zst")
+TOY = ("encoder.num_layers=2", "encoder.hidden_size=32", "encoder.num_heads=2", "encoder.intermediate_size=64")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a case runs.
+
+    Attributes:
+        data: The folder of the texts and labeled sets.
+        scratch: For the prepared text, tokenizers and runs, shared by all cases.
+        corpora: Files of the pretraining text in `data`.
+        device: "cuda" or, at toy size, "cpu".
+        toy: Whether sizes are those of a test.
+    """
+
+    data: Path
+    scratch: Path
+    corpora: tuple[str, ...]
+    device: str = "cuda"
+    toy: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def cache(self) -> Path:
+        """The cache directory of prepared text."""
+        return self.scratch / "cache"
+
+
+class _Messages(Silent):
+    """A reporter that keeps the last messages of some topics."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, list[str]] = {}
+
+    def message(self, topic: str, text: str) -> None:
+        if topic in ("kernels", "warning", "health", "machine"):
+            self.lines[topic] = [*self.lines.get(topic, []), text][-3:]
+
+
+def _text(place: Place) -> StudyText:
+    sources = [str(place.data / name) for name in place.corpora]
+    return prepare_text(place.scratch / "text", sources, Cleaning(), cache=place.cache)
+
+
+def _overrides(case: Case, place: Place) -> list[str]:
+    teacher = place.scratch / "teacher"
+    values = [each.replace("DATA/", f"{place.data}/").replace("TEACHER", str(teacher)) for each in case.set]
+    if place.toy:
+        values += TOY
+        values += ["encoder.embedding_size=16"] * case.recipe.startswith(("albert", "electra"))
+        values += ["generator.size=0.5"] * case.recipe.startswith("electra")
+    return values
+
+
+def _pretrain(case: Case, place: Place, out: Path, **changes: Any) -> tuple[Any, dict[str, list[str]]]:
+    steps = min(case.steps, 4) if place.toy else case.steps
+    tokens = case.tokens / 1e4 if place.toy else case.tokens
+    budget: dict[str, Any] = {"steps": steps} if steps else {"tokens": tokens}
+    reporter = _Messages()
+    arguments = {
+        "recipe": case.recipe,
+        "set": _overrides(case, place),
+        "seed": case.seed,
+        "device": place.device,
+        "cache": place.cache,
+        "workers": 1,
+        "checkpoint_minutes": 60.0,
+        **budget,
+        **changes,
+    }
+    run = pretrain(_text(place).train, out=out, reporter=reporter, **arguments)
+    return run, reporter.lines
+
+
+def train(case: Case, place: Place) -> dict[str, Any]:
+    """Train a model and probe it."""
+    if "teacher.model=TEACHER" in case.set:
+        _pretrain(replace(case, recipe="bert/tiny", set=()), place, place.scratch / "teacher")
+    out = place.scratch / "runs" / case.name.replace("/", "-").replace(" ", "_")
+    begun = time.monotonic()
+    run, messages = _pretrain(case, place, out)
+    result: dict[str, Any] = {
+        "whole_seconds": time.monotonic() - begun,
+        "messages": messages,
+        "run": {**run.to_json(), "fitted": {each["field"]: each["chosen"] for each in run.fitted}},
+    }
+    timing = (out / "timing.jsonl").read_text(encoding="utf-8").splitlines()
+    result["timing"] = json.loads(timing[-1]) if timing else {}
+    curve = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    result["curve"] = [each for each in curve if any("held_out" in name for name in each)][-40:]
+    return result | {"probes": dict(_probe(case, place, out))}
+
+
+def _probe(case: Case, place: Place, run: Path) -> Iterator[tuple[str, Any]]:
+    names = [name for name in case.probes if name in ("masked", "blimp")]
+    if names:
+        model = load(run, device=place.device)
+        for name in names:
+            begun = time.monotonic()
+            text = _text(place)
+            found = (
+                probes.masked_words(model, text)
+                if name == "masked"
+                else probes.minimal_pairs(model, place.data / "blimp")
+            )
+            yield name, {key: each.value for key, each in found.items()} | {"seconds": time.monotonic() - begun}
+    for name in case.probes:
+        task, _, folder = name.partition("=")
+        for scratch in (False, True) if folder and case.scratch else (False,) if folder else ():
+            done = finetune(
+                run,
+                task=task,
+                data=place.data / folder,
+                out=place.scratch / "tuned" / f"{run.name}-{task}-{scratch}",
+                seeds=1 if place.toy else case.tuning_seeds,
+                set=["epochs=1"] if place.toy else [],
+                from_scratch=scratch,
+                device=place.device,
+                reporter=_Messages(),
+            )
+            if done.results is not None:
+                part = "test" if done.results.spread("test") else "dev"
+                values = {name: asdict(each) for name, each in done.results.spread(part).items()}
+                yield f"{task}{', from scratch' if scratch else ''}", {"part": part, **values}
+
+
+def resume(case: Case, place: Place) -> dict[str, Any]:
+    """Train a run whole and once more with a kill in the middle, and compare the bytes of the weights."""
+    name = case.name.replace("/", "-").replace(" ", "_")
+    whole = place.scratch / "runs" / f"{name}-whole"
+    begun = time.monotonic()
+    _pretrain(case, place, whole)
+    seconds = time.monotonic() - begun
+    killed = place.scratch / "runs" / f"{name}-killed"
+    command = [
+        *(sys.executable, "-m", "benchmarks.gpu", "--case", json.dumps({**asdict(case), "kind": "part"})),
+        *("--place", json.dumps(_plain(place) | {"options": {"out": str(killed)}})),
+    ]
+    kills = 0
+    while kills < 3:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            process.wait(timeout=max(2.0, 0.6 * seconds))
+            break
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            kills += 1
+    part(case, replace(place, options={"out": str(killed)}))
+    digests = [hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest() for run in (whole, killed)]
+    return {"seconds": seconds, "kills": kills, "equal": digests[0] == digests[1], "digests": digests}
+
+
+def part(case: Case, place: Place) -> dict[str, Any]:
+    """Train or resume the run that `resume` kills; it writes many checkpoints."""
+    run, _ = _pretrain(case, place, Path(place.options["out"]), checkpoint_minutes=0.02)
+    return {"steps": run.steps}
+
+
+def tests(case: Case, place: Place) -> dict[str, Any]:
+    """Run the tests that need a GPU."""
+    arguments = ["tests/kernels/test_gpu_kernels.py", "--collect-only"] if place.toy else ["-m", "gpu"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return {"exit_code": done.returncode, "output": done.stdout[-6000:]}
+
+
+def speed(case: Case, place: Place) -> dict[str, Any]:
+    """Measure a case of the suite `gpu`; at toy size, of the suite `train`, on a CPU."""
+    with tempfile.TemporaryDirectory(dir=place.scratch) as folder:
+        name = "natural" if place.toy else case.name.removeprefix("speed ")
+        settings = Settings(scratch=Path(folder), quick=place.toy, rounds=2, cases=(name,), in_process=place.toy)
+        suite = suites.train if place.toy else suites.gpu
+        return {"tables": [asdict(table) for table in suite(settings)]}
+
+
+_KINDS = {"train": train, "resume": resume, "part": part, "tests": tests, "speed": speed}
+
+
+def _plain(place: Place) -> dict[str, Any]:
+    return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(place).items()}
+
+
+def _run_case(case: Case, place: Place) -> int:
+    begun = time.monotonic()
+    try:
+        result, code = _KINDS[case.kind](case, place), 0
+    except Exception:  # Its line says so; the other cases go on.
+        result, code = {"error": traceback.format_exc()[-3000:]}, 1
+    line = {"case": case.name, "seconds": round(time.monotonic() - begun, 1), "peak_memory": peak_memory(), **result}
+    print(json.dumps(line, default=str))
+    return code
+
+
+def run_jobs(names: Sequence[str], place: Place, out: Path, *, minutes: float, workers: int) -> int:
+    """Run the cases that have no line yet; return how many have none at the end or ended with an error."""
+    ends = time.monotonic() + 60 * minutes
+    results = out / "results.jsonl"
+    out.mkdir(parents=True, exist_ok=True)
+    lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
+    done = {json.loads(line)["case"] for line in lines}
+    cases = [case for name in names for case in JOBS[name] if case.name not in done]
+    if any(case.kind in ("train", "resume") for case in cases):
+        _text(place)
+    missing = 0
+
+    def run(case: Case) -> int:
+        log = open(out / "log.txt", "ab")  # noqa: SIM115 (the process inherits it)
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
+        left = ends - time.monotonic()
+        if left <= 0:
+            return 1
+        command = [sys.executable, "-m", "benchmarks.gpu", "--case", json.dumps(asdict(case))]
+        process = subprocess.Popen(
+            [*command, "--place", json.dumps(_plain(place))],
+            cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
+        )  # fmt: skip
+        try:
+            output, _ = process.communicate(timeout=left)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            print(f"{case.name}: killed, no time left", flush=True)
+            return 1
+        finally:
+            log.close()
+        answers = [line for line in output.splitlines() if line.startswith('{"case"')]
+        if not answers:
+            print(f"{case.name}: ended with exit code {process.returncode}, see log.txt", flush=True)
+            return 1
+        with open(results, "a", encoding="utf-8") as file:
+            file.write(answers[-1] + "\n")
+        print(answers[-1][:300], flush=True)
+        return int(process.returncode != 0)
+
+    # Side by side first, then those that measure speed, one after the other.
+    for alone in (False, True):
+        chosen = [case for case in cases if case.is_alone == alone]
+        with ThreadPoolExecutor(1 if alone else workers) as pool:
+            missing += sum(pool.map(run, chosen))
+    return missing
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run jobs, or one case, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("jobs", nargs="*", choices=[[], *JOBS], help="in this order")
+    parser.add_argument("--data", type=Path, help="texts and labeled sets")
+    parser.add_argument("--out", type=Path, help="results.jsonl and log.txt")
+    parser.add_argument("--scratch", type=Path, help="prepared text and runs (default: OUT/scratch)")
+    parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--workers", type=int, default=12, help="cases side by side")
+    parser.add_argument("--toy", action="store_true", help="toy sizes on the CPU: shows that the jobs run")
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    parser.add_argument("--place", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.case:
+        case, place = json.loads(options.case), json.loads(options.place)
+        tuples: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in case.items()
+        }
+        place |= {"data": Path(place["data"]), "scratch": Path(place["scratch"]), "corpora": tuple(place["corpora"])}
+        return _run_case(Case(**tuples), Place(**place))
+    if not options.jobs or options.data is None or options.out is None:
+        parser.error("name jobs, --data and --out")
+    place = Place(
+        data=options.data.resolve(),
+        scratch=(options.scratch or options.out / "scratch").resolve(),
+        device="cpu" if options.toy else "cuda",
+        toy=options.toy,
+        corpora=CORPORA,
+    )
+    place.scratch.mkdir(parents=True, exist_ok=True)
+    return int(
+        run_jobs(options.jobs, place, options.out.resolve(), minutes=options.minutes, workers=options.workers) > 0
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

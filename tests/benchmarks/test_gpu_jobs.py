@@ -1,0 +1,52 @@
+"""The jobs for a GPU: their recipes exist, and they run at toy size on a CPU."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.gpu import JOBS, Case, main
+from maskwright.core.spec import override, parse_overrides
+from maskwright.recipes.catalog import resolve
+
+CASES = [case for cases in JOBS.values() for case in cases]
+
+
+def test_cases_of_all_jobs_have_different_names() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.recipe], ids=lambda case: case.name)
+def test_recipes_of_jobs_are_valid(case: Case) -> None:
+    override(resolve(case.recipe), parse_overrides(case.set))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Return a folder with two small corpora, where the jobs look for them."""
+    folder = tmp_path / "data" / "corpus"
+    folder.mkdir(parents=True)
+    words = ["the", "a", "cat", "dog", "bird", "sat", "ran", "saw", "on", "under", "with", "mat", "tree", "house", "and"]
+    for number, name in enumerate(("en_novels.jsonl.gz", "en_modern.jsonl")):
+        documents = []
+        for document in range(40):
+            numbers = [(document * 31 + number * 17 + place * (place + 3)) % len(words) for place in range(400)]
+            sentences = [" ".join(words[each] for each in numbers[first : first + 9]) for first in range(0, 400, 9)]
+            documents.append(json.dumps({"text": f"Text {document}. " + ". ".join(sentences) + "."}) + "\n")
+        content = "".join(documents).encode()
+        (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return folder.parent
+
+
+@pytest.mark.slow
+def test_a_job_runs_at_toy_size_and_continues(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.gpu.CORPORA", ("corpus/en_novels.jsonl.gz", "corpus/en_modern.jsonl"))
+    arguments = ["electra", "--toy", "--data", str(data), "--out", str(tmp_path / "out"), "--workers", "1"]
+    assert main(arguments) == 0
+    lines = [json.loads(line) for line in (tmp_path / "out" / "results.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["case"] for line in lines] == [case.name for case in JOBS["electra"]]
+    assert all(line["run"]["finished"] and line["probes"]["masked"]["token_loss"] > 0 for line in lines)
+    before = (tmp_path / "out" / "results.jsonl").read_bytes()
+    assert main(arguments) == 0
+    assert (tmp_path / "out" / "results.jsonl").read_bytes() == before
