@@ -87,22 +87,35 @@ def selected_shares(share_known: float, masking: Masking, replacement: SimilarWo
 
 @pytest.mark.parametrize("share_known", [1.0, 0.95, 0.6, 0.3])
 @pytest.mark.parametrize("masking", [MASKINGS[2], MASKINGS[4]])
-def test_the_shares_hold_whatever_the_table_covers(share_known: float, masking: Masking) -> None:
+def test_the_decisions_do_not_depend_on_what_the_table_covers(share_known: float, masking: Masking) -> None:
     shares, selected = selected_shares(share_known, masking, SimilarWord())
-    assert shares["similar word"] == pytest.approx(0.8, abs=0.015)
-    random = shares["random word"] + shares["random word (no similar word)"]
-    assert random == pytest.approx(0.1, abs=0.015)
-    assert shares["random word (no similar word)"] == pytest.approx(min(0.1, 1 - share_known), abs=0.01)
+    stand_ins = min(0.1, 0.8 * (1 - share_known))
+    assert shares["similar word"] == pytest.approx(0.8 - stand_ins, abs=0.015)
+    assert shares["random word"] == pytest.approx(0.1, abs=0.01)
+    assert shares["random word (no similar word)"] == pytest.approx(stand_ins, abs=0.01)
+    assert shares["kept"] == pytest.approx(0.1, abs=0.01)
     # Other words are selected instead, so the budget is met as if all words had a similar one.
     assert selected == pytest.approx(selected_shares(1.0, masking, SimilarWord())[1], rel=0.01)
+
+
+def test_words_with_a_similar_one_are_replaced_80_10_10_beside_words_without() -> None:
+    instances = repeated([(5,), (6,)] * 5, 5000)
+    starts = np.flatnonzero(~instances.special)
+    facts = knowing(VOCABULARY, table_of({(5,): [(50,)]}, [(60,)]))
+    after = SimilarWord().replace_tokens(instances, Selection(starts, starts + 1), rng_for(instances), facts)
+    for word, shares in ((5, {50: 0.8, 60: 0.1, 5: 0.1}), (6, {60: 0.9, 6: 0.1})):
+        seen = after[instances.ids == word]
+        assert sum(int((seen == id).sum()) for id in shares) == len(seen)
+        for id, share in shares.items():
+            assert within(float((seen == id).mean()), share, len(seen))
 
 
 @pytest.mark.parametrize("limit", [0.0, 0.05, 0.3, 1.0])
 def test_words_without_a_similar_one_are_selected_up_to_their_limit(limit: float) -> None:
     shares, _ = selected_shares(0.5, MASKINGS[2], SimilarWord(max_stand_ins=limit))
-    assert shares["random word (no similar word)"] == pytest.approx(min(limit, 0.5), abs=0.012)
-    if limit <= 0.1:
-        assert shares["kept"] == pytest.approx(0.1, abs=0.01)
+    assert shares["random word (no similar word)"] == pytest.approx(min(limit, 0.8 * 0.5), abs=0.012)
+    assert shares["random word"] == pytest.approx(0.1, abs=0.01)
+    assert shares["kept"] == pytest.approx(0.1, abs=0.01)
 
 
 def plainly(
@@ -128,19 +141,14 @@ def plainly(
         return list(pairwise([start, *(at for at in range(start + 1, end) if instances.word_starts[at]), end]))
 
     for begin, stop in pairwise(instances.cu_seqlens.tolist()):
-        ordinary = [run for run in words_of(begin, stop) if not instances.special[run[0]]]
-        without = sum(high - low for low, high in ordinary if tuple(instances.ids[low:high].tolist()) not in similar)
-        taken = min(0.1, without / max(1, sum(high - low for low, high in ordinary)))
         runs = zip(selection.starts.tolist(), selection.ends.tolist(), strict=True)
         for low, high in (word for start, end in runs if begin <= start < stop for word in words_of(start, end)):
             word, of_length = tuple(instances.ids[low:high].tolist()), [w for w in random if len(w) == high - low]
             decision = number("replacement decision", low)
-            if word not in similar:
-                outcome = "no similar"
-            elif decision < 0.8 / (1 - taken):
-                outcome = "similar"
+            if decision < 0.8:
+                outcome = "similar" if word in similar else "no similar"
             else:
-                outcome = "random" if decision < 1 - 0.1 / (1 - taken) else "kept"
+                outcome = "random" if decision < 1 - 0.1 else "kept"
             counted[outcome] += high - low
             if outcome != "kept":
                 put(low, high, similar[word] if outcome == "similar" else of_length)

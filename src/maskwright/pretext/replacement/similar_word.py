@@ -12,6 +12,8 @@ from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts, uniform_ids
 from maskwright.pretext.shares import Share
 
+_TINY = float(np.finfo(np.float64).tiny)
+
 
 class SimilarWord(Replacement):
     """Each selected word becomes a similar word, a random word, or stays (Cui et al. 2020, section 3.1).
@@ -27,17 +29,15 @@ class SimilarWord(Replacement):
     19 were never answered); here only words of the same number of tokens are similar, since the labels are the
     tokens of the original, one at each position.
 
-    DEVIATION: a word without a similar one becomes a random word, and beyond `max_stand_ins` of the selected tokens
-    another word is selected instead, as in the original (ymcui/MacBERT issue 9). Here these random words are part of
-    the share `random`, so that the three shares hold whatever the table covers; the authors do not say whether they
-    come on top. The limit holds on average: in each sequence, words without a similar one are eligible with the same
-    probability.
+    A word without a similar one becomes a random word where it would become a similar one (section 3.1), so that words
+    with a similar one are 80/10/10 whatever the table covers. Such random words come on top of the share `random`,
+    up to `max_stand_ins`; beyond, another word is selected instead, as in the original (ymcui/MacBERT issue 9). The
+    limit holds on average: in each sequence, words without a similar one are eligible with the same probability.
 
     Attributes:
         similar, random, keep: Shares of the selected tokens whose words become a similar word, a random word, or stay;
             they sum to 1.
-        max_stand_ins: Maximum share of the selected tokens whose words have no similar word (ymcui/MacBERT
-            issue 9).
+        max_stand_ins: Maximum share of the selected tokens that become a random word for want of a similar one.
         table: Where similar words come from.
     """
 
@@ -64,10 +64,11 @@ class SimilarWord(Replacement):
         positions = np.arange(len(instances.ids))
         words = _Words.of(instances, positions, _table(vocabulary), begins=instances.word_starts)
         missing = self._missing(instances, words)
-        stand_ins = np.minimum(self.max_stand_ins, missing)
+        # Only the share `similar` of the words without a similar one needs a random word in its place.
+        without = np.minimum(self.max_stand_ins / max(self.similar, self.max_stand_ins, _TINY), missing)
         # Of words without a similar one so many that they are this share of all eligible tokens.
-        chances = stand_ins * (1 - missing) / np.maximum(missing * (1 - stand_ins), np.finfo(np.float64).tiny)
-        chances = np.where(stand_ins == missing, 1.0, chances)
+        chances = without * (1 - missing) / np.maximum(missing * (1 - without), _TINY)
+        chances = np.where(without == missing, 1.0, chances)
         uniform = rng.uniform_at("replacement eligible", words.sequences, words.offsets)
         eligible: BoolArray = np.repeat(words.has_similar | (uniform < chances[words.sequences]), words.lengths)
         return eligible & ~instances.special
@@ -77,6 +78,7 @@ class SimilarWord(Replacement):
     ) -> IntArray:
         table = _table(vocabulary)
         words, similar, random = self._decisions(instances, selection, rng, table)
+        random |= similar & ~words.has_similar
         corrupted = instances.ids.astype(np.int32, copy=True)
         any_word = table.of_length(words.lengths)
         # One random number per word: it becomes either a similar word or a random one.
@@ -102,9 +104,9 @@ class SimilarWord(Replacement):
     ) -> Mapping[str, int]:
         words, similar, random = self._decisions(instances, selection, rng, _table(vocabulary))
         named = {
-            "similar word": similar,
-            "random word": random & words.has_similar,
-            "random word (no similar word)": random & ~words.has_similar,
+            "similar word": similar & words.has_similar,
+            "random word": random,
+            "random word (no similar word)": similar & ~words.has_similar,
             "kept": ~similar & ~random,
         }
         return {name: int(words.lengths[which].sum()) for name, which in named.items()}
@@ -112,21 +114,16 @@ class SimilarWord(Replacement):
     def _decisions(
         self, instances: Instances, selection: Selection, rng: RandomNumbers, table: SimilarWords
     ) -> tuple["_Words", BoolArray, BoolArray]:
-        """Return the K selected words, and which become a similar and a random word. Shapes (K,)."""
+        """Return the K selected words, and which should become a similar and a random word. Shapes (K,)."""
         positions = selection.positions
         begins = instances.word_starts[positions]
         unit_lengths = selection.ends - selection.starts
         # What a unit that begins inside a word contains of it counts as a word.
         begins[(np.cumsum(unit_lengths) - unit_lengths)[unit_lengths > 0]] = True
         words = _Words.of(instances, positions, table, begins)
-        everything = _Words.of(instances, np.arange(len(instances.ids)), table, begins=instances.word_starts)
-        # What words without a similar one take of the share `random` is left to neither of the others.
-        taken = np.minimum(np.minimum(self.max_stand_ins, self._missing(instances, everything)), self.random)
-        scale = 1 / np.maximum(1 - taken, np.finfo(np.float64).tiny)
         uniform = rng.uniform_at("replacement decision", words.sequences, words.offsets)
-        similar = words.has_similar & (uniform < (self.similar * scale)[words.sequences])
-        stays = words.has_similar & (uniform >= 1 - (self.keep * scale)[words.sequences])
-        return words, similar, ~similar & ~stays
+        similar = uniform < self.similar
+        return words, similar, ~similar & (uniform < 1 - self.keep)
 
     @staticmethod
     def _missing(instances: Instances, words: "_Words") -> IntArray:
