@@ -217,3 +217,16 @@ def test_tables_escape_characters_that_a_code_page_lacks(monkeypatch):
     sys.stdout.flush()
     assert "\\u0120the" in written.getvalue().decode("cp1252")
     assert "caf\u00e9 \\u5b57" in written.getvalue().decode("cp1252")
+
+
+def test_a_file_that_ends_too_early_is_an_error_in_one_line_and_no_abort(run, verb):
+    def fail():
+        raise EOFError("No data left in file")
+
+    verb(fail)
+    code, out, err = run("show")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert "No data left in file" in err
+    assert "Aborted" not in err
+    assert err.count("\n") == 1

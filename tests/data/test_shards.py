@@ -134,7 +134,7 @@ def test_shards_are_kept_and_progress_is_told_in_bytes(
     assert [path.name for path in tmp_path.iterdir()] == [f"tokens-{first.fingerprint}"]
 
 
-@pytest.mark.parametrize("harm", ["cut", "gone", "manifest", "other version"])
+@pytest.mark.parametrize("harm", ["cut", "empty", "empty index", "gone", "manifest", "other version"])
 def test_damaged_shards_are_refused_and_made_anew_with_a_warning(
     harm: str, clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
@@ -144,6 +144,8 @@ def test_damaged_shards_are_refused_and_made_anew_with_a_warning(
     if harm == "cut":
         tokens = first.folder / "tokens-00000.npy"
         tokens.write_bytes(tokens.read_bytes()[:-2])
+    elif harm.startswith("empty"):
+        (first.folder / ("tokens-00000.npy" if harm == "empty" else "block_checksums.npz")).write_bytes(b"")
     elif harm == "gone":
         (first.folder / "sentence_ends.npy").unlink()
     elif harm == "manifest":

@@ -136,7 +136,7 @@ class LazyGroup(TyperGroup):
         return name, command if name is None else load(name), rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the subcommand; improve the suggestions for an unknown option."""
+        """Run the subcommand; improve the suggestions for an unknown option and for EOFError."""
         try:
             return super().invoke(ctx)
         except _UsageError as error:
@@ -145,6 +145,11 @@ class LazyGroup(TyperGroup):
             if hasattr(error, "possibilities"):  # Only the error for an unknown option has them.
                 _suggest(error)
             raise
+        except EOFError as error:  # click takes it for the end of a user's input, and prints "Aborted." alone.
+            raise MaskwrightError(
+                f"a file is empty or ends too early: {error or 'nothing says which'}",
+                todo="MASKWRIGHT_DEBUG=1 before the command shows where it is read.",
+            ) from error
 
 
 def _print_version(wanted: bool) -> None:

@@ -120,7 +120,7 @@ class CheckedArray:
 
     A shard of a large corpus is thus never read whole for its checksum.
 
-    Raises OSError or ValueError if it cannot be read.
+    Raises OSError, EOFError or ValueError if it cannot be read.
     """
 
     def __init__(self, path: Path, checksums: NDArray[np.uint64]) -> None:

@@ -92,7 +92,7 @@ class Corpus:
         """
         try:
             return cls(folder)
-        except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
+        except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
             refuse_unreadable(folder, error)
             raise DataError(
                 f"the token shards in {folder} are damaged: {error}",
