@@ -177,15 +177,9 @@ def test_a_mistake_before_training_does_not_block_the_folder(train: Train) -> No
     assert train().finished
 
 
-def test_a_changed_corpus_or_file_of_the_run_is_noticed_on_resuming(train: Train, corpus: Path, tmp_path: Path) -> None:
+def test_a_changed_corpus_is_noticed_on_resuming(train: Train, corpus: Path) -> None:
     with killed_after(1):
         train(checkpoint_minutes=0.0)
-    for path in (tmp_path / "run" / "recipe.json", tmp_path / "run" / "tokenizer.json"):
-        written = path.read_text()
-        path.write_text(written.replace("0.", "0.1", 1) + " ")
-        with pytest.raises(CheckpointError, match=f"{path.name} is not what was written"):
-            train()
-        path.write_text(written)
     write_corpus(corpus, seed=1)
     with pytest.raises(RecipeError, match="corpus has changed"):
         train()

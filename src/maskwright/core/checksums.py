@@ -3,7 +3,7 @@
 | what | checksums are in | compared |
 |---|---|---|
 | a JSON record (`run.json`, a checkpoint's `state.json`) | the record itself ("checksum") | whenever it is read |
-| files of a run, a checkpoint or a cache folder | such a record | when the run resumes, or the folder is opened |
+| files of a run, a seed of a fine-tuning, a checkpoint or a cache folder | such a record | when it is used again |
 | token shards, by blocks of 64 KiB | a file of their cache folder | when a process first reads a block |
 | files of a corpus | `ChecksumCache`, in the cache directory | if a file's size or times have changed |
 """
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError, DeviceError, JsonError
-from maskwright.core.files import checksum, read_json, write_json, write_text
+from maskwright.core.files import checksum, json_text, read_json, write_json, write_text
 from maskwright.core.flat_arrays import concatenated_ranges
 
 CHECKSUMS = "checksums.json"
@@ -43,7 +43,30 @@ def refuse_unreadable(path: Path, error: Exception) -> None:
 
 def write_record(path: Path, record: Mapping[str, Any]) -> None:
     """Write a JSON object with its own checksum."""
-    write_json(path, {**record, "checksum": _checksum_of(record)})
+    write_json(path, _with_checksum(record))
+
+
+def record_bytes(record: Mapping[str, Any]) -> bytes:
+    """Return what `write_record` writes."""
+    return json_text(_with_checksum(record)).encode()
+
+
+def _with_checksum(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {**record, "checksum": _checksum_of(record)}
+
+
+def damaged_files(folder: Path, checksums: Mapping[str, str]) -> dict[str, str]:
+    """Return what is wrong with each file of a folder that is missing or is not what was written.
+
+    Raises DeviceError if one exists but cannot be read.
+    """
+    problems = {}
+    for name, written in checksums.items():
+        try:
+            compare_files(folder, {name: written})
+        except ValueError as error:
+            problems[name] = str(error)
+    return problems
 
 
 def read_record(path: Path) -> dict[str, Any]:

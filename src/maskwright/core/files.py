@@ -18,10 +18,17 @@ from maskwright.core.errors import DeviceError, JsonError, json_problem
 
 MAX_JSON_BYTES = 1 << 26
 """Longest file that `read_json` reads."""
+_in_use: dict[Path, int] = {}
+"""Folders that this process works in, and the descriptor of each one's lock file; -1 for none."""
 
 
 def disk_problem(error: OSError, path: Path) -> DeviceError:
-    """Turn a failed write into an error with a remedy (full disk, no permission, read-only)."""
+    """Turn a failed write into an error with a remedy (full disk, no permission, read-only, a removed folder)."""
+    if folder := _removed_folder(path):
+        return DeviceError(
+            f"{folder} was removed while this process worked in it",
+            todo="Nothing more was written there. The same command starts again.",
+        )
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DeviceError(
             f"the disk is full while writing {path}",
@@ -44,7 +51,8 @@ def disk_problems(path: Path, temporary: Path | None = None) -> Iterator[None]:
     except OSError as error:
         # The caller may have failed to read some other file. A full disk names no file.
         named = None if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.filename
-        if temporary is not None and named is not None and not Path(str(named)).is_relative_to(temporary):
+        is_elsewhere = temporary is not None and named is not None and not Path(str(named)).is_relative_to(temporary)
+        if is_elsewhere and not _removed_folder(path):
             raise
         raise disk_problem(error, path) from error
 
@@ -57,6 +65,34 @@ def check_writable(folder: Path) -> None:
             file.write(b"\n")
 
 
+def mark_in_use(folder: Path, descriptor: int) -> None:
+    """From now on, atomic writes in the folder are refused once it, or the open file in it, has been removed."""
+    # Some file systems count no links.
+    counts = descriptor >= 0 and os.fstat(descriptor).st_nlink > 0
+    _in_use[folder.absolute()] = descriptor if counts else -1
+
+
+def unmark_in_use(folder: Path) -> None:
+    """End the effect of `mark_in_use`."""
+    _in_use.pop(folder.absolute(), None)
+
+
+def _removed_folder(path: Path) -> Path | None:
+    """Return the folder in use that held `path` and has been removed, if there is one."""
+    for folder, descriptor in _in_use.items():
+        if path.absolute().is_relative_to(folder):
+            has_lock = descriptor < 0 or os.fstat(descriptor).st_nlink > 0
+            if not (has_lock and folder.exists()):
+                return folder
+    return None
+
+
+def _make_parent(path: Path) -> None:
+    if _removed_folder(path):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary sibling to write; on success it replaces `path`, on failure it is removed.
@@ -65,7 +101,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """
     temporary = _sibling(path)
     with disk_problems(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_parent(path)
         temporary.touch(exist_ok=False)
     try:
         with disk_problems(path, temporary):
@@ -85,7 +121,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     Raises DeviceError if the disk is full or cannot be written, or something is at `path` already.
     """
     with disk_problems(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_parent(path)
         # Held while this process lives; `remove_abandoned` may have removed the folder before it was locked.
         handle = None
         while handle is None:
@@ -117,6 +153,17 @@ def remove_abandoned(parent: Path) -> None:
             if (handle := lock(left, wait=False)) >= 0:
                 shutil.rmtree(left, ignore_errors=True)
                 os.close(handle)
+
+
+def remove_temporary(folder: Path) -> None:
+    """Remove what killed processes left of `atomic_path` and `atomic_folder`, at any depth; no other process may write
+    there.
+    """
+    for left in filter(is_temporary, list(folder.rglob(".*.tmp"))):
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
 
 
 def is_temporary(path: Path) -> bool:
@@ -174,8 +221,13 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON atomically: indented, keys in the order given, non-ASCII kept readable."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    """Write JSON atomically (see `json_text`)."""
+    write_text(path, json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """Return JSON: indented, keys in the order given, non-ASCII kept readable."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def open_file(path: Path) -> BinaryIO:

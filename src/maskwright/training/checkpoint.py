@@ -1,8 +1,8 @@
 """Checkpoints (to resume) and saved models (to use).
 
 A checkpoint is a directory per step: weights and optimizer moments (safetensors), the run's position in its budget and
-data (JSON), and checksums. It is written to a temporary directory and renamed. It holds no random state: all random
-numbers are keyed.
+data (JSON), copies of small files of the run, and checksums. It is written to a temporary directory and renamed. It
+holds no random state: all random numbers are keyed.
 """
 
 import shutil
@@ -10,13 +10,21 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from maskwright.core.checksums import compare_files, file_checksums, read_record, refuse_unreadable, write_record
+from maskwright.core.checksums import (
+    compare_files,
+    damaged_files,
+    file_checksums,
+    read_record,
+    refuse_unreadable,
+    write_record,
+)
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import atomic_folder
 from maskwright.core.tensor_files import write_tensors
@@ -28,9 +36,10 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.training.distributed import broadcast, rank
 from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer
-from maskwright.training.run_directory import GENERATOR
+from maskwright.training.run_directory import COPIES, GENERATOR
 
 _KEPT = 2
+_TENSORS = ("weights.safetensors", "optimizer.safetensors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,14 @@ class Checkpoint:
     weights: dict[str, Tensor]
     moments: dict[str, Tensor]
     folder: Path
+    checksums: dict[str, str]
+
+    def copy_of(self, name: str) -> bytes | None:
+        """Return the copy of a file of the run; None if there is none that is intact."""
+        name = f"{COPIES}/{name}"
+        if name not in self.checksums or damaged_files(self.folder, {name: self.checksums[name]}):
+            return None
+        return (self.folder / name).read_bytes()
 
 
 def step_name(step: int) -> str:
@@ -50,9 +67,16 @@ def step_name(step: int) -> str:
 
 
 def save(
-    checkpoints: Path, step: int, state: Mapping[str, Any], weights: Mapping[str, Tensor], moments: Mapping[str, Tensor]
+    checkpoints: Path,
+    step: int,
+    state: Mapping[str, Any],
+    weights: Mapping[str, Tensor],
+    moments: Mapping[str, Tensor],
+    copies: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Path:
     """Write the checkpoint of a step, then drop all but the newest two.
+
+    `copies` is the content of files of the run, by path in its directory.
 
     Raises DeviceError if the disk is full; earlier checkpoints are untouched.
     """
@@ -60,9 +84,12 @@ def save(
     for damaged in [each for each in checkpoints.glob("step-*") if each.name >= folder.name]:
         shutil.rmtree(damaged)  # It was skipped when resuming, and would take the place of an intact one.
     with atomic_folder(folder) as temporary:
-        files = {"weights.safetensors": weights, "optimizer.safetensors": moments}
-        for name, tensors in files.items():
+        for name, tensors in zip(_TENSORS, (weights, moments), strict=True):
             write_tensors(temporary / name, tensors, shown=folder / name)
+        for name, content in copies.items():
+            place = temporary / COPIES / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
         record = {"step": step, "state": dict(state), "checksums": file_checksums(temporary)}
         write_record(temporary / "state.json", record)
     for old in sorted(checkpoints.glob("step-*"))[:-_KEPT]:
@@ -104,13 +131,16 @@ def broadcast_loaded(step: int, weights: Mapping[str, Tensor], optimizer: Optimi
 def _read(folder: Path) -> Checkpoint:
     try:
         record = read_record(folder / "state.json")
-        compare_files(folder, record["checksums"])
+        checksums = record["checksums"]
+        # A damaged copy is no reason to lose the steps since the checkpoint before.
+        compare_files(folder, {name: checksums[name] for name in _TENSORS})
         return Checkpoint(
             step=record["step"],
             state=record["state"],
-            weights=load_file(folder / "weights.safetensors"),
-            moments=load_file(folder / "optimizer.safetensors"),
+            weights=load_file(folder / _TENSORS[0]),
+            moments=load_file(folder / _TENSORS[1]),
             folder=folder,
+            checksums=checksums,
         )
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         refuse_unreadable(folder, error)

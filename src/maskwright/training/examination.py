@@ -41,9 +41,9 @@ def examine(run: str | Path) -> list[Finding]:
 def _record(folder: Path) -> Iterator[Finding]:
     try:
         record = read_record(folder / "run.json")
-        compare_files(folder, record.get("files", {}))
+        compare_files(folder, {**record.get("files", {}), **record.get("outputs", {})})
     except ValueError as error:
-        yield Finding("record", f"damaged: {error}", "Restore that file, or train anew in another --out folder.")
+        yield Finding("record", f"damaged: {error}", "Repeat the command of the run to restore that file.")
         return
     work = record.get("work", ONE_SEED)
     result: dict[str, Any] = record.get("result") or {}

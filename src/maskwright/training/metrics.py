@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import shutil
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -111,6 +112,8 @@ class MetricsLogger:
     def __init__(self, folder: Path, last_step: int, budget: Budget, peak_flops: float, reporter: Reporter) -> None:
         self._metrics = JsonLines(folder / "metrics.jsonl", last_step)
         self._timing = JsonLines(folder / "timing.jsonl", last_step)
+        self._reporting = contextlib.ExitStack()
+        self._reporting.enter_context(_without_tracebacks_of_tensorboard())
         self._board: SummaryWriter | None = _tensorboard(folder / "tensorboard", last_step)
         self._budget, self._peak, self._reporter = budget, peak_flops, reporter
         self._smooth_loss: float | None = None
@@ -173,6 +176,7 @@ class MetricsLogger:
         if self._board is not None:
             with contextlib.suppress(OSError):
                 self._board.close()
+        self._reporting.close()
 
     def sync(self) -> None:
         """Flush to disk (fsync); called before each checkpoint."""
@@ -234,3 +238,19 @@ def _tensorboard(folder: Path, last_step: int) -> "SummaryWriter":
         from torch.utils.tensorboard import SummaryWriter
 
         return SummaryWriter(str(folder), purge_step=last_step + 1 if last_step else None)
+
+
+@contextlib.contextmanager
+def _without_tracebacks_of_tensorboard() -> Iterator[None]:
+    """Print no traceback of a failed write in TensorBoard's thread: its next call raises the error here."""
+    previous = threading.excepthook
+
+    def hook(failure: threading.ExceptHookArgs) -> None:
+        if not (isinstance(failure.exc_value, OSError) and type(failure.thread).__module__.startswith("tensorboard")):
+            previous(failure)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = previous

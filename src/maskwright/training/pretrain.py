@@ -10,6 +10,7 @@ from maskwright.core.errors import MaskwrightError, RecipeError
 from maskwright.core.files import checksum, read_json, write_json, write_text
 from maskwright.core.spec import overridden_fields, override, parse_overrides, validate
 from maskwright.data.cleaning.text import Cleaning
+from maskwright.data.tokenizers.files import TOKENIZER_FILES
 from maskwright.data.words.annotator import words_fingerprint
 from maskwright.data.words.span_facts import with_span_facts
 from maskwright.kernels.setting import Kernels
@@ -27,7 +28,7 @@ from maskwright.training.run_directory import RunDirectory, environment
 from maskwright.training.session import Run as Run
 from maskwright.training.session import Session
 
-_RESUMED_FROM = ("recipe.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+_FILES = ("recipe.json", "data_card.json")
 
 
 def pretrain(
@@ -128,6 +129,8 @@ def pretrain(
                     copy.restore(request.to_json())
                 record = directory.open(request.to_json()) if is_first else read_json(directory.path / "run.json")
                 is_ours = is_first
+                for note in directory.notes:
+                    reporter.message("restored", note)
                 if record.get("result", {}).get("finished"):
                     reporter.message("finished", f"{directory.path} is already trained; nothing to do")
                     if is_first and not (directory.path / PAGE).exists():
@@ -148,7 +151,7 @@ def pretrain(
             with stop_on_signals() as stop:
                 run = session.run(stop, checkpoint_minutes * 60, keep, copy.try_upload if copy else None)
             if is_first:
-                directory.update_record(result=run.to_json())
+                directory.finish(run.to_json())
                 write_page(directory.path, reporter)
             if copy is not None:
                 is_ours = False
@@ -226,12 +229,17 @@ def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepare
     write_json(directory.path / "data_card.json", {**card, "levels": prepared.text.span_facts})
     page = (prepared.cleaned.folder / "data_card.md").read_text(encoding="utf-8")
     write_text(directory.path / "data_card.md", with_span_facts(page, prepared.text.span_facts))
+    tokenizer_files: list[Path] = []
     for place in (directory.path, directory.generator) if prepared.recipe.generator else (directory.path,):
         prepared.tokenizer.save(place, max_length=prepared.recipe.training.max_length)
+        tokenizer_files += [place / name for name in TOKENIZER_FILES if (place / name).exists()]
     begun = {
         **record,
         "prepared": True,
-        "files": {name: checksum(directory.path / name) for name in _RESUMED_FROM},
+        "files": {
+            path.relative_to(directory.path).as_posix(): checksum(path)
+            for path in (*(directory.path / name for name in _FILES), *tokenizer_files)
+        },
         "clean_fingerprint": prepared.cleaned.fingerprint,
         "words_fingerprint": words_fingerprint(prepared.recipe.words),
         "similar_words_fingerprint": prepared.text.similar_words_fingerprint,

@@ -6,7 +6,7 @@ data_card.*       the corpus: sources, what was dropped and why
 metrics.jsonl     losses, accuracies (a function of the seed)        timing.jsonl   speeds
 tensorboard/      both for TensorBoard
 report.html       curves, fills, fitted fields, cost, data (with the extra `report`)
-checkpoints/      the newest two, to resume from
+checkpoints/      the newest two, to resume from; each has copies of the files that resuming needs
 kept/             with `--keep`: the model at equal shares of the budget, each a model directory
 config.json, model.safetensors, tokenizer*       the model itself, in Hugging Face form
 generator/        if the recipe has one: the generator, a model directory of its own
@@ -24,9 +24,18 @@ from typing import Any, Literal
 
 import torch
 
-from maskwright.core.checksums import compare_files, read_record, write_record
+from maskwright.core.checksums import damaged_files, read_record, record_bytes, write_record
 from maskwright.core.errors import CheckpointError, MaskwrightError
-from maskwright.core.files import disk_problem, disk_problems, is_temporary, lock
+from maskwright.core.files import (
+    atomic_path,
+    checksum,
+    disk_problem,
+    disk_problems,
+    lock,
+    mark_in_use,
+    remove_temporary,
+    unmark_in_use,
+)
 from maskwright.huggingface.weight_files import WEIGHTS
 
 FORMAT = 1
@@ -36,16 +45,25 @@ ONE_SEED = "fine-tuning of one seed"
 GENERATOR = "generator"
 """Sub-directory of a run's directory that holds its generator."""
 LOCK = ".lock"
+RECORD, METRICS = "run.json", "metrics.jsonl"
+COPIES = "copies"
+"""Sub-directory of a checkpoint, or of a seed's directory, with copies of files of the run directory."""
 
 
 class RunDirectory:
     """A run directory, locked by one process at a time; one of the other kind of work is refused.
 
-    Files that match the glob `kept` must not be overwritten by another run, nor must a model.
+    Files that match the glob `kept` must not be overwritten by another run, nor must a model. Their folders `COPIES`
+    hold copies of other files of the run directory.
+
+    Two fields of `run.json` are checksums by name: "files", without which the run cannot be resumed, and "outputs", all
+    that a finished run has made.
     """
 
     def __init__(self, path: Path, work: Work = "pretraining", kept: str = "checkpoints/step-*") -> None:
         self.path = path
+        self.notes: list[str] = []
+        """What `open` has restored, to be reported."""
         self._work = work
         self._kept = kept
         self.checkpoints = path / "checkpoints"
@@ -53,12 +71,16 @@ class RunDirectory:
         self.generator = path / GENERATOR
         self._lock = -1
         self._made = False
+        self._record: dict[str, Any] = {}
 
     def open(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Lock the directory; return `run.json` if this run was begun before, {"request": ...} in a new directory.
 
-        Raises CheckpointError if the directory holds another run, another kind of work or other files, or another
-        process uses it.
+        Missing and damaged files are restored from copies. Without a copy of one of the "outputs", the run counts as
+        not finished.
+
+        Raises CheckpointError if the directory holds another run, another kind of work or other files, another process
+        uses it, or a damaged file cannot be restored.
         """
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"{self.path} is a file, not a folder", todo="Choose another --out.")
@@ -67,8 +89,8 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
         had_lock = (self.path / LOCK).exists()
         self._take_lock()
-        record = self.path / "run.json"
-        if not record.exists():
+        held = self._restored_record()
+        if held is None:
             # Dot files are a lock, remains of a kill, or the system's.
             unknown_files = sorted(item.name for item in self.path.iterdir() if not item.name.startswith("."))
             if unknown_files:
@@ -78,25 +100,23 @@ class RunDirectory:
                     f"{self.path} is not empty and holds no run (found {', '.join(unknown_files[:3])})",
                     todo="Choose an empty or new folder as --out.",
                 )
-            self._sweep()
+            remove_temporary(self.path)
             return {"request": dict(request)}
-        try:
-            held = read_record(record)
-            if (work := held.get("work", ONE_SEED)) != self._work:
-                raise CheckpointError(
-                    f"{self.path} holds a {work}, and a {self._work} would write its own model over that one",
-                    todo="Choose another --out.",
-                )
-            before: dict[str, Any] = held["request"]
-            compare_files(self.path, held.get("files", {}))
-        except (ValueError, KeyError, TypeError) as error:
+        if (work := held.get("work", ONE_SEED)) != self._work:
             raise CheckpointError(
-                f"{self.path} is damaged: {error}", todo="Restore that file from a copy, or choose another --out."
-            ) from error
-        self._sweep()
-        if not any(self.path.glob(self._kept)) and not (self.path / WEIGHTS).exists():
+                f"{self.path} holds a {work}, and a {self._work} would write its own model over that one",
+                todo="Choose another --out.",
+            )
+        remove_temporary(self.path)
+        saved = any(self.path.glob(self._kept))
+        is_finished = bool(held.get("result", {}).get("finished"))
+        if not saved and not (self.path / WEIGHTS).exists() and not is_finished:
             return {"request": dict(request)}  # It ended before anything was saved.
-        differing = _differences(before, dict(request)) if held.get("result", {}).get("finished") else []
+        if lost := self._restore_files(held.get("files", {})):
+            raise self._damaged(lost)
+        if not isinstance(before := held.get("request"), dict):
+            raise self._damaged({RECORD: f"{RECORD} has no request"})
+        differing = _differences(before, dict(request)) if is_finished else []
         if differing and all(line.startswith("budget.") for line in differing):
             raise CheckpointError(
                 f"the run in {self.path} is finished; its learning rate has decayed to zero within its budget, "
@@ -104,18 +124,66 @@ class RunDirectory:
                 todo=f"To train on, start a new run from its weights: `--init {self.path}` with another --out.",
             )
         refuse_other_run(before, request, str(self.path), "--out")
+        if lost := self._restore_files(held.get("outputs", {})):
+            if self._work == "pretraining" and not saved:
+                raise self._damaged(lost)
+            self.notes.append(f"{'; '.join(lost.values())}: made again")
+            # Written, since other processes read it.
+            held = {name: value for name, value in held.items() if name not in ("result", "outputs", "finished")}
+            self.write_record(held)
+        self._record = dict(held)
         return held
 
-    def _sweep(self) -> None:
-        """Remove what a kill during writing left; the directory is locked."""
-        places = (self.path, self.checkpoints, self.generator)
-        for leftover in [leftover for place in places for leftover in place.glob(".*.tmp")]:
-            if not is_temporary(leftover):
-                continue
-            if leftover.is_dir():
-                shutil.rmtree(leftover, ignore_errors=True)
+    def _copies(self, name: str) -> list[Path]:
+        """Return the copies of a file, those of the newest checkpoint first."""
+        return sorted(self.path.glob(f"{self._kept}/{COPIES}/{name}"), reverse=True)
+
+    def _restored_record(self) -> dict[str, Any] | None:
+        """Return `run.json`, from a copy if it is missing or damaged; None if it is missing and there is no copy."""
+        place = self.path / RECORD
+        try:
+            return read_record(place)
+        except ValueError as error:
+            problem = str(error)
+        for copy in self._copies(RECORD):
+            with contextlib.suppress(ValueError):
+                record = read_record(copy)
+                write_record(place, record)
+                self.notes.append(f"{problem}: restored from {copy.parent.parent.name}")
+                return record
+        if place.exists():
+            raise self._damaged({RECORD: problem})
+        return None
+
+    def _restore_files(self, checksums: Mapping[str, str]) -> dict[str, str]:
+        """Restore files from intact copies; return what is wrong with those that have none."""
+        lost = {}
+        for name, problem in damaged_files(self.path, checksums).items():
+            for copy in self._copies(name):
+                if not damaged_files(copy.parents[name.count("/")], {name: checksums[name]}):
+                    with atomic_path(self.path / name) as temporary:
+                        shutil.copyfile(copy, temporary)
+                    self.notes.append(f"{problem}: restored from {copy.parents[name.count('/') + 1].name}")
+                    break
             else:
-                leftover.unlink(missing_ok=True)
+                lost[name] = problem
+        return lost
+
+    def _damaged(self, problems: Mapping[str, str]) -> CheckpointError:
+        return CheckpointError(
+            f"{self.path} is damaged: {'; '.join(problems.values())}, and no checkpoint there has a copy",
+            todo=f"Restore that file from a backup, or remove {self.path} to start again.",
+        )
+
+    def files(self) -> dict[str, bytes]:
+        """Return the content of the "files", by name; raises CheckpointError if one is damaged."""
+        if lost := damaged_files(self.path, checksums := self._record.get("files", {})):
+            raise self._damaged(lost)
+        return {name: (self.path / name).read_bytes() for name in checksums}
+
+    def copied_record(self) -> bytes:
+        """Return the content of `run.json`."""
+        return record_bytes(self._record)
 
     def _take_lock(self) -> None:
         # Without locks (Windows, some file systems), users must avoid two runs in one directory.
@@ -128,9 +196,11 @@ class RunDirectory:
             ) from None
         except OSError as error:
             raise disk_problem(error, self.path / LOCK) from error
+        mark_in_use(self.path, self._lock)
 
     def close(self) -> None:
         """Unlock the directory; if it was created by this object and is still empty, remove it."""
+        unmark_in_use(self.path)
         if self._made and {item.name for item in self.path.glob("*")} <= {LOCK}:
             with contextlib.suppress(OSError):
                 (self.path / LOCK).unlink(missing_ok=True)
@@ -141,16 +211,27 @@ class RunDirectory:
 
     def write_record(self, record: Mapping[str, Any]) -> None:
         """Write `run.json`."""
-        write_record(self.path / "run.json", {"format": FORMAT, "work": self._work, **record})
+        self._record = {"format": FORMAT, "work": self._work, **record}
+        write_record(self.path / RECORD, self._record)
 
     def update_record(self, **fields: Any) -> None:
         """Set fields of `run.json`."""
-        self.write_record({**read_record(self.path / "run.json"), **fields})
+        self.write_record({**self._record, **fields})
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Write the result of a session into `run.json`; once the run is finished, with checksums of its outputs."""
+        fields = {}
+        if result["finished"]:
+            places = [place for place in (self.path, self.generator) if place.is_dir()]
+            outputs = [self.path / METRICS, *(place / name for place in places for name in ("config.json", WEIGHTS))]
+            fields["outputs"] = {path.relative_to(self.path).as_posix(): checksum(path) for path in outputs}
+        self.update_record(result=result, **fields)
 
     def record_problem(self, error: MaskwrightError) -> None:
         """Set "problem" in `run.json`, if it has been written and can be changed."""
-        with contextlib.suppress(MaskwrightError, ValueError):
-            self.update_record(problem=str(error))
+        if self._record:
+            with contextlib.suppress(MaskwrightError):
+                self.update_record(problem=str(error))
 
 
 def refuse_other_run(before: dict[str, Any], now: Mapping[str, Any], place: str, option: str) -> None:

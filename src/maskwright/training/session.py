@@ -17,7 +17,7 @@ from typing import Any
 
 from maskwright.core.amounts import pluralize, short_count
 from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
-from maskwright.core.files import atomic_folder, write_json
+from maskwright.core.files import atomic_folder, atomic_path, write_json
 from maskwright.kernels.setting import use_kernels
 from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
@@ -58,7 +58,7 @@ from maskwright.training.optimizer import Optimizer
 from maskwright.training.preparation import Prepared, Request
 from maskwright.training.report import sample_fills
 from maskwright.training.reporting import Reporter
-from maskwright.training.run_directory import GENERATOR, RunDirectory
+from maskwright.training.run_directory import GENERATOR, METRICS, RECORD, RunDirectory
 from maskwright.training.workload import build_workload
 
 _CHECKED_SEQUENCES = 8
@@ -204,6 +204,7 @@ class Session:
         self.budget, self.machine, self.record = request.budget, machine, record
         self.expected_tokens = prepared.expected_tokens
         self._first_loss = math.inf
+        self._files: dict[str, bytes] = {}
         if recipe.training.batch_sequences < world_size():
             raise RecipeError(
                 f"{world_size()} processes share batches of {recipe.training.batch_sequences} sequences",
@@ -251,7 +252,9 @@ class Session:
         """
         position, is_saved = self._position()
         steps, progress = position.spent.steps, self.budget.progress(position.spent)
-        if rank() == 0:  # Under a budget of time other steps may follow than those before the interruption.
+        if rank() == 0:
+            self._files = self.directory.files()
+            # Under a budget of time other steps may follow than those before the interruption.
             self._drop_kept_after(steps)
         held_out: dict[str, HeldOutResult] = {}
         with contextlib.ExitStack() as stack:
@@ -277,6 +280,9 @@ class Session:
                     if on_saved is not None:
                         on_saved()
 
+            if logger is not None and is_saved and progress >= 1:
+                # It was finished, or killed when it was, and its models may be damaged.
+                self._save_models()
             timer = CheckpointTimer(save, steps if is_saved else -1, checkpoint_seconds)
             for report in self._steps(position, stop):
                 position = report.position
@@ -392,6 +398,9 @@ class Session:
             raise CheckpointError(f"{found.folder / 'state.json'} does not fit this version: {error}") from error
         self.model.load(found.weights, str(found.folder))
         self.optimizer.load_state(found.moments, found.step)
+        if (metrics := found.copy_of(METRICS)) is not None:
+            with atomic_path(self.directory.path / METRICS) as temporary:
+                temporary.write_bytes(metrics)
         progress = self.budget.progress(position.spent)
         self.reporter.message("resuming", f"from step {found.step:,}, {progress:.0%} of the budget spent")
         return position, True
@@ -434,12 +443,21 @@ class Session:
     def _save(self, position: Position, logger: MetricsLogger) -> None:
         self._check_sample(position.spent.steps)
         # The models first: a checkpoint of a step implies that the models of that step are saved.
-        save_models(self.directory.path, self.recipe, self.model, self.text.vocabulary.special_tokens)
+        self._save_models()
         logger.sync()
+        metrics = self.directory.path / METRICS
         checkpoint.save(
             self.directory.checkpoints,
             position.spent.steps,
             {**position.to_json(), "first_loss": self._first_loss},
             self.model.weights(),
             self.optimizer.state(),
+            {
+                **self._files,
+                RECORD: self.directory.copied_record(),
+                **({METRICS: metrics.read_bytes()} if metrics.is_file() else {}),
+            },
         )
+
+    def _save_models(self) -> None:
+        save_models(self.directory.path, self.recipe, self.model, self.text.vocabulary.special_tokens)

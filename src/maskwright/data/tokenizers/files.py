@@ -83,6 +83,13 @@ def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
     return backend, names
 
 
+TOKENIZER_FILES = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
+    *("vocab.txt", "vocab.json", "merges.txt"),
+)
+"""Files that `write_folder` writes, the last three only for some kinds."""
+
+
 def write_folder(
     folder: Path, backend: tokenizers.Tokenizer, names: SpecialNames, *, lowercase: bool, settings: dict[str, Any]
 ) -> None:
