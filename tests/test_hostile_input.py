@@ -44,7 +44,9 @@ from maskwright.inference.model import load
 from maskwright.inference.texts import read_source, read_texts
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes import catalog
+from maskwright.serving import model_card
 from maskwright.serving.export import export
+from maskwright.serving.parity import texts_for
 from tests.hostile import BROKEN_JSON, altered, damaged, fuzzing, only_clear_errors, pipe
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -421,6 +423,92 @@ def test_an_index_names_only_files_beside_it(copied: Path, name: Any) -> None:
     (copied / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
     with pytest.raises(ConversionError):
         load_model(copied)
+
+
+CARD_FILES: dict[str, Any] = {
+    "run.json": {
+        "request": {"recipe": {"name": "bert/tiny", "paper": "p"}, "budget": {"seconds": 60.0}, "seed": 3},
+        "result": {
+            **{"steps": 7, "tokens": 12345, "epochs": 1.5, "flops": 1e9, "baseline": {"loss": 3.0, "accuracy": 0.1}},
+            "held_out": {"mlm": {"loss": 2.5, "accuracy": 0.456, "count": 99, "details": {}}},
+        },
+        "begun_with": {"model": "a/b"},
+    },
+    "data_card.json": {
+        "fingerprint": "f00d",
+        "sources": [{"name": "a", "kept": {"documents": 1, "sentences": 2, "characters": 3}, "examples": ["A text."]}],
+        "total": {"kept": {"documents": 1, "sentences": 2, "characters": 3}, "scripts": {"Latin": 1.0}},
+    },
+    "recipe.json": catalog.get("bert/tiny").model_dump(mode="json"),
+}
+
+
+@pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
+def test_altered_records_in_model_cards(copied: Path) -> None:
+    loaded = load_model(copied)
+
+    def card() -> str:
+        return model_card.text("a", loaded, "mlm", "hub", [], license="unknown", language=None)
+
+    for name, content in CARD_FILES.items():
+        write_json(copied / name, content)
+    assert "## Training" in card()
+
+    @fuzzing
+    @given(st.sampled_from(sorted(CARD_FILES)), st.data())
+    def check(name: str, data: st.DataObject) -> None:
+        (copied / name).write_text(json.dumps(data.draw(altered(CARD_FILES[name], ["kept", "result"]))))
+        only_clear_errors(card)
+        only_clear_errors(lambda: texts_for(copied, None))
+        write_json(copied / name, CARD_FILES[name])
+
+    check()
+
+
+@pytest.mark.parametrize("content", ["[]", "3", "null", '"x"', '{"sources": 3, "total": []}', '{"request": 3}'])
+@pytest.mark.parametrize("name", ["run.json", "data_card.json"])
+@pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
+def test_records_of_another_type_in_model_cards(copied: Path, name: str, content: str) -> None:
+    (copied / name).write_text(content)
+    only_clear_errors(lambda: export(copied, to="hub", out=copied.parent / "out"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"hidden_size": 48.0}, {"hidden_size": "48"}, {"num_hidden_layers": True}, {"vocab_size": 73.0}),
+        *({"layer_norm_eps": "1e-12"}, {"layer_norm_eps": True}, {"tie_word_embeddings": "x"}, {"pad_token_id": 0.0}),
+    ],
+)
+@pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
+def test_configuration_values_of_another_type_are_refused(copied: Path, changes: dict[str, Any]) -> None:
+    config = copied / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
+    with pytest.raises(ConversionError, match=next(iter(changes))):
+        load_model(copied)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"model_max_length": value} for value in ("x", [], True, -1, 0, float("nan"))),
+        *({"chat_template": value} for value in ("{{ ''.__class__ }}", [{"x": 1}], None)),
+    ],
+)
+@pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
+def test_tokenizer_settings_that_others_cannot_load_are_not_exported(copied: Path, changes: dict[str, Any]) -> None:
+    settings = copied / "tokenizer_config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | changes))
+    with pytest.raises(ConversionError, match=next(iter(changes)).replace("_", "[_ ]")):
+        export(copied, to="hub", out=copied.parent / "out")
+
+
+@pytest.mark.parametrize("ids", [[], {"a": -1}, {"a": 1e9}, {"a": "x"}, {"a": None}, {"a": 10**30}, {"a": True}])
+@pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
+def test_ids_of_added_tokens_that_are_no_ids_are_refused(copied: Path, ids: Any) -> None:
+    (copied / "added_tokens.json").write_text(json.dumps(ids))
+    with pytest.raises(DataError, match="added_tokens"):
+        Tokenizer.from_folder(copied)
 
 
 TEXTS = [

@@ -1,5 +1,7 @@
 """Tables of results: the numbers are those of the standard library, every seed has its row, files hold them all."""
 
+from dataclasses import replace
+
 import pytest
 
 from maskwright.finetuning.results import Results, SeedRow
@@ -45,3 +47,16 @@ def test_the_table_has_every_seed_and_both_parts():
     assert rows[0] == ["seed 0", "0.5000", "0.2500", "0.4000", "0.0000", "2"]
     assert [row[0] for row in rows] == ["seed 0", "seed 1", "mean", "standard deviation", "best (seed 1)"]
     assert all(len(row) == len(columns) for row in rows)
+
+
+def test_pages_show_names_of_files_and_notes_as_text():
+    found = replace(
+        results([0.5]),
+        model="<script>m</script>",
+        data={"dev": {**DATA["dev"], "name": "<b>`x`.csv"}},
+        notes=("The class '<script>alert(1)</script>' has one example.",),
+        baselines={"<i>": {"dev": {"accuracy": 0.1}}},
+    )
+    page = found.page() + "".join(found.data_lines())
+    assert "<" not in page.replace("| < |", "")
+    assert "\\`x\\`" in page

@@ -2,6 +2,7 @@
 
 import builtins
 import re
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import pytest
 from toy_runs import Listening, Train, train_toy, write_corpus
 
+from maskwright.core.errors import MaskwrightError
 from maskwright.core.files import read_json
 from maskwright.training import pretrain as module
 from maskwright.training.interrupt import StopRequest
+from maskwright.training.page import figure, svg
 from maskwright.training.report import html, write_page
 
 PAGE = "report.html"
@@ -72,3 +75,31 @@ def test_without_the_extra_training_says_how_to_get_the_page(train: Train, monke
     assert not (run.folder / PAGE).exists()
     (line,) = listening.on("report")
     assert "install the extra `report`" in line
+
+
+def test_records_of_another_type_are_named_and_the_model_is_kept(train: Train) -> None:
+    pytest.importorskip("matplotlib")
+    run = train(reporter=Listening())
+    line = '{"step": 1, "loss": "x", "tokens": {}, "mlm_loss": [], "mfu": "x", "seconds": null}\n'
+    for name in ("run.json", "recipe.json", "data_card.json", "timing.jsonl", "metrics.jsonl"):
+        path = run.folder / name
+        content = path.read_bytes()
+        bad = [line] if name.endswith("l") else ["[]", "3", "{}", '{"result": 3, "sources": [3], "request": []}', "{"]
+        for each in bad:
+            path.write_text(each)
+            with pytest.raises(MaskwrightError, match=name), warnings.catch_warnings(action="ignore"):
+                html(run.folder)
+        path.write_bytes(content)
+    (run.folder / "data_card.json").unlink()
+    listening = Listening()
+    write_page(run.folder, listening)
+    (message,) = listening.on("report")
+    assert "data_card.json" in message
+
+
+def test_dollar_signs_in_labels_are_text() -> None:
+    pytest.importorskip("matplotlib")
+    plot, axes = figure("a $\\frac", "x", "y")
+    axes.plot([1, 2], label="$x^$")
+    axes.legend()
+    assert "$x^$" in svg(plot, "a")

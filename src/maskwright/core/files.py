@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from maskwright.core.errors import DeviceError, JsonError, json_problem
+from maskwright.core.errors import DataError, DeviceError, JsonError, MaskwrightError, json_problem
 
 MAX_JSON_BYTES = 1 << 26
 """Longest file that `read_json` reads."""
@@ -271,6 +271,32 @@ def read_json(path: Path) -> Any:
         line = f"line {error.lineno}, " if isinstance(error, json.JSONDecodeError) else ""
         raise JsonError(
             f"{path} is not valid JSON: {line}{json_problem(error)}", todo="Restore, download or write it again"
+        ) from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON file that contains an object; errors as of `read_json`, also for any other type."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise JsonError(
+            f"{path} contains {'null' if value is None else f'a {type(value).__name__}'}",
+            allowed="a JSON object",
+            todo="Restore, download or write it again",
+        )
+    return value
+
+
+@contextlib.contextmanager
+def records_of(folder: Path, names: str) -> Iterator[None]:
+    """Turn what fails because the named files are missing, or have entries of another type, into DataError."""
+    try:
+        yield
+    except (MaskwrightError, ImportError):
+        raise
+    except Exception as error:  # Templates and plots have exceptions of their own.
+        raise DataError(
+            f"{names} in {folder} cannot be used: {type(error).__name__}: {error}",
+            todo="Restore what is damaged or missing from a copy",
         ) from error
 
 

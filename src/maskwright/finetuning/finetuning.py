@@ -242,7 +242,7 @@ def announce_fitted(choices: Sequence[Choice], reporter: Reporter) -> None:
 def write_results(folder: Path, results: Results, card: str) -> None:
     """Write results.json, results.md and the model card into the output folder."""
     write_json(folder / "results.json", results.to_json())
-    write_text(folder / "results.md", results.markdown())
+    write_text(folder / "results.md", results.page())
     write_text(folder / "README.md", card)
 
 

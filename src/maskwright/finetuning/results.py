@@ -1,11 +1,14 @@
 """Results of a fine-tuning: one row per seed, mean, standard deviation, best; as JSON, table and model card."""
 
+import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from maskwright.core import markdown
+from maskwright.core.markdown import escape, without_html
 from maskwright.core.types import HeadKind
 from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.examples import ExampleFile
@@ -130,14 +133,14 @@ class Results:
             body.append(row(f"baseline: {title}", [scores.get(part, {}).get(name) for part, name in spreads]))
         return columns, body
 
-    def markdown(self) -> str:
+    def page(self) -> str:
         """Return results.md: scores, notes, data, settings."""
         tested = " test: predicted once, after selection." if self.spread("test") else ""
         legend = f"dev: used to select each seed's best epoch and the best seed.{tested}"
-        return "\n".join([f"# {self.title}", "", *self.score_lines(legend), *self.data_lines()]) + "\n"
+        return "\n".join([f"# {escape(self.title)}", "", *self.score_lines(legend), *self.data_lines()]) + "\n"
 
     def score_lines(self, legend: str) -> list[str]:
-        return [*markdown_table(*self.table()), "", legend, *(f"\n{note}" for note in self.notes)]
+        return [*markdown.table(*self.table()), "", legend, *(f"\n{without_html(note)}" for note in self.notes)]
 
     def data_lines(self) -> list[str]:
         parts = [
@@ -148,9 +151,9 @@ class Results:
         settings = {**self.settings, **of_task, "precision": self.precision}
         return [
             *("", "## Data", ""),
-            *markdown_table(["", "examples", "skipped rows", "truncated", "file"], parts),
+            *markdown.table(["", "examples", "skipped rows", "truncated", "file"], parts),
             *("", "## Settings", ""),
-            *markdown_table(["setting", "value"], [[name, str(value)] for name, value in settings.items()]),
+            *markdown.table(["setting", "value"], [[name, str(value)] for name, value in settings.items()]),
         ]
 
 
@@ -165,15 +168,6 @@ def data_of(parts: Mapping[str, ExampleFile[Any]], cut: Mapping[str, int]) -> di
         }
         for name, file in parts.items()
     }
-
-
-def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in (columns, *rows)]
-    return [
-        f"| {' | '.join(cells[0])} |",
-        f"|{'---|' * len(columns)}",
-        *(f"| {' | '.join(row)} |" for row in cells[1:]),
-    ]
 
 
 _TAGS: dict[HeadKind, str] = {
@@ -192,7 +186,17 @@ def card(
     benchmark = BENCHMARKS.get(results.task)
     lines = [
         *("---", *([] if benchmark is None else [f"language: {benchmark.language}"]), f"library_name: {library}"),
-        *(f"pipeline_tag: {tag}", "tags:", "- maskwright", f"- {results.task}", "---", "", f"# {name}", "", *about),
+        *(
+            f"pipeline_tag: {tag}",
+            "tags:",
+            "- maskwright",
+            f"- {results.task}",
+            "---",
+            "",
+            f"# {escape(name)}",
+            "",
+            *about,
+        ),
         *("", "## Scores", "", *results.score_lines(legend), *results.data_lines()),
         *("", "## Use", "", "```python", *use, "```"),
     ]
@@ -204,23 +208,24 @@ def model_card(name: str, model: FineTunedModel, results: Results) -> str:
     architecture = family_named(model.family).tasks[task.head].architecture
     made = "trained from scratch with the shape and tokenizer of" if results.from_scratch else "fine-tuned from"
     about = [
-        f"A {architecture} for {results.task} ({task.kind}), {made} {results.source}: {config.num_layers} layers, "
-        f"hidden size {config.hidden_size}, inputs of up to {model.max_length} tokens."
+        f"A {architecture} for {results.task} ({task.kind}), {made} {escape(results.source)}: {config.num_layers} "
+        f"layers, hidden size {config.hidden_size}, inputs of up to {model.max_length} tokens."
     ]
     if task.labels:
         more = f" and {len(task.labels) - _LABELS_SHOWN} more" if len(task.labels) > _LABELS_SHOWN else ""
-        about += ["", "Labels: " + ", ".join(f"`{label}`" for label in task.labels[:_LABELS_SHOWN]) + more + "."]
+        about += ["", "Labels: " + ", ".join(map(escape, task.labels[:_LABELS_SHOWN])) + more + "."]
     legend = (
         f"These are the weights of seed {best.seed} after epoch {best.best_epoch:g}, selected by {results.main_metric} "
         "on the development examples (dev), so that dev scores are slightly optimistic. Nothing was selected on test "
         "examples."
     )
+    quoted = json.dumps(name)
     if task.head in ("span", "choice"):
-        use = [f"from transformers import {architecture}", "", f'model = {architecture}.from_pretrained("{name}")']
+        use = [f"from transformers import {architecture}", "", f"model = {architecture}.from_pretrained({quoted})"]
     else:
         # "first": one tag per word, that of its first token, as in training; else subwords are entities of their own.
         more = ', aggregation_strategy="first"' * (task.head == "token")
         text = '{"text": "A text.", "text_pair": "Another text."}' if results.pairs else '"A text."'
-        call = f'pipeline("{_TAGS[task.head]}", model="{name}"{more})({text})'
+        call = f'pipeline("{_TAGS[task.head]}", model={quoted}{more})({text})'
         use = ["from transformers import pipeline", "", call]
     return card(name, results, library="transformers", tag=_TAGS[task.head], about=about, legend=legend, use=use)

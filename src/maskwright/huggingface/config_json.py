@@ -134,6 +134,9 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
         config = validate(EncoderConfig, fields, source)
     except RecipeError as error:
         raise ConversionError(error.problem, todo="Check config.json against the weights beside it") from error
+    for ours, name in (*((ours, theirs) for ours, theirs, _ in table.fields), *((each, each) for each in _SHARING)):
+        _check_type(data.get(name), getattr(config, ours), f"{source}: {name}")
+    _check_type(data.get("tie_word_embeddings"), True, f"{source}: tie_word_embeddings")
     length = _whole(data, _TRAINED_LENGTH, positions, source)
     if not _SHORTEST <= length <= positions:
         raise ConversionError(
@@ -158,6 +161,13 @@ def _whole(data: Mapping[str, Any], name: str, default: int, source: str) -> int
     if type(found) is not int or not 0 <= found < 1 << 31:
         raise ConversionError(f"{source}: {name} is {found!r}", allowed="a whole number below 2**31")
     return found
+
+
+def _check_type(stated: object, read: object, place: str) -> None:
+    """Refuse 64.0 or "64" for 64: other programs do."""
+    kind = type(read)
+    if stated is not None and type(stated) not in ((int, float) if kind is float else (kind,)):
+        raise ConversionError(f"{place} is {stated!r}", allowed=f"a value of the type {kind.__name__}")
 
 
 def _activation(name: str, field: str, source: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maskwright.core.errors import ConversionError
-from maskwright.core.files import read_json
+from maskwright.core.files import read_json, records_of
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 
 Pooling = Literal["mean", "first"]
@@ -101,7 +101,9 @@ def write_sentence_folder(
     from sentence_transformers.sentence_transformer.modules import Normalize, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 
-    modules = [Transformer(str(source)), PoolingModule(hidden_size, MODES[pooling])]
+    with records_of(source, "a file for transformers"):
+        transformer = Transformer(str(source))
+    modules = [transformer, PoolingModule(hidden_size, MODES[pooling])]
     made = SentenceTransformer(modules=modules + [Normalize()] * normalize, device="cpu")
     save_sentence_folder(made, folder, tokenizer, max_length)
     return SentenceTransformer(str(folder), device="cpu")

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from maskwright.core.errors import ConversionError
-from maskwright.core.files import read_json
+from maskwright.core.files import read_object
 from maskwright.core.tensor_files import read_tensors
 
 WEIGHTS = "model.safetensors"
@@ -17,12 +17,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Read a folder's config.json; raises MaskwrightError if it is missing or not an object with a model type."""
     path = folder / "config.json"
     try:
-        data = read_json(path)
+        data = read_object(path)
     except FileNotFoundError as error:
         allowed = f"a folder with config.json and {WEIGHTS}"
         raise ConversionError(f"{path} is missing", allowed=allowed) from error
-    if not isinstance(data, dict):
-        raise ConversionError(f"{path} contains a {type(data).__name__}", allowed="a JSON object")
     if not isinstance(data.get("model_type"), str):
         raise ConversionError(f"{path} has no model_type", todo='Add it, for example `"model_type": "bert"`')
     return data

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from maskwright.core.errors import MaskwrightError, unknown_name
+from maskwright.core.errors import ConversionError, MaskwrightError, unknown_name
 from maskwright.core.extras import require
-from maskwright.core.files import atomic_folder, read_json, write_json
+from maskwright.core.files import atomic_folder, read_json, read_object, write_json
 from maskwright.core.tensor_files import full_disk_named
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning import fine_tuned
@@ -76,6 +76,7 @@ def export(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise MaskwrightError(f"{out} exists", todo="Choose a new folder")
     loaded = load_model(model)
+    _check_tokenizer(loaded)
     precisions = [name for name in PRECISIONS if name in wanted]
     parities: list[Parity] = []
     head = "encoder" if encoder or to == "sentence-transformers" else onnx_graph.head_of(loaded)
@@ -111,6 +112,22 @@ def _check_choices(
             raise MaskwrightError(f"{option} {verb} no effect with --to {to}", todo="Leave it out")
     if to != "hub":
         require(f"--to {to}", *_LIBRARIES[to])
+
+
+def _check_tokenizer(loaded: LoadedModel) -> None:
+    """Refuse tokenizer files that other programs cannot load, or that have them render a template."""
+    loaded.read_tokenizer()
+    path = loaded.folder / "tokenizer_config.json"
+    settings = read_object(path) if path.exists() else {}
+    length = settings.get("model_max_length")
+    if length is not None and (isinstance(length, bool) or not isinstance(length, int | float) or not length >= 1):
+        raise ConversionError(f"{path}: model_max_length is {length!r}", allowed="a number of tokens from 1 on")
+    template = loaded.folder / "chat_template.jinja"
+    if "chat_template" in settings or template.exists():
+        raise ConversionError(
+            f"{template if template.exists() else path} has a chat template, which other programs execute",
+            todo="Remove it: encoders use none",
+        )
 
 
 def _to_onnx(

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from maskwright.core import markdown
 from maskwright.core.amounts import pluralize, short_count
-from maskwright.core.files import read_json
-from maskwright.finetuning.results import markdown_table
+from maskwright.core.files import read_object, records_of
+from maskwright.core.markdown import code, escape
 from maskwright.huggingface.huggingface import LoadedModel
 from maskwright.huggingface.sentence_folder import MODULES
 from maskwright.recipes.catalog import resolve
@@ -33,11 +34,28 @@ def text(
     license: str,
     language: str | None,
 ) -> str:
-    """Return the card of a model exported as `to`; that of a fine-tuned model continues the card of `finetune`."""
+    """Return the card of a model exported as `to`; that of a fine-tuned model continues the card of `finetune`.
+
+    Raises DataError if files of the folder are not what `pretrain` and `finetune` write.
+    """
+    with records_of(loaded.folder, "README.md, run.json, recipe.json, data_card.json"):
+        return _text(name, loaded, head, to, parities, license=license, language=language)
+
+
+def _text(
+    name: str,
+    loaded: LoadedModel,
+    head: str,
+    to: str,
+    parities: Sequence[Parity],
+    *,
+    license: str,
+    language: str | None,
+) -> str:
     written = loaded.folder / "README.md"
     body, library, pipeline = "", "transformers", HEADS[head].pipeline
     compares = (loaded.folder / MODULES).is_file()
-    if (loaded.task is not None or compares) and written.exists():
+    if (loaded.task is not None or compares) and written.is_file():
         old, _, body = written.read_text(encoding="utf-8").removeprefix("---\n").partition("\n---\n")
         body = body.partition("\n## Limits\n")[0]  # of an earlier export
         language = language or next((line[10:] for line in old.splitlines() if line.startswith("language: ")), None)
@@ -61,7 +79,7 @@ def text(
 
 def _pretrained(name: str, loaded: LoadedModel, head: str) -> Iterator[str]:
     config, folder = loaded.config, loaded.folder
-    yield from (f"# {name}", "")
+    yield from (f"# {escape(name)}", "")
     yield (
         f"This model {_DOES.get(head, 'has a head for labeled examples')}. It is of transformers' family "
         f"`{loaded.family}`, with {config.num_layers} layers, hidden size {config.hidden_size}, a vocabulary of "
@@ -80,7 +98,7 @@ def _limits(loaded: LoadedModel) -> Iterator[str]:
     if card := _read(loaded.folder / "data_card.json"):
         shares = card["total"]["scripts"].items()
         scripts = ", ".join(f"{name} ({share:.0%})" for name, share in shares if share >= 0.005)
-        yield f"- The training text is written in {scripts}. Text in other scripts was not tested."
+        yield f"- The training text is written in {escape(scripts)}. Text in other scripts was not tested."
     yield "- Predictions repeat the errors and biases of the training text. Nothing was measured about them."
     yield "- Held-out text and examples are from the same sources as those of training, unless other files are named."
     if loaded.task is None and not (loaded.folder / MODULES).is_file():
@@ -93,18 +111,19 @@ def _data(card: Mapping[str, Any]) -> Iterator[str]:
     kept = [(Path(source["name"]).name, source["kept"]) for source in card["sources"]]
     if len(kept) > 1:
         kept.append(("total", card["total"]["kept"]))
-    yield from markdown_table(columns, [[name, *(f"{counts[key]:,}" for key in columns[1:])] for name, counts in kept])
-    yield from ("", f"Counted after cleaning and deduplication; fingerprint `{card['fingerprint']}`.")
+    yield from markdown.table(columns, [[name, *(f"{counts[key]:,}" for key in columns[1:])] for name, counts in kept])
+    yield from ("", f"Counted after cleaning and deduplication; fingerprint {escape(card['fingerprint'])}.")
 
 
 def _training(run: Mapping[str, Any], recipe_file: Path) -> Iterator[str]:
     request, result = run["request"], run.get("result", {})
     stated = request["recipe"]
     yield from ("", "## Training", "")
-    yield f"Recipe `{stated['name']}` ({stated['paper']}), fitted to the budget, with seed {request['seed']}."
+    recipe = f"{code(stated['name'])} ({escape(stated['paper'])})"
+    yield f"Recipe {recipe}, fitted to the budget, with seed {request['seed']}."
     for key, meaning in (("begun_with", "Initialized from"), ("teacher", "Distilled from")):
         if run.get(key):
-            yield f"{meaning} {Path(run[key]['model']).name}."
+            yield f"{meaning} {escape(Path(run[key]['model']).name)}."
     budget = [f"{value:g} {unit}" for unit, value in request["budget"].items() if value is not None]
     if result:
         budget += [pluralize(result["steps"], "step"), f"{short_count(result['tokens'])} tokens"]
@@ -117,7 +136,7 @@ def _training(run: Mapping[str, Any], recipe_file: Path) -> Iterator[str]:
             if row.value not in ("none", "as set by sharing")
         )
         table.append([f"{axis} (planned)" if axis == "training" else axis, "; ".join(shown)])
-    yield from ("", *markdown_table(["setting", "this run"], table))
+    yield from ("", *markdown.table(["setting", "this run"], table))
     if held_out := result.get("held_out"):
         scores = [
             [format_name(kind), f"{each['loss']:.3f}", _percent(each["accuracy"]), f"{each['count']:,}"]
@@ -126,7 +145,7 @@ def _training(run: Mapping[str, Any], recipe_file: Path) -> Iterator[str]:
         if baseline := result.get("baseline"):
             scores.append(["unigram baseline", f"{baseline['loss']:.3f}", _percent(baseline["accuracy"]), ""])
         yield from ("", "## Scores", "", "On held-out text:", "")
-        yield from markdown_table(["objective", "loss (nats)", "accuracy", "predictions"], scores)
+        yield from markdown.table(["objective", "loss (nats)", "accuracy", "predictions"], scores)
 
 
 def _without_folders(row: Row) -> str:
@@ -140,11 +159,12 @@ def _percent(value: float | None) -> str:
 
 
 def _exported(name: str, head: str, to: str, parities: Sequence[Parity], compares: bool) -> Iterator[str]:
+    quoted = json.dumps(name)
     if to == "hub" and not compares:
         if head in _DOES:
             yield from ("", "## Use", "", "```python", f"from transformers import AutoTokenizer, {HEADS[head][0]}", "")
-            yield f'model = {HEADS[head].auto_class}.from_pretrained("{name}")'
-            yield from (f'tokenizer = AutoTokenizer.from_pretrained("{name}")', "```")
+            yield f"model = {HEADS[head].auto_class}.from_pretrained({quoted})"
+            yield from (f"tokenizer = AutoTokenizer.from_pretrained({quoted})", "```")
         return
     if to == "onnx":
         yield from ("", "## ONNX", "")
@@ -152,7 +172,7 @@ def _exported(name: str, head: str, to: str, parities: Sequence[Parity], compare
     else:
         yield from ("", "## sentence-transformers", "", "```python")
         yield from ("from sentence_transformers import SentenceTransformer", "")
-        yield from (f'SentenceTransformer("{name}").encode(["A text."])', "```")
+        yield from (f'SentenceTransformer({quoted}).encode(["A text."])', "```")
     if not parities:
         return
     yield from ("", "Compared with the source model:", "")
@@ -161,9 +181,8 @@ def _exported(name: str, head: str, to: str, parities: Sequence[Parity], compare
         [each.precision, str(each.texts), f"{each.difference:.2g}", f"{each.agreement:.2%}", each.measure]
         for each in parities
     ]
-    yield from markdown_table(columns, table)
+    yield from markdown.table(columns, table)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = read_json(path) if path.exists() else {}
-    return content
+    return read_object(path) if path.exists() else {}

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from maskwright.core.files import records_of
 from maskwright.huggingface.huggingface import LoadedModel
 from maskwright.huggingface.quiet import quiet
 
@@ -60,7 +61,7 @@ def load_transformers(folder: Path, head: str) -> Any:
     """Return transformers' model with a head, for inference."""
     import transformers
 
-    with quiet():
+    with quiet(), records_of(folder, "config.json or another file for transformers"):
         model = getattr(transformers, HEADS[head].auto_class).from_pretrained(folder).eval()
     if head == "encoder" and hasattr(model, "pooler"):
         model.pooler = None  # Its output is not exported, and a folder without one gets a random one.
@@ -76,7 +77,8 @@ def write_onnx(model: Any, folder: Path, head: str, target: Path) -> None:
     dims = {"batch_size": 2, "num_choices": 3, "sequence_length": 8}
     if head != "choice":
         del dims["num_choices"]
-    names = transformers.AutoTokenizer.from_pretrained(folder).model_input_names
+    with records_of(folder, "a tokenizer file for transformers"):
+        names = transformers.AutoTokenizer.from_pretrained(folder).model_input_names
     names = [name for name in names if name in inspect.signature(model.forward).parameters]
     shape = dict(enumerate(torch.export.Dim(name) for name in dims))
     with quiet():

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from maskwright.core.amounts import pluralize
 from maskwright.core.errors import ConversionError
-from maskwright.core.files import read_json
+from maskwright.core.files import read_object, records_of
 from maskwright.core.types import IntArray
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import ChoiceExample, QuestionExample, TaggedExample, TextExample
@@ -100,8 +100,9 @@ def texts_for(folder: Path, file: Path | None) -> list[str]:
     if file is not None:
         return [text for text in read_texts(file) if text.strip()][:MAX_TEXTS]
     card = folder / "data_card.json"
-    sources = read_json(card)["sources"] if card.exists() else ()
-    return [*(text for source in sources for text in source["examples"]), *_SENTENCES]
+    with records_of(folder, card.name):
+        sources = read_object(card)["sources"] if card.exists() else ()
+        return [*(str(text) for source in sources for text in source["examples"]), *_SENTENCES]
 
 
 def examples_for(model: FineTunedModel, file: Path | None) -> tuple[Any, ...]:

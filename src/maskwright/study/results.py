@@ -15,6 +15,7 @@ from maskwright.core.amounts import plain_float, pluralize, short_count, size_in
 from maskwright.core.checksums import read_record
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import read_json
+from maskwright.core.markdown import code, escape
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.table import diff
 from maskwright.study.request import SAMPLES, Task, Variant
@@ -294,13 +295,13 @@ def budget_text(report: dict[str, Any]) -> str:
 
 def markdown(report: dict[str, Any]) -> str:
     """Return the page `report.md`."""
+    corpus, seeds = ", ".join(map(escape, report["corpus"])), ", ".join(map(str, report["seeds"]))
     lines = [
-        f"# Comparison of {', '.join(report['recipes'])}",
+        f"# Comparison of {', '.join(map(escape, report['recipes']))}",
         "",
-        f"Corpus {', '.join(report['corpus'])}; {budget_text(report)}; seeds {', '.join(map(str, report['seeds']))}; "
-        f"baseline {report['baseline']}.",
+        f"Corpus {corpus}; {budget_text(report)}; seeds {seeds}; baseline {escape(report['baseline'])}.",
         "",
-        *(f"- {sentence}" for sentence in sentences(report)),
+        *(f"- {escape(sentence)}" for sentence in sentences(report)),
         "",
         "| metric | recipe | mean | sd | 95 % interval | difference | 95 % interval | p | p (Holm) | verdict |",
         "|---" * 10 + "|",
@@ -308,7 +309,7 @@ def markdown(report: dict[str, Any]) -> str:
     for metric in report["metrics"].values():
         unit = metric["unit"]
         for label, row in metric["rows"].items():
-            cells = [title_with_unit(metric), label, shown(row["mean"], unit), shown_sd(row, unit)]
+            cells = [escape(title_with_unit(metric)), escape(label), shown(row["mean"], unit), shown_sd(row, unit)]
             cells += [shown_interval(row, unit) if metric["is_tested"] else ""]
             other = row["difference"] if label != report["baseline"] else None
             cells += ["", "", "", ""] if other is None else [
@@ -322,8 +323,8 @@ def markdown(report: dict[str, Any]) -> str:
     for label, recipe in report["recipes"].items():
         for seed, spent in recipe["spent"].items():
             amounts = f"{spent['flops']:.3e} | {spent['tokens']:,} | {spent['steps']:,} | {spent['epochs']:.2f}"
-            lines.append(f"| {label} | {seed} | {amounts} |")
-    return "\n".join([*lines, "", f"Made by `{report['made_by']['command']}`.", ""])
+            lines.append(f"| {escape(label)} | {seed} | {amounts} |")
+    return "\n".join([*lines, "", f"Made by {code(report['made_by']['command'])}.", ""])
 
 
 def comma_separated(report: dict[str, Any]) -> str:

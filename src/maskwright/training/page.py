@@ -64,7 +64,10 @@ def figure(title: str, x: str, y: str) -> tuple[Any, Any]:
 def svg(figure: Any, name: str) -> str:
     """Return a figure as inline SVG that scales with the page and takes its text color and font."""
     import matplotlib
+    from matplotlib.text import Text
 
+    for each in figure.findobj(Text):
+        each.set_parse_math(False)  # Names of recipes may contain dollar signs.
     text = io.StringIO()
     with warnings.catch_warnings(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         warnings.simplefilter("ignore")  # Glyphs that matplotlib's font lacks; the browser's font has them.

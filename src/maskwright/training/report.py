@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from maskwright.core.amounts import plain_float, short_count, size_in_bytes
-from maskwright.core.files import read_json, write_text
+from maskwright.core.errors import MaskwrightError
+from maskwright.core.files import read_json, records_of, write_text
 from maskwright.core.spec import validate
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.huggingface.weight_files import WEIGHTS
@@ -51,12 +52,23 @@ def write_page(folder: Path, reporter: Reporter) -> None:
             "report", f"no {PAGE}: install the extra `report` (Jinja2, matplotlib) and repeat the command to get it"
         )
         return
+    except MaskwrightError as error:  # The model is complete.
+        reporter.message("report", f"no {PAGE}: {error}")
+        return
     write_text(folder / PAGE, page)
     reporter.message("report", str(folder / PAGE))
 
 
 def html(folder: Path) -> str:
-    """Return the page. Raises ModuleNotFoundError if Jinja2 or matplotlib are not installed."""
+    """Return the page.
+
+    Raises DataError if files of the run are missing or damaged, ModuleNotFoundError without Jinja2 or matplotlib.
+    """
+    with records_of(folder, "run.json, recipe.json, data_card.json, metrics.jsonl, timing.jsonl"):
+        return _html(folder)
+
+
+def _html(folder: Path) -> str:
     record = read_json(folder / "run.json")
     result, request = record["result"], record["request"]
     recipe = validate(Recipe, read_json(folder / "recipe.json"), "recipe.json")

@@ -1,11 +1,11 @@
 """The data card: what was read, dropped and kept, and why; as JSON and Markdown."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from maskwright.core.amounts import pluralize
+from maskwright.core.markdown import escape, without_html
 from maskwright.data.cleaning.block import Counts
 from maskwright.data.cleaning.statistics import TextStatistics
 from maskwright.data.cleaning.text import Cleaning
@@ -145,11 +145,11 @@ def card_page(card: dict[str, Any]) -> str:
         "| Source | Files | Documents | Sentences | Characters | Kept of what was read |",
         "| :-- | --: | --: | --: | --: | --: |",
     ]
-    rows = card["sources"] if len(card["sources"]) == 1 else [*card["sources"], {"name": "**Total**", **total}]
+    rows = card["sources"] if len(card["sources"]) == 1 else [*card["sources"], {"name": "Total", **total}]
     for row in rows:
         numbers = [row["files"], *(row["kept"][unit] for unit in ("documents", "sentences", "characters"))]
         share = row["kept"]["characters"] / max(1, row["read"]["characters"])
-        lines.append(f"| {row['name']} | {' | '.join(map(_number, numbers))} | {100 * share:.1f} % |")
+        lines.append(f"| {escape(row['name'])} | {' | '.join(map(_number, numbers))} | {100 * share:.1f} % |")
     for source in card["sources"]:
         lines += _source_page(source)
     settings = ", ".join(f"`{name}={value}`" for name, value in card["cleaning"].items())
@@ -167,7 +167,13 @@ def card_page(card: dict[str, Any]) -> str:
 
 def _source_page(source: dict[str, Any]) -> list[str]:
     units = ("documents", "paragraphs", "characters")
-    lines = ["", f"## {source['name']}", "", "| | Documents | Paragraphs | Characters |", "| :-- | --: | --: | --: |"]
+    lines = [
+        "",
+        f"## {escape(source['name'])}",
+        "",
+        "| | Documents | Paragraphs | Characters |",
+        "| :-- | --: | --: | --: |",
+    ]
     lines.append(f"| Read | {' | '.join(_number(source['read'][unit]) for unit in units)} |")
     for reason, dropped in source["dropped"].items():
         if any(dropped.values()):
@@ -178,12 +184,11 @@ def _source_page(source: dict[str, Any]) -> list[str]:
     scripts = ", ".join(f"{name} {100 * share:.1f} %" for name, share in source["scripts"].items())
     lines += ["", f"Scripts: {scripts or 'no letters'}."]
     if source["examples"]:
-        escaped = (re.sub(r"[\\`*_<\[#|]", r"\\\g<0>", example) for example in source["examples"])
-        lines += ["", *"\n>\n".join(f"> {example}" for example in escaped).split("\n")]
+        lines += ["", *"\n>\n".join(f"> {escape(example)}" for example in source["examples"]).split("\n")]
     if source["notes"]:
-        lines += ["", *(f"- {note}" for note in source["notes"])]
+        lines += ["", *(f"- {without_html(note)}" for note in source["notes"])]
     if source["bad_lines"]["first"]:
-        lines += ["", "The first lines skipped:", "", *(f"- `{place}`" for place in source["bad_lines"]["first"])]
+        lines += ["", "The first lines skipped:", "", *(f"- {escape(place)}" for place in source["bad_lines"]["first"])]
     return lines
 
 

@@ -13,7 +13,7 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from maskwright.core.errors import DataError
-from maskwright.core.files import read_json, write_json, write_text
+from maskwright.core.files import read_object, write_json, write_text
 from maskwright.data.tokenizers.backends import (
     BYTE_BPE_NAMES,
     CONTINUATION,
@@ -57,7 +57,7 @@ def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
         # Lines end with "\n" only: a vocabulary may hold other characters that Python counts as line ends.
         lines = _text(folder / "vocab.txt").removesuffix("\n").split("\n")
         vocabulary = {line.removesuffix("\r"): number for number, line in enumerate(lines)}
-        vocabulary |= _read(folder / "added_tokens.json")
+        vocabulary |= _vocabulary(folder / "added_tokens.json")
         names = _names(folder, config, vocabulary)
         normalizer = normalizers.BertNormalizer(
             clean_text=True,
@@ -67,7 +67,7 @@ def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
         )
         backend = wordpiece_backend(vocabulary, names=names, normalizer=normalizer)
     elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-        vocabulary = _read(folder / "vocab.json") | _read(folder / "added_tokens.json")
+        vocabulary = _vocabulary(folder / "vocab.json") | _vocabulary(folder / "added_tokens.json")
         names = _names(folder, config, vocabulary)
         backend = _byte_bpe(folder, vocabulary, names)
     else:
@@ -197,10 +197,15 @@ def _names(folder: Path, config: dict[str, Any], vocabulary: dict[str, int]) -> 
 def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
-    value = read_json(path)
-    if not isinstance(value, dict):
-        raise _unreadable(path, f"an object was expected, found {type(value).__name__}")
-    return value
+    return read_object(path)
+
+
+def _vocabulary(path: Path) -> dict[str, int]:
+    ids = _read(path)
+    for token, id in ids.items():
+        if type(id) is not int or not 0 <= id < 1 << 31:
+            raise _unreadable(path, f"the id of {token!r} is {id!r}")
+    return ids
 
 
 def _text(path: Path) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from maskwright.core.errors import ConversionError, DataError, RecipeError, unknown_name
-from maskwright.core.files import read_json
+from maskwright.core.files import read_object
 from maskwright.core.spec import validate
 from maskwright.finetuning.benchmarks import BENCHMARKS, Benchmark, benchmark
 from maskwright.finetuning.examples import TaggedExample
@@ -109,10 +109,7 @@ def means_the_same(there: TaskEntries, task: Task) -> bool:
 
 def read_task(path: Path, entries: TaskEntries) -> Task:
     """Read a task file; `entries` are those of config.json beside it."""
-    data = read_json(path)
-    if not isinstance(data, dict):
-        raise ConversionError(f"{path} holds a {type(data).__name__}", allowed="a JSON object")
-    task = task_from_json(data)
+    task = task_from_json(read_object(path))
     if task.head != entries.kind or (task.labels and task.labels != entries.labels):
         raise ConversionError(
             f"{path} describes a task with {_described(task.head, task.labels)}, config.json beside it of one with "

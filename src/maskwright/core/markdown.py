@@ -1,0 +1,35 @@
+"""Markdown made of text that users or their files contain: escaped, so that a page shows it and never interprets it."""
+
+import re
+from collections.abc import Sequence
+
+_MARKS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|^>|^[#+-](?!\w)|(?<=\s)#(?=#*$)|^\d+(?=[.)](?!\w))")
+
+
+def escape(text: str) -> str:
+    """Return text as one line of Markdown without HTML, emphasis, links, code, table cells, headings or list items."""
+    one_line = " ".join(text.split())
+    marked = _MARKS.sub(lambda found: f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}", one_line)
+    return without_html(marked)
+
+
+def code(text: str) -> str:
+    """Return text as a code span of one line."""
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    pad = " " if "`" in text else ""
+    return f"{fence}{pad}{' '.join(text.split())}{pad}{fence}"
+
+
+def without_html(text: str) -> str:
+    """Return Markdown with the HTML in it escaped."""
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table of plain text cells, which are escaped."""
+    head, *body = ([escape(cell) for cell in row] for row in (columns, *rows))
+    return [
+        f"| {' | '.join(head)} |",
+        f"|{'---|' * len(columns)}",
+        *(f"| {' | '.join(row)} |" for row in body),
+    ]
