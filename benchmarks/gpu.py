@@ -1,13 +1,14 @@
 """Jobs for a GPU that is available for minutes only.
 
-    python -m benchmarks.gpu checks speed --data DATA --out OUT --minutes 8
+    python -m benchmarks.gpu factors speed --corpus TEXT --data DATA --out OUT --minutes 8
 
-A job is a list of cases. Each case runs in a process of its own and writes one line of JSON to OUT/results.jsonl; a
-case that has a line is skipped, so the same command continues. Cases that measure speed run alone, others side by side.
-When the minutes are over, running cases are killed and have no line. `--toy` runs every case at toy size.
+A job is a list of cases. Each case runs in a process of its own and appends lines of JSON to OUT/results.jsonl, one for
+each part as it is done; a case whose last part is there is skipped, so the same command continues. Cases that measure
+speed run alone, others side by side. When the minutes are over, running cases are killed. `--toy` runs every case at
+toy size.
 
-DATA contains `corpus/en_novels.jsonl.gz`, `corpus/en_modern.jsonl.zst`, `blimp/`, the GLUE folders `SST-2`, `MRPC`,
-`STS-B`, `CoLA` and `RTE` in `glue/`, `wnut17_ner/` and `synonyms_en_oewn/`.
+DATA contains `blimp/`, the GLUE folders `SST-2`, `MRPC`, `STS-B`, `CoLA` and `RTE` in `glue/`, `wnut17_ner/` and
+`synonyms_en_oewn/`. Runs with the same tokenizer share one, which is made first, with the tokenized text.
 """
 
 import argparse
@@ -29,7 +30,9 @@ from typing import Any
 from benchmarks import suites
 from benchmarks.runner import ROOT, Settings, peak_memory
 from maskwright import finetune, load, pretrain
+from maskwright.core.spec import override, parse_overrides
 from maskwright.data.cleaning.text import Cleaning
+from maskwright.recipes.catalog import resolve
 from maskwright.study import probes
 from maskwright.study.text import StudyText, prepare_text
 from maskwright.training.reporting import Silent
@@ -47,7 +50,7 @@ class Case:
 
     Attributes:
         name: Of the result; the cases of all jobs have different names.
-        kind: "train", "resume", "tests" or "speed".
+        kind: "train", "prepare" (its tokenizer and text only), "resume", "tests" or "speed".
         recipe, set, tokens, steps, seed: Of the run that is trained.
         probes: What is measured of it: "masked", "blimp", or a task and its folder, `sst-2=glue/SST-2`.
         tuning_seeds: Seeds of each task; the same tasks of the same shape from scratch where `scratch` is true.
@@ -104,7 +107,6 @@ JOBS: Mapping[str, tuple[Case, ...]] = {
     "speed": tuple(_speed()),
     "electra": tuple(_electra()),
 }
-CORPORA = ("corpus/en_novels.jsonl.gz", "corpus/en_modern.jsonl.zst")
 TOY = ("encoder.num_layers=2", "encoder.hidden_size=32", "encoder.num_heads=2", "encoder.intermediate_size=64")
 
 
@@ -114,18 +116,25 @@ class Place:
 
     Attributes:
         data: The folder of the texts and labeled sets.
+        out: The folder of results.jsonl and log.txt.
         scratch: For the prepared text, tokenizers and runs, shared by all cases.
-        corpora: Files of the pretraining text in `data`.
+        corpora: Files of the pretraining text.
         device: "cuda" or, at toy size, "cpu".
         toy: Whether sizes are those of a test.
     """
 
     data: Path
+    out: Path
     scratch: Path
     corpora: tuple[str, ...]
     device: str = "cuda"
     toy: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def results(self) -> Path:
+        """The file of the results."""
+        return self.out / "results.jsonl"
 
     @property
     def cache(self) -> Path:
@@ -145,14 +154,14 @@ class _Messages(Silent):
 
 
 def _text(place: Place) -> StudyText:
-    sources = [str(place.data / name) for name in place.corpora]
-    return prepare_text(place.scratch / "text", sources, Cleaning(), cache=place.cache)
+    return prepare_text(place.scratch / "text", place.corpora, Cleaning(), cache=place.cache)
 
 
 def _overrides(case: Case, place: Place) -> list[str]:
     teacher = place.scratch / "teacher"
     values = [each.replace("DATA/", f"{place.data}/").replace("TEACHER", str(teacher)) for each in case.set]
     if place.toy:
+        values = [each for each in values if not each.startswith("tokenizer.vocab_size")]
         values += TOY
         values += ["encoder.embedding_size=16"] * case.recipe.startswith(("albert", "electra"))
         values += ["generator.size=0.5"] * case.recipe.startswith("electra")
@@ -179,26 +188,34 @@ def _pretrain(case: Case, place: Place, out: Path, **changes: Any) -> tuple[Any,
     return run, reporter.lines
 
 
-def train(case: Case, place: Place) -> dict[str, Any]:
+def prepare(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Make the tokenizer and the tokenized text of a case, which the cache keeps, on all cores."""
+    with tempfile.TemporaryDirectory(dir=place.scratch) as folder:
+        _pretrain(replace(case, steps=1), place, Path(folder) / "run", workers=None)
+    yield "prepared", {}
+
+
+def train(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
     """Train a model and probe it."""
     if "teacher.model=TEACHER" in case.set:
         _pretrain(replace(case, recipe="bert/tiny", set=()), place, place.scratch / "teacher")
     out = place.scratch / "runs" / case.name.replace("/", "-").replace(" ", "_")
-    begun = time.monotonic()
     run, messages = _pretrain(case, place, out)
-    result: dict[str, Any] = {
-        "whole_seconds": time.monotonic() - begun,
-        "messages": messages,
-        "run": {**run.to_json(), "fitted": {each["field"]: each["chosen"] for each in run.fitted}},
-    }
     timing = (out / "timing.jsonl").read_text(encoding="utf-8").splitlines()
-    result["timing"] = json.loads(timing[-1]) if timing else {}
-    curve = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    result["curve"] = [each for each in curve if any("held_out" in name for name in each)][-40:]
-    return result | {"probes": dict(_probe(case, place, out))}
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    yield (
+        "run",
+        {
+            "messages": messages,
+            "run": {**run.to_json(), "fitted": {each["field"]: each["chosen"] for each in run.fitted}},
+            "timing": json.loads(timing[-1]) if timing else {},
+            "curve": [each for each in rows if any("held_out" in name for name in each)],
+        },
+    )
+    yield from _probe(case, place, out)
 
 
-def _probe(case: Case, place: Place, run: Path) -> Iterator[tuple[str, Any]]:
+def _probe(case: Case, place: Place, run: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     names = [name for name in case.probes if name in ("masked", "blimp")]
     if names:
         model = load(run, device=place.device)
@@ -231,7 +248,7 @@ def _probe(case: Case, place: Place, run: Path) -> Iterator[tuple[str, Any]]:
                 yield f"{task}{', from scratch' if scratch else ''}", {"part": part, **values}
 
 
-def resume(case: Case, place: Place) -> dict[str, Any]:
+def resume(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
     """Train a run whole and once more with a kill in the middle, and compare the bytes of the weights."""
     name = case.name.replace("/", "-").replace(" ", "_")
     whole = place.scratch / "runs" / f"{name}-whole"
@@ -253,20 +270,20 @@ def resume(case: Case, place: Place) -> dict[str, Any]:
             process.kill()
             process.wait()
             kills += 1
-    part(case, replace(place, options={"out": str(killed)}))
+    list(part(case, replace(place, options={"out": str(killed)})))
     digests = [hashlib.sha256((run / "model.safetensors").read_bytes()).hexdigest() for run in (whole, killed)]
-    return {"seconds": seconds, "kills": kills, "equal": digests[0] == digests[1], "digests": digests}
+    yield "resume", {"seconds": seconds, "kills": kills, "equal": digests[0] == digests[1], "digests": digests}
 
 
-def part(case: Case, place: Place) -> dict[str, Any]:
+def part(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
     """Train or resume the run that `resume` kills; it writes many checkpoints."""
     run, _ = _pretrain(case, place, Path(place.options["out"]), checkpoint_minutes=0.02)
-    return {"steps": run.steps}
+    yield "part", {"steps": run.steps}
 
 
-def tests(case: Case, place: Place) -> dict[str, Any]:
+def tests(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
     """Run the tests that need a GPU."""
-    arguments = ["tests/kernels/test_gpu_kernels.py", "--collect-only"] if place.toy else ["-m", "gpu"]
+    arguments = ["tests/kernels/test_gpu_kernels.py", "--collect-only"] if place.toy else ["-m", "gpu", "tests/kernels"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", *arguments],
         cwd=ROOT,
@@ -274,19 +291,28 @@ def tests(case: Case, place: Place) -> dict[str, Any]:
         text=True,
         check=False,
     )
-    return {"exit_code": done.returncode, "output": done.stdout[-6000:]}
+    yield "tests", {"exit_code": done.returncode, "output": done.stdout[-6000:]}
 
 
-def speed(case: Case, place: Place) -> dict[str, Any]:
+def speed(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
     """Measure a case of the suite `gpu`; at toy size, of the suite `train`, on a CPU."""
     with tempfile.TemporaryDirectory(dir=place.scratch) as folder:
         name = "natural" if place.toy else case.name.removeprefix("speed ")
         settings = Settings(scratch=Path(folder), quick=place.toy, rounds=2, cases=(name,), in_process=place.toy)
         suite = suites.train if place.toy else suites.gpu
-        return {"tables": [asdict(table) for table in suite(settings)]}
+        for table in suite(settings):
+            yield table.title, asdict(table)
 
 
-_KINDS = {"train": train, "resume": resume, "part": part, "tests": tests, "speed": speed}
+_END = "end"
+"""The last part of a case."""
+_KINDS = {"train": train, "prepare": prepare, "resume": resume, "part": part, "tests": tests, "speed": speed}
+
+
+def _tokenizer_of(case: Case) -> str:
+    """Return what decides the tokenizer and the words of a case's text."""
+    recipe = override(resolve(case.recipe), parse_overrides(case.set))
+    return repr((recipe.tokenizer, recipe.words))
 
 
 def _plain(place: Place) -> dict[str, Any]:
@@ -294,57 +320,58 @@ def _plain(place: Place) -> dict[str, Any]:
 
 
 def _run_case(case: Case, place: Place) -> int:
+    """Run a case in this process; return 1 if it ends with an error, which is then its last part."""
     begun = time.monotonic()
+
+    def write(part: str, content: Mapping[str, Any]) -> None:
+        line = {"case": case.name, "part": part, "seconds": round(time.monotonic() - begun, 1), **content}
+        with open(place.results, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line, default=str) + "\n")
+
     try:
-        result, code = _KINDS[case.kind](case, place), 0
-    except Exception:  # Its line says so; the other cases go on.
-        result, code = {"error": traceback.format_exc()[-3000:]}, 1
-    line = {"case": case.name, "seconds": round(time.monotonic() - begun, 1), "peak_memory": peak_memory(), **result}
-    print(json.dumps(line, default=str))
-    return code
+        for part, content in _KINDS[case.kind](case, place):
+            write(part, content)
+    except Exception:  # Its line says so; other cases do not depend on it.
+        write("error", {"error": traceback.format_exc()[-3000:]})
+        return 1
+    write(_END, {"peak_memory": peak_memory()})
+    return 0
 
 
-def run_jobs(names: Sequence[str], place: Place, out: Path, *, minutes: float, workers: int) -> int:
-    """Run the cases that have no line yet; return how many have none at the end or ended with an error."""
+def run_jobs(names: Sequence[str], place: Place, *, minutes: float, workers: int) -> int:
+    """Run the cases that have not ended yet; return how many failed or were killed."""
     ends = time.monotonic() + 60 * minutes
-    results = out / "results.jsonl"
-    out.mkdir(parents=True, exist_ok=True)
-    lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
-    done = {json.loads(line)["case"] for line in lines}
+    lines = place.results.read_text(encoding="utf-8").splitlines() if place.results.exists() else []
+    done = {line["case"] for line in map(json.loads, lines) if line["part"] == _END}
     cases = [case for name in names for case in JOBS[name] if case.name not in done]
-    if any(case.kind in ("train", "resume") for case in cases):
-        _text(place)
-    missing = 0
 
     def run(case: Case) -> int:
-        log = open(out / "log.txt", "ab")  # noqa: SIM115 (the process inherits it)
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
-        left = ends - time.monotonic()
+        begun, left = time.monotonic(), ends - time.monotonic()
         if left <= 0:
             return 1
         command = [sys.executable, "-m", "benchmarks.gpu", "--case", json.dumps(asdict(case))]
-        process = subprocess.Popen(
-            [*command, "--place", json.dumps(_plain(place))],
-            cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
-        )  # fmt: skip
-        try:
-            output, _ = process.communicate(timeout=left)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            print(f"{case.name}: killed, no time left", flush=True)
-            return 1
-        finally:
-            log.close()
-        answers = [line for line in output.splitlines() if line.startswith('{"case"')]
-        if not answers:
-            print(f"{case.name}: ended with exit code {process.returncode}, see log.txt", flush=True)
-            return 1
-        with open(results, "a", encoding="utf-8") as file:
-            file.write(answers[-1] + "\n")
-        print(answers[-1][:300], flush=True)
-        return int(process.returncode != 0)
+        with open(place.results.with_name("log.txt"), "ab") as log:
+            process = subprocess.Popen(
+                [*command, "--place", json.dumps(_plain(place))],
+                cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+            try:
+                code = process.wait(timeout=left)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                code = process.wait()
+        print(f"{case.name}: exit code {code} after {time.monotonic() - begun:.0f} s", flush=True)
+        return int(code != 0)
 
+    trained = {_tokenizer_of(case): case for case in cases if case.kind in ("train", "resume")}
+    if trained:
+        _text(place)
+    for case in trained.values():
+        if run(replace(case, name=f"prepare {case.name}", kind="prepare")):
+            print("the first run of a tokenizer failed; see results.jsonl and log.txt", flush=True)
+            return len(cases)
+    missing = 0
     # Side by side first, then those that measure speed, one after the other.
     for alone in (False, True):
         chosen = [case for case in cases if case.is_alone == alone]
@@ -357,7 +384,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run jobs, or one case, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("jobs", nargs="*", choices=[[], *JOBS], help="in this order")
-    parser.add_argument("--data", type=Path, help="texts and labeled sets")
+    parser.add_argument("--corpus", type=Path, action="append", help="pretraining text")
+    parser.add_argument("--data", type=Path, help="labeled sets")
     parser.add_argument("--out", type=Path, help="results.jsonl and log.txt")
     parser.add_argument("--scratch", type=Path, help="prepared text and runs (default: OUT/scratch)")
     parser.add_argument("--minutes", type=float, default=8.0)
@@ -371,21 +399,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tuples: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in case.items()
         }
-        place |= {"data": Path(place["data"]), "scratch": Path(place["scratch"]), "corpora": tuple(place["corpora"])}
+        place |= {name: Path(place[name]) for name in ("data", "out", "scratch")}
+        place["corpora"] = tuple(place["corpora"])
         return _run_case(Case(**tuples), Place(**place))
-    if not options.jobs or options.data is None or options.out is None:
-        parser.error("name jobs, --data and --out")
+    if not options.jobs or not options.corpus or options.data is None or options.out is None:
+        parser.error("name jobs, --corpus, --data and --out")
     place = Place(
         data=options.data.resolve(),
+        out=options.out.resolve(),
         scratch=(options.scratch or options.out / "scratch").resolve(),
         device="cpu" if options.toy else "cuda",
         toy=options.toy,
-        corpora=CORPORA,
+        corpora=tuple(str(each.resolve()) for each in options.corpus),
     )
     place.scratch.mkdir(parents=True, exist_ok=True)
-    return int(
-        run_jobs(options.jobs, place, options.out.resolve(), minutes=options.minutes, workers=options.workers) > 0
-    )
+    return int(run_jobs(options.jobs, place, minutes=options.minutes, workers=options.workers) > 0)
 
 
 if __name__ == "__main__":

@@ -100,6 +100,8 @@ def prepare(
     ]
     if not electra:
         recipe += ["objectives=[{kind: mlm}]", "encoder.pooler=false"]
+    if size.recipe.startswith("albert"):
+        recipe.append("tokenizer.kind=wordpiece")  # The text's words; ALBERT's own kind would not be theirs.
     ours = {
         "corpus": str(corpus),
         "tokenizer": str(tokenizer),
