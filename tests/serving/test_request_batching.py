@@ -42,9 +42,9 @@ async def submitted(slow: Slow, requests: list[tuple[Call, list[int]]], max_wait
 
 def test_what_waits_for_the_same_call_shares_a_batch_and_each_request_gets_its_own_results() -> None:
     slow, other = Slow(), Call("model", "embed", (("normalize", True),))
-    requests = [(CALL, [1]), (CALL, [2, 3]), (other, [4]), (CALL, [5])]
-    assert asyncio.run(submitted(slow, requests)) == [[2], [4, 6], [8], [10]]
-    assert slow.batches == [(CALL, [1]), (CALL, [2, 3, 5]), (other, [4])]
+    requests = [(CALL, [1]), (CALL, [2, 3]), (other, [444]), (CALL, [5])]
+    assert asyncio.run(submitted(slow, requests)) == [[2], [4, 6], [888], [10]]
+    assert slow.batches == [(CALL, [1]), (CALL, [2, 3, 5]), (other, [444])]
 
 
 def test_a_bad_request_does_not_fail_the_others_of_its_batch() -> None:
@@ -56,10 +56,10 @@ def test_a_bad_request_does_not_fail_the_others_of_its_batch() -> None:
 def test_a_batch_has_a_largest_size() -> None:
     slow = Slow()
     asyncio.run(submitted(slow, [(CALL, [1]), (CALL, [10**4000] * 20), (CALL, [10**4000] * 20), (CALL, [4])]))
-    assert [len(inputs) for _, inputs in slow.batches] == [1, 20, 21]
+    assert [len(inputs) for _, inputs in slow.batches] == [1, 21, 20]
     slow = Slow()
     asyncio.run(submitted(slow, [(CALL, [1]), (CALL, [2] * (MAX_INPUTS - 1)), (CALL, [3, 3]), (CALL, [4])]))
-    assert [len(inputs) for _, inputs in slow.batches] == [1, MAX_INPUTS - 1, 3]
+    assert [len(inputs) for _, inputs in slow.batches] == [1, 3, MAX_INPUTS - 1]
 
 
 def test_large_requests_of_another_call_do_not_cut_a_batch() -> None:
@@ -67,6 +67,26 @@ def test_large_requests_of_another_call_do_not_cut_a_batch() -> None:
     requests = [(CALL, [1]), (CALL, [1]), (other, [1] * MAX_INPUTS), *[(CALL, [1])] * 5]
     asyncio.run(submitted(slow, requests))
     assert [(call, len(inputs)) for call, inputs in slow.batches] == [(CALL, 1), (CALL, 6), (other, MAX_INPUTS)]
+
+
+def call(number: int) -> Call:
+    return Call("model", "embed", (("top_k", number),))
+
+
+@pytest.mark.parametrize("of_one_call", [False, True])
+def test_a_small_request_waits_for_no_large_one_that_has_not_begun(of_one_call: bool) -> None:
+    slow, large = Slow(), [10**4000] * 20
+    requests = [(call(0 if of_one_call else number), large) for number in range(30)]
+    asyncio.run(submitted(slow, [*requests, (call(99), [1])]))
+    assert [len(inputs) for _, inputs in slow.batches] == [20, 1, *[20] * 29]
+
+
+def test_a_large_request_waits_for_small_ones_that_cost_as_much() -> None:
+    slow, small = Slow(), 10**9
+    requests = [(call(0), [1]), (call(1), [small] * 5), *((call(2 + number), [small]) for number in range(12))]
+    asyncio.run(submitted(slow, [*requests, (call(20), [small] * 4)]))
+    assert [len(inputs) for _, inputs in slow.batches] == [1, 1, 1, 1, 1, 1, 5, *[1] * 7, 4]
+    assert [each.options[0][1] for each, _ in slow.batches[:8]] == [0, 2, 3, 4, 5, 6, 1, 7]
 
 
 def test_a_full_queue_refuses_and_answers_what_waits() -> None:

@@ -8,9 +8,10 @@ import socket
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -270,20 +271,58 @@ def test_a_connection_whose_result_is_not_read_is_dropped(monkeypatch: pytest.Mo
                 return len(await reader.read()) < len(payload)
             return True
 
-    async def run() -> bool:
-        protocol: Any = server._protocol()
-        config = uvicorn.Config(application, http=protocol, ws="none", lifespan="off", log_level="error")
-        running = uvicorn.Server(config)
-        config.load()
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            task = asyncio.create_task(running.serve(sockets=[listening]))
-            try:
-                return await unread(listening.getsockname()[1])
-            finally:
-                running.should_exit = True
-                await task
+    assert asyncio.run(with_protocol(application, unread))
 
-    assert asyncio.run(run())
+
+async def with_protocol(application: Any, use: Callable[[int], Awaitable[Any]]) -> Any:
+    """Return the result of a use of an application that is served on a port, by the protocol of `serve`."""
+    protocol: Any = server._protocol()
+    config = uvicorn.Config(application, http=protocol, ws="none", log_level="error")
+    running = uvicorn.Server(config)
+    config.load()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        task = asyncio.create_task(running.serve(sockets=[listening]))
+        try:
+            return await use(listening.getsockname()[1])
+        finally:
+            running.should_exit = True
+            await task
+
+
+async def answer_to(port: int, request: bytes, *, idle: int = 0) -> tuple[int, dict[bytes, bytes], Any]:
+    """Return status, headers and JSON of the response to the bytes of a request, with idle connections beside it."""
+    others = [await asyncio.open_connection("127.0.0.1", port) for _ in range(idle)]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    head, _, body = (await asyncio.wait_for(reader.read(), 10)).partition(b"\r\n\r\n")
+    for _, each in [*others, (reader, writer)]:
+        each.close()
+    status, *lines = head.lower().split(b"\r\n")
+    return int(status.split()[1]), dict(line.split(b": ", 1) for line in lines), json.loads(body)
+
+
+def test_a_request_of_two_lengths_is_refused_and_its_connection_closed(served: dict[str, ServedModel]) -> None:
+    request = (
+        b"POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 5\r\n"
+        b"transfer-encoding: chunked\r\n\r\n0\r\n\r\nGET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    )
+    status, headers, content = asyncio.run(with_protocol(build_app(served), lambda port: answer_to(port, request)))
+    assert status == 400
+    assert headers[b"connection"] == b"close"
+    assert "Transfer-Encoding" in content["error"]["message"]
+
+
+def test_too_many_connections_are_a_503_in_the_same_shape(
+    served: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
+    request, app = b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", build_app(served)
+    for idle, expected in ((1, 200), (2, 503)):
+        use = partial(answer_to, request=request, idle=idle)
+        status, headers, content = asyncio.run(with_protocol(app, use))
+        assert status == expected
+        assert headers[b"content-type"] == b"application/json"
+    assert content["error"]["type"] == "server"
 
 
 def test_metrics_count_requests_by_path_and_status(client: TestClient) -> None:

@@ -1,7 +1,6 @@
 """Requests wait in a bounded queue, and those that wait for the same computation share a batch."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Any
 MAX_INPUTS = 1024
 """Inputs of a request, and of a batch of several; the model cuts them into forward passes of its own."""
 MAX_BATCH_CHARACTERS = 100_000
-"""Characters of a batch of several requests: a request never waits for much more than its own computation."""
+"""Characters of a batch of several requests: one that is in it waits for little more than its own computation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +49,16 @@ class Batcher:
     """Runs calls one after another in a thread of its own; whatever waits meanwhile becomes the next batch.
 
     There is no waiting time to fill a batch: a request on an idle server starts at once, and under load the batches
-    grow by themselves. `run` returns one result per input. If it raises, a batch of several requests is run again in
-    halves, so that a bad request does not fail the others.
+    grow by themselves. The cheapest request is next, until the oldest is due (see `_next`). `run` returns one result
+    per input. If it raises, a batch of several requests is run again in halves, so that a bad request does not fail
+    the others.
     """
 
     def __init__(self, run: Callable[[Call, list[Any]], list[Any]], *, max_waiting: int) -> None:
         self._run, self._max_waiting = run, max_waiting
-        self._waiting: deque[_Request] = deque()
+        self._waiting: list[_Request] = []
+        self._preferred = 0
+        """Characters of the batches since the oldest request became the oldest."""
         self._arrived = asyncio.Event()
 
     def __len__(self) -> int:
@@ -99,15 +101,25 @@ class Batcher:
                         request.answer.set_result(outcome)
 
     def _next(self) -> list[_Request]:
-        """Take the oldest request and those for the same call that fit into its batch."""
-        batch: list[_Request] = []
-        size = characters = 0
-        for request in [each for each in self._waiting if each.call == self._waiting[0].call]:
-            size, characters = size + len(request.inputs), characters + request.characters
-            if batch and (size > MAX_INPUTS or characters > MAX_BATCH_CHARACTERS):
-                break
-            batch.append(request)
-            self._waiting.remove(request)
+        """Take the cheapest request, or the oldest one if it is due; and those for the same call that fit into a batch.
+
+        The oldest is due once the batches that were preferred to it have cost as much as it does: a small request waits
+        for few large ones, and a large one at most twice as long as in order of arrival.
+        """
+        if not self._waiting:
+            return []
+        oldest, by_cost = self._waiting[0], sorted(self._waiting, key=lambda each: each.characters)
+        first = oldest if self._preferred + by_cost[0].characters > oldest.characters else by_cost[0]
+        chosen, size, characters = {first}, len(first.inputs), first.characters
+        for request in by_cost:
+            if request is first or request.call != first.call:
+                continue
+            if size + len(request.inputs) <= MAX_INPUTS and characters + request.characters <= MAX_BATCH_CHARACTERS:
+                chosen.add(request)
+                size, characters = size + len(request.inputs), characters + request.characters
+        self._preferred = 0 if oldest in chosen else self._preferred + characters
+        batch = [each for each in self._waiting if each in chosen]
+        self._waiting = [each for each in self._waiting if each not in chosen]
         return batch
 
     def _outcomes(self, batch: Sequence[_Request]) -> list[list[Any] | Exception]:

@@ -157,7 +157,6 @@ def serve(
             ws="none",
             log_level="warning",
             server_header=False,
-            limit_concurrency=MAX_CONNECTIONS,
             timeout_graceful_shutdown=round(timeout) + 5,
         )
         with reporter or OnConsole() as reporter:
@@ -207,8 +206,14 @@ def _protocol() -> type[asyncio.Protocol]:
     """Return uvicorn's HTTP protocol with time limits for headers and for results that the client does not read."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
+    busy = _error(503, f"the server has {MAX_CONNECTIONS:,} connections; try again")
+
     class Protocol(H11Protocol):
         _deadline: asyncio.TimerHandle | None = None
+
+        def handle_events(self) -> None:
+            self.app = busy if len(self.connections) > MAX_CONNECTIONS else self.config.loaded_app
+            super().handle_events()
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -431,13 +436,17 @@ def _unknown(name: str, models: Mapping[str, ServedModel]) -> UnknownModelError:
     return UnknownModelError(problem, allowed=allowed, todo=todo)
 
 
-def _error(status: int, message: str) -> "Response":
-    """Return an error in the shape of OpenAI's API."""
+def _error(status: int, message: str, *, close: bool = False) -> "Response":
+    """Return an error in the shape of OpenAI's API; `close`: the connection is closed after it."""
     from starlette.responses import Response
 
-    headers = {429: {"retry-after": "1"}, 401: {"www-authenticate": "Bearer"}, 408: {"connection": "close"}}
+    headers = {429: {"retry-after": "1"}, 503: {"retry-after": "1"}, 401: {"www-authenticate": "Bearer"}}.get(
+        status, {}
+    )
+    if close:
+        headers["connection"] = "close"
     content = json.dumps({"error": {"message": message, "type": "invalid_request" if status < 500 else "server"}})
-    return Response(content, status, headers.get(status), "application/json")
+    return Response(content, status, headers, "application/json")
 
 
 class RequestGuard:
@@ -489,7 +498,12 @@ class RequestGuard:
             self._seconds.labels(route).observe(time.perf_counter() - began)
 
     def _refusal(self, path: str, headers: Mapping[bytes, bytes]) -> Any:
-        """Return the response to a request from a wrong host or without the token; None if it may pass."""
+        """Return the response to a request from a wrong host, without the token or of two lengths; None if it may pass.
+
+        A proxy that goes by the other of the two lengths would take the rest of this request for the next one.
+        """
+        if b"transfer-encoding" in headers and b"content-length" in headers:
+            return _error(400, "the request has both Content-Length and Transfer-Encoding", close=True)
         if self._hosts is not None:
             try:
                 host = urlsplit(f"//{headers.get(b'host', b'').decode('latin-1')}").hostname
@@ -518,7 +532,7 @@ class RequestGuard:
                     if not message.get("more_body"):
                         break
         except TimeoutError:
-            return _error(408, f"the body did not arrive within {BODY_SECONDS:g} seconds")
+            return _error(408, f"the body did not arrive within {BODY_SECONDS:g} seconds", close=True)
         return bytes(body)
 
 
