@@ -56,6 +56,8 @@ def test_functions_of_recipes_return_values() -> None:
     (line,) = maskwright.recipes.diff("bert/tiny", "bert/tiny", set=["masking.rate=0.3"])
     assert (line.path, line.left, line.right) == ("masking.rate", "15 %", "30 %")
     assert maskwright.recipes.size("bert/base").encoder_and_pooler == 109_482_240
+    first, second = maskwright.recipes.size("bert/base", "bert/base", set=["encoder.num_layers=6"])
+    assert first.parts["attention"] == 2 * second.parts["attention"]
 
 
 def test_unknown_names_are_refused() -> None:

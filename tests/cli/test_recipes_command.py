@@ -85,6 +85,24 @@ def test_recipes_size_of_bert_base_is_as_published(run):
     assert counted["parts"]["attention"] == 28_366_848
 
 
+def test_recipes_size_sets_two_recipes_side_by_side(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    _, out, err = run("recipes", "size", "bert/large", "albert/large")
+    rows = {line.split("  ")[0].strip(): line.split()[-3:] for line in out.splitlines() if line.strip()}
+    assert rows["encoder + pooler"] == ["335,141,888", "17,683,968", "19"]
+    # 30,000 x 128 + 128 x 1,024; BERT's embeddings are as wide as its layers.
+    assert rows["V x E + E x H (V x H if E is H)"] == ["31,254,528", "3,971,072", "7.87"]
+    assert rows["V x H"][:2] == ["31,254,528", "30,720,000"]
+    assert rows["embedding projection"] == ["–", "132,096", "–"]
+    assert "albert/large has 19.0 times fewer parameters than bert/large" in err
+    _, out, _ = run("recipes", "size", "albert/base", "albert/base", "--set", "encoder.embedding_size=768", "--json")
+    first, second = json.loads(out)
+    assert first["parts"]["word embeddings"] == 30_000 * 128
+    assert second["parts"]["word embeddings"] == 30_000 * 768
+    _, _, err = run("recipes", "size", "albert/base")
+    assert "3,938,304; V x H would be 23,040,000, 5.85 times as many" in err
+
+
 def test_wrong_names_are_answered_in_one_line(run):
     code, out, err = run("recipes", "show", "bert/bse")
     assert (code, out) == (2, "")

@@ -6,6 +6,7 @@ import json
 import shutil
 
 import pytest
+import torch
 from rich.console import Console
 
 from maskwright.core.errors import DataError, RecipeError
@@ -19,6 +20,8 @@ from maskwright.inference.showing import sentences_of_documents, show
 from maskwright.inference.showing_output import render
 from maskwright.inference.texts import read_source
 from maskwright.recipes import catalog
+from maskwright.training.checkpoint import save_models
+from maskwright.training.model import build_model
 
 ENGLISH = (
     "The old clock struck nine. Nobody in the house had noticed it before. "
@@ -111,7 +114,67 @@ def test_pairs_are_labeled_in_words(name, fields, words, tokenizers):
     showing = shown(name, tokenizers, text="\n\n".join([ENGLISH] * 6), set=fields)
     labels = {sequence.pair_label for sequence in showing.sequences}
     assert labels - {-1} == ({0, 1} if words[0] else set())
-    assert [showing.pair_words(label) for label in (-1, 0, 1)] == ["", *words]
+    assert [showing.pair_words(label) for label in (0, 1)] == list(words)
+    assert bool(showing.pair_words(-1)) == bool(words[0])
+
+
+def test_a_single_sentence_says_that_it_is_no_pair(tokenizers):
+    assert "no pair" in drawn(shown("albert/tiny", tokenizers, text="Nothing gold can stay"))
+    assert "no pair" not in drawn(shown("roberta/tiny", tokenizers, text="Nothing gold can stay"))
+
+
+def test_boundaries_and_positions_of_spans_are_shown(tokenizers):
+    showing = shown(
+        "spanbert/tiny", tokenizers, set=["masking.rate=0.3", "objectives=[mlm, {kind: sbo, max_places: 3}]"]
+    )
+    text, predicted = drawn(showing), 0
+    for sequence in showing.sequences:
+        for span in sequence.spans:
+            first, last = span.left + 1, span.right - 1
+            assert all(sequence.tokens[index].unit is not None for index in range(first, last + 1))
+            for side in (span.left, span.right):
+                assert sequence.tokens[side].unit is None
+                assert not sequence.tokens[side].special
+            assert span.targets == tuple((index, index - span.left) for index in range(first, min(last, first + 2) + 1))
+            assert f"{sequence.tokens[span.left].original} ... {sequence.tokens[span.right].original} predict" in text
+            predicted += 1
+    assert predicted > 2
+    assert shown("bert/tiny", tokenizers).sequences[0].spans is None
+
+
+def test_what_a_generator_samples_is_labeled_as_replaced_or_original(tokenizers):
+    showing = shown("electra/tiny", tokenizers, set=["masking.rate=0.5"])
+    tokens = [token for sequence in showing.sequences for token in sequence.tokens]
+    for token in tokens:
+        assert (token.sampled_id is None) == (token.unit is None)
+        assert token.is_replaced == (token.sampled_id not in (None, token.original_id))
+    # From unigram frequencies some samples are right by chance; every one is a token of the text.
+    assert {token.sampled_id for token in tokens} - {None} <= {token.original_id for token in tokens}
+    for sequence in showing.sequences:
+        replaced = sum(token.is_replaced for token in sequence.tokens)
+        assert f"{replaced} replaced, {len(sequence.tokens) - replaced} original" in drawn(showing)
+    for fields in ("objectives=[mlm, replace_mlm]", "objectives=[mlm, {kind: rtd, loss_at: selected}]"):
+        for token in shown("electra/tiny", tokenizers, set=[fields]).sequences[0].tokens:
+            assert (token.is_replaced is not None) == ("rtd" in fields and token.unit is not None)
+
+
+def test_a_runs_own_generator_is_sampled(tokenizers, tmp_path):
+    recipe = catalog.resolve("electra/tiny", ["masking.rate=0.5"])
+    folder = tmp_path / "run"
+    shutil.copytree(tokenizers["wordpiece"], folder)
+    shutil.copytree(tokenizers["wordpiece"], folder / "generator")
+    write_json(folder / "recipe.json", recipe.model_dump(mode="json"))
+    special = Tokenizer.from_folder(folder).special_tokens
+    model = build_model(recipe, special.vocab_size)
+    model.initialize(0)
+    certain = 7
+    with torch.no_grad():
+        model.heads["mlm"].bias[certain] = 100.0
+    save_models(folder, recipe, model, special)
+    showing = show(str(folder), ENGLISH)
+    assert any(f"the generator of {folder}" in note for note in showing.notes)
+    sampled = {token.sampled_id for sequence in showing.sequences for token in sequence.tokens}
+    assert sampled == {None, certain}
 
 
 def test_stages_of_masking_are_shown_one_at_a_time(tokenizers, tmp_path):
@@ -173,8 +236,9 @@ def test_words_of_a_unit_and_pieces_of_a_word_are_joined(tokenizers):
         ("bert/tiny", {"text": "One. Two. Three."}, "with a single document"),
         ("roberta/tiny", {"text": "One. Two. Three."}, None),
         ("electra/tiny", {}, "this is what the generator sees"),
-        ("electra/tiny", {}, "the encoder is trained by replaced token detection"),
-        ("electra/tiny", {"set": ("objectives=[mlm, replace_mlm]",)}, "the encoder is trained by Replace MLM"),
+        ("electra/tiny", {}, "sampled from unigram frequencies"),
+        ("electra/tiny", {}, "learns by replaced token detection"),
+        ("electra/tiny", {"set": ("objectives=[mlm, replace_mlm]",)}, "learns by Replace MLM"),
     ],
 )
 def test_remarks_are_made_where_they_matter(name, options, note, tokenizers):

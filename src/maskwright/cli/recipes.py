@@ -1,10 +1,15 @@
 """`maskwright recipes`: list, show, compare and size the recipes."""
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from maskwright.cli import options, output
+
+if TYPE_CHECKING:
+    from maskwright.recipes.recipe import Recipe
+    from maskwright.recipes.sizing import Sizes
 
 command = typer.Typer(help="List, show, compare and size the recipes of the published systems.", no_args_is_help=False)
 
@@ -90,9 +95,7 @@ def diff_recipes(
 
     left, right = resolve(first), resolve(second, changes or ())
     lines = diff(left, right, every)
-    names = [left.name, right.name]
-    if left.name == right.name:  # A run's recipe has the name of the recipe it was resolved from.
-        names = [first, " ".join([second, *(f"--set {change}" for change in changes or ())])]
+    names = _labels(first, second, changes)
     if as_json:
         output.print_json({"left": names[0], "right": names[1], "fields": [asdict(line) for line in lines]})
         return
@@ -114,43 +117,41 @@ def diff_recipes(
 
 
 @command.command("size")
-def size_recipe(name: Name, changes: options.SetOption = None, as_json: AsJson = False) -> None:
-    """Show the number of parameters, FLOPs and memory of a recipe."""
-    from dataclasses import asdict
-
+def size_recipe(
+    name: Name,
+    second: Annotated[
+        str | None, typer.Argument(help="A recipe to set beside it, with ratios. --set then overrides its fields.")
+    ] = None,
+    changes: options.SetOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the number of parameters, FLOPs and memory of a recipe, or of two side by side."""
     from maskwright.core.amounts import share, short_count, size_in_bytes
     from maskwright.recipes.catalog import resolve
-    from maskwright.recipes.sizing import sizes
-    from maskwright.recipes.table import format_name
+    from maskwright.recipes.sizing import embedding_sizes, sizes
 
-    recipe = resolve(name, changes or ())
+    recipe = resolve(name, () if second else changes or ())
+    if second is not None:
+        _size_two(recipe, resolve(second, changes or ()), _labels(name, second, changes), as_json)
+        return
     counted = sizes(recipe)
     if as_json:
-        totals = {
-            "encoder": counted.encoder,
-            "encoder_and_pooler": counted.encoder_and_pooler,
-            "pretraining": counted.pretraining,
-            "training_flops": counted.training_flops,
-        }
-        output.print_json({"name": recipe.name, **totals, **asdict(counted)})
+        output.print_json(_size_json(recipe.name, counted))
         return
     output.heading(recipe.name, recipe.summary)
-    parameters: list[tuple[output.Cell, ...]] = [
-        (format_name(part), f"{count:,}", "") for part, count in counted.parts.items()
-    ]
-    parameters.append(_total("encoder", counted.encoder))
-    if counted.pooler:
-        parameters.append(("pooler", f"{counted.pooler:,}", ""))
-        parameters.append(_total("encoder + pooler", counted.encoder_and_pooler))
-    if counted.generator:
-        shared = recipe.generator is not None and recipe.generator.shared == "embeddings"
-        remark = "without shared embeddings" if shared else ""
-        parameters.append(_total("generator", sum(counted.generator.values()), remark))
-    parameters.extend((f"{format_name(kind)} head", f"{count:,}", "") for kind, count in counted.heads.items() if count)
-    parameters.append(_total("pretraining, total", counted.pretraining))
-    remark = "generator with its embeddings" if counted.generator else "no pooler, no other head"
-    parameters.append(_total("masked language model only", counted.masked_lm, remark))
-    output.table(("parameters", "", ""), parameters, right=(1,))
+    output.table(
+        ("parameters", "", ""),
+        [
+            (output.strong(part), output.strong(f"{count:,}"), output.faint(remark))
+            if is_total
+            else (part, f"{count:,}", remark)
+            for part, count, remark, is_total in _parameters(recipe, counted)
+        ],
+        right=(1,),
+    )
+    factorized, full = embedding_sizes(recipe)
+    if factorized != full:
+        output.note(f"V x E + E x H = {factorized:,}; V x H would be {full:,}, {full / factorized:.3g} times as many")
     output.table(
         (
             "sequence length",
@@ -179,5 +180,94 @@ def size_recipe(name: Name, changes: options.SetOption = None, as_json: AsJson =
     )
 
 
-def _total(name: str, count: int, remark: str = "") -> tuple[output.Cell, ...]:
-    return output.strong(name), output.strong(f"{count:,}"), output.faint(remark)
+def _parameters(recipe: "Recipe", counted: "Sizes") -> "list[tuple[str, int, str, bool]]":
+    """List the parameters: part, count, remark, and whether it is a total."""
+    from maskwright.recipes.table import format_name
+
+    rows = [(format_name(part), count, "", False) for part, count in counted.parts.items()]
+    rows.append(("encoder", counted.encoder, "", True))
+    if counted.pooler:
+        rows += [("pooler", counted.pooler, "", False), ("encoder + pooler", counted.encoder_and_pooler, "", True)]
+    if counted.generator:
+        shared = recipe.generator is not None and recipe.generator.shared == "embeddings"
+        rows.append(("generator", sum(counted.generator.values()), "without shared embeddings" if shared else "", True))
+    rows += [(f"{format_name(kind)} head", count, "", False) for kind, count in counted.heads.items() if count]
+    rows.append(("pretraining, total", counted.pretraining, "", True))
+    remark = "generator with its embeddings" if counted.generator else "no pooler, no other head"
+    return [*rows, ("masked language model only", counted.masked_lm, remark, True)]
+
+
+def _size_json(name: str, counted: "Sizes") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    totals = {
+        "encoder": counted.encoder,
+        "encoder_and_pooler": counted.encoder_and_pooler,
+        "pretraining": counted.pretraining,
+        "training_flops": counted.training_flops,
+    }
+    return {"name": name, **totals, **asdict(counted)}
+
+
+def _size_two(first: "Recipe", second: "Recipe", names: list[str], as_json: bool) -> None:
+    """Print the sizes of two recipes, and the ratios of the first's to the second's."""
+    from maskwright.core.amounts import short_count, size_in_bytes
+    from maskwright.recipes.sizing import embedding_sizes, sizes
+
+    both = [(recipe, sizes(recipe)) for recipe in (first, second)]
+    if as_json:
+        output.print_json([_size_json(name, counted) for name, (_, counted) in zip(names, both, strict=True)])
+        return
+
+    def table(title: str, sides: list[dict[str, float]], shown: Callable[[float], str], totals: set[str]) -> None:
+        rows = []
+        for part in _merged(*map(list, sides)):
+            left, right = (side.get(part) for side in sides)
+            ratio = f"{left / right:.3g}" if left and right else "–"
+            cells = [part, *("–" if value is None else shown(value) for value in (left, right)), ratio]
+            rows.append([output.strong(cell) if part in totals else cell for cell in cells])
+        output.table((title, *names, "ratio"), rows, right=(1, 2, 3))
+
+    listed = [_parameters(*each) for each in both]
+    totals = {part for rows in listed for part, _, _, is_total in rows if is_total}
+    parameters: list[dict[str, float]] = [{part: count for part, count, _, _ in rows} for rows in listed]
+    table("parameters", parameters, lambda count: f"{count:,.0f}", totals)
+    embeddings: list[dict[str, float]] = [
+        dict(zip(("V x E + E x H (V x H if E is H)", "V x H"), embedding_sizes(recipe), strict=True))
+        for recipe, _ in both
+    ]
+    table("word embeddings", embeddings, lambda count: f"{count:,.0f}", set())
+    flops: list[dict[str, float]] = [
+        {
+            **{f"inference, per token at length {phase.max_length}": phase.inference for phase in counted.phases},
+            **{f"training, per token at length {phase.max_length}": phase.training for phase in counted.phases},
+            "training, total": counted.training_flops,
+        }
+        for _, counted in both
+    ]
+    table("FLOPs", flops, short_count, set())
+    memory: list[dict[str, float]] = [{"without activations": sum(counted.memory.values())} for _, counted in both]
+    table("training memory, fp32", memory, size_in_bytes, set())
+    ratio = both[0][1].encoder_and_pooler / both[1][1].encoder_and_pooler
+    more, less = names if ratio >= 1 else names[::-1]
+    if ratio != 1:
+        output.note(f"{less} has {max(ratio, 1 / ratio):.1f} times fewer parameters than {more} (encoder + pooler).")
+
+
+def _merged(first: list[str], second: list[str]) -> list[str]:
+    """Return the names of both lists once, those of the second only behind their predecessors there."""
+    merged = list(first)
+    for number, name in enumerate(second):
+        if name not in merged:
+            merged.insert(merged.index(second[number - 1]) + 1 if number else 0, name)
+    return merged
+
+
+def _labels(first: str, second: str, changes: "list[str] | None") -> list[str]:
+    """Return what to call two recipes, also two of one name."""
+    from maskwright.recipes.catalog import resolve
+
+    names = [resolve(first).name, resolve(second).name]
+    if names[0] == names[1]:  # A run's recipe has the name of the recipe it was resolved from.
+        names = [first, " ".join([second, *(f"--set {change}" for change in changes or ())])]
+    return names

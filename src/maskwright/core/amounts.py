@@ -5,7 +5,7 @@ _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")
 
 
 def short_count(value: float) -> str:
-    """Write a count with three digits and a letter: 109482240 -> "109M", 24000 -> "24k"."""
+    """Write a count with three digits and a letter, fewer where nothing is lost: 1003520 -> "1.00M", 24000 -> "24k"."""
     if abs(value) >= 10**15:
         return plain_float(float(f"{value:.3g}"))
     for position, (unit, letter) in enumerate(_LARGE):
@@ -13,7 +13,9 @@ def short_count(value: float) -> str:
             rounded = f"{value / unit:.3g}"
             if rounded == "1e+03" and position:
                 # 999,999 rounds up into the next unit.
-                return "1" + _LARGE[position - 1][1]
+                return "1.00" + _LARGE[position - 1][1]
+            if float(rounded) * unit != value:
+                rounded = f"{value / unit:#.3g}".removesuffix(".")
             return rounded + letter
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
 

@@ -258,7 +258,12 @@ class Model:
                 yield batch, self._states(batch.batch, torch.from_numpy(np.concatenate(slots)).to(device))
 
     def token_scores(
-        self, sequences: Sequence[IntArray], positions: Sequence[IntArray], batch_tokens: int = BATCH_TOKENS
+        self,
+        sequences: Sequence[IntArray],
+        positions: Sequence[IntArray],
+        batch_tokens: int = BATCH_TOKENS,
+        *,
+        segments: Sequence[IntArray] | None = None,
     ) -> Iterator[tuple[IntArray, Tensor]]:
         """Yield the scores of the vocabulary at positions of token ids, in blocks, to bound their memory.
 
@@ -266,7 +271,7 @@ class Model:
         texts, shape (M,), and their scores in fp32, (M, V).
         """
         ends = np.cumsum([len(each) for each in positions])
-        for batch, hidden in self.encode(sequences, positions, batch_tokens=batch_tokens):
+        for batch, hidden in self.encode(sequences, positions, segments=segments, batch_tokens=batch_tokens):
             indices = np.concatenate([np.arange(ends[text] - len(positions[text]), ends[text]) for text in batch.texts])
             for first in range(0, len(indices), _SCORED_AT_ONCE):
                 block = slice(first, first + _SCORED_AT_ONCE)

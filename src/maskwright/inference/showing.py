@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.similar_words import SimilarWordsSpec
-from maskwright.core.types import Documents, Examples, Instances, IntArray, SpecialTokens, TakenTokens
+from maskwright.core.types import Documents, Examples, Instances, IntArray, SpecialTokens, TakenTokens, Targets
 from maskwright.data.cleaning.sentences import split_paragraph
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning, clean_document
@@ -54,6 +54,8 @@ class ShownToken:
         special: Whether the input format inserted it.
         unit: Index within the sequence of its selected unit; None if not selected.
         change: Outcome for a selected token; None if not selected.
+        sampled: The generator's token, which the encoder sees instead; None if not selected, or without a generator.
+        is_replaced: The label of replaced token detection; None where that has no target.
     """
 
     seen: str
@@ -65,14 +67,35 @@ class ShownToken:
     special: bool
     unit: int | None
     change: Change | None
+    sampled: str | None = None
+    sampled_id: int | None = None
+    is_replaced: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownSpan:
+    """The targets of the span boundary objective in a span.
+
+    Attributes:
+        left, right: Indices within the sequence of the boundary tokens.
+        targets: Index within the sequence and position within the span, from 1, of each predicted token.
+    """
+
+    left: int
+    right: int
+    targets: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ShownSequence:
-    """The tokens of a sequence and its label: 0 or 1 (see `Format.label_meanings`), -1 for none."""
+    """The tokens of a sequence and its label: 0 or 1 (see `Format.label_meanings`), -1 for none.
+
+    `spans` is None without a span boundary objective.
+    """
 
     tokens: tuple[ShownToken, ...]
     pair_label: int
+    spans: tuple[ShownSpan, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +122,11 @@ class Showing:
     notes: tuple[str, ...]
 
     def pair_words(self, label: int) -> str:
-        """Describe a sequence's label; "" without one."""
+        """Describe a sequence's label, or why it has none; "" if the format has no pairs."""
         meanings = self.recipe.format.label_meanings
-        return f"{meanings[label]} (label {label})" if meanings is not None and label >= 0 else ""
+        if meanings is None:
+            return ""
+        return f"{meanings[label]} (label {label})" if label >= 0 else "no pair: this is a single sentence"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -146,7 +171,9 @@ def show(
     documents = sentences_of_documents(text)
     if not documents:
         raise DataError("the text to show is empty", todo="Give a sentence or more.")
-    tokenizer = tokenizer or _tokenizer_of_run(recipe)
+    run = _run_folder(recipe)
+    has_own_tokenizer = run is not None and tokenizer is None
+    tokenizer = tokenizer or run
     stage, masking = _stage(chosen, stage)
     if (spec := chosen.replacement.similar_words) is not None:
         check_source(spec)
@@ -186,6 +213,13 @@ def show(
     if selected := sum(outcomes.values()):
         counted = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if count)
         notes.append(f"of the {selected} predicted tokens shown: {counted}")
+    samples = None
+    if chosen.generator is not None:
+        samples, source = _samples(examples, rng, counts, run if has_own_tokenizer else None)
+        notes.append(
+            f"this is what the generator sees; the encoder sees the tokens sampled from {source} at all selected "
+            f"positions, and learns by {', '.join(format_name(each.kind) for each in chosen.encoders['encoder'][1])}"
+        )
     return Showing(
         recipe=chosen,
         tokenizer=f"{described}, {special.vocab_size:,} entries",
@@ -194,7 +228,7 @@ def show(
         mask_sample=mask_sample,
         stage=stage,
         max_length=chosen.training.phases[0].max_length,
-        sequences=tuple(_shown_sequences(examples, used)),
+        sequences=tuple(_shown_sequences(examples, used, chosen, samples)),
         num_sequences=total,
         notes=tuple(notes),
     )
@@ -214,11 +248,6 @@ def _notes(
         yield f"the tokenizer is of kind {tokenizer.kind}, the recipe's of {recipe.tokenizer.kind}"
     if "next_sentence_label" in recipe.format.provides and num_documents == 1:
         yield 'with a single document, "random" second texts come from it too; blank lines separate documents'
-    if recipe.generator is not None:
-        yield (
-            "this is what the generator sees; its sampled tokens then replace all selected tokens, and the encoder is "
-            f"trained by {', '.join(format_name(each.kind) for each in recipe.encoders['encoder'][1])}"
-        )
     if corpus is None and "collocations" in recipe.words.phrases:
         yield "phrases from collocations need a corpus and are not shown"
     if corpus is None and (masking.uses_token_counts or recipe.replacement.uses_token_counts):
@@ -246,7 +275,7 @@ def sentences_of_documents(text: str) -> list[list[str]]:
     return documents
 
 
-def _tokenizer_of_run(recipe: str | Recipe) -> Path | None:
+def _run_folder(recipe: str | Recipe) -> Path | None:
     # As in `resolve`, a recipe's name wins over a folder.
     if isinstance(recipe, Recipe) or recipe in names():
         return None
@@ -326,11 +355,48 @@ def _similar_words_notes(spec: SimilarWordsSpec, coverage: Coverage, *, has_corp
         yield warning
 
 
-def _shown_sequences(examples: Examples, tokenizer: Tokenizer) -> Iterator[ShownSequence]:
+def _samples(examples: Examples, rng: RandomNumbers, counts: IntArray, run: Path | None) -> tuple[IntArray, str]:
+    """Sample the generator's tokens with the random numbers of training: shape (M,), and what they are sampled from.
+
+    From the generator of a run if there is one and it is saved, else from `counts`, shape (V,).
+    """
+    instances, positions = examples.instances, examples.selection.positions
+    uniform = rng.uniform_of("generator sample", instances.cu_seqlens, positions)
+    if run is None or not (run / "model.safetensors").is_file():
+        running = np.cumsum(counts)
+        return np.searchsorted(running, uniform * running[-1], side="right"), (
+            "unigram frequencies (give a run to use its generator)"
+        )
+    from maskwright.inference.model import load  # It imports PyTorch.
+
+    model, bounds = load(run).generator, instances.cu_seqlens[1:-1]
+    assert model is not None, "the runs of a recipe with a generator save it"
+    of_sequence = np.split(positions, np.searchsorted(positions, bounds))
+    sampled = np.empty(len(positions), dtype=np.int64)
+    for rows, scores in model.token_scores(
+        np.split(examples.corrupted, bounds),
+        [each - start for each, start in zip(of_sequence, instances.cu_seqlens[:-1], strict=True)],
+        segments=np.split(instances.segment_ids.astype(np.int64), bounds),
+    ):
+        shares = scores.double().softmax(dim=1).cumsum(dim=1).numpy()
+        numbers = uniform[rows] * shares[:, -1]
+        sampled[rows] = [int(row.searchsorted(number, "right")) for row, number in zip(shares, numbers, strict=True)]
+    return sampled, f"the generator of {run}"
+
+
+def _shown_sequences(
+    examples: Examples, tokenizer: Tokenizer, recipe: Recipe, samples: IntArray | None
+) -> Iterator[ShownSequence]:
     """Yield the sequences of a batch with readable tokens."""
     instances, selection = examples.instances, examples.selection
     units = np.full(len(instances.ids), -1, dtype=np.int64)
     units[selection.positions] = selection.units
+    encoder_ids = examples.corrupted.astype(np.int64)
+    if samples is not None:
+        encoder_ids[selection.positions] = samples
+    targets = {objective.kind: objective.targets(examples) for objective in recipe.objectives}
+    detected = targets["rtd"].positions if "rtd" in targets else np.zeros(0, dtype=np.int64)
+    labels = dict(zip(detected.tolist(), (encoder_ids != instances.ids)[detected].tolist(), strict=True))
     mask = tokenizer.special_tokens.mask
     for label, (start, end) in zip(
         instances.pair_labels.tolist(), pairwise(instances.cu_seqlens.tolist()), strict=True
@@ -341,6 +407,7 @@ def _shown_sequences(examples: Examples, tokenizer: Tokenizer) -> Iterator[Shown
             original, seen = int(instances.ids[position]), int(examples.corrupted[position])
             change: Change = "masked" if seen == mask else "kept" if seen == original else "replaced"
             is_selected = units[position] >= 0
+            sampled = int(encoder_ids[position]) if is_selected and samples is not None else None
             token = ShownToken(
                 seen=_readable(tokenizer, seen),
                 original=_readable(tokenizer, original),
@@ -351,9 +418,28 @@ def _shown_sequences(examples: Examples, tokenizer: Tokenizer) -> Iterator[Shown
                 special=bool(instances.special[position]),
                 unit=int(units[position] - selected.min()) if is_selected else None,
                 change=change if is_selected else None,
+                sampled=None if sampled is None else _readable(tokenizer, sampled),
+                sampled_id=sampled,
+                is_replaced=labels.get(position),
             )
             tokens.append(token)
-        yield ShownSequence(tuple(tokens), label)
+        yield ShownSequence(
+            tuple(tokens), label, tuple(_shown_spans(targets["sbo"], start, end)) if "sbo" in targets else None
+        )
+
+
+def _shown_spans(targets: Targets, start: int, end: int) -> Iterator[ShownSpan]:
+    """Yield the spans in the tokens [start, end)."""
+    columns = zip(
+        *(targets.anchors[side].tolist() for side in ("left", "right")),
+        targets.positions.tolist(),
+        targets.extra["place"].tolist(),
+        strict=True,
+    )
+    for (left, right), rows in groupby(columns, key=lambda row: row[:2]):
+        if start <= left < end:
+            places = tuple((position - start, place) for _, _, position, place in rows)
+            yield ShownSpan(left=left - start, right=right - start, targets=places)
 
 
 def _readable(tokenizer: Tokenizer, id: int) -> str:

@@ -1,5 +1,8 @@
 """Display of `Showing` as colored text, readable without colors too: `[MASK]{cat}`, `dog{cat}`, `cat{cat}` if kept."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
@@ -27,7 +30,12 @@ def render(showing: Showing) -> Group:
     for number, sequence in enumerate(showing.sequences, start=1):
         facts = ", ".join(_facts(showing, sequence))
         parts.append(Text.assemble((f"\n{number}", "bold"), (f"  {facts}", "dim")))
-        parts.append(Padding(_sequence_text(sequence), (0, 0, 0, 2), expand=False))
+        lines = [_sequence_text(sequence.tokens)]
+        if any(token.sampled is not None for token in sequence.tokens):
+            lines += [Text(_encoder_facts(sequence), style="dim"), _sequence_text(_encoder_tokens(sequence))]
+        if sequence.spans is not None:
+            lines += _spans_text(sequence)
+        parts.append(Padding(Group(*lines), (0, 0, 0, 2), expand=False))
     if more := showing.num_sequences - len(showing.sequences):
         parts.append(Text(f"\nand {more:,} more", style="dim"))
     return Group(*parts)
@@ -43,11 +51,46 @@ def _facts(showing: Showing, sequence: ShownSequence) -> list[str]:
     return [*facts, pair] if pair else facts
 
 
-def _sequence_text(sequence: ShownSequence) -> Text:
+def _encoder_facts(sequence: ShownSequence) -> str:
+    labels = [token.is_replaced for token in sequence.tokens]
+    if set(labels) == {None}:
+        return "the encoder sees"
+    return f"the encoder sees, and labels: {labels.count(True)} replaced, {labels.count(False)} original"
+
+
+def _encoder_tokens(sequence: ShownSequence) -> list[ShownToken]:
+    """Return the tokens with the generator's samples in place of the selected ones."""
+    return [
+        token
+        if token.sampled is None
+        else replace(token, seen=token.sampled, change="kept" if token.sampled_id == token.original_id else "replaced")
+        for token in sequence.tokens
+    ]
+
+
+def _spans_text(sequence: ShownSequence) -> list[Text]:
+    """Format each span with its boundary tokens, and its predicted tokens with their positions in the span."""
+    if not sequence.spans:
+        return [Text("no span between two boundary tokens of text", style="dim")]
+    originals = [token.original for token in sequence.tokens]
+    return [
+        Text.assemble(
+            ("boundaries ", "dim"),
+            (originals[span.left], "bold"),
+            " ... ",
+            (originals[span.right], "bold"),
+            (" predict ", "dim"),
+            ", ".join(f"{originals[index]} at {place}" for index, place in span.targets),
+        )
+        for span in sequence.spans
+    ]
+
+
+def _sequence_text(tokens: Sequence[ShownToken]) -> Text:
     """Format one sequence; the original of a changed token follows in braces."""
     text = Text()
     previous: ShownToken | None = None
-    for token in sequence.tokens:
+    for token in tokens:
         if previous is not None:
             if token.begins_word:
                 joined = token.unit is not None and token.unit == previous.unit

@@ -5,7 +5,7 @@ functions here are the subcommands of `maskwright recipes`; a recipe is a name, 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
     from maskwright.recipes.recipe import Recipe
@@ -34,8 +34,18 @@ def diff(first: str, second: str, *, set: Sequence[str] = (), all: bool = False)
     return diff(show(first), show(second, set=set), all)
 
 
-def size(name: str, *, set: Sequence[str] = ()) -> "Sizes":
-    """Count the parameters, FLOPs and memory of a recipe."""
+@overload
+def size(name: str, second: None = None, *, set: Sequence[str] = ()) -> "Sizes": ...
+
+
+@overload
+def size(name: str, second: str, *, set: Sequence[str] = ()) -> "tuple[Sizes, Sizes]": ...
+
+
+def size(name: str, second: str | None = None, *, set: Sequence[str] = ()) -> "Sizes | tuple[Sizes, Sizes]":
+    """Count the parameters, FLOPs and memory of a recipe, or of two, the second with fields overridden."""
     from maskwright.recipes.sizing import sizes
 
-    return sizes(show(name, set=set))
+    if second is None:
+        return sizes(show(name, set=set))
+    return sizes(show(name)), sizes(show(second, set=set))

@@ -107,6 +107,18 @@ def sizes(recipe: Recipe) -> Sizes:
     )
 
 
+def embedding_sizes(recipe: Recipe) -> tuple[int, int]:
+    """Return V x E + E x H, the weights of factorized word embeddings, and V x H; both are V x H if E is H.
+
+    Example:
+        >>> embedding_sizes(catalog.get("albert/base"))
+        (3938304, 23040000)
+    """
+    config, vocab_size = recipe.encoder, recipe.tokenizer.vocab_size
+    projection = config.embedding_width * config.hidden_size if config.projects_embeddings else 0
+    return vocab_size * config.embedding_width + projection, vocab_size * config.hidden_size
+
+
 def _teacher_memory(recipe: Recipe) -> dict[str, int]:
     """Bytes of the published teacher with its masked-token head; it has no gradients and no moments."""
     if recipe.teacher is None:
