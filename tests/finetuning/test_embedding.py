@@ -11,6 +11,7 @@ from safetensors.numpy import load_file
 from toy_tasks import Heard
 
 import maskwright
+from damage import HARMS
 from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, TrainingError
 from maskwright.core.files import read_json
 from maskwright.training.reporting import Silent
@@ -258,3 +259,18 @@ def test_weights_that_are_not_finite_are_not_saved(bert_folder, tmp_path):
     with pytest.raises(TrainingError, match="not finite"):
         _finetune(bert_folder, tmp_path, "scored pairs", settings=("epochs=1", "batch_size=8", "learning_rate=1e30"))
     assert not (tmp_path / "out" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("harm", ["flip", pytest.param("delete", marks=pytest.mark.slow)])
+def test_a_damaged_model_is_trained_again(harm, bert_folder, tmp_path):
+    settings = ("epochs=0.5",)
+    done = _finetune(bert_folder, tmp_path, "pairs", settings=settings)
+    written = (weights := done.folder / "model.safetensors").read_bytes()
+    (done.folder / "README.md").write_text("annotated")
+    HARMS[harm](weights)
+    again = _finetune(bert_folder, tmp_path, "pairs", settings=settings, reporter=(heard := Heard()))
+    assert again.results == done.results
+    assert weights.read_bytes() == written
+    assert "model.safetensors " in heard.text()
+    _finetune(bert_folder, tmp_path, "pairs", settings=settings, reporter=(heard := Heard()))
+    assert "is already trained" in heard.text()

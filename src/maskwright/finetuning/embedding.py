@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field, PositiveInt
 
 from maskwright.core.amounts import pluralize
+from maskwright.core.checksums import file_checksums
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import DataError, DeviceError
 from maskwright.core.extras import require
@@ -28,6 +29,7 @@ from maskwright.finetuning.examples import ExampleFile, TextExample
 from maskwright.finetuning.finetuning import FineTuning, announce_fitted, open_model, opened, write_results
 from maskwright.finetuning.hyperparameters import Hyperparameters, Positive, Rate, fit_training, system_of, tokens_of
 from maskwright.finetuning.labeled import (
+    READING_FILE,
     LabeledRequest,
     load_read_as,
     read_for_model,
@@ -47,12 +49,14 @@ from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.resolve import Choice
-from maskwright.training.run_directory import RunDirectory, environment
+from maskwright.training.run_directory import RECORD, RunDirectory, environment
 
 Texts = ExampleFile[TextExample]
 TASK: Final = "embedding"
 _LIBRARIES = ("sentence_transformers", "datasets", "accelerate")
 _RECORDED = ("sentence-transformers", "transformers", "accelerate")
+_NOT_OUTPUTS = ("checkpoints/*", RECORD, "results.*", "README.md", READING_FILE, ".*")
+"""Patterns of files that are not the model, and are written again by each call."""
 _COLUMNS = ("text", "text2", "negative", "label")
 Rows = Literal["scored pairs", "pairs", "triplets", "texts"]
 """What the rows of a file are."""
@@ -129,7 +133,7 @@ def finetune_embedding(
             "settings": settings.model_dump(mode="json"),
             "seed": seed,
         }
-        with opened(folder, wanted, precision) as record:
+        with opened(folder, wanted, precision, reporter) as record:
             if record.get("finished"):
                 reporter.message("finished", f"{out} is already trained")
             else:
@@ -167,7 +171,8 @@ def finetune_embedding(
             )
             save_read_as(out, read_as)
             write_results(out, results, _model_card(out.name, results))
-            folder.write_record({**record, "finished": True})
+            outputs = file_checksums(out, without=_NOT_OUTPUTS)
+            folder.write_record({**record, "outputs": outputs, "finished": True})
             shutil.rmtree(folder.checkpoints, ignore_errors=True)
     return FineTuning(folder=out, finished=True, results=results, stopped_by=None)
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from maskwright.core.checksums import read_record, write_record
+from maskwright.core.checksums import compare_files, read_record, write_record
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import CheckpointError, MaskwrightError, RecipeError
-from maskwright.core.files import atomic_path, check_writable, write_json, write_text
+from maskwright.core.files import atomic_path, check_writable, checksum, write_json, write_text
 from maskwright.core.spec import override, parse_overrides
 from maskwright.finetuning.baselines import baselines_of
 from maskwright.finetuning.evaluating import predict_examples, write_predictions
@@ -195,7 +195,7 @@ def finetune(
             as_published=as_published,
             from_scratch=from_scratch,
         )
-        with opened(folder, plan.request, precision) as record:
+        with opened(folder, plan.request, precision, reporter) as record:
             with rank_zero_first():  # The choice of a matmul library is measured once and cached.
                 machine, message = restore_machine(record.get("machine", {}), device, None, precision)
             if message:
@@ -215,13 +215,17 @@ def open_model(model: str | Path, out: Path) -> ExistingModel:
 
 
 @contextlib.contextmanager
-def opened(folder: RunDirectory, request: Mapping[str, Any], precision: Precision) -> Iterator[dict[str, Any]]:
+def opened(
+    folder: RunDirectory, request: Mapping[str, Any], precision: Precision, reporter: Reporter
+) -> Iterator[dict[str, Any]]:
     """Lock a run directory while the block runs; yield its record, in which an error of the block is written."""
     is_ours = False
     try:
         wanted = {**request, **({} if precision == "auto" else {"precision": precision})}
         record = on_rank_zero(lambda: folder.open(wanted))
         is_ours = rank() == 0
+        for note in folder.notes:
+            reporter.message("restored", note)
         record.pop("problem", None)
         yield record
     except MaskwrightError as error:
@@ -369,14 +373,28 @@ class _FineTuningRun:
         dropout = any(getattr(plan.settings, name) for name in _DROPOUTS)
         ranks = microbatch_multiple(begun_with, dropout=dropout, reporter=self.reporter)
         said: set[str] = set()
-        if not all(self._train(seed, tokens_per_microbatch, ranks, said) for seed in seeds):
+        # Those of earlier calls too, since they are in the results.
+        wanted = on_rank_zero(lambda: sorted({*seeds, *self._earlier_seeds()}))
+        if not all(self._train(seed, tokens_per_microbatch, ranks, said) for seed in wanted):
             return None
         return on_rank_zero(lambda: self._finish(record))
+
+    def _earlier_seeds(self) -> list[int]:
+        names = [path.parent.name.removeprefix("seed-") for path in (self.folder.path / RUNS).glob("seed-*/run.json")]
+        return [int(name) for name in names if name.isdecimal()]
+
+    def _finished(self, folder: Path) -> SeedResult | None:
+        """Return the result of a finished seed; remove the folder of a damaged one."""
+        try:
+            return read_result(folder)
+        except CheckpointError as error:
+            self.reporter.message("restored", f"{error.problem}; {folder.name} is trained again")
+            shutil.rmtree(folder)
+            return None
 
     def _finish(self, record: Mapping[str, Any]) -> Results | None:
         """Score the test examples and write the results; None if a stop was requested."""
         plan = self.plan
-        # Also seeds of earlier calls.
         found = [read_result(folder) for folder in (self.folder.path / RUNS).glob("seed-*")]
         trained = sorted((run for run in found if run is not None), key=lambda run: run.seed)
         tested: list[dict[str, Any]] = []
@@ -410,7 +428,7 @@ class _FineTuningRun:
     def _train(self, seed: int, tokens_per_microbatch: int, ranks: int, said: set[str]) -> bool:
         """Train a seed unless it is done; False if a stop was requested. `said` are notes on the model, each once."""
         folder = self.folder.path / RUNS / f"seed-{seed}"
-        if (before := on_rank_zero(lambda: read_result(folder))) is not None:
+        if (before := on_rank_zero(lambda: self._finished(folder))) is not None:
             if rank() == 0:
                 before.clean()
             self.reporter.message("finished", f"seed {seed} already trained ({before.chosen.main:.4g})")
@@ -431,7 +449,8 @@ class _FineTuningRun:
             if note not in said:
                 said.add(note)
                 self.reporter.message("model", note)
-        folder.mkdir(parents=True, exist_ok=True)
+        if rank() == 0:
+            self.folder.write_copy(folder)
         run = SeedRun(
             folder=folder,
             model=model.to(self.machine.device),
@@ -485,14 +504,16 @@ def measure_test(folder: Path, test: ExampleFile[Any], machine: Machine, reporte
     if record.exists():
         try:
             before = read_record(record)
+            compare_files(folder, before.get("files", {}))
             if before["examples"] == test.fingerprint:
                 return before
         except (ValueError, KeyError) as error:
-            raise CheckpointError(f"{record} cannot be read: {error}", todo="Remove it to evaluate again.") from error
+            reporter.message("restored", f"{folder.name}: {error}; the test examples are predicted again")
     model = load(folder / MODEL).to(machine.device)
     predictions, cut = predict_examples(model, test.examples, reporter.stage, autocast=machine.autocast)
     write_predictions(folder / PREDICTIONS, predictions)
     metrics = model.task.measure(predictions, test.examples) if has_labels(test.examples) else None
-    scores = {"examples": test.fingerprint, "metrics": metrics, "num_cut": cut}
+    files = {PREDICTIONS: checksum(folder / PREDICTIONS)}
+    scores = {"examples": test.fingerprint, "metrics": metrics, "num_cut": cut, "files": files}
     write_record(record, scores)
     return scores

@@ -1,10 +1,11 @@
 """One training run of one seed, in its own directory: resumes where it stopped, ends with its best epoch's model.
 
-run.json                  development metrics of each epoch, the best epoch
+run.json                  development metrics of each epoch, the best epoch; checksums of the other files
 metrics.jsonl             loss, gradient norm, learning rate by step (a function of the seed)
 checkpoints/, best/       to resume from, and the best epochs so far; removed when the run is finished
 model/                    the best epoch's model, a Hugging Face folder
 dev_predictions.jsonl     that model's predictions on the development examples
+copies/                   the fine-tuning's run.json
 """
 
 import math
@@ -15,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.amounts import pluralize
-from maskwright.core.checksums import read_record, write_record
+from maskwright.core.checksums import compare_files, file_checksums, read_record, write_record
 from maskwright.core.errors import CheckpointError
-from maskwright.core.files import atomic_path, is_temporary
+from maskwright.core.files import atomic_path
 from maskwright.finetuning.evaluating import score_features, write_predictions
 from maskwright.finetuning.examples import Example, TextExample
 from maskwright.finetuning.features import FeatureCollator, Features, Layout, ShuffledUnits
@@ -27,7 +28,7 @@ from maskwright.finetuning.tasks.base import Task
 from maskwright.model.config import EncoderConfig
 from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
-from maskwright.training.checkpoint import CheckpointTimer
+from maskwright.training.checkpoint import Checkpoint, CheckpointTimer
 from maskwright.training.device import Machine
 from maskwright.training.distributed import on_rank_zero, rank
 from maskwright.training.existing import ExistingModel
@@ -36,12 +37,14 @@ from maskwright.training.loop import Phase, Position, Schedule, StepReport, trai
 from maskwright.training.metrics import JsonLines, worth_logging
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.reporting import Reporter
+from maskwright.training.run_directory import COPIES, METRICS, RECORD
 
 MODEL = "model"
 """Sub-folder with the best epoch's model."""
 _PREDICTIONS = "dev_predictions.jsonl"
 _BEST = "best"
 """Sub-folder with a folder for each epoch that was the best when it ended, by its step, until the run is finished."""
+_NOT_RESULTS = (RECORD, "checkpoints/*", f"{_BEST}/*", f"{COPIES}/*", "test*", ".*")
 _METRICS_SHOWN = 4
 _STEPS_BEFORE_ESTIMATE = 5
 """Steps before the time left is shown; the first ones are slower."""
@@ -133,13 +136,18 @@ class SeedResult:
             with atomic_path(place) as temporary:
                 shutil.copyfile(file, temporary)
         data = {name: value for name, value in asdict(self).items() if name != "folder"}
-        write_record(self.folder / "run.json", {**data, "finished": True})
+        files = file_checksums(self.folder, without=_NOT_RESULTS)
+        write_record(self.folder / RECORD, {**data, "files": files, "finished": True})
         self.clean()
 
     def clean(self) -> None:
         """Remove what only an unfinished run needs."""
-        for leftover in (self.folder / "checkpoints", self.folder / _BEST):
-            shutil.rmtree(leftover, ignore_errors=True)
+        _remove_unfinished(self.folder)
+
+
+def _remove_unfinished(folder: Path) -> None:
+    for leftover in (folder / "checkpoints", folder / _BEST):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _best_folder(folder: Path, step: int) -> Path:
@@ -147,16 +155,22 @@ def _best_folder(folder: Path, step: int) -> Path:
 
 
 def read_result(folder: Path) -> SeedResult | None:
-    record = folder / "run.json"
+    """Return the result of a finished run, None if it is not finished; CheckpointError if one of its files is damaged.
+
+    DeviceError if a file exists but cannot be read.
+    """
+    record = folder / RECORD
     if not record.exists():
         return None
     try:
         data = read_record(record)
+        compare_files(folder, data.get("files", {}))
         history = tuple(Measured(**measured) for measured in data["history"])
         return SeedResult(seed=data["seed"], folder=folder, steps=data["steps"], history=history, cut=data["cut"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        todo = f"Remove {folder} to train it again."
-        raise CheckpointError(f"{record} cannot be read: {error}", todo=todo) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{folder} is damaged: {error}", todo=f"Remove {folder} and run the same command again to train it again."
+        ) from error
 
 
 def rate_share(name: str, config: EncoderConfig, decay: float) -> float:
@@ -210,6 +224,7 @@ class SeedRun:
         self.total_steps = self.settings.total_steps(self.data.train.num_units)
         self._history: list[Measured] = []
         self._kept_best: tuple[int, ...] = ()
+        self._best_files: dict[str, str] = {}
 
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> bool:
         """Train until all epochs are done or early stopping applies; return False if `stop` became true before.
@@ -220,7 +235,7 @@ class SeedRun:
         self._kept_best = (self._best_step(),)
         checkpoint.broadcast_loaded(first, self.model.state_dict(), self.optimizer)
         step, total, patience = first, self.total_steps, self.settings.patience
-        metrics = JsonLines(self.folder / "metrics.jsonl", step) if rank() == 0 else None
+        metrics = JsonLines(self.folder / METRICS, step) if rank() == 0 else None
         timer = CheckpointTimer(lambda: self._save(step, metrics), first if is_saved else -1, checkpoint_seconds)
         self.model.train()
         loss: float | None = None
@@ -318,45 +333,61 @@ class SeedRun:
                 place = _best_folder(self.folder, step)
                 model.save(place / MODEL)
                 write_predictions(place / _PREDICTIONS, predictions)
+                self._best_files = file_checksums(place)
                 self._remove_worse({step, *self._kept_best})
         shown = ", ".join(f"{name} {value:.4g}" for name, value in list(scores.items())[:_METRICS_SHOWN])
         self.reporter.message("dev", f"{self.title}, epoch {epoch:.3g}: {shown}{' (best so far)' if is_best else ''}")
         self.model.train()  # Scoring leaves it in evaluation mode.
 
     def _resume(self) -> tuple[int, bool, list[Measured]]:
-        """Load the newest intact checkpoint; return its step, whether there is one, and the history."""
-        for leftover in filter(is_temporary, self.folder.glob("**/.*.tmp")):
-            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
-        found, damaged = checkpoint.latest(self.folder / "checkpoints")
+        """Load the newest intact checkpoint; return its step, whether there is one, and the history.
+
+        If none is intact, or the best epoch's model is damaged, everything is trained again.
+        """
+        try:
+            found, damaged = checkpoint.latest(self.folder / "checkpoints")
+            history = [] if found is None else self._history_of(found)
+        except CheckpointError as error:
+            self.reporter.message("restored", f"{self.title}: {error.problem}; trained again from the start")
+            _remove_unfinished(self.folder)
+            return 0, False, []
         for line in damaged:
             self.reporter.message("warning", f"{line}; using the previous checkpoint")
         if found is None:
-            if (self.folder / "metrics.jsonl").exists():
+            if (self.folder / METRICS).exists():
                 self.reporter.message(
                     "resuming", f"{self.title} from the start: it was interrupted before a checkpoint"
                 )
             return 0, False, []
         try:
-            history = [Measured(**measured) for measured in found.state["history"]]
             self.model.load_state_dict(found.weights)
             self.optimizer.load_state(found.moments, found.step)
         except (KeyError, TypeError, RuntimeError) as error:
             todo = f"Remove {self.folder} to train it from the start."
             raise CheckpointError(f"{found.folder} does not fit: {error}", todo=todo) from error
-        best = history[best_of(history)].step if history else None
-        if best is not None and not _best_folder(self.folder, best).is_dir():
-            todo = f"Remove {self.folder} to train it from the start."
-            raise CheckpointError(f"{_best_folder(self.folder, best)}, the best epoch's model, is missing", todo=todo)
+        found.restore(self.folder / METRICS)
         self.reporter.message("resuming", f"{self.title} from step {found.step:,} of {self.total_steps:,}")
         return found.step, True, history
+
+    def _history_of(self, found: Checkpoint) -> list[Measured]:
+        """Return a checkpoint's history; raises CheckpointError if the best epoch's model is damaged."""
+        try:
+            history = [Measured(**measured) for measured in found.state["history"]]
+            self._best_files = found.state["best"]
+            if history:
+                compare_files(_best_folder(self.folder, history[best_of(history)].step), self._best_files)
+            return history
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"the best epoch's model is damaged: {error}") from error
 
     def _save(self, step: int, metrics: JsonLines | None) -> None:
         if metrics is None:
             return
         metrics.sync()
-        state = {"history": [asdict(measured) for measured in self._history]}
+        state = {"history": [asdict(measured) for measured in self._history], "best": self._best_files}
         weights, moments = dict(self.model.named_parameters()), self.optimizer.state()
-        checkpoint.save(self.folder / "checkpoints", step, state, weights, moments)
+        copies = {METRICS: (self.folder / METRICS).read_bytes()} if (self.folder / METRICS).is_file() else {}
+        checkpoint.save(self.folder / "checkpoints", step, state, weights, moments, copies)
         # That of the checkpoint before, too: the run resumes from it if this one is damaged.
         self._kept_best = (*self._kept_best[-1:], self._best_step())
         self._remove_worse(set(self._kept_best))

@@ -26,7 +26,7 @@ from maskwright.core.checksums import (
     write_record,
 )
 from maskwright.core.errors import CheckpointError
-from maskwright.core.files import atomic_folder
+from maskwright.core.files import atomic_folder, atomic_path
 from maskwright.core.tensor_files import write_tensors
 from maskwright.core.types import SpecialTokens
 from maskwright.huggingface.families import family_named
@@ -53,12 +53,12 @@ class Checkpoint:
     folder: Path
     checksums: dict[str, str]
 
-    def copy_of(self, name: str) -> bytes | None:
-        """Return the copy of a file of the run; None if there is none that is intact."""
-        name = f"{COPIES}/{name}"
-        if name not in self.checksums or damaged_files(self.folder, {name: self.checksums[name]}):
-            return None
-        return (self.folder / name).read_bytes()
+    def restore(self, file: Path) -> None:
+        """Replace a file by its copy, if there is one that is intact."""
+        name = f"{COPIES}/{file.name}"
+        if name in self.checksums and not damaged_files(self.folder, {name: self.checksums[name]}):
+            with atomic_path(file) as temporary:
+                shutil.copyfile(self.folder / name, temporary)
 
 
 def step_name(step: int) -> str:

@@ -109,7 +109,7 @@ class RunDirectory:
             )
         remove_temporary(self.path)
         saved = any(self.path.glob(self._kept))
-        is_finished = bool(held.get("result", {}).get("finished"))
+        is_finished = bool(held.get("finished") or held.get("result", {}).get("finished"))
         if not saved and not (self.path / WEIGHTS).exists() and not is_finished:
             return {"request": dict(request)}  # It ended before anything was saved.
         if lost := self._restore_files(held.get("files", {})):
@@ -184,6 +184,10 @@ class RunDirectory:
     def copied_record(self) -> bytes:
         """Return the content of `run.json`."""
         return record_bytes(self._record)
+
+    def write_copy(self, folder: Path) -> None:
+        """Write a copy of `run.json` for `open` into a folder that the glob `kept` matches."""
+        write_record(folder / COPIES / RECORD, self._record)
 
     def _take_lock(self) -> None:
         # Without locks (Windows, some file systems), users must avoid two runs in one directory.

@@ -17,7 +17,7 @@ from typing import Any
 
 from maskwright.core.amounts import pluralize, short_count
 from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
-from maskwright.core.files import atomic_folder, atomic_path, write_json
+from maskwright.core.files import atomic_folder, write_json
 from maskwright.kernels.setting import use_kernels
 from maskwright.training import checkpoint
 from maskwright.training.budget import Budget, Spent
@@ -398,9 +398,7 @@ class Session:
             raise CheckpointError(f"{found.folder / 'state.json'} does not fit this version: {error}") from error
         self.model.load(found.weights, str(found.folder))
         self.optimizer.load_state(found.moments, found.step)
-        if (metrics := found.copy_of(METRICS)) is not None:
-            with atomic_path(self.directory.path / METRICS) as temporary:
-                temporary.write_bytes(metrics)
+        found.restore(self.directory.path / METRICS)
         progress = self.budget.progress(position.spent)
         self.reporter.message("resuming", f"from step {found.step:,}, {progress:.0%} of the budget spent")
         return position, True
