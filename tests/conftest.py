@@ -1,17 +1,20 @@
-"""Shared by all tests: no network, one thread, and tiny models as transformers saves them."""
+"""Shared by all tests: no network, one thread, an empty current directory, tiny models as transformers saves them."""
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import configuration, settings
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("no deadline", settings(), deadline=None)
 settings.load_profile("no deadline")
+# Otherwise in the current directory.
+configuration.set_hypothesis_home_dir(Path(__file__).parents[1] / ".hypothesis")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,6 +56,26 @@ def _save_as_trained(model: Any, folder: Path) -> None:
 def save_as_trained() -> Callable[[Any, Path], None]:
     """Save a random model with random biases too: biases of zero are those of a head that was never trained."""
     return _save_as_trained
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _current_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Run all tests in an empty folder: what lies where pytest is started is not found by relative paths."""
+    folder = tmp_path_factory.mktemp("current")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def _nothing_written(_current_directory: Path) -> Iterator[None]:
+    """Fail a test that leaves something in the current directory, where the next test would find it."""
+    yield
+    written = sorted(os.listdir(_current_directory))
+    for name in written:
+        path = _current_directory / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert not written, f"written into the current directory: {written}"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -139,8 +162,6 @@ def roberta_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def electra_folder(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny random ElectraForPreTraining with the words of `bert_folder`, its generator beside it as runs keep it."""
-    import shutil
-
     import torch
     from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
