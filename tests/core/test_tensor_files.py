@@ -1,12 +1,26 @@
-"""A full disk is a clear error, whatever the library that writes says."""
+"""A full disk is a clear error, whatever the library that writes says; files have the umask's mode."""
 
+import os
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors import SafetensorError
 
 from maskwright.core.errors import DeviceError
-from maskwright.core.tensor_files import full_disk_named
+from maskwright.core.tensor_files import full_disk_named, write_tensors
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes and umasks are POSIX's")
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
+def test_modes_follow_the_umask(umask: int, mode: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        write_tensors(tmp_path / "weights", {"weight": torch.ones(1)})
+    finally:
+        os.umask(before)
+    assert (tmp_path / "weights").stat().st_mode & 0o777 == mode
+    assert [each.name for each in tmp_path.iterdir()] == ["weights"]
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,7 @@ def test_every_kind_of_rows_trains_and_embed_gives_the_same_vectors(rows, bert_f
     assert f"{after:.4f}" in card
     assert str(bert_folder) not in card
     assert not (done.folder / "checkpoints").exists()
+    assert (done.folder / "model.safetensors").stat().st_mode == (done.folder / "run.json").stat().st_mode
     texts = [*SUBJECTS[:3], "[SEP] we love dogs", "cats ran to the tree and " * 20]
     theirs = SentenceTransformer(str(done.folder), device="cpu").encode(texts, show_progress_bar=False)
     with pytest.warns(UserWarning, match="1 of 5 texts have more than"):

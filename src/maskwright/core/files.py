@@ -171,6 +171,19 @@ def is_temporary(path: Path) -> bool:
     return re.fullmatch(r"\..+\.[0-9a-f]{8}\.tmp", path.name) is not None
 
 
+def set_default_mode(path: Path) -> None:
+    """Give a file the mode that the umask gives to new files; safetensors lets only its owner read it."""
+    new = _sibling(path)
+    try:
+        new.touch(exist_ok=False)
+        mode = stat.S_IMODE(new.stat().st_mode)
+    finally:
+        new.unlink(missing_ok=True)
+    # Not where all files have one mode, and it cannot be changed.
+    if stat.S_IMODE(path.stat().st_mode) != mode:
+        path.chmod(mode)
+
+
 def _sibling(path: Path) -> Path:
     # Made with the modes that the umask gives, which those of `tempfile` are not.
     return path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from maskwright.core.errors import ConversionError, MaskwrightError
-from maskwright.core.files import disk_problem, disk_problems, open_file
+from maskwright.core.files import disk_problem, disk_problems, open_file, set_default_mode
 
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _INDEX_BUFFERS = ("position_ids", "token_type_ids")
@@ -81,6 +81,7 @@ def write_tensors(
             text = str(error)
             full = "No space left" in text or "os error 28" in text
             raise OSError(errno.ENOSPC if full else errno.EIO, text) from error
+        set_default_mode(path)
 
 
 @contextlib.contextmanager

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maskwright.core.errors import ConversionError
-from maskwright.core.files import read_json, records_of
+from maskwright.core.files import read_json, records_of, set_default_mode
 from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.huggingface.weight_files import WEIGHTS
 
 Pooling = Literal["mean", "first"]
 MODULES = "modules.json"
@@ -112,5 +113,6 @@ def write_sentence_folder(
 def save_sentence_folder(model: Any, folder: Path, tokenizer: Tokenizer, max_length: int) -> None:
     """Write a SentenceTransformer, without the model card that quotes its training texts."""
     model.save(str(folder), create_model_card=False)
+    set_default_mode(folder / WEIGHTS)
     # As in `maskwright.embed`: the model's maximum length, and special tokens in a text are text.
     tokenizer.save(folder, max_length=max_length, segments=False, split_special_tokens=True)
