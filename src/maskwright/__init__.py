@@ -4,6 +4,14 @@ Each command is a function here; the subcommands of `maskwright recipes` are fun
 are imported when they are first used: `import maskwright` itself imports neither PyTorch nor NumPy.
 """
 
+# Both are imported when Python starts.
+import os
+import sys
+
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and sys.path[0] == os.getcwd():
+    # `python -m` has put the current directory first, whose files must not take the place of modules.
+    del sys.path[0]
+
 import importlib
 from typing import TYPE_CHECKING, Any
 

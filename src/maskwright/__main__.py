@@ -1,10 +1,4 @@
-"""`python -m maskwright` is the command `maskwright`; it too imports nothing from the current directory."""
-
-import os
-import sys
-
-if not sys.flags.safe_path and sys.path[0] == os.getcwd():
-    del sys.path[0]
+"""`python -m maskwright` is the command `maskwright`."""
 
 from maskwright.cli.main import main
 

@@ -1,9 +1,12 @@
 """The vocabulary's losses in bf16 on a GPU equal the plain cross entropy; without a GPU, the same code on a CPU."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch.nn.functional import cross_entropy, linear
 
 from maskwright.kernels import vocabulary_losses as module
@@ -167,3 +170,16 @@ def test_a_run_compiles_each_function_once(monkeypatch: pytest.MonkeyPatch) -> N
         torch.testing.assert_close(found.total, plain(features, weight, bias, labels)[0], rtol=1e-4, atol=1e-4)
         found.total.backward()
     assert counter.frame_count == 3
+
+
+@pytest.mark.parametrize("chosen", [None, "elsewhere"])
+def test_compiled_code_is_cached_in_the_cache_directory(
+    chosen: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "elsewhere"))
+    if chosen is None:
+        monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    monkeypatch.setattr(torch, "compile", lambda function, dynamic: function)
+    kernels._on_gpu.__wrapped__(torch.relu)
+    assert Path(cache_dir()) == tmp_path / (chosen or "torchinductor")

@@ -5,11 +5,14 @@ Nothing here waits for the GPU.
 """
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from maskwright.core.files import cache_folder
 
 GPU_BLOCK_ELEMENTS = 1 << 28
 """Most scores held at a time: 512 MiB in bf16, 8,793 targets at 30,528 entries. With one block the vocabulary's
@@ -169,6 +172,8 @@ def _block_length(num_rows: int, most: int) -> int:
 
 @functools.cache
 def _on_gpu(function: Callable[..., Any]) -> Callable[..., Any]:
+    # PyTorch's default is a folder in /tmp whose name every user can predict.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "torchinductor"))
     return torch.compile(function, dynamic=True)
 
 
