@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -154,6 +155,15 @@ def test_csv_row_of_another_width_is_named_or_skipped(tmp_path: Path) -> None:
 def test_parquet_reads_lists_and_nulls(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": pa.array([["One.", "Two."], None, []])}), tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet") == ["One.\n\nTwo.", "", ""]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".txt.zst"])
+def test_without_pyarrow_the_extra_is_named(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, module, None)
+    path = write(tmp_path / f"a{suffix}", b"")
+    with pytest.raises(DataError, match=rf"reading .*a{suffix} needs the package pyarrow.*maskwright\[parquet\]"):
+        read(path)
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])

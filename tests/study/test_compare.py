@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +16,6 @@ from maskwright.core.errors import CheckpointError, RecipeError
 from maskwright.core.files import read_json
 from maskwright.study import compare as module
 from maskwright.study.compare import Comparison, compare, tasks_of, variants_of
-from maskwright.study.report import write_report
 from maskwright.training import session
 from maskwright.training.reporting import Silent
 from maskwright.training.resolve import Speed
@@ -204,15 +202,6 @@ def test_the_page_is_whole_and_loads_nothing(whole: Comparison) -> None:
     report = read_json(whole.folder / "report.json")
     assert len(table) == 1 + 2 * len(report["seeds"]) * len(report["metrics"])
     assert "| masked words, accuracy, % | words |" in (whole.folder / "report.md").read_text(encoding="utf-8")
-
-
-def test_without_the_extra_there_are_the_other_reports(
-    whole: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert whole.report is not None
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert not write_report(tmp_path, whole.report)
-    assert {path.name for path in tmp_path.iterdir()} == {"report.json", "report.md", "report.csv"}
 
 
 def test_another_budget_in_the_same_folder_is_refused(whole: Comparison, study: Callable[..., Comparison]) -> None:

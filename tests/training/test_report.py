@@ -1,11 +1,9 @@
 """The page of a run."""
 
-import builtins
 import re
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from toy_runs import Listening, Train, train_toy, write_corpus
@@ -28,7 +26,6 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
 
 
 def test_the_page_shows_curves_fills_cost_and_origin(train: Train) -> None:
-    pytest.importorskip("matplotlib")
     listening = Listening()
     run = train(recipe="electra/tiny", reporter=listening)
     page = (run.folder / PAGE).read_text(encoding="utf-8")
@@ -51,7 +48,6 @@ def test_the_page_shows_curves_fills_cost_and_origin(train: Train) -> None:
 
 
 def test_an_interrupted_run_has_a_page_that_says_so(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
     with monkeypatch.context() as patch:
         patch.setattr(StopRequest, "__bool__", lambda _: True)
         run = train(reporter=Listening())
@@ -60,25 +56,7 @@ def test_an_interrupted_run_has_a_page_that_says_so(train: Train, monkeypatch: p
     assert "interrupted" not in (run.folder / PAGE).read_text(encoding="utf-8")
 
 
-def test_without_the_extra_training_says_how_to_get_the_page(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **named: Any) -> Any:
-        if name.partition(".")[0] in ("jinja2", "matplotlib"):
-            raise ModuleNotFoundError(name)
-        return real(name, *rest, **named)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    listening = Listening()
-    run = train(recipe="roberta/tiny", reporter=listening)
-    assert run.finished
-    assert not (run.folder / PAGE).exists()
-    (line,) = listening.on("report")
-    assert "install the extra `report`" in line
-
-
 def test_records_of_another_type_are_named_and_the_model_is_kept(train: Train) -> None:
-    pytest.importorskip("matplotlib")
     run = train(reporter=Listening())
     line = '{"step": 1, "loss": "x", "tokens": {}, "mlm_loss": [], "mfu": "x", "seconds": null}\n'
     for name in ("run.json", "recipe.json", "data_card.json", "timing.jsonl", "metrics.jsonl"):
@@ -98,7 +76,6 @@ def test_records_of_another_type_are_named_and_the_model_is_kept(train: Train) -
 
 
 def test_dollar_signs_in_labels_are_text() -> None:
-    pytest.importorskip("matplotlib")
     plot, axes = figure("a $\\frac", "x", "y")
     axes.plot([1, 2], label="$x^$")
     axes.legend()

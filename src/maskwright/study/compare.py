@@ -339,16 +339,15 @@ class Study:
                 done += missing
             # After each seed, so that a long study can be read before it is finished.
             seeds = [each for each in self.seeds if each <= seed]
-            report, has_page = on_rank_zero(partial(self._report, baseline, seeds))
+            report = on_rank_zero(partial(self._report, baseline, seeds))
         self.complete = True
-        page, others = ("report.html", ".md, .csv and .json") if has_page else ("report.md", ".csv and .json")
-        needs = "" if has_page else "; report.html needs the extra `report`"
-        self.reporter.message("report", f"{self.folder / page}; also {others}{needs}")
+        self.reporter.message("report", f"{self.folder / 'report.html'}; also .md, .csv and .json")
         return report
 
-    def _report(self, baseline: str, seeds: Sequence[int]) -> tuple[dict[str, Any], bool]:
+    def _report(self, baseline: str, seeds: Sequence[int]) -> dict[str, Any]:
         report = collect(self.folder, self.variants, self.tasks, baseline, seeds, planned_seeds=self.seeds)
-        return report, write_report(self.folder, report)
+        write_report(self.folder, report)
+        return report
 
     def run_folder(self, variant: Variant, seed: int) -> Path:
         """Return the directory of a run."""

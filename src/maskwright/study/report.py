@@ -11,21 +11,16 @@ _MARKERS = "osD^vPX*"
 _PLOTS = 5
 
 
-def write_report(folder: Path, report: dict[str, Any]) -> bool:
-    """Write report.json, .md and .csv, and report.html if the extra `report` is installed; returns whether it is."""
+def write_report(folder: Path, report: dict[str, Any]) -> None:
+    """Write report.json, .md, .csv and .html."""
     write_json(folder / "report.json", report)
     write_text(folder / "report.md", results.markdown(report))
     write_text(folder / "report.csv", results.comma_separated(report))
-    try:
-        page = html(report)
-    except ModuleNotFoundError:
-        return False
-    write_text(folder / "report.html", page)
-    return True
+    write_text(folder / "report.html", html(report))
 
 
 def html(report: dict[str, Any]) -> str:
-    """Return the page; raises ModuleNotFoundError if Jinja2 or matplotlib are not installed."""
+    """Return the page."""
     metrics = report["metrics"]
     main = {name: each for name, each in metrics.items() if each["is_main"]}
     title = ", ".join(report["recipes"])

@@ -1,7 +1,7 @@
 """A run's metrics: JSON lines, TensorBoard, and the text of the progress line.
 
 `metrics.jsonl` holds only numbers that the seed determines, so that a resumed run's file equals an uninterrupted
-one's, byte for byte. Speeds and times go to `timing.jsonl`. Both go to TensorBoard.
+one's, byte for byte. Speeds and times go to `timing.jsonl`. Both go to TensorBoard if it is installed.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,7 +115,7 @@ class MetricsLogger:
         self._timing = JsonLines(folder / "timing.jsonl", last_step)
         self._reporting = contextlib.ExitStack()
         self._reporting.enter_context(_without_tracebacks_of_tensorboard())
-        self._board: SummaryWriter | None = _tensorboard(folder / "tensorboard", last_step)
+        self._board = _tensorboard(folder / "tensorboard", last_step)
         self._budget, self._peak, self._reporter = budget, peak_flops, reporter
         self._smooth_loss: float | None = None
         self._window, self._session = np.zeros(5), np.zeros(5)
@@ -230,7 +231,9 @@ class MetricsLogger:
         self._reporter.training(report.progress, "  ".join(parts))
 
 
-def _tensorboard(folder: Path, last_step: int) -> "SummaryWriter":
+def _tensorboard(folder: Path, last_step: int) -> "SummaryWriter | None":
+    if find_spec("tensorboard") is None:
+        return None
     if not last_step:
         shutil.rmtree(folder, ignore_errors=True)  # Left by a run that never reached a checkpoint.
     with warnings.catch_warnings():

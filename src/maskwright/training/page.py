@@ -14,11 +14,8 @@ INK = "#010203"
 
 
 def render(template: Path, filters: Mapping[str, Any], **values: Any) -> str:
-    """Return a page from a template that extends `page.html.jinja`.
-
-    Raises ModuleNotFoundError if Jinja2 is not installed.
-    """
-    import jinja2
+    """Return a page from a template that extends `page.html.jinja`."""
+    import jinja2  # slow to import
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([template.parent, Path(__file__).parent]),
@@ -40,8 +37,8 @@ def data_rows(card: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def figure(title: str, x: str, y: str) -> tuple[Any, Any]:
-    """Return a matplotlib figure and its axes. Raises ModuleNotFoundError if matplotlib is not installed."""
-    import matplotlib
+    """Return a matplotlib figure and its axes."""
+    import matplotlib  # slow to import
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
 

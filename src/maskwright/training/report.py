@@ -44,14 +44,9 @@ _TITLES = {
 
 
 def write_page(folder: Path, reporter: Reporter) -> None:
-    """Write the page of a run, or say what it needs."""
+    """Write the page of a run, or say why it cannot be written."""
     try:
         page = html(folder)
-    except ModuleNotFoundError:
-        reporter.message(
-            "report", f"no {PAGE}: install the extra `report` (Jinja2, matplotlib) and repeat the command to get it"
-        )
-        return
     except MaskwrightError as error:  # The model is complete.
         reporter.message("report", f"no {PAGE}: {error}")
         return
@@ -60,10 +55,7 @@ def write_page(folder: Path, reporter: Reporter) -> None:
 
 
 def html(folder: Path) -> str:
-    """Return the page.
-
-    Raises DataError if files of the run are missing or damaged, ModuleNotFoundError without Jinja2 or matplotlib.
-    """
+    """Return the page. Raises DataError if files of the run are missing or damaged."""
     with records_of(folder, "run.json, recipe.json, data_card.json, metrics.jsonl, timing.jsonl"):
         return _html(folder)
 

@@ -4,8 +4,8 @@ run.json          the request (recipe, corpus, budget, seed), fitted fields, env
 recipe.json       the full recipe that is trained
 data_card.*       the corpus: sources, what was dropped and why
 metrics.jsonl     losses, accuracies (a function of the seed)        timing.jsonl   speeds
-tensorboard/      both for TensorBoard
-report.html       curves, fills, fitted fields, cost, data (with the extra `report`)
+tensorboard/      both for TensorBoard (with the extra `tensorboard`)
+report.html       curves, fills, fitted fields, cost, data
 checkpoints/      the newest two, to resume from; each has copies of the files that resuming needs
 kept/             with `--keep`: the model at equal shares of the budget, each a model directory
 config.json, model.safetensors, tokenizer*       the model itself, in Hugging Face form

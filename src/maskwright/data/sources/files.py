@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from maskwright.core.errors import DataError
 from maskwright.core.files import open_file
+from maskwright.data.libraries import imported
 
 COMPRESSIONS = (".gz", ".zst")
 MAX_LINE_BYTES = 1 << 24
@@ -50,8 +51,7 @@ def decompressed(file: BinaryIO, path: Path) -> io.BufferedReader:
     if path.suffix.lower() == ".gz":
         return io.BufferedReader(_Unpacked(gzip.GzipFile(fileobj=file, mode="rb"), path), buffer_size=_READ_BYTES)
     if path.suffix.lower() == ".zst":
-        import pyarrow
-
+        pyarrow = imported("pyarrow", f"reading {path}", "parquet")
         return io.BufferedReader(_Unpacked(pyarrow.CompressedInputStream(file, "zstd"), path), buffer_size=_READ_BYTES)
     assert isinstance(file, io.BufferedReader)
     return file

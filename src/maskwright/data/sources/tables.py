@@ -127,10 +127,9 @@ def parquet_documents(
     file: IO[bytes], path: Path, column: str | None, on_column: OnColumn = lambda name: None
 ) -> Iterator[str]:
     """Read the text column of a Parquet file, some rows at a time; a null is an empty document."""
-    import pyarrow.parquet
-
+    parquet = imported("pyarrow.parquet", f"reading {path}", "parquet", package="pyarrow")
     with reading_parquet(path):
-        table = pyarrow.parquet.ParquetFile(file)
+        table = parquet.ParquetFile(file)
         schema = table.schema_arrow
         textual = [field.name for field in schema if _holds_text(field.type)]
         name = choose_column(schema.names, textual, column, str(path))

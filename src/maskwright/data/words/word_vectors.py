@@ -34,7 +34,9 @@ _COMPARED_AT_ONCE = 1 << 24
 def require_gensim() -> Any:
     """Import the library that learns word vectors; DataError if it is missing or cannot be loaded."""
     otherwise = "take them from a file of synonyms: --set replacement.table.source=FILE"
-    return imported("gensim", "learning similar words from the corpus", "words", otherwise=otherwise)
+    return imported(
+        "gensim", "learning similar words from the corpus", "words", otherwise=otherwise, newest_python=(3, 13)
+    )
 
 
 def learn_vectors(

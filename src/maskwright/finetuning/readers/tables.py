@@ -14,6 +14,7 @@ from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError, json_problem, nearest
 from maskwright.core.files import parse_json
 from maskwright.core.surrogates import surrogate_problem
+from maskwright.data.libraries import imported
 from maskwright.data.sources.tables import long_fields, reading_parquet
 from maskwright.finetuning.examples import E, ExampleFile
 from maskwright.finetuning.readers.files import Skips, lines_of, load_bytes, load_text
@@ -250,12 +251,10 @@ def _records(path: Path, text: str, skips: Skips) -> Iterator[tuple[str, str, An
 
 
 def _read_parquet(path: Path) -> Table:
-    import pyarrow
-    import pyarrow.parquet
-
+    parquet = imported("pyarrow.parquet", f"reading {path}", "parquet", package="pyarrow")
     data = load_bytes(path)
     with reading_parquet(path):
-        table = pyarrow.parquet.read_table(pyarrow.BufferReader(data))
+        table = parquet.read_table(io.BytesIO(data))
         values = table.to_pylist()
     rows = [Row(f"{path}, record {number}", str(number), cells) for number, cells in enumerate(values, 1)]
     return Table(name=str(path), columns=tuple(table.column_names), rows=rows)
