@@ -161,7 +161,7 @@ def test_parquet_reads_lists_and_nulls(tmp_path: Path) -> None:
 def test_without_pyarrow_the_extra_is_named(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, module, None)
-    path = write(tmp_path / f"a{suffix}", b"")
+    path = write(tmp_path / f"a{suffix}", b"anything")
     with pytest.raises(DataError, match=rf"reading .*a{suffix} needs the package pyarrow.*maskwright\[parquet\]"):
         read(path)
 
