@@ -133,6 +133,24 @@ def test_lines_of_corpora_and_texts_are_bounded(tmp_path: Path, monkeypatch: pyt
                 reader(path)
 
 
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("suffix", [".txt", ".csv", ".jsonl", ".md"])
+def test_utf_16_without_a_mark_is_refused(tmp_path: Path, suffix: str, codec: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes('{"text": "A good film.", "label": "Größe"}\n\n{"text": "b", "label": "x"}\n'.encode(codec))
+    for name in ("corpus", "texts", "classification"):
+        with pytest.raises(DataError, match=rf"UTF-16.*iconv -f {codec.upper().replace('16-', '16')}|not read from"):
+            READERS[name](path)
+    if suffix == ".jsonl":
+        examples = read_examples(path, "classification", ReadOptions(encoding=codec)).examples
+        assert [each.label for each in examples] == ["Größe", "x"]
+
+
+def test_a_few_nulls_in_text_are_no_utf_16(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"A text with\0 a NUL.\n")
+    assert len(read_corpus(tmp_path / "a.txt")) == 1
+
+
 def test_a_table_of_many_columns_is_refused_at_once(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(50_000)]
     path = tmp_path / "a.csv"

@@ -16,7 +16,6 @@ from maskwright.data.sources.files import (
     decompressed,
     lines_in,
     reading,
-    refuse_utf_16,
     undecodable,
 )
 from maskwright.data.sources.tables import csv_documents, json_column, parquet_documents
@@ -105,7 +104,6 @@ def _refuse(bad: BadLine) -> None:
 def _lines(stream: BinaryIO, name: str) -> Iterator[str]:
     for number, line in enumerate(lines_in(stream, name), start=1):
         if number == 1:
-            refuse_utf_16(line[:2], name)
             line = line.removeprefix(_BOM)
         try:
             yield line.decode("utf-8").rstrip("\r\n")

@@ -78,6 +78,8 @@ class _Unpacked(io.RawIOBase):
 
 
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+START_BYTES = 1 << 12
+"""Bytes of a file by which `refuse_utf_16` recognizes its encoding."""
 _LOOKED_AROUND = 1 << 14
 _SKIP = "or leave such lines out with `--clean bad_lines=skip`"
 
@@ -105,10 +107,15 @@ def refuse_line(bad: BadLine) -> None:
 
 
 def lines_in(stream: BinaryIO, name: str, on_bad_line: OnBadLine = refuse_line) -> Iterator[bytes]:
-    """Yield the lines of a file; one longer than `MAX_LINE_BYTES` is reported, then read as an empty one."""
+    """Yield the lines of a file; one longer than `MAX_LINE_BYTES` is reported, then read as an empty one.
+
+    Raises DataError if the first line is UTF-16.
+    """
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
+        if number == 1:
+            refuse_utf_16(line[:START_BYTES], name)
         if len(line) > MAX_LINE_BYTES:
             skip_long_line(stream, name, number, on_bad_line)
             line = b"\n"
@@ -133,13 +140,26 @@ def skip_long_line(stream: BinaryIO, name: str, number: int, on_bad_line: OnBadL
 
 
 def refuse_utf_16(start: bytes, file: str) -> None:
-    """Raise DataError if a file begins with a UTF-16 byte order mark: no line of it could be read."""
+    """Raise DataError if the start of a file, some thousand bytes, is UTF-16, with or without a byte order mark.
+
+    Its NUL bytes are valid UTF-8: without a mark, English would be read as words with NULs between all letters.
+    """
     if start.startswith(_UTF_16_MARKS):
-        raise DataError(
-            f"{file} is UTF-16 (it begins with the bytes {start[:2].hex(' ')})",
-            allowed="UTF-8",
-            todo="Convert it, e.g. `iconv -f UTF-16 -t UTF-8 OLD > NEW`",
-        )
+        found, codec = f"it begins with the bytes {start[:2].hex(' ')}", "UTF-16"
+    elif _has_many_nulls(start):
+        found = f"{start.count(0) / len(start):.0%} of its first bytes are NUL"
+        codec = "UTF-16LE" if start[1::2].count(0) >= start[::2].count(0) else "UTF-16BE"
+    else:
+        return
+    raise DataError(
+        f"{file} is {'' if codec == 'UTF-16' else 'probably '}UTF-16 ({found})",
+        allowed="UTF-8",
+        todo=f"Convert it, e.g. `iconv -f {codec} -t UTF-8 OLD > NEW`",
+    )
+
+
+def _has_many_nulls(data: bytes) -> bool:
+    return data.count(0) > len(data) // 5
 
 
 def undecodable(data: bytes, error: UnicodeDecodeError, file: str, line: int) -> BadLine:
@@ -158,7 +178,7 @@ def guess_encoding(before: bytes, data: bytes) -> tuple[str, str]:
 
     `before` and `data` are some thousand bytes before and from the first one that is not UTF-8.
     """
-    if data.count(0) > len(data) // 5:
+    if _has_many_nulls(data):
         return "it looks like UTF-16 without a byte order mark", "UTF-16LE"
     around = before + data
     if around.decode("utf-8", errors="replace").count("\ufffd") < 0.1 * _count(rb"[\x80-\xff]", around):

@@ -20,6 +20,7 @@ from maskwright.data.sources.arguments import Source, file_format
 from maskwright.data.sources.docstrings import docstring_documents
 from maskwright.data.sources.files import (
     MAX_LINE_BYTES,
+    START_BYTES,
     BadLine,
     OnBadLine,
     decompressed,
@@ -151,7 +152,7 @@ def _pieces_of_file(
         yield from _in_pieces(parquet_documents(file, path, column), str(path))
         return
     stream = decompressed(file, path)
-    refuse_utf_16(stream.peek(4)[:4], str(path))
+    refuse_utf_16(stream.peek(START_BYTES)[:START_BYTES], str(path))
     if format == "csv":
         yield from _in_pieces(csv_documents(stream, path, column, on_bad_line), str(path))
     elif format == "text":

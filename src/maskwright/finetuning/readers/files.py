@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from maskwright.core.errors import DataError, nearest
-from maskwright.data.sources.files import COMPRESSIONS, decompressed, reading, undecodable
+from maskwright.data.sources.files import COMPRESSIONS, START_BYTES, decompressed, reading, refuse_utf_16, undecodable
 from maskwright.finetuning.examples import Skipped, summary_of
 from maskwright.finetuning.readers.options import Format, Kind, ReadOptions
 
@@ -38,6 +38,8 @@ def load_bytes(path: Path) -> bytes:
 def load_text(path: Path, encoding: str | None = None) -> str:
     """Return the text of a file without byte order mark. Without `encoding`: UTF-8, or UTF-16 with a mark."""
     data = load_bytes(path)
+    if encoding is None and not data.startswith(_UTF_16_MARKS):
+        refuse_utf_16(data[:START_BYTES], str(path))
     codec = encoding or ("utf-16" if data.startswith(_UTF_16_MARKS) else "utf-8")
     try:
         return data.decode(codec).removeprefix("\ufeff")
