@@ -583,6 +583,41 @@ def test_damaged_tokenizer_files(copied: Path) -> None:
     check()
 
 
+def replace(pattern: dict[str, str], content: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+TEMPLATE = {"type": "TemplateProcessing", "pair": [], "special_tokens": {}}
+GROWING: dict[str, dict[str, Any]] = {
+    "long replacement": {"normalizer": replace({"String": "a"}, "a b " * 1000)},
+    "doubled 40 times": {
+        "normalizer": {"type": "Sequence", "normalizers": [replace({"String": "a"}, "aa")] * 40},
+    },
+    "empty matches": {"normalizer": {"type": "Sequence", "normalizers": [replace({"Regex": "(?=.)"}, "a")] * 40}},
+    "bytes of bytes": {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [BYTES] * 40}},
+    "long beginning": {"normalizer": {"type": "Prepend", "prepend": "a b " * 100_000}},
+    "text many times": {"post_processor": {**TEMPLATE, "single": [{"Sequence": {"id": "A", "type_id": 0}}] * 1000}},
+    "nested templates": {
+        "post_processor": {
+            "type": "Sequence",
+            "processors": [{**TEMPLATE, "single": [{"Sequence": {"id": "A", "type_id": 0}}] * 2}] * 40,
+        }
+    },
+    "decoded": {"decoder": {"type": "Sequence", "decoders": [replace({"String": "a"}, "aa")] * 40}},
+}
+
+
+@pytest.mark.parametrize("change", GROWING.values(), ids=GROWING)
+@pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
+def test_tokenizers_that_multiply_text_are_refused(copied: Path, change: dict[str, Any]) -> None:
+    Tokenizer.from_folder(copied).save(copied)
+    path = copied / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(DataError, match=r"times as long|tokens of"):
+        Tokenizer.from_folder(copied)
+
+
 @pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(?:a?){500}a{500}", "(", r"(\w+\s?)*$"])
 def test_regular_expressions_that_backtrack_end_in_an_error(copied: Path, pattern: str) -> None:

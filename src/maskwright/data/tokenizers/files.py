@@ -29,6 +29,7 @@ from maskwright.data.tokenizers.backends import (
     state_of,
     wordpiece_backend,
 )
+from maskwright.data.tokenizers.growth import refuse_growth
 
 ROLES = ("pad", "unk", "cls", "sep", "mask")
 _LAYOUTS = "tokenizer.json, or vocab.txt (WordPiece), or vocab.json with merges.txt (byte-level BPE)"
@@ -53,6 +54,7 @@ def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
         names = _names(folder, config, backend.get_vocab())
         if isinstance(backend.model, models.Unigram):
             _reserve(backend, names)
+        refuse_growth(backend, folder)
     elif (folder / "vocab.txt").is_file():
         # Lines end with "\n" only: a vocabulary may hold other characters that Python counts as line ends.
         lines = _text(folder / "vocab.txt").removesuffix("\n").split("\n")
