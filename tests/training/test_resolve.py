@@ -131,13 +131,33 @@ def test_fitting_is_stable_against_a_machine_that_is_a_little_slower() -> None:
     assert len({recipe.training.batch_sequences for recipe in fitted}) == 1
 
 
-def test_small_budgets_begin_with_short_sequences_and_large_ones_keep_the_published_lengths() -> None:
-    published = get("bert/mini")
-    lengths = {
-        tokens: [phase.max_length for phase in fit_length(published, tokens, set())[0].training.phases]
-        for tokens in (4e6, 1e8, 1e10)
-    }
-    assert lengths == {4e6: [32, 128], 1e8: [128], 1e10: [128, 512]}
+@pytest.mark.parametrize(
+    ("name", "tokens", "phases"),
+    [
+        ("bert/mini", 5e5, [(0.8, 32), (0.2, 128)]),
+        ("bert/mini", 4e6, [(0.7, 32), (0.2, 128), (0.1, 512)]),
+        ("roberta/mini", 1e8, [(0.9, 128), (0.1, 512)]),
+        # Never longer than published.
+        ("electra/small", 4e6, [(0.8, 32), (0.2, 128)]),
+    ],
+)
+def test_runs_begin_with_short_sequences_and_end_at_the_full_length(
+    name: str, tokens: float, phases: list[tuple[float, int]]
+) -> None:
+    fitted = fit_length(get(name), tokens, set())[0].training
+    assert [(phase.share, phase.max_length) for phase in fitted.phases] == phases
+
+
+def test_a_share_of_the_steps_at_the_full_length_holds_the_same_share_of_the_tokens() -> None:
+    phases = fit_length(get("roberta/mini"), 4e6, set(), in_steps=True)[0].training.phases
+    assert [(phase.share, phase.max_length) for phase in phases] == [(0.79, 32), (0.2, 128), (0.01, 512)]
+    tokens = [phase.share * phase.max_length for phase in phases]
+    assert tokens[-1] / sum(tokens) == pytest.approx(0.1, abs=0.01)
+
+
+def test_large_budgets_keep_the_published_lengths() -> None:
+    for name, tokens in (("bert/mini", 1e10), ("bert/mini", 1e8), ("roberta/mini", 1e10)):
+        assert fit_length(get(name), tokens, set()) == (get(name), [])
 
 
 RAW = CorpusStatistics(chinese_share=0.0)

@@ -47,8 +47,12 @@ SMALLEST_BATCH = 8
 SHORT_BUDGET_TOKENS = 2e7
 """Below this many tokens training begins at length 32 (measured at 1 to 10 M tokens: LOG.md)."""
 LONG_BUDGET_TOKENS = 2e9
-"""Below this many tokens no sequence is longer than 128 (BERT itself spends 90 % of its steps there), and attention
-starts at neighboring tokens (measured at 1 to 4 M tokens: LOG.md)."""
+"""Below this many tokens most sequences are not longer than 128 (BERT itself spends 90 % of its steps there), and
+attention starts at neighboring tokens (measured at 1 to 4 M tokens: LOG.md)."""
+FULL_LENGTH, FULL_LENGTH_SHARE, FULL_LENGTH_FROM_TOKENS = 512, 0.1, 1e6
+"""Below `LONG_BUDGET_TOKENS` a run ends with this share of its tokens in sequences of this length, or of the published
+length if that is shorter, so that it reads such texts. Not below 1 M tokens, where they would make fewer than the 12
+steps that were measured (LOG.md)."""
 MOSTLY_CHINESE = 0.5
 """Below this share of Chinese letters, segmenters find no phrases in most of the text (not measured)."""
 FEW_EPOCHS = 6.0
@@ -168,7 +172,7 @@ def resolve(
         return ResolvedRun(recipe=fitted, expected_tokens=planned, choices=tuple(choices))
     recipe, phrases = fit_phrases(recipe, corpus.chinese_share, fixed)
     # The length first: how many tokens the budget buys depends on it, and the vocabulary size depends on that.
-    recipe, lengths = fit_length(recipe, tokens(recipe), fixed)
+    recipe, lengths = fit_length(recipe, tokens(recipe), fixed, in_steps=budget.unit == "steps")
     recipe, vocabulary = fit_vocabulary(recipe, tokens(recipe), fixed)
     # A smaller vocabulary costs less per token, so that the budget buys more.
     vocabulary = [replace(choice, reason=_occurrences(tokens(recipe), choice.chosen)) for choice in vocabulary]
@@ -284,17 +288,29 @@ def fit_schedule(
     return _apply(recipe, wanted, fixed)
 
 
-def fit_length(recipe: Recipe, tokens: float, fixed: Collection[str]) -> tuple[Recipe, list[Choice]]:
-    """Begin with short sequences and end with longer ones, as BERT itself does, at lengths that suit the budget."""
+def fit_length(
+    recipe: Recipe, tokens: float, fixed: Collection[str], *, in_steps: bool = False
+) -> tuple[Recipe, list[Choice]]:
+    """Begin with short sequences and end with longer ones, as BERT itself does, at lengths that suit the budget.
+
+    `in_steps`: the budget is in steps, so that phases get shares of the steps, not of the tokens.
+    """
     published = recipe.training.phases
     if is_fixed("training.phases", fixed) or tokens >= LONG_BUDGET_TOKENS:
         return recipe, []
     longest = min(128, recipe.training.max_length)  # Never longer than published.
-    wanted: tuple[LengthPhase, ...] = (LengthPhase(share=1.0, max_length=longest),)
-    reason = "short runs learn more from many short sequences"
+    lengths, reason = {longest: 1.0}, "short runs learn more from many short sequences"
     if tokens < SHORT_BUDGET_TOKENS and longest > 32:
-        wanted = LengthPhase(share=0.8, max_length=32), LengthPhase(share=0.2, max_length=longest)
-        reason = "short runs learn more from short sequences first"
+        lengths, reason = {32: 0.8, longest: 0.2}, "short runs learn more from short sequences first"
+    full = min(FULL_LENGTH, recipe.training.max_length)
+    if full > longest and tokens >= FULL_LENGTH_FROM_TOKENS:
+        share = FULL_LENGTH_SHARE
+        if in_steps:  # As many steps as hold that share of the tokens.
+            share *= sum(each * length for length, each in lengths.items()) / full
+        lengths[min(lengths)] -= share
+        lengths[full] = share
+        reason += f", and {share:.0%} at {full} to read such texts"
+    wanted = tuple(LengthPhase(share=round(share, 2), max_length=length) for length, share in lengths.items())
     mean_lengths = [sum(phase.share * phase.max_length for phase in phases) for phases in (wanted, published)]
     if mean_lengths[0] >= mean_lengths[1]:
         return recipe, []

@@ -315,6 +315,9 @@ class Session:
             done = pluralize(position.spent.steps, "step")
             done += f" in {self.budget}" if self.budget.unit in ("seconds", "flops") else ""
             self.reporter.message("finished", f"{done}: trained on {trained} tokens, planned {planned}")
+            longest = self.recipe.training.max_length
+            longer = "; for longer ones set training.phases" if longest < self.recipe.encoder.max_positions else ""
+            self.reporter.message("length", f"reads {longest} tokens, longer texts are truncated{longer}")
         return Run(
             folder=self.directory.path,
             finished=progress >= 1,
