@@ -209,19 +209,6 @@ def test_another_budget_in_the_same_folder_is_refused(whole: Comparison, study: 
         study("whole", flops=2 * FLOPS)
 
 
-def test_a_damaged_record_of_a_study_is_named(
-    whole: Comparison, study: Callable[..., Comparison], shared: Path
-) -> None:
-    copy = shutil.copytree(whole.folder, shared / "damaged")
-    for file in (copy / "study.json", next((copy / "measurements").glob("*/*/masked.json"))):
-        content = file.read_text()
-        for damaged in ("[]", "{}", content.replace('"', "", 1), content.replace("1", "2", 1)):
-            file.write_text(damaged)
-            with pytest.raises(CheckpointError, match=f"{file.name} is damaged"):
-                study("damaged")
-        file.write_text(content)
-
-
 def test_minutes_become_the_flops_of_the_baseline_once(
     whole: Comparison, study: Callable[..., Comparison], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,6 +88,16 @@ def read_record(path: Path) -> dict[str, Any]:
     return record
 
 
+def record_problem(path: Path) -> str | None:
+    """Return what is wrong with an existing record; None if nothing is, or there is none."""
+    try:
+        if path.exists():
+            read_record(path)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def _checksum_of(record: Mapping[str, Any]) -> str:
     return checksum(json.dumps(record).encode())
 

@@ -47,7 +47,7 @@ def open_or_build(
         try:
             return opened()
         except DataError as error:
-            warnings.warn(f"cached data is damaged and is rebuilt: {error.problem}", stacklevel=3)
+            warnings.warn(f"prepared data is damaged and is rebuilt: {error.problem}", stacklevel=3)
     remove_abandoned(folder.parent)
     try:
         with atomic_folder(folder) as temporary:

@@ -7,23 +7,28 @@ OUT/runs/LABEL/seed-N/    run directories of `pretrain`
 OUT/finetuning/...        directories of `finetune`
 OUT/measurements/LABEL/seed-N/TASK.json
 OUT/report.html, .md, .csv, .json
+OUT/copies/study.json     to restore it from
+
+`text` and `tokenizers` have checksums of their files (`data.cache`), and `study.json` has those of these checksums.
 
 Each of these is written whole or not at all, and what is there is not made again: the same call resumes, and with
 another recipe, seed or task it adds what is missing. Runs go seed by seed, so that whatever changes on the machine over
 hours affects all recipes alike.
 """
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from maskwright.core.checksums import write_record
+from maskwright.core.checksums import CONTENTS, file_checksums, read_record, record_problem, write_record
 from maskwright.core.errors import CheckpointError, RecipeError, unknown_name
-from maskwright.core.files import atomic_folder
+from maskwright.core.files import checksum, disk_problems, remove_temporary
 from maskwright.core.spec import fingerprint, override, parse_overrides
+from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.tokenizers.training import train_tokenizer
@@ -37,7 +42,7 @@ from maskwright.study import probes
 from maskwright.study.intrinsic import check_text, intrinsic
 from maskwright.study.report import write_report
 from maskwright.study.request import DEFAULT_TASKS, SAMPLES, Task, Variant, tasks_of, variants_of
-from maskwright.study.results import collect, read_study_record
+from maskwright.study.results import collect
 from maskwright.study.text import StudyText, prepare_text
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision, restore_machine
@@ -54,8 +59,11 @@ from maskwright.training.initialization import require_teacher
 from maskwright.training.pretrain import Run, pretrain
 from maskwright.training.reporting import OnConsole, Reporter, Silent
 from maskwright.training.resolve import vocabulary_size
+from maskwright.training.run_directory import COPIES, lock_directory, unlock_directory
 from maskwright.training.speed import measure_speed
 
+Part = TypeVar("Part")
+STUDY = "study.json"
 _VOCABULARY = "tokenizer.vocab_size"
 _MEASURING = {
     "masked": "measuring masked words",
@@ -173,10 +181,13 @@ def compare(
         "clean": list(clean),
         "requested": {requested.unit: requested.amount, "wall_clock": wall_clock},
     }
-    with (reporter or OnConsole()) if rank() == 0 else Silent() as reporter:
+    with (
+        (reporter or OnConsole()) if rank() == 0 else Silent() as reporter,
+        contextlib.nullcontext() if dry_run or rank() else _locked(folder),
+    ):
         machine = partial(restore_machine, {}, device, cached, precision)
         begun = partial(_new_study, request, requested, wall_clock, variants[baseline], machine, world_size())
-        shared = on_rank_zero(lambda: _load_study(folder, request) or begun())
+        shared = on_rank_zero(lambda: _load_study(folder, request, reporter) or begun())
         study = Study(
             folder=folder,
             variants=variants,
@@ -189,21 +200,49 @@ def compare(
             options={"device": device, "precision": precision},
             prepare={"cache": cached, "workers": workers},
             reporter=reporter,
+            shared=shared,
         )
         runs = tuple(study.planned())
         if dry_run:
             return Comparison(folder=folder, finished=False, runs=runs, report=None)
-        if rank() == 0:
-            write_record(folder / "study.json", shared)
+        study.write_shared()
         report = study.run(sources, baseline)
         return Comparison(folder=folder, finished=study.complete, runs=runs, report=report)
 
 
-def _load_study(folder: Path, request: Mapping[str, Any]) -> dict[str, Any] | None:
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock a study's directory while the block runs, and remove what kills have left in it."""
+    is_new = not folder.exists()
+    with disk_problems(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    descriptor = lock_directory(folder)
+    try:
+        remove_temporary(folder)
+        yield
+    finally:
+        unlock_directory(folder, descriptor, and_remove=is_new)
+
+
+def _load_study(folder: Path, request: Mapping[str, Any], reporter: Reporter) -> dict[str, Any] | None:
     """Return what an earlier call wrote to `study.json`, or None; raises CheckpointError if it was another study."""
-    if not (folder / "study.json").is_file():
+    if not any(place.exists() for place in _places(folder)):
         return None
-    kept = read_study_record(folder / "study.json")
+    kept: dict[str, Any] | None = None
+    problems: list[str] = []
+    for place in _places(folder):
+        try:
+            kept = read_record(place)
+            break
+        except ValueError as error:
+            problems.append(str(error))
+    if kept is None:
+        raise CheckpointError(
+            f"{folder / STUDY} is damaged: {problems[0]}, and so is its copy",
+            todo=f"Restore it from a backup, or remove {folder} to start again.",
+        )
+    for problem in problems:
+        reporter.message("restored", f"{problem}: restored from a copy")
     differing = [f"{key} was {kept[key]!r}, now {value!r}" for key, value in request.items() if kept[key] != value]
     if differing:
         raise CheckpointError(
@@ -211,6 +250,10 @@ def _load_study(folder: Path, request: Mapping[str, Any]) -> dict[str, Any] | No
             todo="Repeat the old corpus, cleaning and budget to add to it, or choose another --out.",
         )
     return kept
+
+
+def _places(folder: Path) -> tuple[Path, Path]:
+    return folder / STUDY, folder / COPIES / STUDY
 
 
 def _new_study(
@@ -256,7 +299,7 @@ class RunReporter(Reporter):
         self._reporter, self._label = reporter, label
 
     def message(self, topic: str, text: str) -> None:
-        if topic in ("warning", "health", "resuming"):
+        if topic in ("warning", "health", "resuming", "restored"):
             self._reporter.message(topic, f"{self._label}: {text}")
 
     def table(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -287,6 +330,8 @@ class Study:
     options: dict[str, Any]
     prepare: dict[str, Any]
     reporter: Reporter
+    shared: dict[str, Any] = field(default_factory=dict)
+    """The content of `study.json`."""
     complete: bool = False
 
     def planned(self) -> list[PlannedRun]:
@@ -296,8 +341,7 @@ class Study:
             for variant in self.variants.values():
                 recipe = self.with_vocabulary(variant)
                 tokens = expected_tokens(self.budget, recipe, _lengths(recipe))
-                record = self.run_folder(variant, seed) / "run.json"
-                result = read_study_record(record).get("result", {}) if record.is_file() else None
+                result = _result(self.run_folder(variant, seed) / "run.json")
                 runs.append(
                     PlannedRun(
                         label=variant.label,
@@ -316,7 +360,8 @@ class Study:
         """Do what is missing; returns the report, or None if nothing could be reported before a stop."""
         cleaning = override(Cleaning(), parse_overrides(self.clean))
         with rank_zero_first():
-            text = prepare_text(self.folder / "text", sources, cleaning, **self.prepare, progress=self.reporter.stage)
+            split = partial(prepare_text, corpus=sources, cleaning=cleaning, **self.prepare)
+            text = self._part("text", partial(split, progress=self.reporter.stage))
         check_text(text, with_pairs=any(task.kind == "intrinsic" for task in self.tasks))
         todo = [run for run in self.planned() if run.state != "finished" or run.to_measure]
         total, done, begun = len(self.seeds) * len(self.variants), 0, time.monotonic()
@@ -366,15 +411,40 @@ class Study:
             return None  # The teacher's is used.
         spec = self.with_vocabulary(variant).tokenizer
         cleaning = override(Cleaning(), parse_overrides(self.clean))
-        place = self.folder / "tokenizers" / f"{spec.kind}-{fingerprint([spec, cleaning])}"
-        if not place.exists():
+
+        def make(folder: Path) -> None:
             cleaned = clean_corpus(text.train, cleaning=cleaning, **self.prepare, progress=self.reporter.stage)
             tokenizer = train_tokenizer(
                 spec, cleaned, seed=0, cache=self.prepare["cache"], progress=self.reporter.stage
             )
-            with atomic_folder(place) as temporary:
-                tokenizer.save(temporary)
-        return place
+            tokenizer.save(folder)
+
+        name = f"tokenizers/{spec.kind}-{fingerprint([spec, cleaning])}"
+        return self._part(name, lambda place: open_or_build(place, lambda made: made, make))
+
+    def _part(self, name: str, make: Callable[[Path], Part]) -> Part:
+        """Make a part of the study, or open it; raises CheckpointError if it is not the one that earlier runs used."""
+        place, parts = self.folder / name, self.shared.setdefault("parts", {})
+        contents = place / CONTENTS
+        if place.exists() and not contents.exists() and name not in parts:  # of an earlier version
+            write_record(contents, file_checksums(place))
+        made = make(place)
+        found = checksum(contents)
+        if name not in parts:
+            parts[name] = found
+            self.write_shared()
+        if found != parts[name]:
+            raise CheckpointError(
+                f"{place} was damaged, and is not the same if it is made again: the corpus or a library has changed",
+                todo=f"Restore the corpus as it was and remove {place}, or choose another --out.",
+            )
+        return made
+
+    def write_shared(self) -> None:
+        """Write `study.json`, if it is to be kept."""
+        if "format" in self.shared and rank() == 0:
+            for place in _places(self.folder):
+                write_record(place, self.shared)
 
     def train(self, variant: Variant, seed: int, text: StudyText) -> Run:
         """Train a run; a finished one is read."""
@@ -408,7 +478,9 @@ class Study:
 
     def _is_measured(self, task: Task, variant: Variant, seed: int) -> bool:
         file = self.file(task, variant, seed)
-        return file.is_file() and bool(read_study_record(file)["definition"] == self._definition(task))
+        if not file.is_file() or record_problem(file):
+            return False
+        return bool(read_record(file)["definition"] == self._definition(task))
 
     def measure(self, variant: Variant, seed: int, text: StudyText) -> bool:
         """Measure what is missing of a run; returns False if a stop was requested."""
@@ -419,6 +491,8 @@ class Study:
             return True
         model = load(run, device=self.options["device"])
         for number, task in enumerate(missing):
+            if problem := record_problem(file := self.file(task, variant, seed)):
+                self.reporter.message("restored", f"{variant.label}, seed {seed}: {problem}; measured again")
             self.reporter.stage(_MEASURING.get(task.name, f"measuring {task.name}"), number, len(missing))
             content: dict[str, Any]
             if task.kind == SAMPLES:
@@ -431,7 +505,7 @@ class Study:
             else:
                 return False
             if rank() == 0:
-                write_record(self.file(task, variant, seed), {"definition": self._definition(task), **content})
+                write_record(file, {"definition": self._definition(task), **content})
         return True
 
     def _probe(self, task: Task, model: Model, run: Path, text: StudyText) -> probes.Measurements:
@@ -466,6 +540,14 @@ class Study:
         metric, count = done.results.main_metric, int(done.results.data[part]["examples"])
         measured = probes.Measurement(value=done.results.spread(part)[metric].mean, count=count, by=part)
         return {task.name: {**asdict(measured), "metric": metric}}
+
+
+def _result(record: Path) -> dict[str, Any] | None:
+    """Return the result in a run's record, empty if there is none yet or the record is damaged; None without one."""
+    if not record.is_file():
+        return None
+    # `pretrain` restores it.
+    return {} if record_problem(record) else dict(read_record(record).get("result", {}))
 
 
 def _ends(seconds: float) -> str:

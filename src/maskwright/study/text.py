@@ -18,8 +18,9 @@ from typing import IO
 import numpy as np
 
 from maskwright.core.errors import DataError
-from maskwright.core.files import atomic_folder, parse_json, read_json, write_json
+from maskwright.core.files import parse_json, read_json, write_json
 from maskwright.core.randomness import generator
+from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.block import Counts, on_bad_line
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
@@ -77,15 +78,20 @@ def prepare_text(
     workers: int | None = None,
     progress: Progress = no_progress,
 ) -> StudyText:
-    """Split a corpus, or open the split that is in the folder already.
+    """Split a corpus, or open the split that is in the folder already; one that is damaged is made again.
 
     Paragraphs that the training text holds too are removed from the held-out text. Raises DataError if the corpus
     cannot be read, or is too small to hold anything out.
     """
-    if not folder.exists():
-        with atomic_folder(folder) as temporary:
-            _split(temporary, resolve_sources(corpus, cache=cache, progress=progress), cleaning)
-            _clean(temporary, cleaning, cache, workers, progress)
+
+    def make(temporary: Path) -> None:
+        _split(temporary, resolve_sources(corpus, cache=cache, progress=progress), cleaning)
+        _clean(temporary, cleaning, cache, workers, progress)
+
+    return open_or_build(folder, _open, make)
+
+
+def _open(folder: Path) -> StudyText:
     described = read_json(folder / "text.json")
     documents = [parse_json(line) for line in (folder / "held_out.jsonl").read_text(encoding="utf-8").splitlines()]
     return StudyText(

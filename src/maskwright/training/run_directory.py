@@ -88,7 +88,7 @@ class RunDirectory:
         with disk_problems(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         had_lock = (self.path / LOCK).exists()
-        self._take_lock()
+        self._lock = lock_directory(self.path)
         held = self._restored_record()
         if held is None:
             # Dot files are a lock, remains of a kill, or the system's.
@@ -189,29 +189,10 @@ class RunDirectory:
         """Write a copy of `run.json` for `open` into a folder that the glob `kept` matches."""
         write_record(folder / COPIES / RECORD, self._record)
 
-    def _take_lock(self) -> None:
-        # Without locks (Windows, some file systems), users must avoid two runs in one directory.
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-        try:
-            self._lock = lock(self.path / LOCK, wait=False, flags=flags)
-        except BlockingIOError:
-            raise CheckpointError(
-                f"another process is training in {self.path}", todo="Wait for it, stop it, or choose another --out."
-            ) from None
-        except OSError as error:
-            raise disk_problem(error, self.path / LOCK) from error
-        mark_in_use(self.path, self._lock)
-
     def close(self) -> None:
         """Unlock the directory; if it was created by this object and is still empty, remove it."""
-        unmark_in_use(self.path)
-        if self._made and {item.name for item in self.path.glob("*")} <= {LOCK}:
-            with contextlib.suppress(OSError):
-                (self.path / LOCK).unlink(missing_ok=True)
-                self.path.rmdir()
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        unlock_directory(self.path, self._lock, and_remove=self._made)
+        self._lock = -1
 
     def write_record(self, record: Mapping[str, Any]) -> None:
         """Write `run.json`."""
@@ -236,6 +217,36 @@ class RunDirectory:
         if self._record:
             with contextlib.suppress(MaskwrightError):
                 self.update_record(problem=str(error))
+
+
+def lock_directory(path: Path) -> int:
+    """Lock a directory for this process and mark it as in use; return the lock's descriptor, -1 for none.
+
+    Raises CheckpointError if another process has locked it. Without locks (Windows, some file systems), users must
+    avoid two runs in one directory.
+    """
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        descriptor = lock(path / LOCK, wait=False, flags=flags)
+    except BlockingIOError:
+        raise CheckpointError(
+            f"another process is training in {path}", todo="Wait for it, stop it, or choose another --out."
+        ) from None
+    except OSError as error:
+        raise disk_problem(error, path / LOCK) from error
+    mark_in_use(path, descriptor)
+    return descriptor
+
+
+def unlock_directory(path: Path, descriptor: int, *, and_remove: bool) -> None:
+    """Undo `lock_directory`; if wanted, remove the directory if it holds nothing else."""
+    unmark_in_use(path)
+    if and_remove and {item.name for item in path.glob("*")} <= {LOCK}:
+        with contextlib.suppress(OSError):
+            (path / LOCK).unlink(missing_ok=True)
+            path.rmdir()
+    if descriptor >= 0:
+        os.close(descriptor)
 
 
 def refuse_other_run(before: dict[str, Any], now: Mapping[str, Any], place: str, option: str) -> None:
