@@ -1,4 +1,4 @@
-"""AdamW, LAMB, the gradient norm and clipping follow their written formulas."""
+"""AdamW, LAMB, Muon, the gradient norm and clipping follow their written formulas."""
 
 import math
 from collections.abc import Sequence
@@ -10,13 +10,24 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from maskwright.core.errors import CheckpointError
-from maskwright.recipes.optimization import AdamW, Lamb, OptimizerSpec
-from maskwright.training.optimizer import MOMENTS, Clipping, Optimizer, clipping_scale, total_norm
+from maskwright.recipes.optimization import AdamW, Lamb, Muon, OptimizerSpec
+from maskwright.training.optimizer import MOMENTS, Clipping, Optimizer, clipping_scale, orthogonalize, total_norm
 
 INF, NAN = math.inf, math.nan
 SIZES = st.lists(
     st.sampled_from([1, 2, 15, 16, 17, 31, 63, 64, 65, 255, 8191, 8192, 8193, 20_000]), min_size=1, max_size=6
 )
+MATRICES = [
+    "encoder.attention_blocks.0.query.weight",
+    "encoder.ffn_blocks.0.dense_in.weight",
+    "generator.ffn_blocks.0.dense_out.weight",
+]
+MUON_SHAPES = dict(zip(MATRICES, [(6, 6), (12, 6), (6, 12)], strict=True)) | {
+    "encoder.attention_blocks.1.query.weight": (6, 6),
+    "encoder.attention_blocks.0.query.bias": (6,),
+    "encoder.word_embeddings.weight": (20, 6),
+    "heads.mlm.dense.weight": (6, 6),
+}
 BOTH = pytest.mark.parametrize("constants", [AdamW(), Lamb()], ids=lambda constants: constants.kind)
 
 
@@ -158,6 +169,94 @@ def test_lamb_s_ratio_is_one_if_weights_or_update_are_zero(value: float, gradien
     Optimizer([("w", weight)], constants).step(0.5)
     update = 0.1 * gradient / (math.sqrt(0.001) * gradient + constants.eps)
     torch.testing.assert_close(weight.detach(), torch.full((2, 2), value - 0.5 * update, dtype=torch.float64))
+
+
+# --- Muon
+
+
+def muon_parameters() -> dict[str, nn.Parameter]:
+    tensors = random_tensors([math.prod(shape) for shape in MUON_SHAPES.values()], 0)
+    return {
+        name: nn.Parameter(each.view(shape).clone())
+        for (name, shape), each in zip(MUON_SHAPES.items(), tensors, strict=True)
+    }
+
+
+def add_gradients(parameters: dict[str, nn.Parameter], seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in parameters.values():
+        parameter.grad = torch.randn(parameter.shape, generator=generator)
+
+
+def test_muon_equals_torch_s_for_matrices_of_layers_and_adamw_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Torch's class computes in bfloat16 on every device.
+    monkeypatch.setattr(Tensor, "bfloat16", Tensor.float)
+    constants = Muon(matrix_learning_rate=0.2, weight_decay=0.1, momentum=0.9)
+    ours, theirs = muon_parameters(), muon_parameters()
+    optimizer = Optimizer(ours.items(), constants, peak=0.05)
+    matrices = [each for name, each in theirs.items() if "_blocks." in name and each.ndim == 2]
+    rest = {name: each for name, each in theirs.items() if not any(each is matrix for matrix in matrices)}
+    assert len(matrices) == 4
+    reference = torch.optim.Muon(matrices, lr=0.2, weight_decay=0.1, momentum=0.9)
+    adamw = Optimizer(rest.items(), AdamW(weight_decay=0.1))
+    for number, share in enumerate((0.5, 1.0, 0.3)):
+        add_gradients(ours, number)
+        add_gradients(theirs, number)
+        optimizer.step(0.05 * share)
+        reference.param_groups[0]["lr"] = 0.2 * share
+        reference.step()
+        adamw.step(0.05 * share)
+    for name, parameter in ours.items():
+        torch.testing.assert_close(parameter, theirs[name], rtol=1e-5, atol=1e-5)
+
+
+def test_orthogonalized_matrices_keep_their_singular_vectors() -> None:
+    matrices = torch.randn(3, 8, 5, generator=torch.Generator().manual_seed(0))
+    left, _, right = torch.linalg.svd(matrices, full_matrices=False)
+    inner = left.mT @ orthogonalize(matrices) @ right.mT
+    values = inner.diagonal(dim1=1, dim2=2)
+    assert ((values > 0.5) & (values < 1.3)).all()
+    torch.testing.assert_close(inner, torch.diag_embed(values), rtol=0, atol=1e-5)
+
+
+def test_muon_clips_and_skips_as_if_the_host_did() -> None:
+    on_device, by_host = muon_parameters(), muon_parameters()
+    first, second = (Optimizer(each.items(), Muon(), peak=0.01) for each in (on_device, by_host))
+    for number, most in enumerate((1.0, 0.0)):
+        add_gradients(on_device, number)
+        add_gradients(by_host, number)
+        norm = total_norm([each.grad for each in on_device.values() if each.grad is not None])
+        first.step(0.01, Clipping.of(norm, torch.tensor(1.0), most))
+        second.step(0.01, gradient_scale=clipping_scale(float(norm), most))
+    for name, parameter in on_device.items():
+        torch.testing.assert_close(parameter, by_host[name], rtol=1e-5, atol=1e-6)
+    weights = {name: each.detach().clone() for name, each in on_device.items()}
+    moments = {name: each.clone() for name, each in first.state().items()}
+    for parameter in on_device.values():
+        parameter.grad = torch.full_like(parameter, NAN)
+    first.step(0.01, Clipping.of(torch.tensor(NAN), torch.tensor(1.0), 1.0))
+    assert all(torch.equal(each, weights[name]) for name, each in on_device.items())
+    assert all(torch.equal(each, moments[name]) for name, each in first.state().items())
+
+
+def test_a_loaded_state_of_muon_continues_bit_for_bit() -> None:
+    one, other = muon_parameters(), muon_parameters()
+    first, second = (Optimizer(each.items(), Muon(), peak=0.01) for each in (one, other))
+    add_gradients(one, 0)
+    first.step(0.01)
+    state = first.state()
+    assert {"momentum." + name for name in MATRICES} < state.keys()
+    assert {"exp_avg.heads.mlm.dense.weight", "exp_avg_sq.encoder.word_embeddings.weight"} < state.keys()
+    with torch.no_grad():
+        for name, each in other.items():
+            each.copy_(one[name])
+    second.load_state({name: each.clone() for name, each in state.items()}, 1)
+    for parameters, optimizer in ((one, first), (other, second)):
+        add_gradients(parameters, 1)
+        optimizer.step(0.005)
+    assert all(torch.equal(each, other[name]) for name, each in one.items())
+    with pytest.raises(CheckpointError, match=r"momentum of encoder.attention_blocks.0.query.weight: found nothing"):
+        second.load_state({}, 1)
 
 
 # --- both

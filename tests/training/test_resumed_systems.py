@@ -83,3 +83,17 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(name: str, train: 
     levels = json.loads((resumed.folder / "data_card.json").read_text(encoding="utf-8"))["levels"]
     assert recipe.masking.span_kinds <= levels.keys()
     assert all(levels[level]["units"] for level in recipe.masking.span_kinds)
+
+
+CHOICES = {"muon": ["training.optimizer.kind=muon"]}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_choices_of_no_system_resume_bit_for_bit(choice: str, shared: Path, tmp_path: Path) -> None:
+    changes: dict[str, Any] = {"checkpoint_minutes": 0.0, "set": [*TOY, *CHOICES[choice]]}
+    peace = train_toy(shared, tmp_path / "peace", **changes)
+    with killed_after(7):
+        train_toy(shared, tmp_path / "killed", **changes)
+    resumed = train_toy(shared, tmp_path / "killed", **changes)
+    assert_same_files(peace, resumed, "recipe.json")
+    assert resumed.held_out == peace.held_out

@@ -40,7 +40,25 @@ class Lamb(Spec):
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
 
 
-OptimizerSpec = Annotated[AdamW | Lamb, Field(discriminator="kind"), ByName]
+class Muon(Spec):
+    """Muon (Jordan et al. 2024) for the matrices of the layers, AdamW for embeddings, heads and vectors.
+
+    Attributes:
+        matrix_learning_rate: Peak for the matrices; they follow the schedule of `Training.learning_rate`, which is the
+            peak of AdamW.
+        momentum: Of the matrices, Nesterov's; `betas` and `eps` are AdamW's.
+        weight_decay: Per unit of learning rate, of all matrices and embeddings.
+    """
+
+    kind: Literal["muon"] = "muon"
+    matrix_learning_rate: Annotated[float, Field(gt=0)] = 0.01
+    momentum: Rate = 0.95
+    betas: tuple[Rate, Rate] = (0.9, 0.999)
+    eps: Annotated[float, Field(gt=0)] = 1e-6
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+
+
+OptimizerSpec = Annotated[AdamW | Lamb | Muon, Field(discriminator="kind"), ByName]
 
 
 class LengthPhase(Spec):

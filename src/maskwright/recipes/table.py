@@ -140,6 +140,7 @@ _NAMES: Mapping[str, str] = {
     "rtd": "replaced token detection",
     "replace_mlm": "Replace MLM or All-Tokens MLM",
     "adamw": "AdamW",
+    "muon": "Muon",
     "ffn": "feed-forward",
     "gelu": "GELU (erf)",
     "gelu_tanh": "GELU (tanh)",
@@ -203,6 +204,7 @@ _LABELS: Mapping[str, str] = {
     "training.clip_norm": "gradient clipping norm",
     "training.optimizer.kind": "optimizer",
     "training.optimizer.eps": "epsilon",
+    "training.optimizer.matrix_learning_rate": "learning rate of matrices",
     "training.optimizer.decayed": "weight decay on",
 }
 

@@ -1,14 +1,15 @@
-"""AdamW and LAMB over named parameters, with gradient clipping; the state is two moments per parameter, by name."""
+"""AdamW, LAMB and Muon over named parameters, with gradient clipping; the state is moments of parameters, by name."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from maskwright.core.errors import CheckpointError
-from maskwright.recipes.optimization import AdamW, Lamb, OptimizerSpec
+from maskwright.recipes.optimization import AdamW, Lamb, Muon, OptimizerSpec
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -42,11 +43,27 @@ def clipping_scale(norm: float, max_norm: float) -> float:
     return max_norm / (norm + 1e-6) if max_norm and norm > max_norm else 1.0
 
 
+class _Rule(Protocol):
+    """The update of some parameters.
+
+    `moments` are the names of the tensors that `state` has of each parameter, in its shape; `accepts_clipping` says
+    whether `update` takes a `Clipping`.
+    """
+
+    moments: ClassVar[tuple[str, ...]]
+    accepts_clipping: ClassVar[bool]
+
+    @property
+    def state(self) -> MutableMapping[Any, Any]: ...
+
+    def update(self, learning_rate: float, number: int, clipping: Clipping | None) -> None: ...
+
+
 class Optimizer:
     """The optimizer of a recipe. Biases and LayerNorm weights, the vectors of these models, have no weight decay.
 
     A parameter with several names (tied, shared by layers) counts once. `rate_share` gives the factor on the learning
-    rate of the parameter with a name, for AdamW.
+    rate of the parameter with a name, for AdamW. `peak` is the largest learning rate of the run, for Muon.
     """
 
     def __init__(
@@ -54,22 +71,37 @@ class Optimizer:
         named_parameters: Iterable[tuple[str, nn.Parameter]],
         constants: OptimizerSpec,
         rate_share: Callable[[str], float] | None = None,
+        *,
+        peak: float | None = None,
     ) -> None:
         self.names: dict[nn.Parameter, str] = {}
         for name, parameter in named_parameters:
             self.names.setdefault(parameter, name)
         self.steps = 0
-        if isinstance(constants, Lamb):
-            assert rate_share is None, "LAMB has one rate for all parameters"
-            self._rule: _AdamW | _Lamb = _Lamb(self.names, constants)
-        else:
-            shares = {} if rate_share is None else {each: rate_share(name) for each, name in self.names.items()}
-            self._rule = _AdamW(self.names, constants, shares)
+        assert rate_share is None or isinstance(constants, AdamW), "the others have one schedule for all parameters"
+        self._rules: dict[nn.Parameter, _Rule] = {}
+        match constants:
+            case Lamb():
+                self._add(self.names, _Lamb(self.names, constants))
+            case Muon():
+                assert peak is not None, "the rate of matrices is a multiple of the share of the peak"
+                matrices = [each for each, name in self.names.items() if each.ndim == 2 and is_layer_matrix(name)]
+                if matrices:
+                    self._add(matrices, _Muon(matrices, constants, peak))
+                if rest := [each for each in self.names if each not in self._rules]:
+                    adamw = AdamW(betas=constants.betas, eps=constants.eps, weight_decay=constants.weight_decay)
+                    self._add(rest, _AdamW(rest, adamw, {}))
+            case AdamW():
+                shares = {} if rate_share is None else {each: rate_share(name) for each, name in self.names.items()}
+                self._add(self.names, _AdamW(self.names, constants, shares))
+
+    def _add(self, parameters: Iterable[nn.Parameter], rule: _Rule) -> None:
+        self._rules.update(dict.fromkeys(parameters, rule))
 
     @property
     def accepts_clipping(self) -> bool:
         """Whether `step` accepts a `Clipping`, so that the host need not wait for the norm."""
-        return isinstance(self._rule, _AdamW)
+        return all(rule.accepts_clipping for rule in self._rules.values())
 
     def step(self, learning_rate: float, clipping: Clipping | None = None, gradient_scale: float = 1.0) -> None:
         """Update all parameters that have a gradient; gradients are then dropped.
@@ -80,27 +112,28 @@ class Optimizer:
         gradients = [parameter.grad for parameter in self.names if parameter.grad is not None]
         if gradient_scale != 1 and gradients:
             torch._foreach_mul_(gradients, gradient_scale)
-        self._rule.update(learning_rate, self.steps, clipping)
+        for rule in dict.fromkeys(self._rules.values()):
+            rule.update(learning_rate, self.steps, clipping)
         for parameter in self.names:
             parameter.grad = None
 
     def state(self) -> dict[str, Tensor]:
-        """Return both moments of every parameter, named "exp_avg.NAME" and "exp_avg_sq.NAME".
+        """Return the moments of every parameter, named "exp_avg.NAME", "exp_avg_sq.NAME" or "momentum.NAME".
 
         A parameter that no loss depends on (a pooler without a pair objective) has no moments yet: they are zero.
         """
         return {
-            f"{moment}.{name}": self._rule.state.get(parameter, {}).get(moment, torch.zeros_like(parameter))
+            f"{moment}.{name}": self._rules[parameter].state.get(parameter, {}).get(moment, torch.zeros_like(parameter))
             for parameter, name in self.names.items()
-            for moment in MOMENTS
+            for moment in self._rules[parameter].moments
         }
 
     def load_state(self, state: Mapping[str, Tensor], steps: int) -> None:
         """Load the moments after `steps` steps. Raises CheckpointError if a moment is missing or has another shape."""
         self.steps = steps
         for parameter, name in self.names.items():
-            moments = {}
-            for moment in MOMENTS:
+            moments, rule = {}, self._rules[parameter]
+            for moment in rule.moments:
                 saved = state.get(f"{moment}.{name}")
                 if saved is None or saved.shape != parameter.shape:
                     found = "nothing" if saved is None else f"shape {tuple(saved.shape)}"
@@ -109,9 +142,14 @@ class Optimizer:
                         todo="The checkpoint belongs to another model; choose another --out folder.",
                     )
                 moments[moment] = saved.to(parameter.device, parameter.dtype, copy=True)
-            if self.accepts_clipping:  # Torch counts the steps of each parameter, in a tensor.
+            if isinstance(rule, _AdamW):  # Torch counts the steps of each parameter, in a tensor.
                 moments["step"] = torch.tensor(float(steps), dtype=torch.float32, device=parameter.device)
-            self._rule.state[parameter] = moments
+            rule.state[parameter] = moments
+
+
+def is_layer_matrix(name: str) -> bool:
+    """Return whether Muon updates the matrix with this name: those of encoder and generator but the embeddings."""
+    return name.startswith(("encoder.", "generator.")) and "_embeddings." not in name
 
 
 class _AdamW(torch.optim.AdamW):
@@ -122,6 +160,9 @@ class _AdamW(torch.optim.AdamW):
     corrections cancel exactly: with a = 1 - beta1^t and b = sqrt(1 - beta2^t), lr' = lr a / b, eps' = eps / b,
     decay' = decay lr / lr'.
     """
+
+    moments: ClassVar[tuple[str, ...]] = MOMENTS
+    accepts_clipping: ClassVar[bool] = True
 
     def __init__(
         self, parameters: Iterable[nn.Parameter], constants: AdamW, shares: Mapping[nn.Parameter, float]
@@ -163,6 +204,9 @@ class _Lamb:
         w = w - lr r u                       r = |w| / |u|, 1 if either is 0; always 1 for biases and LayerNorm
     """
 
+    moments: ClassVar[tuple[str, ...]] = MOMENTS
+    accepts_clipping: ClassVar[bool] = False
+
     def __init__(self, parameters: Iterable[nn.Parameter], constants: Lamb) -> None:
         self._parameters, self._constants = list(parameters), constants
         self.state: dict[nn.Parameter, dict[str, Tensor]] = {}
@@ -184,3 +228,70 @@ class _Lamb:
                 size, length = weight.norm(), update.norm()
                 update *= torch.where((size > 0) & (length > 0), size / length, 1.0)
             weight.sub_(update, alpha=learning_rate)
+
+
+class _Muon:
+    """Muon (Jordan et al. 2024) as in `torch.optim.Muon`, for matrices of the same shape at once.
+
+    With the gradient g of a matrix w of shape (a, b), and mu the momentum:
+
+        m = mu m + (1 - mu) g
+        u = orthogonalized(mu m + (1 - mu) g)
+        w = (1 - lr d) w - lr sqrt(max(1, a / b)) u
+
+    Torch's class launches some 20 kernels for each matrix, and computes in bfloat16 on a CPU too.
+    """
+
+    moments: ClassVar[tuple[str, ...]] = ("momentum",)
+    accepts_clipping: ClassVar[bool] = True
+
+    def __init__(self, matrices: Iterable[nn.Parameter], constants: Muon, peak: float) -> None:
+        self._constants, self._peak = constants, peak
+        self._by_shape: dict[tuple[int, ...], list[nn.Parameter]] = {}
+        for matrix in matrices:
+            self._by_shape.setdefault(tuple(matrix.shape), []).append(matrix)
+        self.state: dict[Tensor, dict[str, Tensor]] = {}
+
+    @torch.no_grad()
+    def update(self, learning_rate: float, number: int, clipping: Clipping | None) -> None:
+        constants = self._constants
+        rate = constants.matrix_learning_rate * learning_rate / self._peak
+        for (rows, columns), matrices in self._by_shape.items():
+            weights: list[Tensor] = [each for each in matrices if each.grad is not None]
+            if not weights:
+                continue
+            for each in weights:
+                self.state.setdefault(each, {"momentum": torch.zeros_like(each)})
+            momentum = [self.state[each]["momentum"] for each in weights]
+            gradients = torch.stack([each.grad for each in weights if each.grad is not None])
+            kept = 1 - rate * constants.weight_decay
+            size = -rate * math.sqrt(max(1.0, rows / columns))
+            if clipping is None:
+                decay, scale = torch.tensor(kept), torch.tensor(size)
+            else:
+                # A skipped update has the momentum as gradient, which leaves it as it is, and no rate.
+                keeps = clipping.found_inf == 0
+                gradients = torch.where(keeps, gradients / clipping.grad_scale, torch.stack(momentum))
+                decay, scale = torch.where(keeps, kept, 1.0), torch.where(keeps, size, 0.0)
+            each_gradient = list(gradients.unbind())
+            torch._foreach_lerp_(momentum, each_gradient, 1 - constants.momentum)
+            direction = torch.stack(torch._foreach_lerp(each_gradient, momentum, constants.momentum))
+            torch._foreach_mul_(weights, decay)
+            torch._foreach_add_(weights, list((scale * orthogonalize(direction)).unbind()))
+
+
+def orthogonalize(matrices: Tensor) -> Tensor:
+    """Return matrices with the same singular vectors and singular values near 1, by five Newton-Schulz iterations.
+
+    Shape (N, a, b); with the coefficients of Jordan et al. (2024), singular values are about 0.7 to 1.2. In bfloat16 on
+    a GPU.
+    """
+    a, b, c = 3.4445, -4.7750, 2.0315
+    wide: Tensor = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
+    result: Tensor = wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    result = result.bfloat16() if result.is_cuda else result
+    for _ in range(5):
+        gram = result @ result.mT
+        result = torch.baddbmm(result, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), result, beta=a)
+    result = result if wide is matrices else result.mT
+    return result.to(matrices.dtype)

@@ -236,7 +236,9 @@ class Session:
         if prepared.start is not None:  # A checkpoint replaces these weights.
             prepared.start.copy_to(self.model)
         self.model.to(machine.device).train()
-        self.optimizer = Optimizer(self.model.named_parameters(), recipe.training.optimizer)
+        self.optimizer = Optimizer(
+            self.model.named_parameters(), recipe.training.optimizer, peak=recipe.training.learning_rate
+        )
 
     def run(
         self, stop: StopRequest, checkpoint_seconds: float, keep: int = 0, on_saved: Callable[[], None] | None = None

@@ -140,7 +140,7 @@ def _measured(recipe: Recipe, text: Text, machine: Machine, seconds: float) -> _
         reports = list(
             train(
                 model,
-                Optimizer(model.named_parameters(), recipe.training.optimizer),
+                Optimizer(model.named_parameters(), recipe.training.optimizer, peak=schedule.peak),
                 workload.phases,
                 Position(Spent(), 0, first.sampler.start()),
                 budget=Budget("seconds", seconds),
