@@ -47,6 +47,9 @@ CASES = [
     # Sun et al. 2019: 18000 rows, of which the vocabulary uses 17964
     ("ErnieModel", "ernie/base", (), 99_866_112),
     ("ErnieForPreTraining", "ernie/base", (), 100_477_778),
+    # Weller et al. 2025 (17M, 32M, 68M) and Warner et al. 2024 (149M, 395M)
+    ("ModernBertForMaskedLM", "modernbert/mini", (), 16_913_600),
+    ("ModernBertForMaskedLM", "modernbert/base", (), 149_655_232),
     # Cui et al. 2021
     ("BertModel", "roberta-wwm/rbt3", POOLER, 38_476_800),
     ("BertModel", "roberta-wwm/rbtl3", POOLER, 61_001_728),
@@ -57,6 +60,7 @@ HEADS = {
     "ElectraForPreTraining": {"rtd"},
     "ElectraForMaskedLM": {"mlm"},
     "DistilBertForMaskedLM": {"mlm"},
+    "ModernBertForMaskedLM": {"mlm"},
 }
 
 

@@ -9,6 +9,10 @@ from maskwright.model.config import EncoderConfig
 
 SHAPE = EncoderConfig(hidden_size=48, num_layers=4, num_heads=4, intermediate_size=96, hidden_activation="gelu")
 STUDENT = {"pooler": False, "type_vocab_size": 0}
+MODERN = STUDENT | {
+    **{"positions": "rotary", "norm_placement": "pre", "first_attention_norm": False, "feed_forward": "gated"},
+    **{"norm_bias": False, "dense_bias": False, "attention_window": 4},
+}
 
 
 def _refuse(family, heads="mlm", pad=0, source="", **changes):
@@ -34,14 +38,17 @@ def _refuse(family, heads="mlm", pad=0, source="", **changes):
         ),
         ("electra", "mlm", {"hidden_activation": "relu"}, ("hidden_activation to gelu", "family to bert or albert")),
         ("bert", "mlm", STUDENT, ("type_vocab_size 0", "type_vocab_size to 1, or set family to distilbert.")),
-        ("bert", "mlm", {"type_vocab_size": 0}, ("Set encoder.type_vocab_size to 1.",)),
-        ("distilbert", "mlm", STUDENT | {"pooler": True}, ("pooler true", "Set encoder.pooler to false.")),
+        ("bert", "mlm", {"type_vocab_size": 0}, ("Set encoder.type_vocab_size to 1, or set family to maskwright, ",)),
+        ("bert", "mlm", {"norm_placement": "pre"}, ("norm_placement pre", "to post, or set family to maskwright")),
+        ("albert", "mlm", {"attention_window": 4}, ("attention_window 4", "family to maskwright")),
+        ("modernbert", "mlm", {}, ("type_vocab_size 2",)),
+        ("distilbert", "mlm", STUDENT | {"pooler": True}, ("pooler true", "Set encoder.pooler to false")),
         ("distilbert", "mlm", {"pooler": False}, ("type_vocab_size to 0, or set family to bert",)),
         ("distilbert", "mlm", STUDENT | {"layer_norm_eps": 1e-5}, ("layer_norm_eps to 1e-12",)),
-        ("distilbert", "mlm sop", STUDENT, ("no names for the head sop", "Drop that objective.")),
+        ("distilbert", "mlm sop", STUDENT, ("no names for the head sop", "Drop that objective")),
         ("bert", "rtd", {}, ("no names for the head rtd", "Drop that objective, or set family to albert or electra.")),
         ("roberta", "mlm", {}, ("position_offset 0", "position_offset to 1")),
-        ("bert", "mlm nsp sop", {}, ("one name for the heads nsp and sop", "Drop one of the two objectives.")),
+        ("bert", "mlm nsp sop", {}, ("one name for the heads nsp and sop", "Drop one of the two objectives")),
     ],
 )
 def test_refusals_name_field_value_and_remedy(family, heads, changes, parts):
@@ -72,7 +79,7 @@ def test_a_refused_file_is_named_and_no_recipe_is_advised():
         ("ernie", "mlm nsp", {"layer_norm_eps": 1e-5, "hidden_activation": "relu", "max_positions": 513}),
         # A head that nobody has names for yet.
         *(
-            (family, "mlm tenth", STUDENT if family == "distilbert" else {})
+            (family, "mlm tenth", {"distilbert": STUDENT, "modernbert": MODERN}.get(family, {}))
             for family in FAMILIES
             if family != "roberta"
         ),

@@ -80,6 +80,14 @@ def ernie_config(**changes: Any) -> transformers.ErnieConfig:
     return transformers.ErnieConfig(**{**_SHAPE, **shape, **changes})
 
 
+def modernbert_config(**changes: Any) -> transformers.ModernBertConfig:
+    """The same for ModernBERT, with windows of three tokens to either side."""
+    tokens = {f"{name}_token_id": id for name, id in (("pad", 0), ("bos", 2), ("cls", 2), ("eos", 3), ("sep", 3))}
+    shape = {"num_hidden_layers": 5, "local_attention": 6, "max_position_embeddings": 24, "attention_dropout": 0.0}
+    sizes = {name: _SHAPE[name] for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size")}
+    return transformers.ModernBertConfig(**{**sizes, "initializer_range": 0.15, **tokens, **shape, **changes})
+
+
 CASES: tuple[tuple[str, str, Any], ...] = (
     ("BertForPreTraining", "gelu", bert_config()),
     ("BertForPreTraining", "tanh gelu", bert_config(hidden_act="gelu_new")),
@@ -112,6 +120,15 @@ CASES: tuple[tuple[str, str, Any], ...] = (
     ("ErnieForPreTraining", "", ernie_config()),
     ("ErnieForMaskedLM", "", ernie_config(hidden_act="gelu", layer_norm_eps=1e-12)),
     ("ErnieModel", "", ernie_config()),
+    ("ModernBertForMaskedLM", "", modernbert_config()),
+    (
+        "ModernBertForMaskedLM",
+        "biases",
+        modernbert_config(
+            norm_bias=True, attention_bias=True, mlp_bias=True, classifier_bias=True, local_attention=128
+        ),
+    ),
+    ("ModernBertModel", "", modernbert_config(global_attn_every_n_layers=2)),
 )
 """(Class of transformers, what is special, its configuration): every class of every family."""
 IDS = [f"{name} {special}".strip() for name, special, _ in CASES]

@@ -118,7 +118,7 @@ def test_probabilities_are_dropped_at_the_rate_and_scaled() -> None:
 
 def test_rows_are_as_long_as_the_longest_sequence() -> None:
     assert (sequences_of(PACKED, 300).rows.length, sequences_of(PACKED, 300).rows.num_rows) == (6, 2)
-    assert sequences_of(FULL, 300).row_mask is None
+    assert sequences_of(FULL, 300).row_mask() is None
     with pytest.raises(ValueError, match="1 to 6 tokens do not fit rows of 5"):
         _ = sequences_of(PACKED, 5).rows
 

@@ -353,7 +353,7 @@ def test_small_recipes_differ_from_published_ones_in_shape_and_training_alone(na
     small, base = (catalog.get(each).model_dump() for each in (name, f"{system}/base"))
     free = {"name", "summary", "paper", "encoder", "training", "generator", "tokenizer", "words"}
     assert {field for field in small if small[field] != base[field]} <= free
-    if not name.endswith("base-english") and "distil" not in name:
+    if not name.endswith("base-english") and "distil" not in name and system != "modernbert":
         bert = catalog.get(f"bert/{name.partition('/')[2]}").encoder
         assert (small["encoder"]["hidden_size"], small["encoder"]["num_layers"]) == (bert.hidden_size, bert.num_layers)
 

@@ -15,8 +15,9 @@ from maskwright.core.flat_arrays import concatenated_ranges
 IntArray = NDArray[Any]
 BoolArray = NDArray[np.bool_]
 
-FamilyName = Literal["bert", "roberta", "albert", "electra", "distilbert", "ernie"]
-"""The families of Hugging Face classes, by their `model_type`."""
+FamilyName = Literal["bert", "roberta", "albert", "electra", "distilbert", "ernie", "modernbert", "maskwright"]
+"""The families of Hugging Face classes, by their `model_type`; "maskwright" is the format for encoders that none of
+them computes."""
 
 MatmulPrecision = Literal["fp32", "bf16", "int8"]
 """Precision of the inputs of matrix multiplications; sums are fp32 or int32."""
@@ -229,6 +230,7 @@ class HeadShape:
         vocab_size: V, rows of the word embeddings.
         hidden_activation: A name for `kernels.activations.activation`.
         layer_norm_eps: Epsilon of the head's LayerNorm.
+        norm_bias, dense_bias: Whether LayerNorm and dense layer of the masked-token head have biases.
     """
 
     hidden_size: int
@@ -236,3 +238,5 @@ class HeadShape:
     vocab_size: int
     hidden_activation: str
     layer_norm_eps: float
+    norm_bias: bool = True
+    dense_bias: bool = True

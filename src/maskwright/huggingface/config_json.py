@@ -84,12 +84,16 @@ def to_json(
     for kind in heads & family.heads.keys():
         if family.same_names(kind)[0] != kind:
             data[_PAIR_HEAD] = kind
+    if table.write is not None:
+        data |= table.write(config, special_tokens)
     if task is not None:
         data |= entries_to_json(family, task)
     return data | _sharing(family, config)
 
 
 def _sharing(family: Family, config: EncoderConfig) -> dict[str, Any]:
+    if "sharing" in family.config.expresses:
+        return {}
     entries = {} if config.sharing == "none" else {name: getattr(config, name) for name in _SHARING}
     if not family.config.grouped:
         return entries
@@ -106,7 +110,7 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
     refuse_other_entries(data, _CONSTANTS | dict(table.constants), source)
     pad = _whole(data, "pad_token_id", table.pad_token_id, source)
     offset = position_offset(family, pad)
-    positions = _whole(data, "max_position_embeddings", 512, source) - offset
+    positions = _whole(data, "max_position_embeddings", table.max_positions, source) - offset
     theirs, assumed = table.activation
     fields = {
         **{ours: data.get(theirs, default) for ours, theirs, default in table.fields},
@@ -116,6 +120,8 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
         "max_positions": positions,
         "initializer": table.initializer,
     }
+    if table.read is not None:
+        fields |= table.read(data, source)
     if table.grouped:
         layers = _whole({"num_hidden_layers": fields["num_layers"]}, "num_hidden_layers", 1, source)
         groups = _whole(data, "num_hidden_groups", 1, source)

@@ -140,6 +140,7 @@ def save_model(
     if table.always_projects and not config.projects_embeddings:
         identity = (torch.eye(config.hidden_size), torch.zeros(config.hidden_size))
         weights |= {prefix + theirs: value for (_, theirs), value in zip(table.projection, identity, strict=True)}
+    weights = _join(weights, table)
     with atomic_path(folder / WEIGHTS) as temporary:
         write_tensors(temporary, weights, shown=folder / WEIGHTS, metadata={"format": "pt"})
     write_json(folder / "config.json", data)
@@ -158,7 +159,7 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
     source = str(folder / "config.json")
     family = family_named(data["model_type"], source)
     described = from_json(family, data, source)
-    tensors = _modern_names(read_weights(folder), folder)
+    tensors = _split(_modern_names(read_weights(folder), folder), family)
     prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors) else ""
     is_tied = _drop_second_names(tensors, family, prefix) and described.tied
     config = _without_identity(tensors, family, described.config, prefix)
@@ -219,6 +220,31 @@ def _listed(names: set[str]) -> str:
         return "nothing"
     shown = ", ".join(sorted(names)[:_NAMES_SHOWN])
     return shown + (f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else "")
+
+
+def _join(weights: Mapping[str, Tensor], family: Family) -> dict[str, Tensor]:
+    """Concatenate the weights that are one in the family's classes (`Family.fused`)."""
+    joined = dict(weights)
+    for module, (first, *others) in family.fused:
+        for name in weights:
+            start, found, kind = name.rpartition(f"{module}.{first}.")
+            if found:
+                parts = [joined.pop(f"{start}{module}.{part}.{kind}") for part in (first, *others)]
+                joined[f"{start}{module}.{kind}"] = torch.cat(parts)
+    return joined
+
+
+def _split(tensors: Mapping[str, Tensor], family: Family) -> dict[str, Tensor]:
+    """Undo `_join`."""
+    split = dict(tensors)
+    for module, parts in family.fused:
+        for name in tensors:
+            start, found, kind = name.rpartition(f"{module}.")
+            if found and kind in ("weight", "bias"):
+                whole = split.pop(name)
+                names = (f"{start}{module}.{part}.{kind}" for part in parts)
+                split |= zip(names, whole.tensor_split(len(parts)), strict=True)
+    return split
 
 
 def _modern_names(tensors: Mapping[str, Tensor], folder: Path) -> dict[str, Tensor]:

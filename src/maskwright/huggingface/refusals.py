@@ -28,7 +28,10 @@ def refuse_inexpressible(
             f"{source}: {problem}", allowed=allowed, todo="Check the file against the weights beside it"
         )
     others = [name for name, other in FAMILIES.items() if next(_obstacles(other, config, pad, heads), None) is None]
-    todo = remedy + (f", or set family to {' or '.join(others)}" if others else "")
+    named = " or ".join(name for name in others if name != "maskwright")
+    if not named and others:
+        named = "maskwright, which maskwright reads and transformers does not"
+    todo = remedy + (f", or set family to {named}" if named else "")
     raise ConversionError(problem, allowed=allowed, todo=todo)
 
 
@@ -46,6 +49,13 @@ def refuse_other_entries(data: Mapping[str, Any], allowed: Mapping[str, Any], so
 def position_offset(family: Family, pad: int) -> int:
     """Return how many rows at the start of a family's position table are unused."""
     return pad + 1 if family.config.positions_after_pad else 0
+
+
+_CHOICES = (
+    *("positions", "attention_window", "norm_placement", "first_attention_norm", "norm_bias", "dense_bias"),
+    "feed_forward",
+)
+"""Fields for which most families have the value of `EncoderConfig`'s default only."""
 
 
 def _obstacles(
@@ -76,14 +86,18 @@ def _limits(
 ) -> Iterator[tuple[str, tuple[Any, ...], str]]:
     """List (field, allowed values, why no other)."""
     table = family.config
+    for field in _CHOICES:
+        if field not in table.fixed and field not in table.expresses:
+            yield field, (EncoderConfig.model_fields[field].default,), "they compute no other"
     if not family.projection:
         yield "embedding_size", (None, config.hidden_size), "they have no dense layer after the embeddings"
-    if not family.always_projects:
+    if not family.always_projects and "embedding_projection" not in table.expresses:
         yield "embedding_projection", ("if_needed",), "they have no dense layer between equal widths"
-    yield "position_offset", (position_offset(family, pad),), "their position table starts there"
+    if "position_offset" not in table.expresses:
+        yield "position_offset", (position_offset(family, pad),), "their position table starts there"
     for field, value in table.fixed.items():
         yield field, (value,), "it is fixed there"
-    if "type_vocab_size" not in table.fixed:
+    if "type_vocab_size" not in table.fixed and "type_vocab_size" not in table.expresses:
         yield "type_vocab_size", (max(config.type_vocab_size, 1),), "they have a segment table"
     if not family.pooler:
         yield "pooler", (False,), "they have none"

@@ -12,7 +12,7 @@ from maskwright.kernels import row_attention
 from maskwright.kernels.activations import activation
 from maskwright.kernels.cpu import attention as cpu_attention
 from maskwright.kernels.cpu.encoder import InferenceLayers, Precision, Sublayer, inference_layers, inference_problem
-from maskwright.kernels.cpu.linear import feed_forward, linear_qkv, pad_to_few_sizes
+from maskwright.kernels.cpu.linear import feed_forward, gated_feed_forward, linear_qkv, pad_to_few_sizes
 from maskwright.kernels.cuda import attention as cuda_attention
 from maskwright.kernels.cuda import norm as cuda_norm
 from maskwright.kernels.cuda.graphs import capture
@@ -38,8 +38,10 @@ __all__ = [
     "attention",
     "capture",
     "dropout",
+    "dropout_add",
     "dropout_add_norm",
     "feed_forward",
+    "gated_feed_forward",
     "inference_layers",
     "inference_problem",
     "linear_qkv",
@@ -58,20 +60,25 @@ def attention(
     *,
     num_heads: int,
     dropout: DropoutMask | None = None,
+    window: int | None = None,
 ) -> Tensor:
     """Return `dropout(softmax(Q K^T / sqrt(H / N))) V` of each head and sequence (Vaswani et al. 2017, section 3.2).
+
+    With a `window`, a token attends to itself and to that many tokens on either side.
 
     Matmuls are in the precision of autocast, else of the inputs; the softmax is in fp32 at least. Which probabilities
     are dropped depends on the key, the site and the implementation.
 
     Query, key, value and the result have shape (T, H). `dropout` is the mask of the probabilities, None drops nothing.
     """
+    if window is not None and window >= sequences.max_seqlen - 1:
+        window = None
     arguments = query, key, value, sequences, num_heads, dropout
     if kernels_enabled() and cuda_attention.is_supported(query, num_heads):
-        return cuda_attention.attention(*arguments)
-    if kernels_enabled() and cpu_attention.is_supported(query, num_heads):
+        return cuda_attention.attention(*arguments, window)
+    if window is None and kernels_enabled() and cpu_attention.is_supported(query, num_heads):
         return cpu_attention.attention(*arguments)
-    return row_attention.attention(*arguments)
+    return row_attention.attention(*arguments, window)
 
 
 def dropout_add_norm(values: Tensor, residual: Tensor, norm: nn.LayerNorm, dropout: DropoutMask | None) -> Tensor:

@@ -20,17 +20,23 @@ _LONGEST_FOR_MATMULS = 256
 
 
 def attention(
-    query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, num_heads: int, mask: DropoutMask | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    sequences: Sequences,
+    num_heads: int,
+    mask: DropoutMask | None,
+    window: int | None = None,
 ) -> Tensor:
     """See `ops.attention`."""
-    rows = sequences.rows
+    rows, row_mask = sequences.rows, sequences.row_mask(window)
     if mask is None and rows.length > _LONGEST_FOR_MATMULS:
         q, k, v = (_split_heads(each, rows, num_heads) for each in (query, key, value))
-        allowed = None if sequences.row_mask is None else sequences.row_mask.to(q.dtype)
+        allowed = None if row_mask is None else row_mask.to(q.dtype)
         context = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
         return _merge_heads(context.flatten(0, 1), rows, num_heads)
     inputs = (as_autocast(tensor) for tensor in (query, key, value))
-    return cast(Tensor, _RowsAttention.apply(*inputs, sequences, num_heads, mask))  # type: ignore[no-untyped-call]
+    return cast(Tensor, _RowsAttention.apply(*inputs, rows, row_mask, num_heads, mask))  # type: ignore[no-untyped-call]
 
 
 def as_autocast(tensor: Tensor) -> Tensor:
@@ -54,15 +60,16 @@ class _RowsAttention(torch.autograd.Function):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        sequences: Sequences,
+        rows: Rows,
+        row_mask: Tensor | None,
         num_heads: int,
         mask: DropoutMask | None,
     ) -> Tensor:
-        ctx.rows, ctx.num_heads, ctx.scale = sequences.rows, num_heads, 1.0 if mask is None else mask.scale
+        ctx.rows, ctx.num_heads, ctx.scale = rows, num_heads, 1.0 if mask is None else mask.scale
         q, k, v = (_split_heads(each, ctx.rows, num_heads).flatten(0, 1) for each in (query, key, value))
         scores = _matmul(q, k.transpose(1, 2), 1 / math.sqrt(q.shape[-1]))
-        if sequences.row_mask is not None:
-            scores.view(-1, num_heads, *scores.shape[1:]).add_(sequences.row_mask)
+        if row_mask is not None:
+            scores.view(-1, num_heads, *scores.shape[1:]).add_(row_mask)
         probabilities = torch.softmax(scores, -1, out=scores)
         if mask is not None:
             integers = _as_integers(probabilities)
@@ -88,7 +95,7 @@ class _RowsAttention(torch.autograd.Function):
         query_grad = _matmul(scores_grad, k, alpha)
         key_grad = _matmul(scores_grad.transpose(1, 2), q, alpha)
         found = (_merge_heads(each, ctx.rows, ctx.num_heads) for each in (query_grad, key_grad, value_grad))
-        return *found, None, None, None
+        return *found, None, None, None, None
 
 
 def _split_heads(tensor: Tensor, rows: Rows, num_heads: int) -> Tensor:

@@ -36,6 +36,7 @@ class Sequences:
     def __init__(self, cu_seqlens: Tensor, max_seqlen: int) -> None:
         self.cu_seqlens = cu_seqlens
         self.max_seqlen = max_seqlen
+        self._row_masks: dict[int | None, Tensor | None] = {}
 
     def __len__(self) -> int:
         return len(self.cu_seqlens) - 1
@@ -53,9 +54,16 @@ class Sequences:
         slots = np.arange(bounds[-1]) + np.repeat(first_slots - bounds[:-1], lengths)
         return Rows(num_rows, length, torch.from_numpy(slots).to(device))
 
-    @functools.cached_property
-    def row_mask(self) -> Tensor | None:
-        """0 for pairs that attend to each other and -inf for others, (rows, 1, R, R), fp32; None for full rows."""
+    def row_mask(self, window: int | None = None) -> Tensor | None:
+        """Return 0 for pairs that attend to each other and -inf for others, fp32, (rows or 1, 1, R, R); None for none.
+
+        With a window, only pairs at most that far apart attend to each other.
+        """
+        if window not in self._row_masks:
+            self._row_masks[window] = self._row_mask() if window is None else self._band(window)
+        return self._row_masks[window]
+
+    def _row_mask(self) -> Tensor | None:
         rows = self.rows
         if rows.slots is None:
             return None
@@ -65,3 +73,11 @@ class Sequences:
         sequence = sequence.view(rows.num_rows, rows.length)
         differs = sequence[:, None, :, None] != sequence[:, None, None, :]
         return torch.zeros(differs.shape, device=sequence.device).masked_fill_(differs, -math.inf)
+
+    def _band(self, window: int) -> Tensor:
+        # A sequence is contiguous in its row, so slots are as far apart as tokens.
+        place = torch.arange(self.rows.length, device=self.cu_seqlens.device)
+        distant = (place[:, None] - place).abs() > window
+        of_rows = self.row_mask()
+        mask = torch.zeros(1, 1, *distant.shape, device=distant.device) if of_rows is None else of_rows
+        return mask.masked_fill(distant, -math.inf)

@@ -14,10 +14,11 @@ Rate = Annotated[float, Field(ge=0, lt=1)]
 Size = Annotated[int, Field(ge=1, le=1 << 20)]
 MAX_LAYERS = 1000
 Layers = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
+Theta = Annotated[float, Field(gt=1)]
 
 
 class EncoderConfig(Spec):
-    """A post-norm Transformer encoder of the BERT family (Devlin et al. 2019, section 3).
+    """A Transformer encoder of the BERT family (Devlin et al. 2019, section 3; Warner et al. 2024, ModernBERT).
 
     Attributes:
         hidden_size: H, width of the hidden states.
@@ -30,6 +31,20 @@ class EncoderConfig(Spec):
         max_positions: Length of the longest sequence; `position_offset` adds rows to the table.
         position_offset: Rows skipped at the front of the position table: 0, or 2 for RoBERTa.
         type_vocab_size: Rows of the segment table: 2, 1 (RoBERTa: added to every token) or 0 (DistilBERT: no table).
+        positions: "absolute", a table of embeddings, or "rotary": queries and keys rotate with the position, so that
+            scores depend on distances only (Su et al. 2021); the encoder then has no position table.
+        rope_theta: Base of the rotary wavelengths, in layers that attend to everything.
+        local_rope_theta: The same in layers with a window.
+        attention_window: Tokens to either side that a token attends to, itself not counted; None for all. Layer i has
+            no window if i is a multiple of `global_attention_every`.
+        norm_placement: "post", LayerNorm after each residual sum, or "pre": before each sublayer, and after the last.
+        first_attention_norm: Whether the first layer's attention has a norm before it; it follows that of the
+            embeddings. False in ModernBERT; only with pre-norm.
+        norm_bias: Whether LayerNorms have a bias.
+        dense_bias: Whether the dense layers of attention, feed-forward and masked-token head have biases; the output
+            bias over the vocabulary, projection and pooler always exist.
+        feed_forward: "dense", W2 act(W1 x), or "gated": W2 (act(a) * b) with a, b = W1 x, so that W1 has 2 F rows
+            (Shazeer 2020, "GLU Variants Improve Transformer").
         hidden_activation: "gelu" (erf), "gelu_tanh" (Google's BERT and ALBERT) or "relu" (ERNIE).
         layer_norm_eps: 1e-12 (BERT) or 1e-5 (RoBERTa, ERNIE).
         hidden_dropout: Share of hidden values dropped after embeddings, attention and feed-forward.
@@ -40,7 +55,8 @@ class EncoderConfig(Spec):
         blocks_per_group: Distinct blocks of a group, used in turn (Hugging Face: inner_group_num, where one "layer"
             applies all of them: `num_layers` is that number of layers times this).
         pooler: Whether a dense + tanh over the first token is part of the encoder.
-        initializer: "truncated_normal" (cut at two standard deviations: Google) or "normal" (fairseq).
+        initializer: "truncated_normal" (cut at two standard deviations: Google), "normal" (fairseq) or "megatron": the
+            former, with the output layers of attention and feed-forward divided by sqrt(2 L) (Shoeybi et al. 2019).
         initializer_range: Standard deviation of the initial weights.
         initial_attention: "random", as published, or "neighbors": each head of the first layer starts attending to one
             neighboring token (`neighbor_attention`), for short runs.
@@ -55,6 +71,16 @@ class EncoderConfig(Spec):
     max_positions: Size = 512
     position_offset: Annotated[int, Field(ge=0, le=1 << 20)] = 0
     type_vocab_size: Annotated[int, Field(ge=0, le=1 << 20)] = 2
+    positions: Literal["absolute", "rotary"] = "absolute"
+    rope_theta: Theta = 10_000.0
+    local_rope_theta: Theta = 10_000.0
+    attention_window: Size | None = None
+    global_attention_every: Annotated[int, Field(ge=2, le=MAX_LAYERS)] = 3
+    norm_placement: Literal["post", "pre"] = "post"
+    first_attention_norm: bool = True
+    norm_bias: bool = True
+    dense_bias: bool = True
+    feed_forward: Literal["dense", "gated"] = "dense"
     hidden_activation: Literal["gelu", "gelu_tanh", "relu"] = "gelu_tanh"
     layer_norm_eps: Annotated[float, Field(gt=0)] = 1e-12
     hidden_dropout: Rate = 0.1
@@ -63,7 +89,7 @@ class EncoderConfig(Spec):
     num_groups: Layers = 1
     blocks_per_group: Layers = 1
     pooler: bool = True
-    initializer: Literal["truncated_normal", "normal"] = "truncated_normal"
+    initializer: Literal["truncated_normal", "normal", "megatron"] = "truncated_normal"
     initializer_range: Annotated[float, Field(gt=0)] = 0.02
     initial_attention: Literal["random", "neighbors"] = "random"
 
@@ -84,7 +110,30 @@ class EncoderConfig(Spec):
                 f"num_layers {self.num_layers} cannot be {self.num_groups} groups of {self.blocks_per_group} blocks "
                 "each; it must be a multiple of blocks_per_group, and at least num_groups times that"
             )
+        if self.positions == "rotary" and self.head_size % 2:
+            raise ValueError(
+                f"rotary positions rotate pairs of values, but heads have {self.head_size}, an odd number; choose an "
+                "even hidden_size / num_heads"
+            )
+        if self.positions == "rotary" and self.position_offset:
+            raise ValueError(
+                f"position_offset {self.position_offset} has no effect on rotary positions, which have no table: "
+                "set position_offset=0"
+            )
+        if not self.first_attention_norm and (self.norm_placement == "post" or self.sharing in ("all", "attention")):
+            raise ValueError(
+                f"the first attention cannot lack a norm with norm_placement {self.norm_placement!r} and sharing "
+                f"{self.sharing!r}: set first_attention_norm=true, or norm_placement=pre and sharing=none"
+            )
         return self
+
+    def window(self, layer: int) -> int | None:
+        """Return the window of a layer's attention, in tokens to either side; None for all."""
+        return self.attention_window if layer % self.global_attention_every else None
+
+    def theta(self, layer: int) -> float:
+        """Return the base of a layer's rotary wavelengths."""
+        return self.rope_theta if self.window(layer) is None else self.local_rope_theta
 
     @property
     def embedding_width(self) -> int:
@@ -104,6 +153,8 @@ class EncoderConfig(Spec):
             vocab_size=vocab_size,
             hidden_activation=self.hidden_activation,
             layer_norm_eps=self.layer_norm_eps,
+            norm_bias=self.norm_bias,
+            dense_bias=self.dense_bias,
         )
 
     @property

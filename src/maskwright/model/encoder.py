@@ -10,11 +10,12 @@ from maskwright.core.tensors import EncoderOutput, PackedBatch
 from maskwright.kernels import ops
 from maskwright.model.config import EncoderConfig
 from maskwright.model.dropout import EncoderDropout
-from maskwright.model.sublayers import FeedForward, SelfAttention
+from maskwright.model.rotary import Rotation
+from maskwright.model.sublayers import FeedForward, SelfAttention, layer_norm
 
 
 class Encoder(nn.Module):
-    """A post-norm Transformer encoder.
+    """A Transformer encoder, post-norm or pre-norm.
 
     Dense layers, LayerNorms and dropout see all tokens (T, H); only attention separates sequences. The module lists
     hold distinct sublayers; `config.layer_plan` says which layer uses which. The word embeddings have V = `vocab_size`
@@ -27,13 +28,18 @@ class Encoder(nn.Module):
         embedding_size, hidden_size = config.embedding_width, config.hidden_size
         segments, projects = config.type_vocab_size, config.projects_embeddings
         self.word_embeddings = nn.Embedding(vocab_size, embedding_size)
-        self.position_embeddings = nn.Embedding(config.position_offset + config.max_positions, embedding_size)
+        rows = config.position_offset + config.max_positions
+        self.position_embeddings = nn.Embedding(rows, embedding_size) if config.positions == "absolute" else None
         self.segment_embeddings = nn.Embedding(segments, embedding_size) if segments else None
-        self.embedding_norm = nn.LayerNorm(embedding_size, eps=config.layer_norm_eps)
+        self.embedding_norm = layer_norm(config, embedding_size)
         self.embedding_projection = nn.Linear(embedding_size, hidden_size) if projects else None
         self.plan = tuple(zip(config.layer_plan("attention"), config.layer_plan("ffn"), strict=True))
-        self.attention_blocks = nn.ModuleList(SelfAttention(config) for _ in set(config.layer_plan("attention")))
+        self.attention_blocks = nn.ModuleList(
+            SelfAttention(config, has_norm=block > 0 or config.first_attention_norm)
+            for block in range(len(set(config.layer_plan("attention"))))
+        )
         self.ffn_blocks = nn.ModuleList(FeedForward(config) for _ in set(config.layer_plan("ffn")))
+        self.final_norm = layer_norm(config, hidden_size) if config.norm_placement == "pre" else None
         self.pooler = nn.Linear(hidden_size, hidden_size) if config.pooler else None
 
     @property
@@ -66,21 +72,38 @@ class Encoder(nn.Module):
         batch, output_positions = ops.pad_to_few_sizes(batch, output_positions)
         dropout = EncoderDropout(self.config, batch.dropout_key if self.training else None, batch.ids.device)
         sequences = ops.Sequences(batch.cu_seqlens, batch.max_seqlen)
-        hidden = self.embed(batch, dropout.embeddings())
+        hidden, rotations = self.embed(batch, dropout.embeddings()), self._rotations(batch)
         for layer, (attention, ffn) in enumerate(self.plan):
             positions = output_positions if layer == len(self.plan) - 1 else None
-            hidden = self.attention_blocks[attention](hidden, sequences, dropout.layer(layer), positions)
+            hidden = self.attention_blocks[attention](
+                hidden,
+                sequences,
+                dropout.layer(layer),
+                positions,
+                rotation=rotations.get(self.config.theta(layer)),
+                window=self.config.window(layer),
+            )
             hidden = self.ffn_blocks[ffn](hidden, dropout.layer(layer))
-        return hidden[:count]
+        return (hidden if self.final_norm is None else self.final_norm(hidden))[:count]
+
+    def _rotations(self, batch: PackedBatch) -> dict[float, Rotation]:
+        """Return the rotation of the tokens for each theta; none with a position table."""
+        if self.position_embeddings is not None:
+            return {}
+        thetas = {self.config.theta(layer) for layer in range(len(self.plan))}
+        return {theta: Rotation.at(batch.position_ids, self.head_size, theta) for theta in sorted(thetas)}
 
     def embed(self, batch: PackedBatch, dropout: ops.DropoutMask | None) -> Tensor:
         """Return the input of the first layer, shape (T, H): word + position + segment embeddings, projected if E != H.
 
-        A segment table of one row is added to every token, whatever its segment (RoBERTa).
+        Rotary positions are not part of it. A segment table of one row is added to every token, whatever its segment
+        (RoBERTa).
         """
         offset, segments = self.config.position_offset, self.segment_embeddings
-        positions = batch.position_ids + offset if offset else batch.position_ids
-        hidden = self.word_embeddings(batch.ids) + self.position_embeddings(positions)
+        hidden = self.word_embeddings(batch.ids)
+        if self.position_embeddings is not None:
+            positions = batch.position_ids + offset if offset else batch.position_ids
+            hidden = hidden + self.position_embeddings(positions)
         if segments is not None:
             hidden = hidden + (segments(batch.segment_ids) if segments.num_embeddings > 1 else segments.weight[0])
         hidden = ops.dropout(self.embedding_norm(hidden), dropout)

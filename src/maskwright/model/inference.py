@@ -31,7 +31,9 @@ class InferenceEncoder:
         self.layers = None if precision == "bf16" else _layers(encoder, precision)
         if precision == "int8" and self.layers is None:
             warnings.warn(
-                "computing in fp32: int8 supports widths that are multiples of 16", PrecisionChanged, stacklevel=2
+                "computing in fp32: int8 supports post-norm encoders whose widths are multiples of 16",
+                PrecisionChanged,
+                stacklevel=2,
             )
 
     def __call__(self, batch: PackedBatch, output_positions: Tensor | None = None) -> Tensor:
@@ -54,11 +56,18 @@ def _with_bf16_weights(encoder: Encoder) -> Encoder:
 
 
 def _layers(encoder: Encoder, precision: ops.Precision) -> ops.InferenceLayers | None:
+    config = encoder.config
+    plain = config.norm_placement == "post", config.feed_forward == "dense", config.positions == "absolute"
+    if not all(plain) or not config.norm_bias or not config.dense_bias or config.attention_window is not None:
+        return None  # The C code computes post-norm layers with biases only.
     attention = [cast(SelfAttention, each) for each in encoder.attention_blocks]
     feed_forward = [cast(FeedForward, each) for each in encoder.ffn_blocks]
     return ops.inference_layers(
-        [ops.Sublayer((each.query, each.key, each.value), each.output, each.norm) for each in attention],
-        [ops.Sublayer((each.dense_in,), each.dense_out, each.norm) for each in feed_forward],
+        [
+            ops.Sublayer((each.query, each.key, each.value), each.output, cast(nn.LayerNorm, each.norm))
+            for each in attention
+        ],
+        [ops.Sublayer((each.dense_in,), each.dense_out, cast(nn.LayerNorm, each.norm)) for each in feed_forward],
         encoder.plan,
         num_heads=encoder.config.num_heads,
         activation=encoder.config.hidden_activation,

@@ -3,6 +3,8 @@
 So a further head or layer changes no other parameter, and the weights are the same on every device.
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -10,6 +12,7 @@ from maskwright.core.randomness import integer_key
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.neighbor_attention import attend_to_neighbors
+from maskwright.model.sublayers import FeedForward, SelfAttention
 
 
 def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
@@ -18,6 +21,7 @@ def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
     | parameter | value |
     | --- | --- |
     | matrices | `config.initializer` with standard deviation `config.initializer_range` |
+    | the same in attention's and feed-forward's output layers | that by sqrt(2 L), if "megatron" |
     | LayerNorm weights | 1 |
     | biases | 0 (training may set the MLM head's to token frequencies, see `VocabularyObjective.prepare`) |
     | rows that RoBERTa's padding uses | 0 |
@@ -28,6 +32,7 @@ def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
     the whole model, since parameter names are part of the randomness.
     """
     norms = {id(each.weight) for each in module.modules() if isinstance(each, nn.LayerNorm)}
+    outputs = _output_matrices(module) if config.initializer == "megatron" else frozenset()
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             if id(parameter) in norms:
@@ -36,11 +41,19 @@ def initialize(module: nn.Module, config: EncoderConfig, seed: int) -> None:
                 parameter.zero_()
             else:
                 # The word, in this spelling, is part of the key.
-                parameter.copy_(_matrix(parameter.shape, config, integer_key(seed, f"initialisation {name}")))
+                values = _matrix(parameter.shape, config, integer_key(seed, f"initialisation {name}"))
+                parameter.copy_(values / math.sqrt(2 * config.num_layers) if id(parameter) in outputs else values)
                 _clear_padding(name, parameter, config)
     for each in module.modules():
         if isinstance(each, Encoder) and each.config.initial_attention == "neighbors":
             attend_to_neighbors(each)
+
+
+def _output_matrices(module: nn.Module) -> frozenset[int]:
+    sublayers = [each for each in module.modules() if isinstance(each, SelfAttention | FeedForward)]
+    return frozenset(
+        id(each.output.weight if isinstance(each, SelfAttention) else each.dense_out.weight) for each in sublayers
+    )
 
 
 def _matrix(shape: torch.Size, config: EncoderConfig, key: int) -> Tensor:

@@ -20,7 +20,10 @@ from maskwright.model.encoder import Encoder
 from maskwright.model.sublayers import SelfAttention
 
 NEIGHBOR_SCORE = 6.0
-"""Attention score of the intended neighbor above all others, in nats: it gets about half of a head's attention."""
+"""Attention score of the intended neighbor above all others, in nats: it gets about half of a head's attention. With
+rotary positions it is the score of each frequency."""
+_FREQUENCIES = 4
+"""Rotary frequencies of a head, the highest ones, that find its neighbor."""
 
 
 def attend_to_neighbors(encoder: Encoder) -> None:
@@ -31,6 +34,9 @@ def attend_to_neighbors(encoder: Encoder) -> None:
     that narrows them (a small generator's) passes some of the sinusoids.
     """
     with torch.no_grad():
+        if encoder.position_embeddings is None:
+            _attend_by_rotation(encoder)
+            return
         table = encoder.position_embeddings.weight
         angles = _angles(table.shape[1])
         first = encoder.config.position_offset  # Rows before it belong to RoBERTa's padding.
@@ -47,6 +53,45 @@ def attend_to_neighbors(encoder: Encoder) -> None:
         # Words, positions and segments start with one standard deviation: the positions' share of LayerNorm's variance.
         share = 1 / (2 if encoder.segment_embeddings is None else 3)
         _rotate_heads(attention, encoder.config.num_heads, angles, passed, share, back)
+
+
+def _attend_by_rotation(encoder: Encoder) -> None:
+    """Make the first layer attend to neighbors by its rotary positions, which have no table to shape.
+
+    One vector is added to all word embeddings, so that every token has a known component. Head h's keys read it into
+    the fastest rotating pairs, its queries read it rotated by the head's offset; the score of two tokens then adds
+    `NEIGHBOR_SCORE` times the sum over these frequencies of cos(frequency (distance - offset)). In the output layer,
+    whose matrix is the word embeddings, the vector changes all logits alike. Calling it twice changes nothing, since
+    a generator may share the embeddings.
+    """
+    config, table = encoder.config, encoder.word_embeddings.weight
+    size = config.embedding_width
+    direction = torch.randn(size, generator=torch.Generator().manual_seed(0))
+    direction -= direction.mean()
+    direction = (direction / direction.norm()).to(table)
+    length = float(table.std(0).mean()) * math.sqrt(size)
+    table += (length - (table @ direction).mean()) * direction
+    # The share of LayerNorm's variance: words, the vector and perhaps segments have one standard deviation.
+    share = 1 / (2 if encoder.segment_embeddings is None else 3)
+    component, has_norm = direction * math.sqrt(share * size), config.norm_placement == "pre"
+    if encoder.embedding_projection is not None:
+        component = encoder.embedding_projection.weight @ component
+        if has_norm and config.first_attention_norm:
+            component *= math.sqrt(share * config.hidden_size) / component.norm()
+    attention = encoder.attention_blocks[config.layer_plan("attention")[0]]
+    assert isinstance(attention, SelfAttention)
+    half = config.head_size // 2
+    count = min(_FREQUENCIES, half)
+    frequencies = config.theta(0) ** (-torch.arange(count, dtype=torch.float64) / half)
+    scale = math.sqrt(NEIGHBOR_SCORE * math.sqrt(config.head_size)) / component.norm()
+    reads = scale * component / component.norm()
+    for head, offset in enumerate(offsets(config.num_heads)):
+        start = head * config.head_size
+        first, second = slice(start, start + count), slice(start + half, start + half + count)
+        angles = (frequencies * offset).to(reads)
+        attention.key.weight[first] += reads
+        attention.query.weight[first] += angles.cos()[:, None] * reads
+        attention.query.weight[second] += angles.sin()[:, None] * reads
 
 
 def offsets(num_heads: int) -> tuple[int, ...]:

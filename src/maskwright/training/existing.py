@@ -141,7 +141,10 @@ Differences = Mapping[str, tuple[Any, Any]]
 """By field, the recipe's value and the model's."""
 
 _SHARING = ("sharing", "num_groups", "blocks_per_group")
-_SHAPES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "type_vocab_size", "position_offset")
+_SHAPES = (
+    *("hidden_size", "num_layers", "num_heads", "intermediate_size", "type_vocab_size", "position_offset"),
+    *("positions", "norm_placement", "first_attention_norm", "norm_bias", "dense_bias", "feed_forward"),
+)
 
 
 def differences(config: EncoderConfig, source_config: EncoderConfig) -> dict[str, tuple[Any, Any]]:

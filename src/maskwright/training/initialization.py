@@ -39,9 +39,14 @@ _DIFFERENCE = {
     "roberta": "counts positions from its padding id and has no segments",
     "albert": "has one block for all layers and narrow embeddings",
     "distilbert": "has neither segments nor a pooler",
+    "modernbert": "has pre-norm layers, rotary positions and gated feed-forward layers",
+    "maskwright": "is for encoders that no other family computes",
 }
 
-_INHERITED = ("hidden_activation", "layer_norm_eps", "max_positions")
+_INHERITED = (
+    *("hidden_activation", "layer_norm_eps", "max_positions"),
+    *("rope_theta", "local_rope_theta", "attention_window", "global_attention_every"),
+)
 """Settings that a run inherits from its initial model, unless the user sets them. Dropout is not inherited: it depends
 on the run's own budget and text."""
 _SIMILAR_ACTIVATIONS = frozenset({"gelu", "gelu_tanh"})

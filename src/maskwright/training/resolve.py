@@ -24,6 +24,9 @@ SMALLEST_VOCABULARY = 4096
 RATE_AT_WIDTH_128 = 1e-3
 """Peak learning rate at hidden size 128. It falls as 1/hidden_size above (measured at 128 and 256: LOG.md), and as
 2/layers where more than two layers share a block, which all of them then move (measured at 2 and 4)."""
+PRE_NORM_WIDTH = 256
+"""Hidden size up to which pre-norm encoders have the peak rate that post-norm ones have at 128, and above which it
+falls as 1/hidden_size (1e-3 measured at 256, where 2e-3 was worse: LOG.md; other widths are not measured)."""
 JOINT_RATE_AT_WIDTH_128 = 7e-4
 """The same with a generator: twice as much stays on the plateau (measured at 128: LOG.md)."""
 LARGEST_RATE_FACTOR = 3.0
@@ -356,7 +359,8 @@ def _short_run_rate(recipe: Recipe, times_rule: float, *, lamb: bool) -> float:
         rate = RATE_AT_WIDTH_128 if recipe.generator is None else JOINT_RATE_AT_WIDTH_128
         if recipe.generator is None and layers_of_a_block == 1:
             rate *= min(LARGEST_RATE_FACTOR, max(1.0, times_rule))
-        return _two_digits(rate * min(1.0, 128 / recipe.encoder.hidden_size) * min(1.0, 2 / layers_of_a_block))
+        width = PRE_NORM_WIDTH if recipe.encoder.norm_placement == "pre" else 128
+        return _two_digits(rate * min(1.0, width / recipe.encoder.hidden_size) * min(1.0, 2 / layers_of_a_block))
     return _two_digits(min(LAMB_RATE, LAMB_RATE_SHARED / layers_of_a_block))
 
 

@@ -1,14 +1,16 @@
-"""The families of Hugging Face classes. To add one: its table in `tables` and its entry in `FAMILIES`."""
+"""The families of Hugging Face classes. To add one: its table in a module here and its entry in `FAMILIES`."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from maskwright.core.errors import ConversionError, nearest
 from maskwright.huggingface.families.base import Family
+from maskwright.huggingface.families.maskwright import MASKWRIGHT
+from maskwright.huggingface.families.modernbert import MODERNBERT
 from maskwright.huggingface.families.tables import ALBERT, BERT, DISTILBERT, ELECTRA, ERNIE, ROBERTA
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
-    {family.name: family for family in (BERT, ROBERTA, ALBERT, ELECTRA, DISTILBERT, ERNIE)}
+    {family.name: family for family in (BERT, ROBERTA, ALBERT, ELECTRA, DISTILBERT, ERNIE, MODERNBERT, MASKWRIGHT)}
 )
 
 _SAME_ARCHITECTURE = {"xlm-roberta": "roberta", "camembert": "roberta"}

@@ -4,11 +4,11 @@ A weight table lists pairs (ours, theirs). In their names "{n}" is the place of 
 is the number of the distinct block that the layer uses.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from maskwright.core.types import FamilyName, HeadKind
+from maskwright.core.types import FamilyName, HeadKind, SpecialTokens
 from maskwright.model.config import EncoderConfig
 
 Pair = tuple[str, str]
@@ -37,6 +37,10 @@ class ConfigTable:
         initializer: The original's; not in the file.
         head_activation: The one activation of the classes' masked-token head; None where the head follows the file.
         grouped: Whether layers are in groups that share weights (ALBERT).
+        max_positions: Default of Hugging Face's class.
+        expresses: Further fields of `EncoderConfig` that the file may set to other values than their defaults.
+        write, read: Functions for entries that are no single field of ours: from the shape and special tokens to
+            entries, and from the file and its name to our fields. None without such entries.
     """
 
     fields: tuple[Field, ...]
@@ -47,9 +51,13 @@ class ConfigTable:
     pad_token_id: int = 0
     positions_after_pad: bool = False
     names_ends: bool = False
-    initializer: Literal["truncated_normal", "normal"] = "truncated_normal"
+    initializer: Literal["truncated_normal", "normal", "megatron"] = "truncated_normal"
     head_activation: str | None = None
     grouped: bool = False
+    max_positions: int = 512
+    expresses: frozenset[str] = frozenset()
+    write: Callable[[EncoderConfig, SpecialTokens], dict[str, Any]] | None = None
+    read: Callable[[Mapping[str, Any], str], dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +133,8 @@ class Family:
         tied: (second, first) names of one weight; the output matrix first.
         architectures: (heads, class): the first whose heads are all present is the model's class.
         config: The table of config.json.
+        fused: (theirs, parts): endings of modules whose weights are several of ours, one below the other. In `body` a
+            part is named "theirs.part".
     """
 
     name: FamilyName
@@ -138,6 +148,7 @@ class Family:
     tied: tuple[Pair, ...]
     architectures: tuple[tuple[frozenset[str], str], ...]
     config: ConfigTable
+    fused: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def pairs(self, config: EncoderConfig, heads: frozenset[str], prefix: str) -> tuple[Pair, ...]:
         """List (ours, theirs) for every weight of a model that this family names; `prefix` is "" for a bare model.
@@ -163,7 +174,7 @@ class Family:
         of_heads = self.heads | {kind: task.pairs for kind, task in self.tasks.items()}
         for head in sorted(heads):  # A head that the family has no names for is left out.
             full += [(f"heads.{head}.{ours}", theirs) for ours, theirs in of_heads.get(head, ())]
-        return tuple(dict.fromkeys(full))
+        return tuple(pair for pair in dict.fromkeys(full) if _exists(config, pair[0]))
 
     def task_among(self, names: frozenset[str], architectures: Sequence[str]) -> HeadKind | None:
         """Return the head for labeled examples in a folder with these weights and classes, or None."""
@@ -197,6 +208,24 @@ class Family:
         found = {kind for kind, pairs in self.heads.items() if _theirs(pairs) & names}
         twins = {kind: self.same_names(kind) for kind in found}
         return frozenset(kind for kind in found if kind == (stated if stated in twins[kind] else twins[kind][0]))
+
+
+def _exists(config: EncoderConfig, name: str) -> bool:
+    """Return whether an encoder of this shape, or its masked-token head, has a weight of the table."""
+    module, _, kind = name.rpartition(".")
+    if module == "encoder.position_embeddings":
+        return config.positions == "absolute"
+    if module == "encoder.segment_embeddings":
+        return config.type_vocab_size > 0
+    if module == "encoder.final_norm" and config.norm_placement == "post":
+        return False
+    if module == "encoder.attention_blocks.0.norm" and not config.first_attention_norm:
+        return False
+    if kind == "bias" and module.endswith("norm") and module.startswith(("encoder.", "heads.mlm.")):
+        return config.norm_bias
+    if kind == "bias" and module.startswith(("encoder.attention_blocks.", "encoder.ffn_blocks.", "heads.mlm.dense")):
+        return config.dense_bias
+    return True
 
 
 def _theirs(pairs: Sequence[Pair]) -> frozenset[str]:

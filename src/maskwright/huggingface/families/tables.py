@@ -54,7 +54,7 @@ WORDS_AND_POSITIONS = (
 EMBEDDING_NORM = both("embedding_norm", "embeddings.LayerNorm")
 EMBEDDINGS = (*WORDS_AND_POSITIONS, *weight("segment_embeddings", "embeddings.token_type_embeddings"), *EMBEDDING_NORM)
 
-_LAYER = (
+LAYER = (
     *(f"attention_blocks.{{n}}.{part}" for part in ("query", "key", "value", "output", "norm")),
     *(f"ffn_blocks.{{n}}.{part}" for part in ("dense_in", "dense_out", "norm")),
 )
@@ -62,7 +62,7 @@ _LAYER = (
 
 def layers(prefix: str, *theirs: str) -> tuple[Pair, ...]:
     """Pair the modules of a layer: query, key, value, output, norm; dense in, dense out, norm."""
-    return tuple(pair for ours, name in zip(_LAYER, theirs, strict=True) for pair in both(ours, prefix + name))
+    return tuple(pair for ours, name in zip(LAYER, theirs, strict=True) for pair in both(ours, prefix + name))
 
 
 BERT_LAYERS = layers(

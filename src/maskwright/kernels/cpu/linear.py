@@ -58,17 +58,29 @@ def linear_qkv(hidden: Tensor, query: nn.Linear, key: nn.Linear, value: nn.Linea
     layers, hidden = (query, key, value), as_autocast(hidden)  # Else autocast converts it three times.
     if hidden.device.type != "cpu" or not torch.is_grad_enabled() or hidden.shape[1] > _WIDEST_FUSED:
         return tuple(layer(hidden) for layer in layers)
-    weight, bias = (torch.cat([getattr(layer, name) for layer in layers]) for name in ("weight", "bias"))
+    weight = torch.cat([layer.weight for layer in layers])
+    bias = None if query.bias is None else torch.cat([layer.bias for layer in layers])
     return torch.split(F.linear(hidden, weight, bias), hidden.shape[1], 1)
 
 
 def feed_forward(hidden: Tensor, dense_in: nn.Linear, name: str, dense_out: nn.Linear) -> Tensor:
     """Return `dense_out(activation(dense_in(hidden)))` (Vaswani et al. 2017, section 3.3). Shape (T, H) to (T, H)."""
     inner: Tensor = dense_in(hidden)
-    is_recomputed = name != "relu" and inner.device.type == "cpu" and dense_out.out_features >= _NARROWEST_RECOMPUTED
+    is_recomputed = (
+        name != "relu"
+        and dense_out.bias is not None
+        and inner.device.type == "cpu"
+        and dense_out.out_features >= _NARROWEST_RECOMPUTED
+    )
     if not is_recomputed or not torch.is_grad_enabled():
         return cast(Tensor, dense_out(activation(name, inner)))
     return cast(Tensor, _GeluLinear.apply(inner, dense_out.weight, dense_out.bias, name))  # type: ignore[no-untyped-call]
+
+
+def gated_feed_forward(hidden: Tensor, dense_in: nn.Linear, name: str, dense_out: nn.Linear) -> Tensor:
+    """Return `dense_out(activation(a) * b)` with `a, b = dense_in(hidden)` (Shazeer 2020). Shape (T, H) to (T, H)."""
+    values, gate = dense_in(hidden).chunk(2, -1)
+    return cast(Tensor, dense_out(activation(name, values) * gate))
 
 
 class _GeluLinear(torch.autograd.Function):

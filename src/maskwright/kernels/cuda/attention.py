@@ -39,12 +39,18 @@ def is_short(max_seqlen: int, head_size: int) -> bool:
 
 
 def attention(
-    query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, num_heads: int, mask: DropoutMask | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    sequences: Sequences,
+    num_heads: int,
+    mask: DropoutMask | None,
+    window: int | None = None,
 ) -> Tensor:
     """See `ops.attention`."""
     query, key, value = (tensor.to(torch.bfloat16).contiguous() for tensor in (query, key, value))
-    if not is_short(sequences.max_seqlen, query.shape[1] // num_heads):
-        flash: Tensor = _Flash.apply(query, key, value, sequences, num_heads, mask)  # type: ignore[no-untyped-call]
+    if window is not None or not is_short(sequences.max_seqlen, query.shape[1] // num_heads):
+        flash: Tensor = _Flash.apply(query, key, value, sequences, num_heads, mask, window)  # type: ignore[no-untyped-call]
         return flash
     stride = mask_stride(sequences.max_seqlen)
     dropout = kernel_arguments(mask, len(sequences) * num_heads * stride**2)
@@ -170,6 +176,7 @@ class _Flash(torch.autograd.Function):
         sequences: Sequences,
         num_heads: int,
         mask: DropoutMask | None,
+        window: int | None,
     ) -> Tensor:
         heads = [tensor.view(len(tensor), num_heads, -1) for tensor in (query, key, value)]
         bounds, longest, rate = sequences.cu_seqlens, sequences.max_seqlen, 0.0 if mask is None else mask.rate
@@ -179,10 +186,11 @@ class _Flash(torch.autograd.Function):
             if mask is not None:
                 torch.cuda.manual_seed(mask.seed)
             context, logsumexp, *state = torch.ops.aten._flash_attention_forward(
-                *heads, bounds, bounds, longest, longest, rate, False, False, scale=scale
-            )
+                *heads, bounds, bounds, longest, longest, rate, False, False, scale=scale, window_size_left=window,
+                window_size_right=window,
+            )  # fmt: skip
         ctx.save_for_backward(*heads, context, logsumexp, bounds, *state[:2])
-        ctx.arguments = longest, rate, scale
+        ctx.arguments = longest, rate, scale, window
         flat: Tensor = context.reshape(query.shape)
         return flat
 
@@ -190,9 +198,9 @@ class _Flash(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, context, logsumexp, bounds, seed, offset = ctx.saved_tensors
-        longest, rate, scale = ctx.arguments
+        longest, rate, scale, window = ctx.arguments
         found = torch.ops.aten._flash_attention_backward(
             grads[0].reshape(query.shape), query, key, value, context, logsumexp, bounds, bounds, longest, longest,
-            rate, False, seed, offset, scale=scale,
+            rate, False, seed, offset, scale=scale, window_size_left=window, window_size_right=window,
         )  # fmt: skip
-        return (*(each.flatten(1) for each in found[:3]), None, None, None)
+        return (*(each.flatten(1) for each in found[:3]), None, None, None, None)

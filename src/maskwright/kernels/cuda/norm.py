@@ -22,6 +22,7 @@ def is_supported(values: Tensor, norm: nn.LayerNorm) -> bool:
         has_kernels(values.device)
         and values.dtype == torch.bfloat16
         and norm.weight.dtype == torch.float32
+        and norm.bias is not None
         and not values.shape[1] % _MULTIPLE
     )
 

@@ -19,8 +19,8 @@ class MaskedLanguageModelingHead(nn.Module):
     def __init__(self, shape: HeadShape) -> None:
         super().__init__()
         self.activation = shape.hidden_activation
-        self.dense = nn.Linear(shape.hidden_size, shape.embedding_size)
-        self.layer_norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps)
+        self.dense = nn.Linear(shape.hidden_size, shape.embedding_size, bias=shape.dense_bias)
+        self.layer_norm = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps, bias=shape.norm_bias)
         self.bias = nn.Parameter(torch.zeros(shape.vocab_size))
 
     def forward(self, hidden: Tensor) -> Tensor:

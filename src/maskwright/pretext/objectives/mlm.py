@@ -32,8 +32,9 @@ class MaskedLanguageModeling(VocabularyObjective):
         return MaskedLanguageModelingHead(shape)
 
     def num_parameters(self, shape: HeadShape) -> int:
-        """Dense H x E with bias, LayerNorm of E, output bias V."""
-        return (shape.hidden_size + 3) * shape.embedding_size + shape.vocab_size
+        """Dense H x E and LayerNorm of E, each perhaps with a bias, output bias V."""
+        vectors = 1 + shape.norm_bias + shape.dense_bias
+        return (shape.hidden_size + vectors) * shape.embedding_size + shape.vocab_size
 
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
         """Sum the cross entropy at the targets.
