@@ -133,3 +133,12 @@ def test_lexicon_entries_never_cut_a_word(tokenizers: dict[str, Tokenizer]) -> N
     )
     found = annotator.annotate([sentence], encoded(tokenizer, [sentence]))
     assert list(found.facts["phrase"].counts) == ["在New York"]
+
+
+def test_words_of_traditional_text_are_those_of_its_simplified_form(tokenizers: dict[str, Tokenizer]) -> None:
+    pytest.importorskip("opencc")
+    [tokenizer] = [tokenizers["byte_bpe"]]
+    words = units(tokenizer, WWM, "無邊落木蕭蕭下，不盡長江滾滾來")
+    assert {"蕭蕭", "不盡", "長江", "滾滾"} <= set(words)
+    # 長江 is a name; a simplified sentence is not converted.
+    assert "長江" in units(tokenizer, ERNIE, "無邊落木蕭蕭下，不盡長江滾滾來", "entity")

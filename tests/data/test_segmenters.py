@@ -2,6 +2,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from token_samples import CHINESE
 
@@ -9,7 +10,8 @@ from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.spec import validate
 from maskwright.data.words import segmenters
 from maskwright.data.words.annotator import check_words, words_fingerprint
-from maskwright.data.words.segmenters import Segmenter, is_name, open_segmenter
+from maskwright.data.words.scripts import code_points, traditional_texts
+from maskwright.data.words.segmenters import Segmenter, describe_traditional, is_name, open_segmenter
 from maskwright.data.words.spec import Words
 
 
@@ -49,6 +51,38 @@ def test_dictionary_changes_words_and_fingerprint(tmp_path: Path) -> None:
     path.write_text("使用语言 99999 nz\n", encoding="utf-8")
     assert words_fingerprint(words) != key
     assert opened(str(path)).cut(["使用语言模型"])[0] == "使用语言"
+
+
+TRADITIONAL = ["無邊落木蕭蕭下，不盡長江滾滾來。", "學生們對電腦很有興趣。"]
+SIMPLIFIED = ["无边落木萧萧下，不尽长江滚滚来。", "学生们对电脑很有兴趣。"]
+
+
+def test_texts_are_traditional_by_the_characters_that_only_one_script_has() -> None:
+    texts = [*TRADITIONAL, *SIMPLIFIED, "人山人海。", "", "no Chinese", "他說这们个国家"]
+    codes, lengths = code_points("".join(texts)), np.array(list(map(len, texts)))
+    assert traditional_texts(codes, lengths).tolist() == [True, True, *[False] * 6]
+
+
+def test_traditional_text_is_reported_with_what_becomes_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = Words(segmenter="rjieba")
+    assert describe_traditional(words, SIMPLIFIED) == describe_traditional(Words(), TRADITIONAL) == ""
+    monkeypatch.setattr(segmenters, "find_spec", lambda _: None)
+    note = describe_traditional(words, [*TRADITIONAL, *SIMPLIFIED, "English."])
+    assert note.startswith("50% of the Chinese sentences are traditional")
+    assert "maskwright[zh]" in note
+    assert opened().simplify is None
+
+
+def test_traditional_text_is_segmented_in_simplified_form(tmp_path: Path) -> None:
+    pytest.importorskip("opencc")
+    segmenter = opened()
+    assert segmenter.simplify is not None
+    for traditional, simplified in zip(TRADITIONAL, SIMPLIFIED, strict=True):
+        assert segmenter.simplify(traditional) == simplified
+    assert "OpenCC" in describe_traditional(Words(segmenter="rjieba"), TRADITIONAL)
+    path = tmp_path / "d.txt"
+    path.write_text("滾滾來 99999 n\n", encoding="utf-8")
+    assert "滚滚来" in opened(str(path)).cut(["滚滚来"])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from toy_runs import TOY, Listening, train_toy, write_corpus
 from maskwright.core.files import read_json
 from maskwright.recipes.catalog import resolve
 from maskwright.training import preparation
-from maskwright.training.preparation import empty_span_kinds
+from maskwright.training.preparation import span_warnings
 from maskwright.training.resolve import fit_phrases
 
 CHINESE = "张伟昨天去了北京大学。他在图书馆里学习机器学习的课程。王芳说上海的天气很好，我们明天一起去公园散步。"
@@ -95,11 +95,19 @@ def test_phrases_are_fitted_to_the_script_unless_the_user_chose(
 
 def test_a_level_that_masking_does_not_hide_is_not_missed() -> None:
     recipe = resolve("ernie/base", ["masking={basic: 0.5, phrase: 0.5, entity: 0}"])
-    nothing = {"units": 0}
-    [warning] = empty_span_kinds(recipe, {"phrase": nothing, "entity": nothing})
+    nothing = {"units": 0, "share_of_tokens": 0.0}
+    [warning] = span_warnings(recipe, {"phrase": nothing, "entity": nothing})
     assert warning.startswith("no phrase")
     assert "in 50% of training" in warning
-    assert not list(empty_span_kinds(recipe, {"phrase": {"units": 1}, "entity": nothing}))
+    assert not list(span_warnings(recipe, {"phrase": {"units": 9, "share_of_tokens": 0.5}, "entity": nothing}))
+
+
+def test_a_level_with_few_units_is_warned_of() -> None:
+    few, many = ({"units": 9, "share_of_tokens": share} for share in (0.01, 0.06))
+    [warning] = span_warnings(resolve("ernie/base"), {"phrase": many, "entity": few})
+    assert "1.0% of the tokens are in entity spans" in warning
+    assert "in 33% of training" in warning
+    assert not list(span_warnings(resolve("ernie/base"), {"phrase": many, "entity": many}))
 
 
 def test_short_documents_that_were_left_out_are_counted_on_the_screen(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.data.words.annotator import open_annotator
+from maskwright.data.words.segmenters import describe_traditional
 from maskwright.data.words.similar_words import (
     Coverage,
     TokenSample,
@@ -194,6 +195,8 @@ def show(
     else:
         used, described = Tokenizer.from_folder(tokenizer), str(tokenizer)
     notes = list(_notes(chosen, stage, masking, used, prepared, num_documents=len(documents)))
+    if note := describe_traditional(chosen.words, chain.from_iterable(documents)):
+        notes.append(note)
     mask_sample = chosen.masks.mask_sample(epoch)
     stream, encoded = _encoded(chosen, documents, used, prepared)
     special = used.special_tokens

@@ -21,6 +21,7 @@ from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.data.words.annotator import check_words, words_fingerprint
 from maskwright.data.words.collocations import describe_collocations
 from maskwright.data.words.lexicon import has_lexicon_search
+from maskwright.data.words.segmenters import describe_traditional
 from maskwright.data.words.similar_words import KeptTable, check_source, few_words_warning, similar_words
 from maskwright.data.words.span_facts import describe_spans
 from maskwright.huggingface.families import family_named
@@ -40,6 +41,9 @@ from maskwright.training.speed import measure_speed
 from maskwright.training.workload import Text, mean_lengths
 
 _DOCUMENTS_MEASURED, _SEQUENCES_MEASURED = 5000, 500
+_BLOCKS_READ, _DOCUMENTS_READ, _SENTENCES_READ = 8, 100, 20
+_FEW_SPANS = 0.03
+"""Below this share of the tokens in spans of a kind, a stage of masking that selects them is warned of."""
 _CHARACTERS_PER_TOKEN = 4
 """Before the text is tokenized; of English words and a vocabulary of 8,192."""
 
@@ -290,9 +294,11 @@ def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer:
     )
     if corpus.collocations is not None:
         reporter.message("words", describe_collocations(corpus.collocations))
+    if note := describe_traditional(recipe.words, _some_sentences(cleaned)):
+        reporter.message("words", note)
     for kind, facts in corpus.span_facts.items():
         reporter.message("words", describe_spans(kind, facts))
-    for warning in empty_span_kinds(recipe, corpus.span_facts):
+    for warning in span_warnings(recipe, corpus.span_facts):
         reporter.message("warning", warning)
     vocabulary = VocabularyFacts(special_tokens=tokenizer.special_tokens, token_counts=corpus.token_counts)
     made = None
@@ -313,15 +319,24 @@ def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer:
     return text
 
 
+def _some_sentences(cleaned: CleanCorpus) -> Iterator[str]:
+    """Yield sentences from the beginnings of evenly spaced blocks."""
+    count = len(cleaned.blocks)
+    for block in np.unique(np.linspace(0, count - 1, min(count, _BLOCKS_READ)).astype(np.int64)).tolist():
+        for document in cleaned.sentences(block)[:_DOCUMENTS_READ]:
+            yield from document[:_SENTENCES_READ]
+
+
 def _took(begun: float) -> str:
     seconds = time.perf_counter() - begun
     return f" ({seconds:.0f} s)" if seconds >= 1 else ""
 
 
-def empty_span_kinds(recipe: Recipe, facts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a warning for each kind of spans that the masking selects and the text does not contain."""
+def span_warnings(recipe: Recipe, facts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a warning for each kind of spans that the masking selects and that the text has none or few of."""
     for kind in sorted(recipe.masking.span_kinds):
-        if facts[kind]["units"]:
+        covered = facts[kind]["share_of_tokens"]
+        if covered >= _FEW_SPANS:
             continue
         share = sum(share for share, masking in recipe.masking.stages if kind in masking.span_kinds)
         remedy = "use the corpus's collocations, --set words.phrases=[collocations] (any language; extra: words)"
@@ -329,9 +344,11 @@ def empty_span_kinds(recipe: Recipe, facts: Mapping[str, Mapping[str, Any]]) -> 
             remedy = "give a list of entities, --set words.entities=[names.txt]"
         elif "collocations" in recipe.words.phrases:
             remedy = "give a list of phrases, --set words.phrases=[phrases.txt] (too little text for collocations)"
+        found, where = f"no {kind} of two or more words was found", "instead"
+        if facts[kind]["units"]:
+            found, where = f"only {covered:.1%} of the tokens are in {kind} spans of two or more words", "elsewhere"
         yield (
-            f"no {kind} of two or more words was found; masking {recipe.masking.kind!r} masks single words instead, "
-            f"in {share:.0%} of training; {remedy}"
+            f"{found}; masking {recipe.masking.kind!r} masks single words {where}, in {share:.0%} of training; {remedy}"
         )
 
 

@@ -16,7 +16,7 @@ from maskwright.core.spec import fingerprint
 from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.tokenizers.stream_encoder import TokenPlaces, TokenStream
 from maskwright.data.words.lexicon import Lexicon, Spans, content_of, longest, read_lexicon, spans_of
-from maskwright.data.words.scripts import chinese_characters, code_points
+from maskwright.data.words.scripts import chinese_characters, code_points, traditional_texts
 from maskwright.data.words.segmenters import (
     NAME_RULES_VERSION,
     Segmenter,
@@ -83,6 +83,12 @@ class Annotator:
         firsts = np.flatnonzero(begins)
         lasts = np.flatnonzero(mask & ~np.concatenate([mask & ~begins, [False]])[1:]) + 1
         runs = [text.joined[start:end] for start, end in zip(firsts.tolist(), lasts.tolist(), strict=True)]
+        if (simplify := self._segmenter.simplify) is not None:
+            traditional = traditional_texts(text.codes, text.lengths)
+            runs = [
+                simplify(run) if traditional[number] else run
+                for run, number in zip(runs, text.numbers[firsts].tolist(), strict=True)
+            ]
         if "tags" in self._words.entities:
             tagged = self._segmenter.tag(runs)
             words, names = [word for word, _ in tagged], [is_name(word, tag) for word, tag in tagged]

@@ -1,6 +1,7 @@
 """Detection of Chinese text: Han characters of texts that are not Japanese."""
 
 import re
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ _HAN = ((0x3005, 0x3005), (0x3007, 0x3007), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), 
 # Letters of kana only: the middle dot ・ and the long mark ー also stand in Chinese text.
 _KANA = ((0x3041, 0x3096), (0x30A1, 0x30FA), (0xFF66, 0xFF6F), (0xFF71, 0xFF9D))
 
+_FIRST_IDEOGRAPH, _LAST_IDEOGRAPH = 0x4E00, 0x9FFF
+
 HAN_CLASS = "".join(chr(first) if first == last else f"{chr(first)}-{chr(last)}" for first, last in _HAN)
 """The Han characters, as the inside of a regular expression's character class."""
 _HAN_CHARACTER = re.compile(f"[{HAN_CLASS}]")
@@ -21,6 +24,11 @@ _HAN_CHARACTER = re.compile(f"[{HAN_CLASS}]")
 def is_han(character: str) -> bool:
     """Return whether a text begins with a Han character."""
     return _HAN_CHARACTER.match(character) is not None
+
+
+def has_han(text: str) -> bool:
+    """Return whether a text contains a Han character."""
+    return _HAN_CHARACTER.search(text) is not None
 
 
 def code_points(text: str) -> NDArray[np.uint32]:
@@ -48,6 +56,36 @@ def chinese_characters(codes: NDArray[np.uint32], lengths: NDArray[np.int64]) ->
         japanese = np.bincount(text_of[kana], minlength=len(lengths)) > 0
         han &= ~japanese[text_of]
     return han
+
+
+def traditional_texts(codes: NDArray[np.uint32], lengths: NDArray[np.int64]) -> BoolArray:
+    """Return which texts are traditional Chinese: with more characters that only Big5 has than that only GB 2312 has.
+
+    Args:
+        codes: Code points of all texts joined. Shape (C,).
+        lengths: Characters of each text. Shape (N,).
+
+    Returns:
+        Shape (N,).
+    """
+    balance = np.zeros(len(codes), dtype=np.int64)
+    ideographs = _within(codes, ((_FIRST_IDEOGRAPH, _LAST_IDEOGRAPH),))
+    balance[ideographs] = _variants()[codes[ideographs] - _FIRST_IDEOGRAPH]
+    total = np.concatenate([[0], np.cumsum(balance)])
+    ends = np.cumsum(lengths)
+    traditional: BoolArray = total[ends] - total[ends - lengths] > 0
+    return traditional
+
+
+@cache
+def _variants() -> NDArray[np.int8]:
+    """Return for each unified ideograph 1 if it is in Big5 but not in GB 2312, -1 in the opposite case, else 0."""
+
+    def is_in(codec: str) -> NDArray[np.int8]:
+        return np.array([bool(chr(code).encode(codec, "ignore")) for code in codes], dtype=np.int8)
+
+    codes = range(_FIRST_IDEOGRAPH, _LAST_IDEOGRAPH + 1)
+    return is_in("big5") - is_in("gb2312")
 
 
 def _within(codes: NDArray[np.uint32], ranges: tuple[tuple[int, int], ...]) -> BoolArray:

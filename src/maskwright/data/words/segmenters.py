@@ -1,18 +1,27 @@
-"""Chinese word segmentation by jieba (`rjieba`, written in Rust), and its names of people, places and organizations."""
+"""Chinese word segmentation by jieba (`rjieba`, written in Rust), and its names of people, places and organizations.
 
-from collections.abc import Callable, Sequence
+Its words are simplified. Traditional text is segmented in simplified form (OpenCC), character by character.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
+
+from maskwright.core.extras import install
 from maskwright.core.spec import fingerprint
 from maskwright.data.libraries import imported
 from maskwright.data.words.lexicon import content_of, read_dictionary
+from maskwright.data.words.scripts import code_points, has_han, traditional_texts
 from maskwright.data.words.spec import Words
 
-NAME_RULES_VERSION = 1
+NAME_RULES_VERSION = 2
 """Raise it with every change of `is_name`."""
 
+_FEW_TRADITIONAL = 0.01
 _NAME_TAGS = ("nr", "ns", "nt", "nz")  # ICTCLAS's: people (also nrt, nrfg), places, organizations, others
 _NOT_NAME_ENDINGS = "性化者符证器键式"
 # The most frequent of them in Chinese articles on Linux and in CLUECorpusSmall.
@@ -37,7 +46,7 @@ _LISTED = (
     "测试方法 宝贵意见 大大的 新旧 仁慈 长达 三观 白平衡 西红柿 新一轮 法宝 智能卡 孤儿 测试运行 麦芽 开放平台 "
     "漏报 彩信 上门 安康 六楼 汤底 住院医师 英语专业 卸妆油 摩羯座 田园 新开工 滤芯 芝士 五星 文科 京城 关东煮 "
     "杜鹃 外贸公司 麻木 西南 本报讯 申请书 采暖期 南瓜饼 胡萝卜 母爱 新加 关键因素 黑洞 以太网卡 甘特图 全自动 "
-    "通信协议 恐龙"
+    "通信协议 恐龙 国家有关 建立健全"
 )
 _NOT_NAMES = frozenset(_LISTED.split())
 
@@ -49,10 +58,13 @@ class Segmenter:
     Attributes:
         cut: Runs to words.
         tag: Runs to (word, part of speech); the words may differ from those of `cut`.
+        simplify: A run of traditional characters to as many simplified ones, which `cut` and `tag` know; None if OpenCC
+            is not installed.
     """
 
     cut: Callable[[Sequence[str]], list[str]]
     tag: Callable[[Sequence[str]], list[tuple[str, str]]]
+    simplify: Callable[[str], str] | None = None
 
 
 def is_name(word: str, tag: str) -> bool:
@@ -69,15 +81,43 @@ def open_segmenter(words: Words) -> Segmenter | None:
     if words.segmenter == "none":
         return None
     library = imported("rjieba", "the segmenter 'rjieba'", "zh", otherwise="choose another words.segmenter")
+    simplify = _open_simplifier()
     if words.dictionary is not None:
         library = library.Jieba()
         for word, frequency, tag in read_dictionary(Path(words.dictionary)):
-            library.add_word(word, frequency or library.suggest_freq(word), tag or "n")
+            for form in {word, simplify(word) if simplify else word}:
+                library.add_word(form, frequency or library.suggest_freq(form), tag or "n")
     # All runs in one call: a line break is a word, and no word crosses it.
     return Segmenter(
         cut=lambda runs: [word for word in library.cut("\n".join(runs)) if word != "\n"],
         tag=lambda runs: [pair for pair in library.tag("\n".join(runs)) if pair[0] != "\n"],
+        simplify=simplify,
     )
+
+
+def _open_simplifier() -> Callable[[str], str] | None:
+    if find_spec("opencc") is None:
+        return None
+    convert = imported("opencc", "traditional Chinese", "zh").OpenCC("t2s").convert
+
+    def simplify(run: str) -> str:
+        simplified: str = convert(run)
+        return simplified if len(simplified) == len(run) else run
+
+    return simplify
+
+
+def describe_traditional(words: Words, texts: Iterable[str]) -> str:
+    """Describe how the traditional Chinese among some sentences is segmented; "" if there is none or no segmenter."""
+    sentences = [text for text in texts if has_han(text)] if words.segmenter != "none" else []
+    codes, lengths = code_points("".join(sentences)), np.array(list(map(len, sentences)), dtype=np.int64)
+    share = traditional_texts(codes, lengths).mean() if sentences else 0.0
+    if share < _FEW_TRADITIONAL:
+        return ""
+    found = f"{share:.0%} of the Chinese sentences are traditional"
+    if find_spec("opencc") is not None:
+        return f"{found}; OpenCC converts them for segmentation only"
+    return f"{found}, of which the segmenter knows few words and invents others: install OpenCC, {install('zh')}"
 
 
 def segmenter_fingerprint(words: Words) -> str:
@@ -89,4 +129,5 @@ def segmenter_fingerprint(words: Words) -> str:
     except metadata.PackageNotFoundError:
         version = ""
     dictionary = "" if words.dictionary is None else content_of(Path(words.dictionary))
-    return fingerprint([words.segmenter, version, None, dictionary])
+    converter = [] if find_spec("opencc") is None else [metadata.version("opencc")]
+    return fingerprint([words.segmenter, version, None, dictionary, *converter])
