@@ -1,10 +1,13 @@
 """The command itself: fast help, errors in one line with suggestions, tracebacks only on request."""
 
+import errno
 import io
 import json
+import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -81,6 +84,7 @@ def test_unknown_commands_and_options_get_suggestions(run, monkeypatch, words, e
 
 _RUN = """
 import sys
+from pathlib import Path
 from maskwright.cli.main import main
 for words in {commands!r}:
     try:
@@ -164,6 +168,47 @@ def test_errors_of_users_are_one_line_and_exit_code_2(run, verb, monkeypatch):
     monkeypatch.setenv("MASKWRIGHT_DEBUG", "1")
     with pytest.raises(DataError):
         main(["show"])
+
+
+@pytest.mark.parametrize(
+    ("error", "part"),
+    [
+        (MemoryError(), "not enough memory (MemoryError)"),
+        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes"), "not enough memory"),
+        (ImportError("libtorch.so: failed to map segment from shared object"), "not enough memory"),
+        (RuntimeError("std::bad_alloc"), "not enough memory"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "not enough memory"),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "x" * 5000), "(5,000 characters)': File name too long"),
+        (PermissionError(errno.EACCES, "Permission denied", b"a\xff"), "Permission denied"),
+    ],
+)
+def test_errors_of_the_system_are_one_line(run, verb, monkeypatch, error, part):
+    def fail():
+        raise error
+
+    monkeypatch.delenv("MASKWRIGHT_DEBUG", raising=False)
+    verb(fail)
+    code, out, err = run("show")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert part in err
+    assert len(err) < 400
+    assert err.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["recipes"], ["recipes", "--json"]])
+def test_a_full_disk_under_standard_output_is_one_line(monkeypatch, capsys, arguments):
+    monkeypatch.delenv("MASKWRIGHT_DEBUG", raising=False)
+    with capsys.disabled(), pytest.MonkeyPatch.context() as patch, open("/dev/full", "w") as full:
+        patch.setattr(sys, "stderr", errors := io.StringIO())
+        patch.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        with open(os.devnull, "w") as null:  # What is left of the output fails again.
+            os.dup2(null.fileno(), full.fileno())
+    assert caught.value.code == 2
+    assert errors.getvalue() == "error: cannot read or write: No space left on device. Check where the output goes.\n"
 
 
 def test_other_errors_are_not_hidden_and_an_interrupt_ends_with_130(run, verb):

@@ -8,7 +8,8 @@ subcommands, a `typer.Typer`. A subcommand's module
   `--help` is fast;
 - parses options, calls the library and prints the result with `output`;
 - lets `MaskwrightError` propagate: it is printed here as one line on standard error with exit code 2 (with
-  MASKWRIGHT_DEBUG=1, as a traceback). An interrupt exits with 130, a closed pipe silently.
+  MASKWRIGHT_DEBUG=1, as a traceback). So is an error of the system: no memory, a full disk, a path too long. An
+  interrupt exits with 130, a closed pipe silently.
 """
 
 import importlib
@@ -192,13 +193,44 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: Command-line arguments; None for those of this process.
     """
     try:
-        build().main(args=arguments, prog_name="maskwright")
-    except MaskwrightError as error:
-        if os.environ.get("MASKWRIGHT_DEBUG"):
+        try:
+            build().main(args=arguments, prog_name="maskwright")
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # What fails at the end of the process is only printed.
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        found = error if isinstance(error, MaskwrightError) else _of_system(error)
+        if os.environ.get("MASKWRIGHT_DEBUG") or found is None:
             raise
         from maskwright.cli import output
 
-        output.fail(str(error))
+        output.fail(str(found))
+        if isinstance(error, OSError):  # Else what is left of the output fails again.
+            sys.stdout = None
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
+
+
+_NO_MEMORY = (
+    *("not enough memory", "Cannot allocate memory", "failed to map segment", "bad_alloc", "can't start new thread"),
+)
+_LONGEST_PATH = 100
+
+
+def _of_system(error: Exception) -> MaskwrightError | None:
+    """Return the error that says what the system refused, memory or a file; None for other errors."""
+    if isinstance(error, MemoryError) or any(sign in str(error) for sign in _NO_MEMORY):
+        # Libraries that cannot be loaded or allocate in C++ say it in their own errors.
+        return MaskwrightError(
+            f"there is not enough memory ({': '.join(filter(None, (type(error).__name__, str(error))))})",
+            todo="Close other programs, raise the limit of this one (`ulimit -v`), or choose a smaller model or batch",
+        )
+    if not isinstance(error, OSError) or error.errno is None:
+        return None
+    if error.filename is None:
+        return MaskwrightError(f"cannot read or write: {error.strerror}", todo="Check where the output goes")
+    path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else str(error.filename)
+    if len(path) > _LONGEST_PATH:
+        path = f"{path[:_LONGEST_PATH]}... ({len(path):,} characters)"
+    return MaskwrightError(f"cannot use {path!r}: {error.strerror}", todo="Check the path")
