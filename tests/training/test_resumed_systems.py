@@ -85,7 +85,10 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(name: str, train: 
     assert all(levels[level]["units"] for level in recipe.masking.span_kinds)
 
 
-CHOICES = {"muon": ["training.optimizer.kind=muon"]}
+CHOICES = {
+    "muon": ["training.optimizer.kind=muon"],
+    "falling masking rate": ["masking.rate=0.4", "masking.final_rate=0.1"],
+}
 
 
 @pytest.mark.parametrize("choice", CHOICES)
