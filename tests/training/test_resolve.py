@@ -139,6 +139,9 @@ def test_fitting_is_stable_against_a_machine_that_is_a_little_slower() -> None:
         ("roberta/mini", 1e8, [(0.9, 128), (0.1, 512)]),
         # Never longer than published.
         ("electra/small", 4e6, [(0.8, 32), (0.2, 128)]),
+        # With a generator short sequences come first in larger budgets too.
+        ("electra/small", 1e8, [(0.3, 32), (0.7, 128)]),
+        ("electra/base", 1e8, [(0.3, 32), (0.6, 128), (0.1, 512)]),
     ],
 )
 def test_runs_begin_with_short_sequences_and_end_at_the_full_length(

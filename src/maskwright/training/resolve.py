@@ -49,6 +49,9 @@ WARMUP_SHARE = 0.1
 SMALLEST_BATCH = 8
 SHORT_BUDGET_TOKENS = 2e7
 """Below this many tokens training begins at length 32 (measured at 1 to 10 M tokens: LOG.md)."""
+JOINT_SHORT_SHARE = 0.3
+"""From there to `LONG_BUDGET_TOKENS` training with a generator begins at length 32 for this share: all at 128 it stays
+on the plateau (measured at 3 and 20 M tokens, this share at 3 M: LOG.md)."""
 LONG_BUDGET_TOKENS = 2e9
 """Below this many tokens most sequences are not longer than 128 (BERT itself spends 90 % of its steps there), and
 attention starts at neighboring tokens (measured at 1 to 4 M tokens: LOG.md)."""
@@ -305,12 +308,15 @@ def fit_length(
     lengths, reason = {longest: 1.0}, "short runs learn more from many short sequences"
     if tokens < SHORT_BUDGET_TOKENS and longest > 32:
         lengths, reason = {32: 0.8, longest: 0.2}, "short runs learn more from short sequences first"
+    elif recipe.generator is not None and longest > 32:
+        lengths = {32: JOINT_SHORT_SHARE, longest: 1 - JOINT_SHORT_SHARE}
+        reason = "a generator learns nothing for long without short sequences first"
     full = min(FULL_LENGTH, recipe.training.max_length)
     if full > longest and tokens >= FULL_LENGTH_FROM_TOKENS:
         share = FULL_LENGTH_SHARE
         if in_steps:  # As many steps as hold that share of the tokens.
             share *= sum(each * length for length, each in lengths.items()) / full
-        lengths[min(lengths)] -= share
+        lengths[max(lengths, key=lengths.__getitem__)] -= share
         lengths[full] = share
         reason += f", and {share:.0%} at {full} to read such texts"
     wanted = tuple(LengthPhase(share=round(share, 2), max_length=length) for length, share in lengths.items())
