@@ -1,6 +1,7 @@
 """Studies of toy recipes: spend, order, resuming, adding, and the report."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -15,7 +16,10 @@ from maskwright.cli.options import split_list
 from maskwright.core.errors import CheckpointError, RecipeError
 from maskwright.core.files import read_json
 from maskwright.study import compare as module
+from maskwright.study import results as module_of_results
 from maskwright.study.compare import Comparison, compare, tasks_of, variants_of
+from maskwright.study.results import overview, sentences
+from maskwright.study.statistics import NO_DIFFERENCE, NOT_COMPARABLE
 from maskwright.training import session
 from maskwright.training.reporting import Silent
 from maskwright.training.resolve import Speed
@@ -100,7 +104,7 @@ def test_a_killed_study_gives_the_same_report(
     measured, calls = module.probes.masked_words, iter(range(9))
 
     def killed(*args: Any) -> Any:
-        if next(calls) == 1:
+        if next(calls) == 2:  # After the first run and the untrained model.
             raise KeyboardInterrupt
         return measured(*args)
 
@@ -149,16 +153,46 @@ def test_adding_a_seed_runs_only_what_is_missing(
     assert grown.report["seeds"] == [0, 1, 2]
 
 
-def test_identical_recipes_show_no_difference_and_the_report_says_what_was_done(
-    study: Callable[..., Comparison],
+def test_identical_recipes_show_no_difference_unless_they_are_on_the_plateau(
+    study: Callable[..., Comparison], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = study(
-        "same", recipes=["base=bert/tiny", "same=bert/tiny"], set=TOY, **(ONE_SEED | {"seeds": 2, "flops": 1e7})
-    )
-    assert done.report is not None
-    for metric in done.report["metrics"].values():
-        assert metric["rows"]["same"]["verdict"] == "no difference shown"
+    work = {"recipes": ["base=bert/tiny", "same=bert/tiny"], "set": TOY, **ONE_SEED, "seeds": 2, "flops": 1e7}
+    first = study("same", **work).report
+    assert first is not None
+    for metric in first["metrics"].values():
+        for row in metric["rows"].values():
+            assert (row["verdict"], row["difference"]) == (NOT_COMPARABLE, None), "10 million FLOPs teach nothing"
+    assert sentences(first)[0] == f"same against base: {NOT_COMPARABLE} in 2 metrics."
+    assert "base, same" in sentences(first)[1]
+    monkeypatch.setattr(module_of_results, "PLATEAU", 9.0)
+    again = study("same", **work).report
+    assert again is not None
+    for metric in again["metrics"].values():
+        assert metric["rows"]["same"]["verdict"] == NO_DIFFERENCE
         assert metric["rows"]["same"]["values"] == metric["rows"]["base"]["values"]
+
+
+def test_metrics_stand_beside_chance_the_unigram_model_and_an_untrained_model(whole: Comparison) -> None:
+    assert whole.report is not None
+    metrics = whole.report["metrics"]
+    assert len(list((whole.folder / "measurements" / "untrained").iterdir())) == 1, "one shape"
+    for name, metric in metrics.items():
+        for row in metric["rows"].values():
+            assert row["untrained"] is not None
+            assert row["chance"] is not None
+            assert (row["unigram"] is not None) == (
+                name in ("word_loss", "word_accuracy", "token_loss", "token_accuracy")
+            )
+    row = metrics["token_loss"]["rows"]["base"]
+    size = read_json(whole.folder / "runs/base/seed-0/config.json")["vocab_size"]
+    assert row["unigram"] < row["chance"] == pytest.approx(math.log(size))
+    assert row["untrained"] == pytest.approx(row["unigram"], rel=0.05), "its bias begins at the unigram model"
+    pages = [(whole.folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("md", "html", "csv")]
+    assert all(all(name in page for name in ("chance", "unigram", "untrained")) for page in pages)
+    columns, rows = overview(whole.report)
+    assert columns[-3:] == ["chance", "unigram", "untrained"]
+    at_chance = [each["title"] for each in metrics.values() if each["at_chance"]]
+    assert not {row[0].rpartition(",")[0] for row in rows} & {*at_chance}
 
 
 class _Checked(HTMLParser):
@@ -198,7 +232,7 @@ def test_the_page_is_whole_and_loads_nothing(whole: Comparison) -> None:
     assert "prefers-color-scheme: dark" in page
     assert len(page) < 400_000
     table = (whole.folder / "report.csv").read_text(encoding="utf-8").splitlines()
-    assert table[0] == "metric,unit,recipe,seed,value,examples,verdict"
+    assert table[0] == "metric,unit,recipe,seed,value,examples,chance,unigram,untrained,verdict"
     report = read_json(whole.folder / "report.json")
     assert len(table) == 1 + 2 * len(report["seeds"]) * len(report["metrics"])
     assert "| masked words, accuracy, % | words |" in (whole.folder / "report.md").read_text(encoding="utf-8")

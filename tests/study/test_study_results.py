@@ -1,10 +1,13 @@
 from typing import Any
 
-from maskwright.study.probes import _seconds
-from maskwright.study.results import budget_text, sentences, shown_sd, shown_verdict
-from maskwright.study.statistics import BETTER, NO_DIFFERENCE
+import pytest
 
-METRIC = {"title": "masked words, accuracy", "unit": "share", "is_main": True}
+from maskwright.study.probes import _seconds
+from maskwright.study.results import budget_text, is_on_plateau, sentences, shown_sd, shown_verdict
+from maskwright.study.statistics import BETTER, NO_DIFFERENCE, upper_limit
+
+METRIC = {"title": "masked words, accuracy", "unit": "share", "is_main": True, "at_chance": False}
+LEARNED = {label: {"loss_over_unigram": [0.8]} for label in ("a", "b")}
 
 
 def _row(verdict: str) -> dict[str, Any]:
@@ -12,13 +15,29 @@ def _row(verdict: str) -> dict[str, Any]:
 
 
 def test_where_no_difference_is_shown_the_smallest_that_could_be_is_named() -> None:
-    report = {"recipes": ["a", "b"], "baseline": "a", "metrics": {"x": {**METRIC, "rows": {"b": _row(NO_DIFFERENCE)}}}}
+    report = {"recipes": LEARNED, "baseline": "a", "metrics": {"x": {**METRIC, "rows": {"b": _row(NO_DIFFERENCE)}}}}
     assert sentences(report) == ["b against a: no difference shown in 1 metric."]
     assert shown_verdict(_row(NO_DIFFERENCE), "share") == "no difference shown (only above 5.2 points)"
     assert shown_verdict(_row(BETTER), "share") == BETTER
     adjusted = {"seeds": 3, "low": 0.016, "high": 0.074, "p": 0.021, "p_holm": 0.107}
     row = {"verdict": NO_DIFFERENCE, "difference": adjusted}
     assert shown_verdict(row, "share") == "no difference shown (p 0.021, adjusted 0.107)"
+
+
+def test_a_recipe_is_on_the_plateau_unless_its_seeds_show_otherwise() -> None:
+    assert is_on_plateau([0.98])
+    assert not is_on_plateau([0.96])
+    assert not is_on_plateau([0.90, 0.91, 0.92])
+    assert is_on_plateau([0.90, 0.99]), "two seeds that far apart show nothing"
+    assert is_on_plateau([float("nan"), 0.9])
+    assert not is_on_plateau([]), "no held-out text"
+    assert upper_limit([0.90, 0.91, 0.92]) == pytest.approx(0.91 + 2.920 * 0.01 / 3**0.5, abs=1e-4)
+
+
+def test_metrics_at_chance_are_named_in_one_line() -> None:
+    metric = {**METRIC, "title": "sentence order, accuracy", "at_chance": True, "rows": {"b": _row(NO_DIFFERENCE)}}
+    report = {"recipes": LEARNED, "baseline": "a", "metrics": {"sentence_order": metric}}
+    assert sentences(report)[-1] == "At chance for all recipes: sentence order, accuracy."
 
 
 def test_the_budget_names_what_was_spent_equally() -> None:

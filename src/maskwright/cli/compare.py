@@ -65,7 +65,7 @@ def command(
     names = options.split_list(recipes)
     options.check_recipes(name.partition("=")[2] or name for name in names)
     from maskwright.study.compare import compare
-    from maskwright.study.results import sentences
+    from maskwright.study.results import overview, sentences
     from maskwright.training.distributed import process_group, rank
 
     with process_group():  # An error of all processes of torchrun is printed once, and only rank 0 prints the result.
@@ -99,6 +99,8 @@ def command(
         elif json:
             output.print_json(done.report)
         elif done.report is not None:
+            columns, rows = overview(done.report)
+            output.table(columns, rows, right=range(len(columns) - 3, len(columns)))
             for sentence in sentences(done.report):
                 output.note(sentence)
         if not (done.finished or dry_run):

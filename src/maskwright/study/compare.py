@@ -6,6 +6,7 @@ OUT/tokenizers/           one per tokenizer setting, so that recipes that may sh
 OUT/runs/LABEL/seed-N/    run directories of `pretrain`
 OUT/finetuning/...        directories of `finetune`
 OUT/measurements/LABEL/seed-N/TASK.json
+OUT/measurements/untrained/SHAPE/TASK.json   the same of an untrained model, one per shape (`study.controls`)
 OUT/report.html, .md, .csv, .json
 OUT/copies/study.json     to restore it from
 
@@ -17,6 +18,7 @@ hours affects all recipes alike.
 """
 
 import contextlib
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -28,9 +30,11 @@ from maskwright.core.checksums import CONTENTS, file_checksums, read_record, rec
 from maskwright.core.errors import CheckpointError, RecipeError, unknown_name
 from maskwright.core.files import checksum, disk_problems, remove_temporary
 from maskwright.core.spec import fingerprint, override, parse_overrides
+from maskwright.core.types import IntArray
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.finetuning import finetune
@@ -38,7 +42,7 @@ from maskwright.finetuning.tasks import KINDS
 from maskwright.inference.model import Model, load
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import training_flops_per_token
-from maskwright.study import probes
+from maskwright.study import controls, probes
 from maskwright.study.intrinsic import check_text, intrinsic
 from maskwright.study.report import write_report
 from maskwright.study.request import DEFAULT_TASKS, SAMPLES, Task, Variant, tasks_of, variants_of
@@ -65,6 +69,9 @@ from maskwright.training.speed import measure_speed
 Part = TypeVar("Part")
 STUDY = "study.json"
 _VOCABULARY = "tokenizer.vocab_size"
+_PROBES = ("masked", "intrinsic", "minimal-pairs")
+_MEASURES = 2
+"""Version of what measurements hold; older ones are made again."""
 _MEASURING = {
     "masked": "measuring masked words",
     "intrinsic": "measuring sentence order and other probes",
@@ -333,6 +340,7 @@ class Study:
     shared: dict[str, Any] = field(default_factory=dict)
     """The content of `study.json`."""
     complete: bool = False
+    _token_counts: dict[str, IntArray] = field(default_factory=dict)
 
     def planned(self) -> list[PlannedRun]:
         """Return all runs in the order in which they are done: seed by seed."""
@@ -381,6 +389,7 @@ class Study:
                 if stopped or not self.measure(variant, seed, text):
                     self.reporter.message("stopped", "the same command resumes the study")
                     return report
+                on_rank_zero(partial(self._measure_untrained, self.run_folder(variant, seed), text))
                 done += missing
             # After each seed, so that a long study can be read before it is finished.
             seeds = [each for each in self.seeds if each <= seed]
@@ -474,13 +483,43 @@ class Study:
 
     def _definition(self, task: Task) -> dict[str, Any]:
         settings = list(self.finetune_set) if task.kind in (*BENCHMARKS, *KINDS) else []
-        return {"kind": task.kind, "path": None if task.path is None else str(task.path), "set": settings}
+        path = None if task.path is None else str(task.path)
+        return {"version": _MEASURES, "kind": task.kind, "path": path, "set": settings}
 
     def _is_measured(self, task: Task, variant: Variant, seed: int) -> bool:
-        file = self.file(task, variant, seed)
+        return self._is_current(self.file(task, variant, seed), task)
+
+    def _is_current(self, file: Path, task: Task) -> bool:
         if not file.is_file() or record_problem(file):
             return False
         return bool(read_record(file)["definition"] == self._definition(task))
+
+    def _measure_untrained(self, run: Path, text: StudyText) -> None:
+        """Measure the untrained model of a run's shape, unless that has been done; not in tasks of `finetune`."""
+        place = self.folder / "measurements" / controls.UNTRAINED / controls.shape_of(run)
+        missing = {
+            task: file
+            for task in self.tasks
+            if task.kind in _PROBES and not self._is_current(file := place / f"{task.name}.json", task)
+        }
+        if not missing:
+            return
+        self.reporter.stage("measuring an untrained model of the same shape", 0, len(missing))
+        with tempfile.TemporaryDirectory(prefix="maskwright-untrained-") as temporary:
+            folder = Path(temporary)
+            controls.save_untrained(run, self._counts(Tokenizer.from_folder(run), text), folder)
+            model = load(folder, device=self.options["device"])
+            for task, file in missing.items():
+                metrics = {name: asdict(each) for name, each in self._probe(task, model, run, text).items()}
+                write_record(file, {"definition": self._definition(task), "metrics": metrics})
+
+    def _counts(self, tokenizer: Tokenizer, text: StudyText) -> IntArray:
+        """Return the token counts of the training text."""
+        if (found := self._token_counts.get(tokenizer.fingerprint)) is None:
+            cleaning = override(Cleaning(), parse_overrides(self.clean))
+            cleaned = clean_corpus(text.train, cleaning=cleaning, **self.prepare, progress=self.reporter.stage)
+            found = self._token_counts[tokenizer.fingerprint] = controls.token_counts(tokenizer, cleaned)
+        return found
 
     def measure(self, variant: Variant, seed: int, text: StudyText) -> bool:
         """Measure what is missing of a run; returns False if a stop was requested."""
@@ -497,7 +536,7 @@ class Study:
             content: dict[str, Any]
             if task.kind == SAMPLES:
                 content = on_rank_zero(partial(probes.samples, model, text, run))
-            elif task.kind in ("masked", "intrinsic", "cost", "minimal-pairs"):
+            elif task.kind in (*_PROBES, "cost"):
                 measured = on_rank_zero(partial(self._probe, task, model, run, text))
                 content = {"metrics": {name: asdict(each) for name, each in measured.items()}}
             elif (tuned := self._finetune(task, variant, seed, run)) is not None:
@@ -510,7 +549,7 @@ class Study:
 
     def _probe(self, task: Task, model: Model, run: Path, text: StudyText) -> probes.Measurements:
         if task.kind == "masked":
-            return probes.masked_words(model, text)
+            return probes.masked_words(model, text, self._counts(model.tokenizer, text))
         if task.kind == "intrinsic":
             return intrinsic(model, text)
         if task.kind == "cost":
@@ -538,7 +577,9 @@ class Study:
             return None
         part = "test" if done.results.spread("test") else "dev"
         metric, count = done.results.main_metric, int(done.results.data[part]["examples"])
-        measured = probes.Measurement(value=done.results.spread(part)[metric].mean, count=count, by=part)
+        trivial = next(iter(done.results.baselines.values()), {}).get(part, {}).get(metric)  # the most frequent label
+        value = done.results.spread(part)[metric].mean
+        measured = probes.Measurement(value=value, count=count, by=part, chance=trivial)
         return {task.name: {**asdict(measured), "metric": metric}}
 
 

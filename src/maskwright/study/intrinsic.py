@@ -65,10 +65,10 @@ def intrinsic(model: Model, text: StudyText) -> Measurements:
         if kind in model.pair_heads and pooled is not None:
             with torch.inference_mode():
                 right = model.pair_heads[kind](pooled).argmax(dim=1).cpu().numpy() == label
-            found[name] = mean_of(right[~train] * 1.0, "head")
+            found[name] = mean_of(right[~train] * 1.0, "head", chance=0.5)
         else:
             right = _fitted(states, label, train).predict(states[~train]) == label[~train]
-            found[name] = mean_of(right * 1.0, "probe")
+            found[name] = mean_of(right * 1.0, "probe", chance=0.5)
     found["replaced_words"] = _replaced_words(model, text)
     passages = text.passages(PAIRS)
     sources = np.unique([text.sources[document] for document, _ in passages], return_inverse=True)[1]
@@ -77,7 +77,8 @@ def intrinsic(model: Model, text: StudyText) -> Measurements:
     if len(np.unique(sources[half])) > 1 and not half.all():
         vectors = embed_texts(model, [passage for _, passage in passages])
         right = _fitted(vectors, sources, half).predict(vectors[~half]) == sources[~half]
-        found["source"] = mean_of(right * 1.0, "probe")
+        most_frequent = float(np.bincount(sources[~half]).max() / (~half).sum())
+        found["source"] = mean_of(right * 1.0, "probe", chance=most_frequent)
     return found
 
 
@@ -166,4 +167,5 @@ def _replaced_words(model: Model, text: StudyText) -> Measurement:
         count=len(wanted),
         groups=tuple(groups),
         by="probe" if model.rtd_head is None else "head",
+        chance=0.5,
     )

@@ -36,6 +36,7 @@ from maskwright.model.sizes import flops_per_token
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.sizing import sizes, training_flops_per_token
 from maskwright.study.text import PASSAGE_BYTES, StudyText
+from maskwright.training.evaluation import log_shares
 
 MASKED_SHARE = 0.15
 PASSAGES = 800
@@ -56,20 +57,25 @@ class Measurement:
         count: Examples behind it; 0 where there are none (parameters).
         groups: The same over groups of examples; empty if it has none.
         by: Where it came from, if models differ in that: "head", "probe" or "generator".
+        chance: What uniform guessing gives, or the most frequent class; None where there is no such thing.
+        unigram: What the unigram model of the training text gives, for masked words.
     """
 
     value: float
     count: int = 0
     groups: tuple[float, ...] = ()
     by: str = ""
+    chance: float | None = None
+    unigram: float | None = None
 
 
 Measurements = dict[str, Measurement]
 
 
-def mean_of(values: Floats, by: str = "") -> Measurement:
+def mean_of(values: Floats, by: str = "", *, chance: float | None = None, unigram: float | None = None) -> Measurement:
     groups = [float(values[number::GROUPS].mean()) for number in range(GROUPS)] if len(values) >= 2 * GROUPS else []
-    return Measurement(value=float(values.mean()), count=len(values), groups=tuple(groups), by=by)
+    mean = float(values.mean())
+    return Measurement(value=mean, count=len(values), groups=tuple(groups), by=by, chance=chance, unigram=unigram)
 
 
 def embed_texts(model: Model, texts: Sequence[str]) -> Floats:
@@ -103,8 +109,11 @@ def _with_vocabulary(model: Model) -> tuple[Model, str] | None:
     return None if model.generator is None else (model.generator, "generator")
 
 
-def masked_words(model: Model, text: StudyText) -> Measurements:
-    """Measure loss (nats) and accuracy at masked words of the held-out text; nothing without a vocabulary head."""
+def masked_words(model: Model, text: StudyText, token_counts: IntArray | None = None) -> Measurements:
+    """Measure loss (nats) and accuracy at masked words of the held-out text; nothing without a vocabulary head.
+
+    `token_counts` are those of the training text, shape (V,), for the unigram model.
+    """
     if (chosen := _with_vocabulary(model)) is None:
         return {}
     scorer, by = chosen
@@ -128,16 +137,31 @@ def masked_words(model: Model, text: StudyText) -> Measurements:
                 labels.append(encoded.ids[first + masked])
                 owners.append(word_of[first + masked])
     found, right = log_probabilities(scorer, sequences, positions, labels)
-    losses = -found
-    right &= np.concatenate(labels) != special.unk  # An unknown token is no prediction of its word.
-    owner = np.concatenate(owners)
-    word_losses: Floats = np.bincount(owner, losses, minlength=num_words).astype(np.float64)
-    word_right = np.bincount(owner, ~right, minlength=num_words) == 0
+    wanted, owner = np.concatenate(labels), np.concatenate(owners)
+
+    def values(losses: Floats, right: NDArray[np.bool_]) -> dict[str, Floats]:
+        right = right & (wanted != special.unk)  # An unknown token is no prediction of its word.
+        return {
+            "word_loss": np.bincount(owner, losses, minlength=num_words).astype(np.float64),
+            "word_accuracy": (np.bincount(owner, ~right, minlength=num_words) == 0).astype(np.float64),
+            "token_loss": losses,
+            "token_accuracy": right.astype(np.float64),
+        }
+
+    # Uniform guessing is right once in V tokens, so of hardly any word.
+    size, nowhere = special.vocab_size, np.zeros(len(wanted), dtype=np.bool_)
+    chance = values(np.full(len(wanted), np.log(size)), nowhere)
+    unigram: dict[str, Floats] = {}
+    if token_counts is not None:
+        unigram = values(-log_shares(token_counts)[wanted], wanted == token_counts.argmax())
     return {
-        "word_loss": mean_of(word_losses, by),
-        "word_accuracy": mean_of(word_right.astype(np.float64), by),
-        "token_loss": mean_of(losses, by),
-        "token_accuracy": mean_of(right.astype(np.float64), by),
+        name: mean_of(
+            each,
+            by,
+            chance=float(chance[name].mean()),
+            unigram=float(unigram[name].mean()) if unigram else None,
+        )
+        for name, each in values(-found, right).items()
     }
 
 
@@ -198,11 +222,11 @@ def minimal_pairs(
         tokens = [ids.tolist() for ids, _ in scorer.tokenizer.encode_batch([each for pair in pairs for each in pair])]
         # Sentences of the same tokens, which differ in case for example, have the same score up to rounding.
         equal = (good == bad) | [a == b for a, b in zip(tokens[::2], tokens[1::2], strict=True)]
-        found[name] = mean_of(np.where(equal, 0.5, good > bad), by)
+        found[name] = mean_of(np.where(equal, 0.5, good > bad), by, chance=0.5)
     every = list(found.values())
     groups = np.mean([each.groups for each in every], axis=0) if all(each.groups for each in every) else []
     mean, count = statistics.fmean(each.value for each in every), sum(each.count for each in every)
-    total = Measurement(value=mean, count=count, groups=tuple(map(float, groups)), by=by)
+    total = Measurement(value=mean, count=count, groups=tuple(map(float, groups)), by=by, chance=0.5)
     return {"minimal_pairs": total, **found} if len(found) > 1 else {"minimal_pairs": total}
 
 

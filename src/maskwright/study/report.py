@@ -5,6 +5,8 @@ from typing import Any
 
 from maskwright.core.files import write_json, write_text
 from maskwright.study import results
+from maskwright.study.statistics import NO_DIFFERENCE, NOT_COMPARABLE
+from maskwright.training.evaluation import PLATEAU
 from maskwright.training.page import COLORS, INK, figure, render, svg
 
 _MARKERS = "osD^vPX*"
@@ -22,16 +24,18 @@ def write_report(folder: Path, report: dict[str, Any]) -> None:
 def html(report: dict[str, Any]) -> str:
     """Return the page."""
     metrics = report["metrics"]
-    main = {name: each for name, each in metrics.items() if each["is_main"]}
+    main = {name: each for name, each in metrics.items() if each["is_main"] and not each["at_chance"]}
     title = ", ".join(report["recipes"])
     if len(title) > 60:
         title = f"{len(report['recipes'])} recipes"
-    names = ("shown", "shown_sd", "shown_interval", "shown_p", "shown_verdict", "title_with_unit")
+    names = ("shown", "shown_sd", "shown_interval", "shown_p", "shown_verdict", "shown_control", "title_with_unit")
     return render(
         Path(__file__).parent / "study.html.jinja",
         {"fill_rows": _fill_rows} | {name: getattr(results, name) for name in names},
         heading=f"Comparison of {title}",
         report=report,
+        controls=results.CONTROLS,
+        plateau=f"{PLATEAU:.0%}",
         data=report["data"],
         made_by=report["made_by"],
         labels=list(report["recipes"]),
@@ -42,9 +46,9 @@ def html(report: dict[str, Any]) -> str:
         pareto=_pareto(report),
         corpus=[Path(each).name for each in report["corpus"]],
         main=dict(sorted(main.items(), key=lambda item: not item[1]["is_tested"])),
-        details={name: each for name, each in metrics.items() if not each["is_main"] and "/" not in name},
+        details={name: each for name, each in metrics.items() if name not in main and "/" not in name},
         paradigms={name: each for name, each in metrics.items() if "/" in name},
-        verdict_class={"better": "better", "worse": "worse", "no difference shown": "same"},
+        verdict_class={"better": "better", "worse": "worse", NO_DIFFERENCE: "same", NOT_COMPARABLE: "same"},
     )
 
 
@@ -77,7 +81,11 @@ def _pareto(report: dict[str, Any]) -> list[str]:
     order = sorted(report["metrics"], key=lambda name: (name != "word_accuracy", name in results.METRICS))
     for name in order:
         metric, rows = report["metrics"][name], report["metrics"][name]["rows"]
-        if not (metric["is_main"] and metric["is_tested"] and metric["unit"] == "share") or len(rows) < 2:
+        if (
+            metric["at_chance"]
+            or not (metric["is_main"] and metric["is_tested"] and metric["unit"] == "share")
+            or len(rows) < 2
+        ):
             continue
         if cost is None or len(figures) == _PLOTS:
             break

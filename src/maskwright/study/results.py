@@ -18,8 +18,20 @@ from maskwright.core.files import read_json
 from maskwright.core.markdown import code, escape
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.table import diff
+from maskwright.study.controls import UNTRAINED, shape_of
 from maskwright.study.request import SAMPLES, Task, Variant
-from maskwright.study.statistics import ALPHA, BETTER, NO_DIFFERENCE, NOT_TESTED, WORSE, differences, estimate
+from maskwright.study.statistics import (
+    ALPHA,
+    BETTER,
+    NO_DIFFERENCE,
+    NOT_COMPARABLE,
+    NOT_TESTED,
+    WORSE,
+    differences,
+    estimate,
+    upper_limit,
+)
+from maskwright.training.evaluation import PLATEAU
 from maskwright.training.metrics import curve
 from maskwright.training.page import data_rows
 from maskwright.training.run_directory import command_line
@@ -63,6 +75,10 @@ METRICS = {
     "latency_batch_1": Metric("latency, batch of 1 passage", "seconds", False, False),
     "latency_batch_32": Metric("latency, batch of 32 passages", "seconds", False, False, False),
 }
+
+
+_OF_WORDS = ("word_accuracy", "word_loss", "token_accuracy", "token_loss")
+CONTROLS = ("chance", "unigram", "untrained")
 
 
 def metric_of(name: str, details: str = "") -> Metric:
@@ -109,6 +125,7 @@ def collect(
     for label, variant in variants.items():
         sampled = read_study_record(folder / "measurements" / variant.folder / f"seed-{seeds[0]}" / f"{SAMPLES}.json")
         samples[label] = {"masks": sampled["masks"], "fills": sampled["fills"]}
+    plateau = {label: _ratios(each) for label, each in records.items()}
     first = records[baseline][seeds[0]]
     card = read_json(runs[baseline][seeds[0]] / "data_card.json")
     return {
@@ -126,6 +143,7 @@ def collect(
                 "name": recipe.name,
                 "summary": recipe.summary,
                 "overrides": list(variants[label].overrides),
+                "loss_over_unigram": plateau[label],
                 "tokenizer": f"{recipe.tokenizer.kind}, {recipe.tokenizer.vocab_size:,} entries",
                 "changes": [
                     {"axis": line.axis, "field": line.label, "baseline": line.left, "here": line.right}
@@ -138,7 +156,7 @@ def collect(
             }
             for label, recipe in recipes.items()
         },
-        "metrics": _metrics(folder, variants, tasks, baseline, seeds),
+        "metrics": _metrics(folder, variants, tasks, baseline, seeds, runs, plateau),
         "curves": {label: _curves(each, records[label]) for label, each in runs.items()},
         "samples": samples,
         "data": data_rows(card),
@@ -155,10 +173,35 @@ def collect(
     }
 
 
+def _ratios(records: Mapping[int, dict[str, Any]]) -> list[float]:
+    """Return, by seed, a run's last held-out loss of masked language modeling over that of the unigram model."""
+    results = [record["result"] for record in records.values()]
+    return [
+        each["held_out"]["mlm"]["loss"] / each["baseline"]["loss"]
+        for each in results
+        if each["baseline"] and "mlm" in each["held_out"]
+    ]
+
+
+def is_on_plateau(ratios: Sequence[float]) -> bool:
+    """Return whether losses over those of the unigram model, one per seed, are not shown to be below `PLATEAU`."""
+    return bool(ratios) and not upper_limit(ratios) <= PLATEAU
+
+
 def _metrics(
-    folder: Path, variants: Mapping[str, Variant], tasks: Sequence[Task], baseline: str, seeds: Sequence[int]
+    folder: Path,
+    variants: Mapping[str, Variant],
+    tasks: Sequence[Task],
+    baseline: str,
+    seeds: Sequence[int],
+    runs: Mapping[str, Mapping[int, Path]],
+    ratios: Mapping[str, Sequence[float]],
 ) -> dict[str, Any]:
-    """Return each metric's rows: estimate, difference from the baseline and verdict of each recipe that has it."""
+    """Return each metric's rows: estimate, controls, difference from the baseline and verdict of each recipe with it.
+
+    A recipe is not compared if its runs are on the plateau by their own masks (`ratios`); nor in masked words if it is
+    at the words of the study.
+    """
     found: dict[str, dict[str, dict[int, dict[str, Any]]]] = {}
     for task in tasks:
         for label, variant in variants.items():
@@ -166,6 +209,13 @@ def _metrics(
                 file = folder / "measurements" / variant.folder / f"seed-{seed}" / f"{task.name}.json"
                 for metric, measured in read_study_record(file)["metrics"].items():
                     found.setdefault(metric, {}).setdefault(label, {})[seed] = measured
+    untrained = {label: _untrained(folder, shape_of(each[seeds[0]]), tasks) for label, each in runs.items()}
+    plateau = {label for label, each in ratios.items() if is_on_plateau(each)}
+    words = {
+        label
+        for label, by_seed in found.get("word_loss", {}).items()
+        if is_on_plateau([each["value"] / each["unigram"] for each in by_seed.values()])
+    }
     metrics = {}
     for name, by_label in found.items():
         some = next(iter(next(iter(by_label.values())).values()))
@@ -173,9 +223,11 @@ def _metrics(
         values = {
             label: {seed: float(each["value"]) for seed, each in by_seed.items()} for label, by_seed in by_label.items()
         }
+        excluded = (plateau | (words if name in _OF_WORDS else set())) if metric.is_tested else set()
         compared = {}
-        if metric.is_tested and baseline in values:
-            compared = differences(values, baseline, higher_is_better=metric.higher_is_better)
+        if metric.is_tested and baseline in values and baseline not in excluded:
+            comparable = {label: each for label, each in values.items() if label not in excluded}
+            compared = differences(comparable, baseline, higher_is_better=metric.higher_is_better)
         rows = {}
         for label in (each for each in variants if each in values):
             groups = [each["groups"] for each in by_label[label].values()]
@@ -185,11 +237,30 @@ def _metrics(
                 "examples": of_one["count"],
                 "by": of_one["by"],
                 **asdict(estimate(list(values[label].values()), groups if all(groups) else None)),
+                "chance": of_one.get("chance"),
+                "unigram": of_one.get("unigram"),
+                "untrained": untrained[label].get(name),
                 "difference": asdict(compared[label]) if label in compared else None,
                 "verdict": compared[label].verdict if label in compared else "",
             }
-        metrics[name] = {**asdict(metric), "rows": rows}
+            if metric.is_tested and {label, baseline} & excluded:
+                rows[label]["verdict"] = NOT_COMPARABLE
+        at_chance = name not in _OF_WORDS and all(
+            row["chance"] is not None and row["low"] is not None and row["low"] <= row["chance"]
+            for row in rows.values()
+        )
+        metrics[name] = {**asdict(metric), "at_chance": at_chance, "rows": rows}
     return metrics
+
+
+def _untrained(folder: Path, shape: str, tasks: Sequence[Task]) -> dict[str, float]:
+    """Return the metrics of the untrained model of a shape, as far as it was measured."""
+    place = folder / "measurements" / UNTRAINED / shape
+    found: dict[str, float] = {}
+    for file in (place / f"{task.name}.json" for task in tasks):
+        if file.is_file():
+            found |= {name: float(each["value"]) for name, each in read_study_record(file)["metrics"].items()}
+    return found
 
 
 def _curves(runs: dict[int, Path], records: dict[int, dict[str, Any]]) -> dict[str, list[list[float]]]:
@@ -259,7 +330,7 @@ def sentences(report: dict[str, Any]) -> list[str]:
     for label in (each for each in report["recipes"] if each != report["baseline"]):
         by_verdict: dict[str, list[str]] = {}
         for metric in report["metrics"].values():
-            if metric["is_main"] and (row := metric["rows"].get(label)) and row["verdict"]:
+            if metric["is_main"] and not metric["at_chance"] and (row := metric["rows"].get(label)) and row["verdict"]:
                 title, comma, measure = metric["title"].partition(", ")
                 named = f"{title} ({measure})" if comma else title
                 by_verdict.setdefault(row["verdict"], []).append(named)
@@ -271,10 +342,43 @@ def sentences(report: dict[str, Any]) -> list[str]:
         if NO_DIFFERENCE in by_verdict:
             metrics = pluralize(len(by_verdict[NO_DIFFERENCE]), "other metric" if parts else "metric")
             parts.append(f"{NO_DIFFERENCE} in {metrics}")
+        if NOT_COMPARABLE in by_verdict:
+            parts.append(f"{NOT_COMPARABLE} in {pluralize(len(by_verdict[NOT_COMPARABLE]), 'metric')}")
         if NOT_TESTED in by_verdict:
             parts.append("not tested, since there is one seed")
         found.append(f"{label} against {report['baseline']}: {'; '.join(parts) or 'nothing in common to compare'}.")
+    on_plateau = [label for label, each in report["recipes"].items() if is_on_plateau(each["loss_over_unigram"])]
+    if on_plateau:
+        found.append(
+            f"On the plateau at the start of training, where a model predicts by frequency: {', '.join(on_plateau)}. "
+            "Train longer, or with another learning rate."
+        )
+    if at_chance := [each["title"] for each in report["metrics"].values() if each["is_main"] and each["at_chance"]]:
+        found.append(f"At chance for all recipes: {'; '.join(at_chance)}.")
     return found
+
+
+def shown_control(metric: dict[str, Any], name: str) -> str:
+    """Write a control of a metric, a range where recipes differ in it."""
+    values = [row[name] for row in metric["rows"].values() if row[name] is not None]
+    return (
+        " to ".join(dict.fromkeys(shown(each, metric["unit"]) for each in (min(values), max(values)))) if values else ""
+    )
+
+
+def overview(report: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return columns and rows of the table on the screen: each main metric that is tested and not at chance."""
+    rows = []
+    for metric in report["metrics"].values():
+        if not (metric["is_main"] and metric["is_tested"]) or metric["at_chance"]:
+            continue
+        cells = [title_with_unit(metric)]
+        for label in report["recipes"]:
+            row = metric["rows"].get(label)
+            sd = "" if row is None or row["sd"] is None else f" \N{PLUS-MINUS SIGN} {shown(row['sd'], metric['unit'])}"
+            cells.append("–" if row is None else f"{shown(row['mean'], metric['unit'])}{sd} {row['verdict']}".strip())
+        rows.append([*cells, *(shown_control(metric, name) for name in CONTROLS)])
+    return ["metric", *report["recipes"], *CONTROLS], rows
 
 
 def budget_text(report: dict[str, Any]) -> str:
@@ -303,14 +407,16 @@ def markdown(report: dict[str, Any]) -> str:
         "",
         *(f"- {escape(sentence)}" for sentence in sentences(report)),
         "",
-        "| metric | recipe | mean | sd | 95 % interval | difference | 95 % interval | p | p (Holm) | verdict |",
-        "|---" * 10 + "|",
+        "| metric | recipe | mean | sd | 95 % interval | chance | unigram | untrained | difference | 95 % interval | p "
+        "| p (Holm) | verdict |",
+        "|---" * 13 + "|",
     ]
     for metric in report["metrics"].values():
         unit = metric["unit"]
         for label, row in metric["rows"].items():
             cells = [escape(title_with_unit(metric)), escape(label), shown(row["mean"], unit), shown_sd(row, unit)]
             cells += [shown_interval(row, unit) if metric["is_tested"] else ""]
+            cells += ["" if row[name] is None else shown(row[name], unit) for name in CONTROLS]
             other = row["difference"] if label != report["baseline"] else None
             cells += ["", "", "", ""] if other is None else [
                 shown(other["mean"], unit, signed=True),
@@ -331,9 +437,10 @@ def comma_separated(report: dict[str, Any]) -> str:
     """Return `report.csv`: one line per metric, recipe and seed."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["metric", "unit", "recipe", "seed", "value", "examples", "verdict"])
+    writer.writerow(["metric", "unit", "recipe", "seed", "value", "examples", *CONTROLS, "verdict"])
     for name, metric in report["metrics"].items():
         for label, row in metric["rows"].items():
             for seed, value in row["values"].items():
-                writer.writerow([name, metric["unit"], label, seed, value, row["examples"], row["verdict"]])
+                controls = ["" if row[each] is None else row[each] for each in CONTROLS]
+                writer.writerow([name, metric["unit"], label, seed, value, row["examples"], *controls, row["verdict"]])
     return text.getvalue()

@@ -25,6 +25,7 @@ ALPHA = 0.05
 """Probability of a false difference per metric."""
 BASELINE, BETTER, WORSE = "baseline", "better", "worse"
 NO_DIFFERENCE, NOT_TESTED = "no difference shown", "one seed: not tested"
+NOT_COMPARABLE = "on the plateau: not comparable"
 _RESAMPLES = 2000
 
 Floats = NDArray[np.float64]
@@ -116,6 +117,17 @@ def differences(
         mean, p_holm = float(each.mean()), adjusted.get(name)
         found[name] = Difference(seeds=len(each), mean=mean, low=low, high=high, p=p, p_holm=p_holm, verdict=verdict)
     return found
+
+
+def upper_limit(values: Sequence[float]) -> float:
+    """Return the upper limit of the mean over seeds at confidence 1 - ALPHA, one-sided, by the t distribution.
+
+    Of one seed it is the value itself, since nothing is known of the spread.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if len(array) < 2:
+        return float(array.mean())
+    return float(array.mean() + stats.t.ppf(1 - ALPHA, len(array) - 1) * array.std(ddof=1) / np.sqrt(len(array)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.core.types import IntArray
@@ -31,6 +32,9 @@ from maskwright.training.step import Sums, details_of
 
 _DEVIATIONS, _WINDOW, _FEWEST = 7.0, 1000, 100
 _DIVERGED = 2.0
+PLATEAU = 0.97
+"""A loss of masked language modeling above this multiple of the unigram baseline's is on the plateau at the start of
+training, where a model predicts by frequency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +54,20 @@ def unigram_baseline(batches: list[StepBatch], token_counts: IntArray | None) ->
     labels = _labels(batches, "mlm")
     if token_counts is None or not len(labels):
         return None
-    # Add-one smoothing: a held-out token may be absent from the training text.
-    smoothed = token_counts.astype(np.float64) + 1
-    log_shares = np.log(smoothed / smoothed.sum())
     return Baseline(
-        loss=float(-log_shares[labels].mean()), accuracy=float((labels == int(token_counts.argmax())).mean())
+        loss=float(-log_shares(token_counts)[labels].mean()),
+        accuracy=float((labels == int(token_counts.argmax())).mean()),
     )
+
+
+def log_shares(token_counts: IntArray) -> NDArray[np.float64]:
+    """Return the log probabilities of the unigram model, shape (V,).
+
+    By add-one smoothing, since a held-out token may be absent from the training text.
+    """
+    smoothed = token_counts.astype(np.float64) + 1
+    shares: NDArray[np.float64] = np.log(smoothed / smoothed.sum())
+    return shares
 
 
 def majority_share(batches: list[StepBatch], kind: str) -> float:
@@ -121,7 +133,7 @@ def health_line(measured: HeldOutResult, baseline: Baseline, vocab_size: int) ->
         verdict = "not better than the unigram baseline yet"
     elif measured.accuracy is not None and measured.accuracy < baseline.accuracy:
         verdict = "not better than the unigram baseline in accuracy yet"
-    elif loss > 0.97 * unigram:
+    elif loss > PLATEAU * unigram:
         verdict = "hardly better than the unigram baseline (an early plateau)"
     elif loss > 0.8 * unigram:
         verdict = "has begun to use context"
