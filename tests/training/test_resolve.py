@@ -226,3 +226,11 @@ def test_as_published_changes_nothing() -> None:
     run = resolve_run(published, Budget("steps", 10), TOKENIZED, as_published=True)
     assert (run.recipe, run.choices) == (published, ())
     assert run.expected_tokens == pytest.approx(10 * published.training.batch_sequences * (0.9 * 30 + 0.1 * 90))
+
+
+def test_a_short_run_keeps_a_schedule_with_a_stable_part() -> None:
+    changed = resolve("bert/mini", ["training.schedule=warmup_stable_decay", "training.decay_share=0.3"])
+    recipe, choices = fit(changed, 4e6, 20_000_000, 128.0, set())
+    assert (recipe.training.schedule, recipe.training.decay_share) == ("warmup_stable_decay", 0.3)
+    assert recipe.training.warmup_steps == round(0.1 * recipe.training.steps)
+    assert "training.schedule" not in {choice.field for choice in choices}

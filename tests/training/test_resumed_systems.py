@@ -87,6 +87,7 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(name: str, train: 
 
 CHOICES = {
     "muon": ["training.optimizer.kind=muon"],
+    "stable part": ["training.schedule=warmup_stable_decay", "training.decay_share=0.4"],
     "falling masking rate": ["masking.rate=0.4", "masking.final_rate=0.1"],
 }
 

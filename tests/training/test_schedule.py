@@ -1,7 +1,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from maskwright.recipes.optimization import Training
 from maskwright.training.budget import rate_factor
 
 STEPS, WARM = 1_000_000, 10_000
@@ -26,6 +28,28 @@ def test_fairseq_rate_reaches_the_peak_and_falls_without_a_jump() -> None:
     assert rate_factor("linear", 1.0, 0.1) == 0.0
 
 
-@given(st.sampled_from(["linear", "linear_jump", "linear_product"]), st.floats(0, 1), st.floats(0, 0.99))
+def test_modernbert_rate_is_constant_after_warmup_and_decays_by_the_square_root_at_the_end() -> None:
+    def rate(progress: float) -> float:
+        return rate_factor("warmup_stable_decay", progress, 0.1, 0.2)
+
+    assert rate(0.05) == pytest.approx(0.5)
+    assert rate(0.1) == rate(0.5) == 1.0
+    assert rate(0.8) == pytest.approx(1.0)
+    assert rate(0.85) == pytest.approx(0.001 + 0.999 * (1 - 0.25**0.5))
+    assert rate(1.0) == pytest.approx(0.001)
+
+
+def test_a_share_of_decay_that_does_nothing_or_overlaps_with_warmup_is_refused() -> None:
+    with pytest.raises(ValidationError, match=r"decay_share 0\.5 has no effect with schedule 'linear'"):
+        Training(decay_share=0.5)
+    with pytest.raises(ValidationError, match="warmup_steps 600 of 1000 steps overlap"):
+        Training(schedule="warmup_stable_decay", decay_share=0.5, steps=1000, warmup_steps=600)
+
+
+@given(
+    st.sampled_from(["linear", "linear_jump", "linear_product", "warmup_stable_decay"]),
+    st.floats(0, 1),
+    st.floats(0, 0.99),
+)
 def test_rate_is_a_share_of_the_peak(shape: str, progress: float, warmup: float) -> None:
     assert 0 <= rate_factor(shape, progress, warmup) <= 1  # type: ignore[arg-type]

@@ -8,6 +8,9 @@ from maskwright.core.spec import ByName, Spec
 
 Rate = Annotated[float, Field(ge=0, lt=1)]
 
+DECAY_SHARE = 0.2
+"""Share of training in which the learning rate decays after a stable part (Hägele et al. 2024: 10 to 20 %)."""
+
 
 class AdamW(Spec):
     """Adam with decoupled weight decay.
@@ -80,7 +83,10 @@ class Training(Spec):
         phases: Sequence lengths, in order (BERT: 90 % at 128, then 10 % at 512).
         learning_rate: Its peak, after `warmup_steps` of the `steps`.
         schedule: "linear" (warmup, then linear decay to 0: fairseq), "linear_jump" (Google's BERT: the decay is counted
-            from step 0, so the rate jumps down after the warmup), "linear_product" (ELECTRA: warmup times decay).
+            from step 0, so the rate jumps down after the warmup), "linear_product" (ELECTRA: warmup times decay),
+            "warmup_stable_decay" (warmup, then the peak, and in the last `decay_share` of the steps a decay by the
+            square root: ModernBERT).
+        decay_share: Only for "warmup_stable_decay".
         clip_norm: Maximum global norm of the gradients; 0 turns clipping off.
     """
 
@@ -89,7 +95,8 @@ class Training(Spec):
     phases: tuple[LengthPhase, ...] = (LengthPhase(),)
     learning_rate: Annotated[float, Field(gt=0)] = 1e-4
     warmup_steps: Annotated[int, Field(ge=0)] = 10_000
-    schedule: Literal["linear", "linear_jump", "linear_product"] = "linear"
+    schedule: Literal["linear", "linear_jump", "linear_product", "warmup_stable_decay"] = "linear"
+    decay_share: Annotated[float, Field(gt=0, le=1)] = DECAY_SHARE
     clip_norm: Annotated[float, Field(ge=0)] = 1.0
     optimizer: OptimizerSpec = AdamW()
 
@@ -100,6 +107,17 @@ class Training(Spec):
             raise ValueError(f"the shares of the length phases add up to {total:g}; make them add up to 1")
         if self.warmup_steps > self.steps:
             raise ValueError(f"warmup_steps {self.warmup_steps} is more than steps {self.steps}; make it smaller")
+        if self.schedule != "warmup_stable_decay":
+            if self.decay_share != DECAY_SHARE:
+                raise ValueError(
+                    f"decay_share {self.decay_share:g} has no effect with schedule {self.schedule!r}; set schedule to "
+                    f"'warmup_stable_decay' or leave decay_share {DECAY_SHARE:g}"
+                )
+        elif self.warmup_steps > (1 - self.decay_share) * self.steps + 1:
+            raise ValueError(
+                f"warmup_steps {self.warmup_steps} of {self.steps} steps overlap with the decay in the last "
+                f"{self.decay_share:g} of them; make warmup_steps or decay_share smaller"
+            )
         return self
 
     @property

@@ -202,6 +202,7 @@ _LABELS: Mapping[str, str] = {
     "training.batch_sequences": "batch size",
     "training.phases": "sequence length",
     "training.warmup_steps": "warmup",
+    "training.decay_share": "decay after a constant rate",
     "training.clip_norm": "gradient clipping norm",
     "training.optimizer.kind": "optimizer",
     "training.optimizer.eps": "epsilon",
@@ -275,7 +276,9 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
         linear="linear warmup and decay",
         linear_jump="linear warmup, decay counted from step 0",
         linear_product="linear warmup times linear decay",
+        warmup_stable_decay="linear warmup, constant, 1 - sqrt decay",
     ),
+    "training.decay_share": lambda value: f"{share(value)} of the steps",
     "training.clip_norm": lambda value: format_value(value) if value else "off",
     "training.optimizer.decayed": _one_of(matrices="all but biases and LayerNorm", all="all parameters"),
 }

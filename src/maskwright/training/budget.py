@@ -3,14 +3,19 @@
 A two-hour run so warms up and decays within two hours. Schedules have the shapes of the original codes.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 from maskwright.core.amounts import pluralize
 from maskwright.core.errors import RecipeError
+from maskwright.recipes.optimization import DECAY_SHARE
 
 Unit = Literal["steps", "tokens", "seconds", "flops"]
-Shape = Literal["linear", "linear_jump", "linear_product"]
+Shape = Literal["linear", "linear_jump", "linear_product", "warmup_stable_decay"]
+
+LAST_RATE = 0.001
+"""Learning rate at the end of "warmup_stable_decay", as a share of its peak."""
 
 _UNITS: dict[str, tuple[Unit, int]] = {
     "steps": ("steps", 1),
@@ -80,14 +85,16 @@ class Budget:
                 return pluralize(round(self.amount), self.unit.removesuffix("s"))
 
 
-def rate_factor(shape: Shape, progress: float, warmup_share: float) -> float:
+def rate_factor(shape: Shape, progress: float, warmup_share: float, decay_share: float = DECAY_SHARE) -> float:
     """Return the learning rate as a share of its peak.
 
     Args:
         shape: "linear": rises to the peak at the end of warmup, then falls to 0 (fairseq
             lr_scheduler/polynomial_decay_schedule.py:74-90). "linear_jump": the decay is counted from the start, so
             the rate jumps to 1 - warmup_share when warmup ends (Google's BERT, optimization.py:25-54).
-            "linear_product": both factors at once (ELECTRA, model/optimization.py:28-60).
+            "linear_product": both factors at once (ELECTRA, model/optimization.py:28-60). "warmup_stable_decay": rises
+            to the peak, stays there, and at a share t of the last `decay_share` is 0.001 + 0.999 (1 - sqrt(t))
+            (ModernBERT).
         progress: Share of the budget spent before this step, in [0, 1].
         warmup_share: In [0, 1).
 
@@ -103,3 +110,6 @@ def rate_factor(shape: Shape, progress: float, warmup_share: float) -> float:
             return rising if rising < 1 else 1 - progress
         case "linear_product":
             return min(1.0, rising) * (1 - progress)
+        case "warmup_stable_decay":
+            decayed = max(0.0, 1 - (1 - progress) / decay_share)
+            return rising if rising < 1 else LAST_RATE + (1 - LAST_RATE) * (1 - math.sqrt(decayed))

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
+from maskwright.recipes.optimization import DECAY_SHARE
 from maskwright.training.batches import StepBatch
 from maskwright.training.budget import Budget, Shape, Spent, rate_factor
 from maskwright.training.contention import SpinControl
@@ -112,6 +113,7 @@ class Schedule:
     warmup_share: float
     batch_sequences: int
     clip_norm: float
+    decay_share: float = DECAY_SHARE
 
 
 def train(
@@ -194,7 +196,9 @@ def train(
                 batch_ahead = submit(phase, prepared[1], step + 1)
                 launched = launch(prepared, step)
             (current, cursor, epochs), launched = launched, None
-            learning_rate = schedule.peak * rate_factor(schedule.shape, progress, schedule.warmup_share)
+            learning_rate = schedule.peak * rate_factor(
+                schedule.shape, progress, schedule.warmup_share, schedule.decay_share
+            )
             current.update(learning_rate, schedule.clip_norm)
             # After the last step, and before another length, these gradients are wasted.
             if launches_ahead and batch_ahead is not None:

@@ -269,12 +269,13 @@ def fit_schedule(
         if replaces_lamb:
             wanted.append(("training.optimizer.kind", "adamw", "LAMB is made for batches of thousands of sequences"))
         rate = _short_run_rate(recipe, times_rule, lamb=lamb and not replaces_lamb)
+        schedule = "warmup_stable_decay" if published.schedule == "warmup_stable_decay" else "linear"
         betas = (published.optimizer.betas[0], 0.98)
         initializer_range = _two_digits(INITIALIZER_RANGE_AT_WIDTH_768 * math.sqrt(768 / width))
         wanted += [
             ("training.warmup_steps", round(WARMUP_SHARE * steps), f"{WARMUP_SHARE:.0%} of the budget"),
             ("training.learning_rate", rate, "short runs tolerate a higher learning rate"),
-            ("training.schedule", "linear", "no jump of the learning rate after warmup"),
+            ("training.schedule", schedule, "no jump of the learning rate after warmup"),
             ("training.optimizer.betas", betas, "second moments averaged over 50 steps, not 1000"),
             ("training.clip_norm", published.clip_norm or 1.0, "a high learning rate needs clipping"),
             ("encoder.initializer_range", initializer_range, f"0.02 is for hidden size 768, this is {width}"),

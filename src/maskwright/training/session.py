@@ -346,6 +346,7 @@ class Session:
                 warmup_share=training.warmup_steps / training.steps,
                 batch_sequences=training.batch_sequences,
                 clip_norm=training.clip_norm,
+                decay_share=training.decay_share,
             ),
             flops_of=lambda batch: step_flops(self.recipe, self.text.vocab_size, batch, teacher_config),
             skipped_flops_of=partial(skipped_flops, self.recipe),
