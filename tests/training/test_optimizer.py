@@ -1,4 +1,4 @@
-"""AdamW, LAMB, Muon, the gradient norm and clipping follow their written formulas."""
+"""AdamW, StableAdamW, LAMB, Muon, the gradient norm and clipping follow their written formulas."""
 
 import math
 from collections.abc import Sequence
@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from maskwright.core.errors import CheckpointError
-from maskwright.recipes.optimization import AdamW, Lamb, Muon, OptimizerSpec
+from maskwright.recipes.optimization import AdamW, Lamb, Muon, OptimizerSpec, StableAdamW
 from maskwright.training.optimizer import MOMENTS, Clipping, Optimizer, clipping_scale, orthogonalize, total_norm
 
 INF, NAN = math.inf, math.nan
+PEAK = 0.1
 SIZES = st.lists(
     st.sampled_from([1, 2, 15, 16, 17, 31, 63, 64, 65, 255, 8191, 8192, 8193, 20_000]), min_size=1, max_size=6
 )
@@ -28,7 +29,7 @@ MUON_SHAPES = dict(zip(MATRICES, [(6, 6), (12, 6), (6, 12)], strict=True)) | {
     "encoder.word_embeddings.weight": (20, 6),
     "heads.mlm.dense.weight": (6, 6),
 }
-BOTH = pytest.mark.parametrize("constants", [AdamW(), Lamb()], ids=lambda constants: constants.kind)
+BOTH = pytest.mark.parametrize("constants", [AdamW(), Lamb(), StableAdamW()], ids=lambda constants: constants.kind)
 
 
 def random_tensors(sizes: Sequence[int], seed: int, scale: float = 1.0) -> list[Tensor]:
@@ -39,7 +40,7 @@ def random_tensors(sizes: Sequence[int], seed: int, scale: float = 1.0) -> list[
 
 
 def optimizer_of(parameters: Sequence[nn.Parameter], constants: OptimizerSpec) -> Optimizer:
-    return Optimizer([(str(i), each) for i, each in enumerate(parameters)], constants)
+    return Optimizer([(str(i), each) for i, each in enumerate(parameters)], constants, peak=PEAK)
 
 
 def take_step(parameters: Sequence[nn.Parameter], optimizer: Optimizer, step: int, clip_norm: float = 0.0) -> None:
@@ -134,6 +135,38 @@ def test_rates_of_parameters_are_scaled_by_name() -> None:
     full.grad, half.grad = torch.ones(3), torch.ones(3)
     optimizer.step(0.1)
     torch.testing.assert_close(1 - half.detach(), (1 - full.detach()) / 2)
+
+
+# --- StableAdamW
+
+
+@pytest.mark.parametrize("clips_on_device", [False, True])
+def test_stable_adamw_follows_the_written_formula(clips_on_device: bool) -> None:
+    constants, sizes = StableAdamW(weight_decay=0.3), [12, 35, 4, 8]
+    (beta1, beta2), eps = constants.betas, constants.eps
+    parameters = [nn.Parameter(values.double()) for values in random_tensors(sizes, 0)]
+    expected = [each.detach().clone() for each in parameters]
+    first, second = ([torch.zeros_like(each) for each in parameters] for _ in MOMENTS)
+    optimizer, limited = optimizer_of(parameters, constants), set()
+    for step in range(1, 8):
+        # Gradients grow, so that the second moment is too small for them; one is always below eps.
+        rate, gradients = 0.01 * step, [each.double() * 2**step for each in random_tensors(sizes, step)]
+        gradients[3] *= 1e-9
+        for i, gradient in enumerate(gradients):
+            parameters[i].grad = gradient.clone() * (4 if clips_on_device else 1)
+            first[i] = beta1 * first[i] + (1 - beta1) * gradient
+            second[i] = beta2 * second[i] + (1 - beta2) * gradient**2
+            m, v = first[i] / (1 - beta1**step), second[i] / (1 - beta2**step)
+            size = float((gradient**2 / v.clamp(min=eps**2)).mean().sqrt())
+            limited.add(size > 1)
+            if gradient.ndim > 1:
+                expected[i] = expected[i] * (1 - 0.3 * rate / PEAK)
+            expected[i] = expected[i] - rate / max(1.0, size) * m / (v.sqrt() + eps)
+        clipping = Clipping(torch.tensor(4.0), torch.tensor(0.0)) if clips_on_device else None
+        optimizer.step(rate, clipping)
+    assert limited == {False, True}
+    for parameter, right in zip(parameters, expected, strict=True):
+        torch.testing.assert_close(parameter.detach(), right, rtol=1e-10, atol=1e-12)
 
 
 # --- LAMB
@@ -287,7 +320,7 @@ def test_state_of_another_model_is_refused(constants: OptimizerSpec) -> None:
 @BOTH
 def test_a_tied_parameter_is_updated_once(constants: OptimizerSpec) -> None:
     one, other = ([nn.Parameter(values) for values in random_tensors([6, 8], 0)] for _ in range(2))
-    tied = Optimizer([("0", one[0]), ("1", one[1]), ("tied", one[0])], constants)
+    tied = Optimizer([("0", one[0]), ("1", one[1]), ("tied", one[0])], constants, peak=PEAK)
     plain = optimizer_of(other, constants)
     for parameters, optimizer in ((one, tied), (other, plain)):
         take_step(parameters, optimizer, 1)
@@ -298,7 +331,7 @@ def test_a_tied_parameter_is_updated_once(constants: OptimizerSpec) -> None:
 @BOTH
 def test_parameters_without_a_gradient_stay_and_are_saved_with_zero_moments(constants: OptimizerSpec) -> None:
     reached, unreached = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(3, 3))
-    optimizer = Optimizer([("reached", reached), ("unreached", unreached)], constants)
+    optimizer = Optimizer([("reached", reached), ("unreached", unreached)], constants, peak=PEAK)
     reached.grad = torch.ones(2, 2)
     optimizer.step(0.1)
     assert torch.equal(unreached.detach(), torch.ones(3, 3))
@@ -364,9 +397,12 @@ def test_an_update_clipped_on_the_device_equals_one_clipped_by_the_host(bias_cor
         torch.testing.assert_close(moment, second.state()[name], rtol=1e-5, atol=1e-9)
 
 
-@pytest.mark.parametrize(("norm", "loss"), [(INF, 1.0), (1.0, NAN)])
-def test_a_skipped_update_changes_neither_weights_nor_moments(norm: float, loss: float) -> None:
-    parameters, optimizer = trained([15, 4], AdamW(), 1)
+@pytest.mark.parametrize("constants", [AdamW(), StableAdamW()], ids=lambda constants: constants.kind)
+@pytest.mark.parametrize(("norm", "loss"), [(INF, 1.0), (NAN, 1.0), (1.0, NAN)])
+def test_a_skipped_update_changes_neither_weights_nor_moments(
+    norm: float, loss: float, constants: OptimizerSpec
+) -> None:
+    parameters, optimizer = trained([15, 4], constants, 1)
     before = [[value.clone() for value in values] for values in values_of(parameters, optimizer)]
     for parameter in parameters:
         parameter.grad = torch.full_like(parameter, norm)

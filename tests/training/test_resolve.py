@@ -4,7 +4,7 @@ from collections.abc import Collection
 import pytest
 
 from maskwright.recipes.catalog import get, resolve
-from maskwright.recipes.optimization import AdamW, Training
+from maskwright.recipes.optimization import AdamW, StableAdamW, Training
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
 from maskwright.training.resolve import (
@@ -112,6 +112,14 @@ def test_large_steps_and_rates_of_the_user_keep_lamb() -> None:
     own, _ = fit(published, 4e6, 20_000_000, 128.0, {"training.learning_rate"})
     assert own.training.optimizer.kind == "lamb"
     assert own.training.learning_rate == published.training.learning_rate
+
+
+def test_stable_adamw_needs_no_clipping() -> None:
+    unclipped = ["training.optimizer.kind=stable_adamw", "training.clip_norm=0"]
+    recipe, _ = fit(resolve("bert/mini", unclipped), 4e6, 20_000_000, 128.0, {"training.optimizer.kind"})
+    assert (recipe.training.optimizer, recipe.training.clip_norm) == (StableAdamW(), 0)
+    clipped, _ = fit(resolve("bert/mini", unclipped[1:]), 4e6, 20_000_000, 128.0, set())
+    assert clipped.training.clip_norm == 1
 
 
 def test_what_the_user_set_stays() -> None:

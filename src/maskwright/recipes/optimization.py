@@ -61,7 +61,24 @@ class Muon(Spec):
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
 
 
-OptimizerSpec = Annotated[AdamW | Lamb | Muon, Field(discriminator="kind"), ByName]
+class StableAdamW(Spec):
+    """StableAdamW (Wortsman et al. 2023) as in ModernBERT's recipe: AdamW with the rate clipped for each parameter.
+
+    The rate of a parameter is divided by the root mean square of g / max(sqrt(v), eps), if that is more than 1, with
+    the gradient g and Adam's second moment v, debiased. It replaces gradient clipping (`Training.clip_norm` = 0).
+
+    Attributes:
+        weight_decay: Per step at the peak of the learning rate, of matrices and embeddings; AdamW's is per unit of
+            learning rate.
+    """
+
+    kind: Literal["stable_adamw"] = "stable_adamw"
+    betas: tuple[Rate, Rate] = (0.9, 0.98)
+    eps: Annotated[float, Field(gt=0)] = 1e-6
+    weight_decay: Annotated[float, Field(ge=0, lt=1)] = 1e-5
+
+
+OptimizerSpec = Annotated[AdamW | Lamb | Muon | StableAdamW, Field(discriminator="kind"), ByName]
 
 
 class LengthPhase(Spec):

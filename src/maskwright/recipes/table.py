@@ -141,6 +141,7 @@ _NAMES: Mapping[str, str] = {
     "replace_mlm": "Replace MLM or All-Tokens MLM",
     "adamw": "AdamW",
     "muon": "Muon",
+    "stable_adamw": "StableAdamW",
     "ffn": "feed-forward",
     "gelu": "GELU (erf)",
     "gelu_tanh": "GELU (tanh)",

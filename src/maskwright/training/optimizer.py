@@ -1,15 +1,15 @@
-"""AdamW, LAMB and Muon over named parameters, with gradient clipping; the state is moments of parameters, by name."""
+"""AdamW, StableAdamW, LAMB, Muon over named parameters, and gradient clipping; the state is moments, by name."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from maskwright.core.errors import CheckpointError
-from maskwright.recipes.optimization import AdamW, Lamb, Muon, OptimizerSpec
+from maskwright.recipes.optimization import AdamW, Lamb, Muon, OptimizerSpec, StableAdamW
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -63,7 +63,8 @@ class Optimizer:
     """The optimizer of a recipe. Biases and LayerNorm weights, the vectors of these models, have no weight decay.
 
     A parameter with several names (tied, shared by layers) counts once. `rate_share` gives the factor on the learning
-    rate of the parameter with a name, for AdamW. `peak` is the largest learning rate of the run, for Muon.
+    rate of the parameter with a name, for AdamW. `peak` is the largest learning rate of the run, for Muon
+    and StableAdamW.
     """
 
     def __init__(
@@ -91,6 +92,9 @@ class Optimizer:
                 if rest := [each for each in self.names if each not in self._rules]:
                     adamw = AdamW(betas=constants.betas, eps=constants.eps, weight_decay=constants.weight_decay)
                     self._add(rest, _AdamW(rest, adamw, {}))
+            case StableAdamW():
+                assert peak is not None, "weight decay is per step at the peak"
+                self._add(self.names, _StableAdamW(self.names, constants, peak))
             case AdamW():
                 shares = {} if rate_share is None else {each: rate_share(name) for each, name in self.names.items()}
                 self._add(self.names, _AdamW(self.names, constants, shares))
@@ -193,6 +197,52 @@ class _AdamW(torch.optim.AdamW):
         self.grad_scale = None if clipping is None else clipping.grad_scale
         self.found_inf = None if clipping is None else clipping.found_inf
         self.step()
+
+
+class _StableAdamW(_AdamW):
+    """StableAdamW (Wortsman et al. 2023), with weight decay that depends on the schedule but not on the peak.
+
+    With m and v the debiased moments, g the gradient and d the decay, for each tensor w:
+
+        r = max(1, sqrt(mean(g^2 / max(v, eps^2))))
+        w = (1 - d lr / peak) w - lr / r m / (sqrt(v) + eps)
+
+    Torch's kernel updates the moments, at a rate of 0.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], constants: StableAdamW, peak: float) -> None:
+        super().__init__(parameters, AdamW(betas=constants.betas, eps=constants.eps, weight_decay=0.0), {})
+        self._decay, self._peak = constants.weight_decay, peak
+
+    @torch.no_grad()
+    def update(self, learning_rate: float, number: int, clipping: Clipping | None) -> None:
+        weights: list[Tensor] = [each for group in self.param_groups for each in group["params"]]
+        weights = [each for each in weights if each.grad is not None]
+        if not weights:
+            return
+        gradients = [each.grad for each in weights if each.grad is not None]
+        if clipping is not None:  # The ratios below read the clipped gradients too.
+            torch._foreach_div_(gradients, clipping.grad_scale)
+            clipping = replace(clipping, grad_scale=torch.ones_like(clipping.grad_scale))
+        super().update(0.0, number, clipping)
+        first, second = ([self.state[each][name] for each in weights] for name in MOMENTS)
+        beta1, beta2 = self._constants.betas
+        roots = torch._foreach_sqrt(second)
+        torch._foreach_div_(roots, math.sqrt(1 - beta2**number))
+        ratios = torch._foreach_div(gradients, torch._foreach_clamp_min(roots, self._constants.eps))
+        norms = torch._foreach_norm(ratios)
+        torch._foreach_div_(norms, [math.sqrt(each.numel()) for each in weights])
+        rates = -learning_rate / (1 - beta1**number) / torch.stack(norms).clamp(min=1)
+        kept = rates.new_full((), 1 - self._decay * learning_rate / self._peak)
+        if clipping is not None:  # A skipped update has left the moments.
+            keeps = clipping.found_inf == 0
+            rates, kept = torch.where(keeps, rates, 0.0), torch.where(keeps, kept, 1.0)
+        torch._foreach_add_(roots, self._constants.eps)
+        updates = torch._foreach_div(first, roots)
+        torch._foreach_mul_(updates, list(rates.unbind()))
+        if decayed := [each for each in weights if each.ndim > 1]:
+            torch._foreach_mul_(decayed, kept)
+        torch._foreach_add_(weights, updates)
 
 
 class _Lamb:

@@ -271,13 +271,15 @@ def fit_schedule(
         rate = _short_run_rate(recipe, times_rule, lamb=lamb and not replaces_lamb)
         schedule = "warmup_stable_decay" if published.schedule == "warmup_stable_decay" else "linear"
         betas = (published.optimizer.betas[0], 0.98)
+        clips_itself = published.optimizer.kind == "stable_adamw"
+        clip_norm = published.clip_norm if clips_itself else published.clip_norm or 1.0
         initializer_range = _two_digits(INITIALIZER_RANGE_AT_WIDTH_768 * math.sqrt(768 / width))
         wanted += [
             ("training.warmup_steps", round(WARMUP_SHARE * steps), f"{WARMUP_SHARE:.0%} of the budget"),
             ("training.learning_rate", rate, "short runs tolerate a higher learning rate"),
             ("training.schedule", schedule, "no jump of the learning rate after warmup"),
             ("training.optimizer.betas", betas, "second moments averaged over 50 steps, not 1000"),
-            ("training.clip_norm", published.clip_norm or 1.0, "a high learning rate needs clipping"),
+            ("training.clip_norm", clip_norm, "a high learning rate needs clipping"),
             ("encoder.initializer_range", initializer_range, f"0.02 is for hidden size 768, this is {width}"),
         ]
         if tokens < LONG_BUDGET_TOKENS:
