@@ -73,7 +73,8 @@ def export(
     wanted = (precision,) if isinstance(precision, str) else tuple(precision)
     _check_choices(to, wanted, encoder=encoder, pooled=normalize is not None or pooling is not None, texts=texts)
     out, file = Path(out).expanduser(), None if texts is None else Path(texts).expanduser()
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    # The current directory cannot be replaced, even if it is empty.
+    if out.exists() and (not out.is_dir() or any(out.iterdir()) or out.samefile(Path.cwd())):
         raise MaskwrightError(f"{out} exists", todo="Choose a new folder")
     loaded = load_model(model)
     _check_tokenizer(loaded)
