@@ -22,7 +22,12 @@ TIED = {
     "albert": {"predictions.decoder.weight", "predictions.decoder.bias"},
     "electra": {"generator_lm_head.weight"},
     "distilbert": {"vocab_projector.weight"},
+    "modernbert": {"decoder.weight"},
 }
+
+
+ROPE = {"global_rope_theta": "full_attention", "local_rope_theta": "sliding_attention"}
+"""Names of earlier versions."""
 
 
 def _first(tmp_path, class_name, config):
@@ -55,12 +60,17 @@ def test_folders_are_the_same_read_and_written_by_either(tmp_path, class_name, c
     theirs, ours = (json.loads((tmp_path / who / "config.json").read_text()) for who in ("theirs", "ours"))
     assert ours["architectures"] == [class_name]
     assert ours.pop("trained_length") == config.max_position_embeddings - loaded.config.position_offset
-    activation = "activation" if config.model_type == "distilbert" else "hidden_act"
+    activation = {"distilbert": "activation", "modernbert": "hidden_activation"}.get(config.model_type, "hidden_act")
     if theirs[activation] == "gelu_new":
         assert ours.pop(activation) == "gelu_pytorch_tanh"
     if config.model_type == "roberta":
         special = tiny.BERT_TOKENS if config.pad_token_id == 0 else tiny.ROBERTA_TOKENS
         assert (ours.pop("bos_token_id"), ours.pop("eos_token_id")) == (special.cls, special.sep)
+    if config.model_type == "modernbert":
+        thetas = {name: ours["rope_parameters"][kind]["rope_theta"] for name, kind in ROPE.items()}
+        assert {name: ours.pop(name) for name in ROPE} == thetas
+        every = ours.pop("global_attn_every_n_layers")
+        assert ours["layer_types"] == ["sliding_attention" if layer % every else "full_attention" for layer in range(5)]
     assert {name: theirs[name] for name in ours} == ours
     # And back.
     model, report = getattr(transformers, class_name).from_pretrained(tmp_path / "ours", output_loading_info=True)

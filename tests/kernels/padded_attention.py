@@ -11,7 +11,13 @@ from maskwright.kernels.sequences import Sequences
 
 
 def padded_attention(
-    query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, num_heads: int, mask: DropoutMask | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    sequences: Sequences,
+    num_heads: int,
+    mask: DropoutMask | None,
+    window: int | None = None,
 ) -> Tensor:
     """Pad B sequences to (B, N, L, D), L tokens of the longest, and compute `dropout(softmax(Q K^T / sqrt(D))) V`.
 
@@ -28,7 +34,13 @@ def padded_attention(
 
     scores = pad(query) @ pad(key).transpose(2, 3) / math.sqrt(query.shape[1] // num_heads)
     is_padding = torch.arange(longest, device=query.device) >= lengths[:, None]
-    probabilities = scores.masked_fill(is_padding[:, None, None, :], -math.inf).softmax(-1)
+    scores = scores.masked_fill(is_padding[:, None, None, :], -math.inf)
+    if window is not None:
+        place = torch.arange(longest, device=query.device)
+        # Padding attends to something, so that its gradients are not NaN.
+        distant = ((place[:, None] - place).abs() > window) & ~is_padding[:, None, :, None]
+        scores = scores.masked_fill(distant, -math.inf)
+    probabilities = scores.softmax(-1)
     if mask is not None:
         stride = mask_stride(longest)
         factors = mask.factors((len(lengths), num_heads, stride, stride))[:, :, :longest, :longest]

@@ -73,6 +73,45 @@ def test_gradients_are_those_of_finite_differences(lengths: tuple[int, ...], mas
     )
 
 
+@pytest.mark.parametrize("fused", [False, True], ids=["matmuls", "fused"])
+@pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
+@pytest.mark.parametrize("lengths", [PACKED, FULL, (11, 3, 7, 1)], ids=str)
+@pytest.mark.parametrize("window", [1, 2])
+def test_windows_limit_the_distance(
+    lengths: tuple[int, ...], window: int, blocks: bool, fused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "_LONGEST_FOR_MATMULS", 0 if fused else 256)
+    monkeypatch.setattr(rows, "_BLOCK", 2)
+    monkeypatch.setattr(rows, "_BLOCKS_FROM", 0 if blocks else 100)
+    inputs, sequences = inputs_of(lengths, torch.float64), sequences_of(lengths, max(lengths))
+    found = ops.attention(*inputs, sequences, num_heads=HEADS, window=window)
+    expected = padded_attention(*inputs, sequences, HEADS, None, window)
+    torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
+    assert_same_gradients(found, expected, inputs, atol=1e-10, rtol=1e-10)
+
+
+@pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
+def test_gradients_within_windows_are_those_of_finite_differences(
+    blocks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "_BLOCK", 2)
+    monkeypatch.setattr(rows, "_BLOCKS_FROM", 0 if blocks else 100)
+    inputs = tuple(inputs_of(PACKED, torch.float64))
+    assert torch.autograd.gradcheck(
+        lambda *tensors: rows.attention(*tensors, sequences_of(PACKED), HEADS, MASK, 1), inputs, fast_mode=True
+    )
+
+
+def test_memory_within_windows_is_linear() -> None:
+    def largest(length: int) -> int:
+        saved: list[Tensor] = []
+        with saved_tensors_hooks(lambda tensor: saved.append(tensor) or tensor, lambda tensor: tensor):
+            ops.attention(*inputs_of((length,)), sequences_of((length,), length), num_heads=HEADS, window=8)
+        return max(each.nbytes for each in saved)
+
+    assert largest(2048) <= 4.5 * largest(512)
+
+
 @needs_c
 @pytest.mark.parametrize(
     ("lengths", "longest"),

@@ -1,6 +1,7 @@
 """CUDA graphs and FlashAttention on a GPU, against eager passes and PyTorch."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +18,10 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 DEVICE = torch.device("cuda", 0)
 TOLERANCE = 0.02
+MODERN = {
+    **{"positions": "rotary", "attention_window": 8, "norm_placement": "pre", "first_attention_norm": False},
+    **{"norm_bias": False, "dense_bias": False, "feed_forward": "gated"},
+}
 
 
 def bounds_of(lengths: list[int]) -> Tensor:
@@ -44,10 +49,12 @@ def assert_near(found: Tensor, expected: Tensor, minimum: float = 0.0) -> None:
     assert difference <= TOLERANCE * max(float(expected.detach().double().norm()), minimum)
 
 
-def test_replayed_graphs_compute_what_eager_passes_compute() -> None:
+@pytest.mark.parametrize("changes", [{}, MODERN], ids=["bert", "modern"])
+def test_replayed_graphs_compute_what_eager_passes_compute(changes: dict[str, Any]) -> None:
     """Two micro-batches of different sizes with dropout, and an evaluation between them."""
     torch.manual_seed(0)
-    config = EncoderConfig(hidden_size=128, num_heads=2, num_layers=2, intermediate_size=256, pooler=False)
+    shape = {"hidden_size": 128, "num_heads": 2, "num_layers": 2, "intermediate_size": 256, "pooler": False}
+    config = EncoderConfig(**shape, **changes)
     encoder = Encoder(config, 50).to(DEVICE).train()
     graphs = Graphs(encoder)
     batches = [batch_of([8] * 200, 1), batch_of([64, 30, 1] * 50, 2)]
@@ -104,6 +111,20 @@ def test_flash_attention_drops_by_the_key_and_leaves_the_generator_alone() -> No
     assert not torch.equal(first, computed(8, 0)[0])
     assert not torch.equal(first, computed(7, 1)[0])
     assert torch.equal(torch.cuda.get_rng_state(DEVICE), state)
+
+
+@pytest.mark.parametrize("window", [1, 5, 64])
+def test_windows_of_long_and_short_sequences_are_those_of_pytorch(window: int) -> None:
+    for lengths in ([300, 1, 70], [90, 1, 70]):
+        inputs, sequences = inputs_of(sum(lengths), 128), ops.Sequences(bounds_of(lengths), max(lengths))
+        found = ops.attention(*inputs, sequences, num_heads=2, window=window)
+        expected = padded_attention(*inputs, sequences, 2, None, window)
+        assert_near(found, expected)
+        grad = torch.randn_like(expected)
+        for one, other in zip(
+            torch.autograd.grad(found, inputs, grad), torch.autograd.grad(expected, inputs, grad), strict=True
+        ):
+            assert_near(one, other)
 
 
 @pytest.mark.parametrize("head_size", [24, 12, 256])

@@ -41,16 +41,19 @@ def assert_near(found: Tensor, expected: Tensor) -> None:
 
 @pytest.mark.parametrize("rate", [0.0, 0.1])
 @pytest.mark.parametrize("lengths", [[33, 1, 0, 2], [70, 2]], ids=str)
+@pytest.mark.parametrize("window", [0, 1, 20])
 @pytest.mark.parametrize("head_size", HEAD_SIZES)
-def test_attention_and_its_gradients_are_those_of_pytorch(lengths: list[int], rate: float, head_size: int) -> None:
+def test_attention_and_its_gradients_are_those_of_pytorch(
+    lengths: list[int], rate: float, head_size: int, window: int
+) -> None:
     torch.manual_seed(0)
     num_heads, bounds = 2, torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32, device=DEVICE)
     width = num_heads * head_size
     inputs = [torch.randn(sum(lengths), width, device=DEVICE, dtype=DTYPE, requires_grad=True) for _ in range(3)]
     mask, longest = mask_of(rate), max(lengths)
     count = len(lengths) * num_heads * mask_stride(longest) ** 2
-    found, _ = _short_attention(*inputs, bounds, num_heads, longest, *kernel_arguments(mask, count))
-    expected = padded_attention(*inputs, Sequences(bounds, longest), num_heads, mask)
+    found, _ = _short_attention(*inputs, bounds, num_heads, longest, *kernel_arguments(mask, count), window)
+    expected = padded_attention(*inputs, Sequences(bounds, longest), num_heads, mask, window or None)
     assert_near(found, expected)
     grad = torch.randn_like(found)
     for own, other in zip(
@@ -62,7 +65,7 @@ def test_attention_and_its_gradients_are_those_of_pytorch(lengths: list[int], ra
 def test_attention_is_registered_as_pytorch_requires() -> None:
     inputs = [torch.randn(5, 16, device=DEVICE, dtype=DTYPE, requires_grad=True) for _ in range(3)]
     bounds = torch.tensor([0, 2, 5], dtype=torch.int32, device=DEVICE)
-    arguments = (*inputs, bounds, 1, 3, *kernel_arguments(mask_of(0.1), 2 * 16))
+    arguments = (*inputs, bounds, 1, 3, *kernel_arguments(mask_of(0.1), 2 * 16), 0)
     torch.library.opcheck(_short_attention, arguments, test_utils=("test_schema", "test_faketensor"))
 
 

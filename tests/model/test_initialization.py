@@ -46,6 +46,15 @@ def test_normal_is_not_cut():
     assert words.abs().max() > 1.5
 
 
+def test_megatron_divides_output_layers():
+    plain, divided = (
+        _model(CONFIG.replace(initializer=each)).state_dict() for each in ("truncated_normal", "megatron")
+    )
+    for name, value in plain.items():
+        factor = 4**-0.5 if name.endswith(("output.weight", "dense_out.weight")) else 1  # Of 2 layers.
+        torch.testing.assert_close(divided[name], factor * value)
+
+
 def test_a_head_or_layer_more_changes_no_other_parameter():
     small, large = _model(), _model(CONFIG.replace(num_layers=3), heads=3)
     state = large.state_dict()

@@ -1,12 +1,15 @@
 import pytest
 import torch
 
+from maskwright.core.tensors import PackedBatch
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.initialization import initialize
-from maskwright.model.neighbor_attention import offsets
+from maskwright.model.neighbor_attention import attend_to_neighbors, offsets
+from maskwright.model.rotary import Rotation
 
 LENGTH, SEQUENCES = 48, 12
+ROTARY = {"positions": "rotary", "norm_placement": "pre", "first_attention_norm": False, "type_vocab_size": 0}
 
 
 def _encoder(config, words, seed=0):
@@ -18,20 +21,22 @@ def _encoder(config, words, seed=0):
 def _first_attention(config):
     """Mean attention of each head from a token to the one its offset away, and to itself, in random texts."""
     encoder = _encoder(config, 3000)
-    positions = torch.arange(LENGTH)
-    ids = torch.randint(5, 3000, (SEQUENCES, LENGTH), generator=torch.Generator().manual_seed(1))
+    tokens = SEQUENCES * LENGTH
+    batch = PackedBatch(
+        ids=torch.randint(5, 3000, (tokens,), generator=torch.Generator().manual_seed(1)),
+        position_ids=torch.arange(LENGTH).repeat(SEQUENCES),
+        segment_ids=torch.zeros(tokens, dtype=torch.int64),
+        cu_seqlens=torch.arange(0, tokens + 1, LENGTH, dtype=torch.int32),
+        max_seqlen=LENGTH,
+    )
     with torch.no_grad():
-        hidden = encoder.word_embeddings(ids) + encoder.position_embeddings(positions + config.position_offset)
-        if encoder.segment_embeddings is not None:
-            hidden = hidden + encoder.segment_embeddings.weight[0]
-        hidden = encoder.embedding_norm(hidden)
-        if encoder.embedding_projection is not None:
-            hidden = encoder.embedding_projection(hidden)
         block, heads = encoder.attention_blocks[0], config.num_heads
-        size = config.hidden_size // heads
-        query, key = (
-            dense(hidden).view(SEQUENCES, LENGTH, heads, size).transpose(1, 2) for dense in (block.query, block.key)
-        )
+        hidden, size = block.before(encoder.embed(batch, None)), config.head_size
+        query, key = block.query(hidden), block.key(hidden)
+        if config.positions == "rotary":
+            rotation = Rotation.at(batch.position_ids, size, config.theta(0))
+            query, key = rotation(query, heads), rotation(key, heads)
+        query, key = (each.view(SEQUENCES, LENGTH, heads, size).transpose(1, 2) for each in (query, key))
         shares = (query @ key.transpose(2, 3) / size**0.5).softmax(-1).mean(0)
     wanted = [torch.diagonal(shares[head], offset)[6:-6].mean().item() for head, offset in enumerate(offsets(heads))]
     return wanted, torch.diagonal(shares, dim1=1, dim2=2).mean().item()
@@ -48,8 +53,27 @@ def _first_attention(config):
         {"hidden_size": 256, "num_heads": 4, "embedding_size": 128},
         {"hidden_size": 64, "num_heads": 1, "embedding_size": 128},
         {"hidden_size": 64, "num_heads": 1, "embedding_size": 256},
+        {"hidden_size": 256, "num_heads": 4, **ROTARY},
+        {"hidden_size": 768, "num_heads": 12, "intermediate_size": 64, **ROTARY},
+        {"hidden_size": 128, "num_heads": 2, "positions": "rotary"},
+        {"hidden_size": 256, "num_heads": 4, "embedding_size": 128, "positions": "rotary", "sharing": "all"},
+        {"hidden_size": 256, "num_heads": 4, "embedding_size": 128, "positions": "rotary", "norm_placement": "pre"},
     ],
-    ids=["tiny", "mini", "base", "roberta-like", "albert", "narrow-embeddings", "small-generator", "tiny-generator"],
+    ids=[
+        "tiny",
+        "mini",
+        "base",
+        "roberta-like",
+        "albert",
+        "narrow-embeddings",
+        "small-generator",
+        "tiny-generator",
+        "modern-mini",
+        "modern-base",
+        "rotary",
+        "rotary-albert",
+        "rotary-pre",
+    ],
 )
 def test_each_head_begins_at_its_neighbor(shape):
     spread = 0.02 * (768 / shape["hidden_size"]) ** 0.5
@@ -79,6 +103,19 @@ def test_far_positions_are_not_alike():
     likeness = table @ table.T - torch.eye(512)
     assert likeness.abs().max() < 0.7
     assert likeness.abs().mean() < 0.12
+
+
+def test_rotary_positions_change_words_and_first_queries_and_keys_and_only_once():
+    config = EncoderConfig(hidden_size=64, num_heads=2, num_layers=2, intermediate_size=128, **ROTARY)
+    random, encoder = (_encoder(config.replace(initial_attention=each), 100, 3) for each in ("random", "neighbors"))
+    before, after = random.state_dict(), encoder.state_dict()
+    changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    assert changed == {"word_embeddings.weight", "attention_blocks.0.query.weight", "attention_blocks.0.key.weight"}
+    added = after["word_embeddings.weight"] - before["word_embeddings.weight"]
+    torch.testing.assert_close(added, added[:1].expand(100, -1), atol=1e-6, rtol=0)
+    words = encoder.word_embeddings.weight.detach().clone()
+    attend_to_neighbors(encoder)  # As a generator with the same embeddings does.
+    torch.testing.assert_close(encoder.word_embeddings.weight, words, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])

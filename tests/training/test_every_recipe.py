@@ -8,10 +8,11 @@ import torch
 from test_batches import SPECIAL, VOCABULARY, step
 from toy_models import take_step
 
+from maskwright.core.errors import ConversionError
 from maskwright.huggingface.huggingface import load_model
 from maskwright.recipes.catalog import get, names, resolve
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.checkpoint import save_models
+from maskwright.training.checkpoint import check_savable, save_models
 from maskwright.training.existing import TeacherModel
 from maskwright.training.model import PretrainingModel, build_model
 from maskwright.training.optimizer import Optimizer
@@ -133,6 +134,40 @@ def assert_saved_bit_equal(recipe: Recipe, model: PretrainingModel, folder: Path
             assert loaded.config.layer_plan(part) == config.layer_plan(part)
         assert loaded.state.keys() == state.keys()
         assert [name for name, value in state.items() if not torch.equal(loaded.state[name], value)] == []
+
+
+MODERN = (
+    "encoder.positions=rotary",
+    "encoder.position_offset=0",
+    "encoder.attention_window=3",
+    "encoder.norm_placement=pre",
+    "encoder.norm_bias=false",
+    "encoder.dense_bias=false",
+    "encoder.feed_forward=gated",
+    "encoder.initializer=megatron",
+    "encoder.initial_attention=neighbors",
+)
+
+
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if get(name).teacher is None])
+def test_every_system_trains_with_modern_layers_and_is_saved_in_our_format(name: str, tmp_path: Path) -> None:
+    recipe = resolve(name, (*SHRUNK, *MODERN, "family=maskwright"))
+    batch, model = step(recipe, count=8), model_of(recipe).train()
+    optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer)
+    losses = [
+        take_step(model, optimizer, batch, learning_rate=0.005, clip_norm=1.0, step=number).loss for number in range(20)
+    ]
+    assert losses[-1] < 0.85 * losses[0]
+    assert_saved_bit_equal(recipe, model, tmp_path)
+    assert load_model(tmp_path).config == recipe.encoder.replace(pooler=recipe.encoder.pooler)
+
+
+@pytest.mark.parametrize("setting", [each for each in MODERN if "offset" not in each and "initial" not in each])
+def test_encoders_that_no_class_computes_are_refused_before_training(setting: str) -> None:
+    recipe = resolve("bert/tiny", (*SHRUNK, setting))
+    with pytest.raises(ConversionError, match="set family to maskwright"):
+        check_savable(recipe, 0)
+    check_savable(recipe.replace(family="maskwright"), 0)
 
 
 # Ten losses of a toy of each system on a CPU in fp32, without dropout: a refactoring must not change them. Other

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from maskwright.kernels.packing import pack
 
@@ -37,6 +38,7 @@ class Sequences:
         self.cu_seqlens = cu_seqlens
         self.max_seqlen = max_seqlen
         self._row_masks: dict[int | None, Tensor | None] = {}
+        self._block_masks: dict[tuple[int, int], Tensor] = {}
 
     def __len__(self) -> int:
         return len(self.cu_seqlens) - 1
@@ -63,14 +65,35 @@ class Sequences:
             self._row_masks[window] = self._row_mask() if window is None else self._band(window)
         return self._row_masks[window]
 
-    def _row_mask(self) -> Tensor | None:
-        rows = self.rows
+    @functools.cached_property
+    def _sequence_of_slot(self) -> Tensor:
+        """The sequence of each slot, int64, (rows, R). Padding is one too, so that no softmax is over an empty set."""
+        rows, device = self.rows, self.cu_seqlens.device
         if rows.slots is None:
-            return None
-        # Padding is a sequence of its own, so that no softmax is over an empty set.
+            return torch.arange(rows.num_rows, device=device)[:, None].expand(-1, rows.length)
         sequence = rows.slots.new_full((rows.num_rows * rows.length,), -1)
-        sequence[rows.slots] = torch.arange(len(self), device=sequence.device).repeat_interleave(self.cu_seqlens.diff())
-        sequence = sequence.view(rows.num_rows, rows.length)
+        sequence[rows.slots] = torch.arange(len(self), device=device).repeat_interleave(self.cu_seqlens.diff())
+        return sequence.view(rows.num_rows, rows.length)
+
+    def block_mask(self, window: int, block: int) -> Tensor:
+        """Return which pairs attend to each other, by blocks of queries; bool.
+
+        The shape is (rows blocks, 1, block, block + 2 window). The keys of a block begin `window` slots before it and
+        end as many after it. The last block may be padded.
+        """
+        if (window, block) not in self._block_masks:
+            sequence = F.pad(self._sequence_of_slot, (0, -self.rows.length % block), value=-1)
+            keys = F.pad(sequence, (window, window), value=-2).unfold(1, block + 2 * window, block)
+            place = torch.arange(block + 2 * window, device=sequence.device)
+            near = (place[:block, None] + window - place).abs() <= window
+            same = sequence.view(len(sequence), -1, block, 1) == keys[:, :, None]
+            self._block_masks[window, block] = (same & near).flatten(0, 1)[:, None]
+        return self._block_masks[window, block]
+
+    def _row_mask(self) -> Tensor | None:
+        if self.rows.slots is None:
+            return None
+        sequence = self._sequence_of_slot
         differs = sequence[:, None, :, None] != sequence[:, None, None, :]
         return torch.zeros(differs.shape, device=sequence.device).masked_fill_(differs, -math.inf)
 

@@ -6,7 +6,7 @@ from typing import Any
 from maskwright.core.errors import ConversionError
 from maskwright.core.types import SpecialTokens
 from maskwright.huggingface.families.base import ConfigTable, Family
-from maskwright.huggingface.families.tables import both, layers, weight
+from maskwright.huggingface.families.tables import SBO_HEAD, both, layers, mlm_head, weight
 from maskwright.model.config import EncoderConfig
 
 _GLOBAL, _LOCAL = "full_attention", "sliding_attention"
@@ -23,6 +23,9 @@ def _write(config: EncoderConfig, special_tokens: SpecialTokens) -> dict[str, An
         "layer_types": kinds,
         "global_attn_every_n_layers": 1 if config.attention_window is None else config.global_attention_every,
         "local_attention": _WINDOW if config.attention_window is None else 2 * config.attention_window,
+        # The names before transformers 5, which text-embeddings-inference reads.
+        "global_rope_theta": config.rope_theta,
+        "local_rope_theta": config.local_rope_theta,
         "rope_parameters": {
             kind: {"rope_type": "default", "rope_theta": getattr(config, ours)}
             for ours, (kind, _, _) in _THETAS.items()
@@ -98,7 +101,7 @@ MODERNBERT = Family(
     ),
     fused=(("attn.Wqkv", ("query", "key", "value")),),
     pooler=(),
-    heads={"mlm": (*both("dense", "head.dense"), *both("layer_norm", "head.norm"), ("bias", "decoder.bias"))},
+    heads={"mlm": mlm_head("head.dense", "head.norm", "decoder.bias"), "sbo": SBO_HEAD},
     tasks={},
     tied=(("decoder.weight", "model.embeddings.tok_embeddings.weight"),),
     architectures=((frozenset({"mlm"}), "ModernBertForMaskedLM"), (frozenset(), "ModernBertModel")),

@@ -49,13 +49,15 @@ def attention(
 ) -> Tensor:
     """See `ops.attention`."""
     query, key, value = (tensor.to(torch.bfloat16).contiguous() for tensor in (query, key, value))
-    if window is not None or not is_short(sequences.max_seqlen, query.shape[1] // num_heads):
+    if not is_short(sequences.max_seqlen, query.shape[1] // num_heads):
         flash: Tensor = _Flash.apply(query, key, value, sequences, num_heads, mask, window)  # type: ignore[no-untyped-call]
         return flash
     stride = mask_stride(sequences.max_seqlen)
     dropout = kernel_arguments(mask, len(sequences) * num_heads * stride**2)
     context: Tensor
-    context, _ = _short_attention(query, key, value, sequences.cu_seqlens, num_heads, sequences.max_seqlen, *dropout)
+    context, _ = _short_attention(
+        query, key, value, sequences.cu_seqlens, num_heads, sequences.max_seqlen, *dropout, window or 0
+    )
     return context
 
 
@@ -77,6 +79,7 @@ def _short_attention(
     random_columns: Tensor | None,
     keep_threshold: int,
     scale: float,
+    window: int,
 ) -> tuple[Tensor, Tensor]:
     """Return the context (T, H) and the log-sum-exp of each head's and query's scores (N, T), to the base 2."""
     from maskwright.kernels.cuda import attention_kernels as kernels
@@ -90,7 +93,7 @@ def _short_attention(
             kernels.forward[(programs,)](
                 query, key, value, context, logsumexp, cu_seqlens, random_rows if drops else logsumexp,
                 random_columns if drops else logsumexp, len(query), num_heads, mask_stride(max_seqlen),
-                keep_threshold, 0, scale, D=head_size, LONGEST=_largest_tile(max_seqlen), DROPS=drops,
+                keep_threshold, 0, scale, D=head_size, LONGEST=_largest_tile(max_seqlen), DROPS=drops, WINDOW=window,
                 num_warps=8 if head_size == 128 else 4, num_stages=1, maxnreg=_registers(head_size),
             )  # fmt: skip
     return context, logsumexp
@@ -116,6 +119,7 @@ def _short_attention_backward(
     random_columns: Tensor | None,
     keep_threshold: int,
     scale: float,
+    window: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     from maskwright.kernels.cuda import attention_kernels as kernels
 
@@ -128,7 +132,7 @@ def _short_attention_backward(
                 grad.contiguous(), query, key, value, context, logsumexp, query_grad, key_grad, value_grad, cu_seqlens,
                 random_rows if drops else logsumexp, random_columns if drops else logsumexp, len(query), num_heads,
                 mask_stride(max_seqlen), keep_threshold, 0, scale, D=head_size, LONGEST=largest,
-                BW=16 if head_size == 128 else 32, DROPS=drops, STAGES=4,
+                BW=16 if head_size == 128 else 32, DROPS=drops, WINDOW=window, STAGES=4,
                 num_warps=4 if largest == 64 and head_size <= 64 else 8, num_stages=1, maxnreg=_registers(head_size),
             )  # fmt: skip
     return query_grad, key_grad, value_grad
@@ -140,16 +144,14 @@ def _(grad: Tensor, query: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, value, cu_seqlens, ctx.num_heads, ctx.max_seqlen, rows, columns, ctx.keep_threshold, ctx.scale = inputs
+    query, key, value, cu_seqlens, ctx.num_heads, ctx.max_seqlen, rows, columns, *ctx.numbers = inputs
     ctx.save_for_backward(query, key, value, *output, cu_seqlens, rows, columns)
 
 
 def _backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     *tensors, rows, columns = ctx.saved_tensors
-    grads = _short_attention_backward(
-        grad, *tensors, ctx.num_heads, ctx.max_seqlen, rows, columns, ctx.keep_threshold, ctx.scale
-    )
-    return (*grads, *[None] * 7)
+    grads = _short_attention_backward(grad, *tensors, ctx.num_heads, ctx.max_seqlen, rows, columns, *ctx.numbers)
+    return (*grads, *[None] * 8)
 
 
 _short_attention.register_autograd(_backward, setup_context=_save)

@@ -9,7 +9,8 @@ order, and a random number is computed once, by the thread that needs its four p
 
 T tokens, N heads, D head size, H = N D, R side of a sequence's dropout mask; BM queries of a tile, BW random numbers of
 a tile's row. `mask_offset` is the number of mask values before those of a sequence's head. `before` is always 0: with a
-constant in its place Triton 3.6 computes wrong addresses.
+constant in its place Triton 3.6 computes wrong addresses. WINDOW is the number of tokens to either side that a token
+attends to, 0 for all.
 """
 
 import triton
@@ -38,7 +39,7 @@ def _flags(random_rows, random_columns, mask_offset, stride, keep_threshold, i, 
 @triton.jit
 def _forward_tile(
     query, key, value, context, logsumexp, random_rows, random_columns, mask_offset, length, before, width, stride,
-    keep_threshold, scale, D: tl.constexpr, BW: tl.constexpr, DROPS: tl.constexpr,
+    keep_threshold, scale, D: tl.constexpr, BW: tl.constexpr, DROPS: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
     BM: tl.constexpr = 64
     factor: tl.constexpr = _LOG2_E * D**-0.5
@@ -53,7 +54,10 @@ def _forward_tile(
         i = begin + tl.arange(0, BM)
         is_query = i < length
         queries = tl.load(query + i[:, None] * width + d, is_query[:, None], 0.0)
-        scores = tl.where(inside[None, :], tl.dot(queries, tl.trans(keys)), float("-inf"))
+        attends = inside[None, :]
+        if WINDOW > 0:
+            attends = attends & (tl.abs(i[:, None] - j[None, :]) <= WINDOW)
+        scores = tl.where(attends, tl.dot(queries, tl.trans(keys)), float("-inf"))
         top = tl.max(scores, 1) * factor
         parts = tl.exp2(scores * factor - top[:, None])
         total = tl.sum(parts, 1)
@@ -69,7 +73,7 @@ def _forward_tile(
 @triton.jit(do_not_specialize=["num_tokens", "keep_threshold", "before"])
 def forward(
     query, key, value, context, logsumexp, cu_seqlens, random_rows, random_columns, num_tokens, num_heads, stride,
-    keep_threshold, before, scale, D: tl.constexpr, LONGEST: tl.constexpr, DROPS: tl.constexpr,
+    keep_threshold, before, scale, D: tl.constexpr, LONGEST: tl.constexpr, DROPS: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
     """Compute the context (T, H) and each query's log-sum-exp, to the base 2, of its scores (N, T).
 
@@ -86,12 +90,12 @@ def forward(
         if LONGEST > 64:
             _forward_tile(
                 query + first, key + first, value + first, context + first, logsumexp, random_rows, random_columns,
-                mask_offset, length, before, width, stride, keep_threshold, scale, D, 32, DROPS,
+                mask_offset, length, before, width, stride, keep_threshold, scale, D, 32, DROPS, WINDOW,
             )  # fmt: skip
     else:
         _forward_tile(
             query + first, key + first, value + first, context + first, logsumexp, random_rows, random_columns,
-            mask_offset, length, before, width, stride, keep_threshold, scale, D, 16, DROPS,
+            mask_offset, length, before, width, stride, keep_threshold, scale, D, 16, DROPS, WINDOW,
         )  # fmt: skip
 
 
@@ -99,7 +103,7 @@ def forward(
 def _backward_tile(
     grad, query, key, value, context, logsumexp, query_grad, key_grad, value_grad, random_rows, random_columns,
     mask_offset, length, before, width, stride, keep_threshold, scale, D: tl.constexpr, BM: tl.constexpr,
-    BW: tl.constexpr, DROPS: tl.constexpr, STAGES: tl.constexpr,
+    BW: tl.constexpr, DROPS: tl.constexpr, WINDOW: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     # All queries of the sequence are held at once; keys come BW at a time, those of one position in their random number
     # together.
@@ -126,7 +130,10 @@ def _backward_tile(
             keys = tl.load(key + key_places, inside[:, None], 0.0)
             values = tl.load(value + key_places, inside[:, None], 0.0)
             shares = tl.exp2(tl.dot(queries, tl.trans(keys)) * factor - total[:, None])
-            shares = tl.where(inside[None, :], shares, 0.0)
+            attends = inside[None, :]
+            if WINDOW > 0:
+                attends = attends & (tl.abs(i[:, None] - j[None, :]) <= WINDOW)
+            shares = tl.where(attends, shares, 0.0)
             share_grads = tl.dot(grads, tl.trans(values))
             used = shares
             if DROPS:
@@ -146,7 +153,8 @@ def _backward_tile(
 def backward(
     grad, query, key, value, context, logsumexp, query_grad, key_grad, value_grad, cu_seqlens, random_rows,
     random_columns, num_tokens, num_heads, stride, keep_threshold, before, scale, D: tl.constexpr,
-    LONGEST: tl.constexpr, BW: tl.constexpr, DROPS: tl.constexpr, STAGES: tl.constexpr,
+    LONGEST: tl.constexpr, BW: tl.constexpr, DROPS: tl.constexpr, WINDOW: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of queries, keys and values, each (T, H)."""
     sequence, head = tl.program_id(0) // num_heads, tl.program_id(0) % num_heads
@@ -161,11 +169,11 @@ def backward(
             _backward_tile(
                 grad + first, query + first, key + first, value + first, context + first, logsumexp, query_grad + first,
                 key_grad + first, value_grad + first, random_rows, random_columns, mask_offset, length, before, width,
-                stride, keep_threshold, scale, D, 128, BW, DROPS, STAGES,
+                stride, keep_threshold, scale, D, 128, BW, DROPS, WINDOW, STAGES,
             )  # fmt: skip
     elif length > 0:
         _backward_tile(
             grad + first, query + first, key + first, value + first, context + first, logsumexp, query_grad + first,
             key_grad + first, value_grad + first, random_rows, random_columns, mask_offset, length, before, width,
-            stride, keep_threshold, scale, D, 64, 16, DROPS, STAGES,
+            stride, keep_threshold, scale, D, 64, 16, DROPS, WINDOW, STAGES,
         )  # fmt: skip
