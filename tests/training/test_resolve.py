@@ -166,6 +166,12 @@ def test_a_share_of_the_steps_at_the_full_length_holds_the_same_share_of_the_tok
     assert tokens[-1] / sum(tokens) == pytest.approx(0.1, abs=0.01)
 
 
+def test_a_student_reads_no_longer_sequences_than_its_teacher() -> None:
+    for length, longest in ((512, 512), (300, 300), (128, 128)):
+        run = resolve_run(get("distilbert/tiny"), Budget("tokens", 4e6), RAW, teacher_length=length)
+        assert run.recipe.training.max_length == longest
+
+
 def test_large_budgets_keep_the_published_lengths() -> None:
     for name, tokens in (("bert/mini", 1e10), ("bert/mini", 1e8), ("roberta/mini", 1e10)):
         assert fit_length(get(name), tokens, set()) == (get(name), [])

@@ -36,7 +36,7 @@ from maskwright.training.distributed import single_process, world_size
 from maskwright.training.existing import ExistingModel
 from maskwright.training.initialization import InitialWeights, describe_changes, open_origins, open_teacher
 from maskwright.training.reporting import Reporter
-from maskwright.training.resolve import Choice, CorpusStatistics, Speed, resolve
+from maskwright.training.resolve import FULL_LENGTH, Choice, CorpusStatistics, Speed, resolve
 from maskwright.training.speed import measure_speed
 from maskwright.training.workload import Text, mean_lengths
 
@@ -163,6 +163,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
         fixed=fixed,
         speed=replace(speed, flops=world_size() * speed.flops, full_step_tokens=world_size() * speed.full_step_tokens),
         teacher=None if origins.teacher is None else origins.teacher.config,
+        teacher_length=FULL_LENGTH if origins.teacher is None else origins.teacher.max_length,
         as_published=request.as_published,
     )
     chinese_share = cleaned.scripts.get("Han", 0.0)

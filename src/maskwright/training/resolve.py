@@ -143,6 +143,7 @@ def resolve(
     fixed: Collection[str] = (),
     speed: Speed = Speed(),
     teacher: EncoderConfig | None = None,
+    teacher_length: int = FULL_LENGTH,
     as_published: bool = False,
 ) -> ResolvedRun:
     """Fit a recipe to a budget and a corpus. A pure function; a run calls it twice.
@@ -155,6 +156,7 @@ def resolve(
         recipe: With the user's settings; on the second call the first call's result, with the real tokenizer.
         fixed: Dotted fields that stay, as the user set them.
         speed: Of this machine; used for a budget of time only.
+        teacher_length: Longest sequence of the teacher's training, beyond which it teaches nothing.
         as_published: Change nothing, only compute `expected_tokens`.
     """
 
@@ -178,7 +180,8 @@ def resolve(
         return ResolvedRun(recipe=fitted, expected_tokens=planned, choices=tuple(choices))
     recipe, phrases = fit_phrases(recipe, corpus.chinese_share, fixed)
     # The length first: how many tokens the budget buys depends on it, and the vocabulary size depends on that.
-    recipe, lengths = fit_length(recipe, tokens(recipe), fixed, in_steps=budget.unit == "steps")
+    in_steps = budget.unit == "steps"
+    recipe, lengths = fit_length(recipe, tokens(recipe), fixed, in_steps=in_steps, full=teacher_length)
     recipe, vocabulary = fit_vocabulary(recipe, tokens(recipe), fixed)
     # A smaller vocabulary costs less per token, so that the budget buys more.
     vocabulary = [replace(choice, reason=_occurrences(tokens(recipe), choice.chosen)) for choice in vocabulary]
@@ -298,11 +301,13 @@ def fit_schedule(
 
 
 def fit_length(
-    recipe: Recipe, tokens: float, fixed: Collection[str], *, in_steps: bool = False
+    recipe: Recipe, tokens: float, fixed: Collection[str], *, in_steps: bool = False, full: int = FULL_LENGTH
 ) -> tuple[Recipe, list[Choice]]:
     """Begin with short sequences and end with longer ones, as BERT itself does, at lengths that suit the budget.
 
-    `in_steps`: the budget is in steps, so that phases get shares of the steps, not of the tokens.
+    Args:
+        in_steps: Whether the budget is in steps, so that phases get shares of the steps, not of the tokens.
+        full: Length of the last phase, if published sequences are not shorter.
     """
     published = recipe.training.phases
     if is_fixed("training.phases", fixed) or tokens >= LONG_BUDGET_TOKENS:
@@ -314,7 +319,7 @@ def fit_length(
     elif recipe.generator is not None and longest > 32:
         lengths = {32: JOINT_SHORT_SHARE, longest: 1 - JOINT_SHORT_SHARE}
         reason = "a generator learns nothing for long without short sequences first"
-    full = min(FULL_LENGTH, recipe.training.max_length)
+    full = min(full, FULL_LENGTH, recipe.training.max_length)
     if full > longest and tokens >= FULL_LENGTH_FROM_TOKENS:
         share = FULL_LENGTH_SHARE
         if in_steps:  # As many steps as hold that share of the tokens.
