@@ -25,6 +25,7 @@ from maskwright.study import compare as study
 from maskwright.training.metrics import read_rows
 from maskwright.training.pretrain import pretrain
 from maskwright.training.reporting import Silent
+from maskwright.training.run_directory import COPIES
 
 SYSTEMS = ("bert", "roberta", "albert", "electra", "spanbert", "bert-wwm", "macbert", "ernie", "distilbert")
 FAULTS = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGKILL, then a flipped bit", "SIGKILL, then a file cut short")
@@ -155,7 +156,8 @@ def _disturb(name: str, out: Path, draw: random.Random) -> Iterator[Fault]:
             yield (*last, new[0]["time"] - begun if new else None)
         if not is_alive:
             return
-        after = {each.parent: (_last_step(each), _saved(each.parent)) for each in out.rglob("metrics.jsonl")}
+        runs = [each.parent for each in out.rglob("metrics.jsonl") if each.parent.name != COPIES]
+        after = {run: (_last_step(run / "metrics.jsonl"), _saved(run)) for run in runs}
         lost = 0
         for run, (done, saved) in after.items():
             # Steps that an earlier fault lost and that no session has repeated since are not counted again.
@@ -167,7 +169,7 @@ def _disturb(name: str, out: Path, draw: random.Random) -> Iterator[Fault]:
 def _damage(out: Path, fault: str, draw: random.Random) -> None:
     found = [sorted(folder.glob("step-*")) for folder in out.rglob("checkpoints")]
     if newest := max((each[-1] for each in found if len(each) > 1), key=os.path.getmtime, default=None):
-        file = draw.choice(sorted(newest.iterdir()))
+        file = draw.choice(sorted(path for path in newest.rglob("*") if path.is_file()))
         data, place = bytearray(file.read_bytes()), draw.randrange(file.stat().st_size)
         data[place] ^= 1 << draw.randrange(8)
         file.write_bytes(data if "bit" in fault else data[:place])
@@ -180,14 +182,15 @@ def _last_step(metrics: Path) -> int:
 def _saved(run: Path) -> int:
     for folder in sorted((run / "checkpoints").glob("step-*"), reverse=True):
         with contextlib.suppress(ValueError):
-            compare_files(folder, read_record(folder / "state.json")["checksums"])
+            checksums = read_record(folder / "state.json")["checksums"]
+            compare_files(folder, {name: checksums[name] for name in checksums if not name.startswith(COPIES)})
             return int(folder.name.removeprefix("step-"))
     return _last_step(run / "metrics.jsonl") if (run / "model").exists() and (run / "run.json").exists() else 0
 
 
 def _results(out: Path) -> dict[str, Any]:
     """Return everything that training determines: all but times and paths."""
-    files = [file for pattern in _RESULTS for file in out.rglob(pattern)]
+    files = [file for pattern in _RESULTS for file in out.rglob(pattern) if file.parent.name != COPIES]
     found: dict[str, Any] = {str(file.relative_to(out)): file.read_bytes() for file in files}
     for file in (*out.rglob("results.json"), *out.glob("report.json")):
         data = read_json(file)

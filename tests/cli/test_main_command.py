@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -276,3 +277,11 @@ def test_a_file_that_ends_too_early_is_an_error_in_one_line_and_no_abort(run, ve
     assert "No data left in file" in err
     assert "Aborted" not in err
     assert err.count("\n") == 1
+
+
+def test_a_warning_is_one_line_without_code(run, verb):
+    verb(lambda: warnings.warn("prepared data is damaged", stacklevel=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        code, _, err = run("show")
+    assert (code, err) == (0, "warning: prepared data is damaged\n")

@@ -15,6 +15,7 @@ subcommands, a `typer.Typer`. A subcommand's module
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -186,12 +187,20 @@ def _is_distributed() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ and os.environ["WORLD_SIZE"] != "1"
 
 
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning in one line, without the line of code that it comes from."""
+    from maskwright.cli import output
+
+    output.warn(str(message))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit.
 
     Args:
         arguments: Command-line arguments; None for those of this process.
     """
+    warnings.showwarning = _show_warning
     try:
         try:
             build().main(args=arguments, prog_name="maskwright")

@@ -80,7 +80,9 @@ def read_record(path: Path) -> dict[str, Any]:
         record = read_json(path)
     except (OSError, ValueError) as error:
         refuse_unreadable(path, error)
-        raise ValueError(f"{path.name} cannot be read ({getattr(error, 'strerror', None) or error})") from error
+        if isinstance(error, FileNotFoundError):
+            raise ValueError(f"{path.name} is missing") from error
+        raise ValueError(f"{path.name} cannot be read ({getattr(error, 'problem', None) or error})") from error
     if not isinstance(record, dict) or "checksum" not in record:
         raise ValueError(f"{path.name} has no checksum (it is damaged, or an earlier version wrote it)")
     if record.pop("checksum") != _checksum_of(record):
@@ -124,7 +126,7 @@ def compare_files(folder: Path, checksums: Mapping[str, str]) -> None:
             found = checksum(folder / name)
         except OSError as error:
             refuse_unreadable(folder / name, error)
-            raise ValueError(f"{name} cannot be read ({error.strerror})") from error
+            raise ValueError(f"{name} is missing") from error
         if found != written:
             raise ValueError(f"{name} is not what was written (its checksum differs)")
 

@@ -24,11 +24,8 @@ _in_use: dict[Path, int] = {}
 
 def disk_problem(error: OSError, path: Path) -> DeviceError:
     """Turn a failed write into an error with a remedy (full disk, no permission, read-only, a removed folder)."""
-    if folder := _removed_folder(path):
-        return DeviceError(
-            f"{folder} was removed while this process worked in it",
-            todo="Nothing more was written there. The same command starts again.",
-        )
+    if removed := _removal(path):
+        return removed
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DeviceError(
             f"the disk is full while writing {path}",
@@ -52,7 +49,7 @@ def disk_problems(path: Path, temporary: Path | None = None) -> Iterator[None]:
         # The caller may have failed to read some other file. A full disk names no file.
         named = None if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.filename
         is_elsewhere = temporary is not None and named is not None and not Path(str(named)).is_relative_to(temporary)
-        if is_elsewhere and not _removed_folder(path):
+        if is_elsewhere and not _removal(path):
             raise
         raise disk_problem(error, path) from error
 
@@ -77,19 +74,26 @@ def unmark_in_use(folder: Path) -> None:
     _in_use.pop(folder.absolute(), None)
 
 
-def _removed_folder(path: Path) -> Path | None:
-    """Return the folder in use that held `path` and has been removed, if there is one."""
+def refuse_removed(path: Path) -> None:
+    """Raise DeviceError if `path` is in a folder in use that has been removed."""
+    if removed := _removal(path):
+        raise removed
+
+
+def _removal(path: Path) -> DeviceError | None:
     for folder, descriptor in _in_use.items():
         if path.absolute().is_relative_to(folder):
             has_lock = descriptor < 0 or os.fstat(descriptor).st_nlink > 0
             if not (has_lock and folder.exists()):
-                return folder
+                return DeviceError(
+                    f"{folder} was removed while this process worked in it",
+                    todo="Nothing more was written there. The same command starts again.",
+                )
     return None
 
 
 def _make_parent(path: Path) -> None:
-    if _removed_folder(path):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    refuse_removed(path)
     path.parent.mkdir(parents=True, exist_ok=True)
 
 

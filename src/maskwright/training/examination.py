@@ -14,7 +14,7 @@ from maskwright.core.tensor_files import read_tensors
 from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.training.evaluation import Spikes
 from maskwright.training.metrics import read_rows
-from maskwright.training.run_directory import ONE_SEED
+from maskwright.training.run_directory import COPIES, ONE_SEED
 
 _SERIES = {"loss": "loss", "gradient norm": "gradient_norm"}
 
@@ -76,7 +76,7 @@ def _checkpoints(folder: Path) -> Iterator[Finding]:
 
 
 def _metrics(folder: Path) -> Iterator[Finding]:
-    for path in sorted(folder.glob("**/metrics.jsonl")):
+    for path in sorted(path for path in folder.glob("**/metrics.jsonl") if path.parent.name != COPIES):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             rows = [row for row in read_rows(path) if _is_number(row.get("loss"))]

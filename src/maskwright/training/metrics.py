@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.files import atomic_path, disk_problems
+from maskwright.core.files import atomic_path, disk_problems, refuse_removed
 from maskwright.training.budget import Budget
 from maskwright.training.evaluation import Baseline, HeldOutResult
 from maskwright.training.loop import StepReport
@@ -113,6 +113,7 @@ class MetricsLogger:
     def __init__(self, folder: Path, last_step: int, budget: Budget, peak_flops: float, reporter: Reporter) -> None:
         self._metrics = JsonLines(folder / "metrics.jsonl", last_step)
         self._timing = JsonLines(folder / "timing.jsonl", last_step)
+        self._folder = folder
         self._reporting = contextlib.ExitStack()
         self._reporting.enter_context(_without_tracebacks_of_tensorboard())
         self._board = _tensorboard(folder / "tensorboard", last_step)
@@ -195,6 +196,7 @@ class MetricsLogger:
             for name, value in numbers.items():
                 self._board.add_scalar(prefix + name, value, step)
         except OSError as error:
+            refuse_removed(self._folder)
             self._board = None
             self._reporter.message(
                 "warning", f"cannot write TensorBoard's log ({error}); metrics.jsonl is still written"
