@@ -195,6 +195,46 @@ def test_metrics_stand_beside_chance_the_unigram_model_and_an_untrained_model(wh
     assert not {row[0].rpartition(",")[0] for row in rows} & {*at_chance}
 
 
+def test_rates_are_tried_on_another_seed_and_the_best_is_used(
+    study: Callable[..., Comparison], trained: list[str]
+) -> None:
+    free = tuple(each for each in TOY if not each.startswith("training.phases"))
+    work = {"recipes": {"base": "bert/tiny"}, "set": free, **ONE_SEED, "flops": None, "tokens": 3e4, "tune_rate": True}
+    planned = study("rates", **work, dry_run=True).runs
+    assert [run.is_trial for run in planned] == [True, True, True, False]
+    done = study("rates", **work)
+    assert done.report is not None
+    spent = done.report["recipes"]["base"]["spent"]["0"]["flops"]
+    assert planned[-1].flops == pytest.approx(spent, rel=0.1), "counted with the fitted lengths"
+    assert trained == [
+        "base-rate-x1/seed-1000000",
+        "base-rate-x0.5/seed-1000000",
+        "base-rate-x2/seed-1000000",
+        "base/seed-0",
+    ]
+    found = done.report["rates"]["recipes"]["base"]
+    fitted = found["rates"]["1.0"]["rate"]
+    assert {factor: each["rate"] for factor, each in found["rates"].items()} == pytest.approx(
+        {"1.0": fitted, "0.5": fitted / 2, "2.0": 2 * fitted}
+    )
+    best = min(found["rates"].items(), key=lambda item: item[1]["loss"])
+    assert str(found["best"]) == best[0]
+    assert read_json(done.folder / "runs/base/seed-0/recipe.json")["training"]["learning_rate"] == best[1]["rate"]
+    assert {run.state for run in study("rates", **work, dry_run=True).runs} == {"finished"}
+    assert study("rates", **work).finished
+    assert len(trained) == 4
+    with pytest.raises(CheckpointError, match="tune_rate was True"):
+        study("rates", **(work | {"tune_rate": False}))
+    for kind in ("md", "html"):
+        assert "seed 1000000" in (done.folder / f"report.{kind}").read_text(encoding="utf-8")
+
+
+def test_runs_of_changed_settings_are_not_called_finished(whole: Comparison, study: Callable[..., Comparison]) -> None:
+    changed = (*TOY, "words:masking=whole_word", "base:masking.rate=0.3")
+    states = {run.label: run.state for run in study("whole", set=changed, dry_run=True).runs}
+    assert states == {"base": "of other settings", "words": "finished"}
+
+
 class _Checked(HTMLParser):
     """Collects headings and ids, and checks that tags close and nothing is loaded from elsewhere."""
 

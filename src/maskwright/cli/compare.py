@@ -57,6 +57,14 @@ def command(
     device: options.DeviceOption = "auto",
     precision: options.TrainingPrecisionOption = "auto",
     workers: options.WorkersOption = None,
+    tune_rate: Annotated[
+        bool,
+        typer.Option(
+            "--tune-rate",
+            help="Try x0.5, x1 and x2 of the fitted learning rate of each recipe on a seed that is not compared, and "
+            "use the best: three more runs of each recipe.",
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the runs and what they may spend.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -90,6 +98,7 @@ def command(
             device=device,
             precision=precision,
             workers=workers,
+            tune_rate=tune_rate,
             dry_run=dry_run,
         )
         if rank():
@@ -123,4 +132,6 @@ def _print_plan(runs: "Sequence[PlannedRun]") -> None:
         ],
         right=(1, 3, 4),
     )
-    output.note(f"{len(runs)} runs, {sum(run.state == 'finished' for run in runs)} finished")
+    spent = sum(run.flops for run in runs if run.is_trial)
+    trials = f"; {sum(run.is_trial for run in runs)} of them try learning rates, {spent:.3g} FLOPs" if spent else ""
+    output.note(f"{len(runs)} runs, {sum(run.state == 'finished' for run in runs)} finished{trials}")

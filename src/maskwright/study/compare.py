@@ -21,13 +21,13 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from maskwright.core.checksums import CONTENTS, file_checksums, read_record, record_problem, write_record
-from maskwright.core.errors import CheckpointError, RecipeError, unknown_name
+from maskwright.core.errors import CheckpointError, RecipeError, TrainingError, unknown_name
 from maskwright.core.files import checksum, disk_problems, remove_temporary
 from maskwright.core.spec import fingerprint, override, parse_overrides
 from maskwright.core.types import IntArray
@@ -40,6 +40,7 @@ from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.finetuning import finetune
 from maskwright.finetuning.tasks import KINDS
 from maskwright.inference.model import Model, load
+from maskwright.recipes.catalog import resolve as recipe_named
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.study import controls, probes
@@ -47,7 +48,7 @@ from maskwright.study.intrinsic import check_text, intrinsic
 from maskwright.study.report import write_report
 from maskwright.study.request import DEFAULT_TASKS, SAMPLES, Task, Variant, tasks_of, variants_of
 from maskwright.study.results import collect
-from maskwright.study.text import StudyText, prepare_text
+from maskwright.study.text import StudyText, open_text, prepare_text
 from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision, restore_machine
 from maskwright.training.distributed import (
@@ -58,17 +59,20 @@ from maskwright.training.distributed import (
     rank_zero_first,
     world_size,
 )
-from maskwright.training.flops import expected_tokens
 from maskwright.training.initialization import require_teacher
-from maskwright.training.pretrain import Run, pretrain
+from maskwright.training.pretrain import Run, pretrain, request_of
 from maskwright.training.reporting import OnConsole, Reporter, Silent
-from maskwright.training.resolve import vocabulary_size
-from maskwright.training.run_directory import COPIES, lock_directory, unlock_directory
+from maskwright.training.resolve import CorpusStatistics, ResolvedRun, Speed, resolve, vocabulary_size
+from maskwright.training.run_directory import COPIES, is_same_run, lock_directory, unlock_directory
 from maskwright.training.speed import measure_speed
 
 Part = TypeVar("Part")
 STUDY = "study.json"
 _VOCABULARY = "tokenizer.vocab_size"
+RATE_FACTORS = (1.0, 0.5, 2.0)
+"""Of the fitted learning rate, as tried by `--tune-rate`."""
+TUNING_SEED = 1_000_000
+_MASKED = Task("masked", "masked")
 _PROBES = ("masked", "intrinsic", "minimal-pairs")
 _MEASURES = 2
 """Version of what measurements hold; older ones are made again."""
@@ -86,10 +90,15 @@ class PlannedRun:
 
     label: str
     seed: int
-    state: Literal["missing", "begun", "finished"]
+    state: Literal["missing", "begun", "finished", "of other settings"]
     flops: float
     tokens: float
     to_measure: tuple[str, ...]
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether it tries a learning rate and is not compared."""
+        return self.seed == TUNING_SEED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +140,7 @@ def compare(
     precision: Precision = "auto",
     workers: int | None = None,
     cache: str | Path | None = None,
+    tune_rate: bool = False,
     dry_run: bool = False,
     reporter: Reporter | None = None,
 ) -> Comparison:
@@ -153,6 +163,8 @@ def compare(
         clean: Overrides of the cleaning.
         finetune_set: Hyperparameters of fine-tuning, "epochs=2".
         device, precision, workers, cache: As for `pretrain`.
+        tune_rate: Try half, the same and twice the fitted learning rate of each recipe first, on a seed that is not
+            compared, and use the best: three more runs of each recipe.
         dry_run: Only list the runs.
         reporter: Where messages go; None for standard error.
 
@@ -171,6 +183,8 @@ def compare(
         raise RecipeError(problem, allowed=allowed, todo=todo)
     if seeds < 1:
         raise RecipeError(f"--seeds is {seeds}", allowed="1 or more")
+    if tune_rate and TUNING_SEED in range(seed, seed + seeds):
+        raise RecipeError(f"seed {TUNING_SEED} is that of --tune-rate", todo="Choose other seeds.")
     for variant in variants.values():
         require_teacher(variant.recipe, f"`--set {variant.label}:teacher.model=DIR_OR_HUB_NAME`")
     chosen = tasks_of(tasks)
@@ -187,6 +201,7 @@ def compare(
         "corpus": list(sources),
         "clean": list(clean),
         "requested": {requested.unit: requested.amount, "wall_clock": wall_clock},
+        "tune_rate": tune_rate,
     }
     with (
         (reporter or OnConsole()) if rank() == 0 else Silent() as reporter,
@@ -208,6 +223,7 @@ def compare(
             prepare={"cache": cached, "workers": workers},
             reporter=reporter,
             shared=shared,
+            tune_rate=tune_rate,
         )
         runs = tuple(study.planned())
         if dry_run:
@@ -250,6 +266,7 @@ def _load_study(folder: Path, request: Mapping[str, Any], reporter: Reporter) ->
         )
     for problem in problems:
         reporter.message("restored", f"{problem}: restored from a copy")
+    kept.setdefault("tune_rate", False)  # Studies of earlier versions have none.
     differing = [f"{key} was {kept[key]!r}, now {value!r}" for key, value in request.items() if kept[key] != value]
     if differing:
         raise CheckpointError(
@@ -272,15 +289,16 @@ def _new_study(
     processes: int,
 ) -> dict[str, Any]:
     """Return the content of `study.json`: the request, the budget of each run, and the tokens it buys the baseline."""
-    is_time, baseline, reached = requested.unit == "seconds", variant.recipe, 0.0
+    is_time, speed = requested.unit == "seconds", Speed()
     if is_time:
-        reached = measure_speed(
-            baseline, requested, machine()[0], fixed=variant.fixed, tries_larger_steps=wall_clock
-        ).flops
-    tokens = expected_tokens(requested, baseline, _lengths(baseline), processes * reached)
-    budget = requested
+        measured = measure_speed(
+            variant.recipe, requested, machine()[0], fixed=variant.fixed, tries_larger_steps=wall_clock
+        )
+        speed = replace(measured, flops=processes * measured.flops)
+    fitted = fit_variant(variant, requested, speed)
+    tokens, budget = fitted.expected_tokens, requested
     if is_time and not wall_clock:
-        budget = Budget("flops", float(f"{tokens * _training_flops(baseline):.3g}"))
+        budget = Budget("flops", float(f"{_training_flops(fitted):.3g}"))
     return {
         "format": 1,
         **request,
@@ -289,14 +307,25 @@ def _new_study(
     }
 
 
-def _training_flops(recipe: Recipe) -> float:
-    """Return the training FLOPs per token at the recipe's first length."""
-    length = recipe.training.phases[0].max_length
-    return training_flops_per_token(recipe, recipe.tokenizer.vocab_size, length=length)
+def fit_variant(
+    variant: Variant, budget: Budget, speed: Speed = Speed(), corpus_tokens: float = float("inf")
+) -> ResolvedRun:
+    """Fit a recipe as `pretrain` does, with sequences of full length."""
+    options: dict[str, Any] = {"fixed": variant.fixed, "speed": speed}
+    before = resolve(variant.recipe, budget, CorpusStatistics(chinese_share=1.0), **options).recipe
+    lengths = tuple(float(phase.max_length) for phase in before.training.phases)
+    corpus = CorpusStatistics(chinese_share=1.0, tokens=corpus_tokens, mean_lengths=lengths)
+    return resolve(before, budget, corpus, **options)
 
 
-def _lengths(recipe: Recipe) -> list[float]:
-    return [float(phase.max_length) for phase in recipe.training.phases]
+def _training_flops(fitted: ResolvedRun) -> float:
+    """Return the training FLOPs of a fitted run; each length phase has its share of the tokens."""
+    recipe, vocab_size = fitted.recipe, fitted.recipe.tokenizer.vocab_size
+    per_token = sum(
+        phase.share * training_flops_per_token(recipe, vocab_size, length=phase.max_length)
+        for phase in recipe.training.phases
+    )
+    return fitted.expected_tokens * per_token
 
 
 class RunReporter(Reporter):
@@ -339,29 +368,32 @@ class Study:
     reporter: Reporter
     shared: dict[str, Any] = field(default_factory=dict)
     """The content of `study.json`."""
+    tune_rate: bool = False
     complete: bool = False
     _token_counts: dict[str, IntArray] = field(default_factory=dict)
 
     def planned(self) -> list[PlannedRun]:
         """Return all runs in the order in which they are done: seed by seed."""
         runs = []
-        for seed in self.seeds:
-            for variant in self.variants.values():
-                recipe = self.with_vocabulary(variant)
-                tokens = expected_tokens(self.budget, recipe, _lengths(recipe))
-                result = _result(self.run_folder(variant, seed) / "run.json")
-                runs.append(
-                    PlannedRun(
-                        label=variant.label,
-                        seed=seed,
-                        state="missing" if result is None else "finished" if result.get("finished") else "begun",
-                        flops=self.budget.amount if self.budget.unit == "flops" else tokens * _training_flops(recipe),
-                        tokens=tokens,
-                        to_measure=tuple(
-                            task.name for task in self.tasks if not self._is_measured(task, variant, seed)
-                        ),
-                    )
+        tuning = [(TUNING_SEED, each) for variant in self.variants.values() for each in self._rates(variant)]
+        compared = [(seed, self._tuned(variant)) for seed in self.seeds for variant in self.variants.values()]
+        for seed, variant in [*(tuning if self.tune_rate else ()), *compared]:
+            fitted = fit_variant(self._with_fixed_vocabulary(variant), self.budget)
+            tokens = fitted.expected_tokens
+            runs.append(
+                PlannedRun(
+                    label=variant.label,
+                    seed=seed,
+                    state=self._state(variant, seed),
+                    flops=self.budget.amount if self.budget.unit == "flops" else _training_flops(fitted),
+                    tokens=tokens,
+                    to_measure=tuple(
+                        task.name
+                        for task in ((_MASKED,) if seed == TUNING_SEED else self.tasks)
+                        if not self._is_measured(task, variant, seed)
+                    ),
                 )
+            )
         return runs
 
     def run(self, sources: Sequence[str], baseline: str) -> dict[str, Any] | None:
@@ -371,14 +403,19 @@ class Study:
             split = partial(prepare_text, corpus=sources, cleaning=cleaning, **self.prepare)
             text = self._part("text", partial(split, progress=self.reporter.stage))
         check_text(text, with_pairs=any(task.kind == "intrinsic" for task in self.tasks))
-        todo = [run for run in self.planned() if run.state != "finished" or run.to_measure]
+        if self.tune_rate and not all(self._tune(variant, text) for variant in self.variants.values()):
+            self.reporter.message("stopped", "the same command resumes the study")
+            return None
+        variants = {label: self._tuned(variant) for label, variant in self.variants.items()}
+        compared = [run for run in self.planned() if not run.is_trial]
+        todo = [run for run in compared if run.state != "finished" or run.to_measure]
         total, done, begun = len(self.seeds) * len(self.variants), 0, time.monotonic()
         self.reporter.message(
             "study", f"{total} runs of {self.budget} each into {self.folder}; {total - len(todo)} are complete"
         )
         report: dict[str, Any] | None = None
         for seed in self.seeds:
-            for variant in self.variants.values():
+            for variant in variants.values():
                 missing = any((run.label, run.seed) == (variant.label, seed) for run in todo)
                 if missing:
                     ends = _ends((time.monotonic() - begun) / done * (len(todo) - done)) if done else ""
@@ -393,19 +430,106 @@ class Study:
                 done += missing
             # After each seed, so that a long study can be read before it is finished.
             seeds = [each for each in self.seeds if each <= seed]
-            report = on_rank_zero(partial(self._report, baseline, seeds))
+            report = on_rank_zero(partial(self._report, variants, baseline, seeds))
         self.complete = True
         self.reporter.message("report", f"{self.folder / 'report.html'}; also .md, .csv and .json")
         return report
 
-    def _report(self, baseline: str, seeds: Sequence[int]) -> dict[str, Any]:
-        report = collect(self.folder, self.variants, self.tasks, baseline, seeds, planned_seeds=self.seeds)
+    def _report(self, variants: Mapping[str, Variant], baseline: str, seeds: Sequence[int]) -> dict[str, Any]:
+        report = collect(self.folder, variants, self.tasks, baseline, seeds, planned_seeds=self.seeds)
+        if self.tune_rate:
+            found = {label: read_record(self._rates_file(variant)) for label, variant in self.variants.items()}
+            report["rates"] = {"seed": TUNING_SEED, "recipes": found}
         write_report(self.folder, report)
         return report
 
     def run_folder(self, variant: Variant, seed: int) -> Path:
         """Return the directory of a run."""
         return self.folder / "runs" / variant.folder / f"seed-{seed}"
+
+    def _state(self, variant: Variant, seed: int) -> Literal["missing", "begun", "finished", "of other settings"]:
+        record = self.run_folder(variant, seed) / "run.json"
+        if not record.is_file():
+            return "missing"
+        if record_problem(record):  # `pretrain` restores it.
+            return "begun"
+        found = read_record(record)
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # Damaged text is made again by `run`.
+            text = open_text(self.folder / "text")
+            arguments = self._arguments(variant, seed, text, self._tokenizer_folder(variant))
+            request = request_of(budget=self.budget, **arguments, **self.prepare, precision=self.options["precision"])
+            if not is_same_run(found, request.to_json()):
+                return "of other settings"
+        return "finished" if found.get("result", {}).get("finished") else "begun"
+
+    def _with_fixed_vocabulary(self, variant: Variant) -> Variant:
+        size = f"{_VOCABULARY}={self.with_vocabulary(variant).tokenizer.vocab_size}"
+        return replace(variant, overrides=(*variant.overrides, size), recipe=self.with_vocabulary(variant))
+
+    def _rates(self, variant: Variant) -> list[Variant]:
+        """Return the trials of learning rates: the fitted one first, from whose run the others take their rate."""
+        trials = {factor: replace(variant, label=f"{variant.label} rate x{factor:g}") for factor in RATE_FACTORS}
+        fitted = self.run_folder(trials[1.0], TUNING_SEED) / "recipe.json"
+        rate = recipe_named(str(fitted)).training.learning_rate if fitted.is_file() else None
+        return [
+            each if factor == 1.0 or rate is None else _with_rate(each, float(f"{rate * factor:.3g}"))
+            for factor, each in trials.items()
+        ]
+
+    def _rates_file(self, variant: Variant) -> Path:
+        return self.folder / "measurements" / variant.folder / "rates.json"
+
+    def _tuned(self, variant: Variant) -> Variant:
+        """Return a recipe with its best learning rate, if that has been found and is not the fitted one."""
+        file = self._rates_file(variant)
+        if not self.tune_rate or not file.is_file() or record_problem(file):
+            return variant
+        found = read_record(file)
+        return variant if found["best"] == 1.0 else _with_rate(variant, found["rates"][str(found["best"])]["rate"])
+
+    def _tune(self, variant: Variant, text: StudyText) -> bool:
+        """Train a recipe at each rate, on a seed that is not compared; returns False if a stop was requested.
+
+        The best rate has the least held-out loss of the recipe's own objectives, on text of the run that is not the
+        study's held-out text.
+        """
+        file = self._rates_file(variant)
+        if on_rank_zero(lambda: file.is_file() and not record_problem(file)):
+            return True
+        found: dict[str, dict[str, Any]] = {}
+        for number, factor in enumerate(RATE_FACTORS):
+            trial = self._rates(variant)[number]  # Anew, since the first run has the fitted rate.
+            self.reporter.message("rates", f"{trial.label}: {number + 1} of {len(RATE_FACTORS)}")
+            loss: float | None = None
+            metrics: dict[str, float] = {}
+            flops = 0.0
+            try:
+                run = self.train(trial, TUNING_SEED, text)
+            except TrainingError as error:  # It has diverged.
+                self.reporter.message("warning", f"{trial.label}: {error}")
+            else:
+                if all_reduce_max(not run.finished or run.stopped_by is not None):
+                    return False
+                if not replace(self, tasks=(_MASKED,)).measure(trial, TUNING_SEED, text):
+                    return False
+                measured = on_rank_zero(partial(read_record, self.file(_MASKED, trial, TUNING_SEED)))["metrics"]
+                metrics = {name: measured[name]["value"] for name in ("word_loss", "word_accuracy") if name in measured}
+                weights: dict[str, float] = {each.kind: each.weight for each in variant.recipe.objectives}
+                if run.held_out:
+                    loss = sum(weights[kind] * each.loss for kind, each in run.held_out.items())
+                flops = run.flops
+            rate = recipe_named(str(self.run_folder(trial, TUNING_SEED))).training.learning_rate
+            found[str(factor)] = {"rate": rate, "loss": loss, "flops": flops, **metrics}
+        losses = {factor: found[str(factor)]["loss"] for factor in RATE_FACTORS}
+        known = {factor: loss for factor, loss in losses.items() if loss is not None}
+        if not known:
+            raise RecipeError(
+                f"no rate of {variant.label} has a held-out loss to choose by",
+                todo="Give more text, or a lower `--set training.learning_rate=`; or leave --tune-rate out.",
+            )
+        best = min(known, key=lambda factor: known[factor])
+        on_rank_zero(partial(write_record, file, {"best": best, "rates": found}))
+        return True
 
     def with_vocabulary(self, variant: Variant) -> Recipe:
         """Return the recipe with the study's vocabulary size: the one that suits the baseline, at most the recipe's."""
@@ -415,9 +539,16 @@ class Study:
         size = vocabulary_size(self.vocabulary_tokens, recipe.tokenizer.vocab_size)
         return recipe.replace(tokenizer=recipe.tokenizer.replace(vocab_size=size))
 
-    def _tokenizer(self, variant: Variant, text: StudyText) -> Path | None:
+    def _tokenizer_folder(self, variant: Variant) -> Path | None:
         if variant.recipe.teacher is not None:
             return None  # The teacher's is used.
+        spec = self.with_vocabulary(variant).tokenizer
+        cleaning = override(Cleaning(), parse_overrides(self.clean))
+        return self.folder / "tokenizers" / f"{spec.kind}-{fingerprint([spec, cleaning])}"
+
+    def _tokenizer(self, variant: Variant, text: StudyText) -> Path | None:
+        if (folder := self._tokenizer_folder(variant)) is None:
+            return None
         spec = self.with_vocabulary(variant).tokenizer
         cleaning = override(Cleaning(), parse_overrides(self.clean))
 
@@ -428,8 +559,7 @@ class Study:
             )
             tokenizer.save(folder)
 
-        name = f"tokenizers/{spec.kind}-{fingerprint([spec, cleaning])}"
-        return self._part(name, lambda place: open_or_build(place, lambda made: made, make))
+        return self._part(f"tokenizers/{folder.name}", lambda place: open_or_build(place, lambda made: made, make))
 
     def _part(self, name: str, make: Callable[[Path], Part]) -> Part:
         """Make a part of the study, or open it; raises CheckpointError if it is not the one that earlier runs used."""
@@ -459,23 +589,29 @@ class Study:
         """Train a run; a finished one is read."""
         with rank_zero_first():
             tokenizer = self._tokenizer(variant, text)
-        overrides = [each for each in variant.overrides if tokenizer is None or each.partition("=")[0] != _VOCABULARY]
         amount: dict[str, Any] = {self.budget.unit: self.budget.amount}
         if self.budget.unit == "seconds":
             amount = {"minutes": self.budget.amount / 60}
         return pretrain(
-            text.train,
+            **self._arguments(variant, seed, text, tokenizer),
             out=self.run_folder(variant, seed),
-            recipe=variant.base,
-            set=overrides,
-            tokenizer=tokenizer,
-            seed=seed,
-            clean=self.clean,
             reporter=RunReporter(self.reporter, f"{variant.label}, seed {seed}"),
             **amount,
             **self.options,
             **self.prepare,
         )
+
+    def _arguments(self, variant: Variant, seed: int, text: StudyText, tokenizer: Path | None) -> dict[str, Any]:
+        """Return the arguments of `pretrain` that identify a run, but for budget and precision."""
+        overrides = [each for each in variant.overrides if tokenizer is None or each.partition("=")[0] != _VOCABULARY]
+        return {
+            "corpus": text.train,
+            "recipe": variant.base,
+            "set": overrides,
+            "tokenizer": tokenizer,
+            "seed": seed,
+            "clean": self.clean,
+        }
 
     def file(self, task: Task, variant: Variant, seed: int) -> Path:
         """Return the file of a measurement."""
@@ -583,12 +719,10 @@ class Study:
         return {task.name: {**asdict(measured), "metric": metric}}
 
 
-def _result(record: Path) -> dict[str, Any] | None:
-    """Return the result in a run's record, empty if there is none yet or the record is damaged; None without one."""
-    if not record.is_file():
-        return None
-    # `pretrain` restores it.
-    return {} if record_problem(record) else dict(read_record(record).get("result", {}))
+def _with_rate(variant: Variant, rate: float) -> Variant:
+    override_of_rate = f"training.learning_rate={rate!r}"
+    recipe = override(variant.recipe, parse_overrides([override_of_rate]))
+    return replace(variant, overrides=(*variant.overrides, override_of_rate), recipe=recipe)
 
 
 def _ends(seconds: float) -> str:

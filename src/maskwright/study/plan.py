@@ -26,7 +26,7 @@ from maskwright.core.spec import override, parse_overrides
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import sizes
-from maskwright.study.compare import Study
+from maskwright.study.compare import Study, fit_variant
 from maskwright.study.request import Task, Variant, variants_of
 from maskwright.study.results import read_study_record
 from maskwright.study.statistics import Floats
@@ -35,7 +35,6 @@ from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision, prepare_machine, pretraining_microbatch, use_machine
 from maskwright.training.doctor import read_hardware
 from maskwright.training.reporting import OnConsole, Reporter
-from maskwright.training.resolve import CorpusStatistics, ResolvedRun, Speed, resolve
 from maskwright.training.speed import measure_speed
 
 DEFAULT_RECIPES = ("bert/tiny", "bert/mini", "bert/small")
@@ -169,7 +168,7 @@ def plan(
         for variant in tried:
             one = planned[variant.label]
             tokens = one.tokens * min(60 * trial_minutes / len(tried) / budget.amount, 1.0)
-            steps = _fitted(variant, Budget("tokens", TRIAL_SHARES[-1] * tokens)).recipe.training.steps
+            steps = fit_variant(variant, Budget("tokens", TRIAL_SHARES[-1] * tokens)).recipe.training.steps
             if steps < MIN_STEPS:
                 note = f"its longest trial would have {steps} steps; raise --trial-minutes"
                 planned[variant.label] = replace(one, note=note)
@@ -179,17 +178,6 @@ def plan(
                 with_prediction(replace(one, trials=trials, by=by)), epochs=one.tokens * epochs / trials[-1][0]
             )
     return recommend(budget.amount, tuple(map(_refuse_if_repeated, planned.values())))
-
-
-def _fitted(
-    variant: Variant, budget: Budget, speed: Speed = Speed(), corpus_tokens: float = float("inf")
-) -> ResolvedRun:
-    """Fit a recipe as `pretrain` does, with sequences of full length."""
-    options: dict[str, Any] = {"fixed": variant.fixed, "speed": speed}
-    before = resolve(variant.recipe, budget, CorpusStatistics(chinese_share=1.0), **options).recipe
-    lengths = tuple(float(phase.max_length) for phase in before.training.phases)
-    corpus = CorpusStatistics(chinese_share=1.0, tokens=corpus_tokens, mean_lengths=lengths)
-    return resolve(before, budget, corpus, **options)
 
 
 def _planned(variant: Variant, budget: Budget, machine: Machine, corpus_tokens: float) -> PlannedRecipe:
@@ -205,7 +193,7 @@ def _planned(variant: Variant, budget: Budget, machine: Machine, corpus_tokens: 
     speed = measure_speed(
         recipe, budget, machine, corpus_tokens=corpus_tokens, fixed=variant.fixed, tries_larger_steps=False
     )
-    fitted = _fitted(variant, budget, speed, corpus_tokens)
+    fitted = fit_variant(variant, budget, speed, corpus_tokens)
     steps, refused = fitted.recipe.training.steps, ""
     if steps < MIN_STEPS:
         refused = f"{steps} steps fit, and with less than {MIN_STEPS} the warmup is too short; choose a smaller size"

@@ -42,6 +42,7 @@ def html(report: dict[str, Any]) -> str:
         colors={label: COLORS[number % len(COLORS)] for number, label in enumerate(report["recipes"])},
         sentences=results.sentences(report),
         budget=results.budget_text(report),
+        rates=results.rates_line(report),
         curves=_curves(report),
         pareto=_pareto(report),
         corpus=[Path(each).name for each in report["corpus"]],

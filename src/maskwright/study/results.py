@@ -348,6 +348,8 @@ def sentences(report: dict[str, Any]) -> list[str]:
             parts.append("not tested, since there is one seed")
         found.append(f"{label} against {report['baseline']}: {'; '.join(parts) or 'nothing in common to compare'}.")
     on_plateau = [label for label, each in report["recipes"].items() if is_on_plateau(each["loss_over_unigram"])]
+    for label, each in report.get("rates", {}).get("recipes", {}).items():
+        found.append(f"{label}: learning rate x{each['best']:g} of the fitted one ({rate_cells(each)}).")
     if on_plateau:
         found.append(
             f"On the plateau at the start of training, where a model predicts by frequency: {', '.join(on_plateau)}. "
@@ -356,6 +358,29 @@ def sentences(report: dict[str, Any]) -> list[str]:
     if at_chance := [each["title"] for each in report["metrics"].values() if each["is_main"] and each["at_chance"]]:
         found.append(f"At chance for all recipes: {'; '.join(at_chance)}.")
     return found
+
+
+def rate_cells(found: dict[str, Any]) -> str:
+    """Describe what a recipe reached at each learning rate."""
+    cells = []
+    for factor, each in sorted(found["rates"].items(), key=lambda item: float(item[0])):
+        words = f", masked words {shown(each['word_accuracy'], 'share')} %" if "word_accuracy" in each else ""
+        loss = "diverged" if each["loss"] is None else f"loss {shown(each['loss'], 'nats')}"
+        cells.append(f"x{float(factor):g}, {each['rate']:.3g}: {loss}{words}")
+    return "; ".join(cells)
+
+
+def rates_line(report: dict[str, Any]) -> str:
+    """Describe how learning rates were chosen and what that cost; "" if they were not."""
+    if not (rates := report.get("rates")):
+        return ""
+    tried = [each for recipe in rates["recipes"].values() for each in recipe["rates"].values()]
+    flops = plain_float(float(f"{sum(each['flops'] for each in tried):.3g}"))
+    return (
+        f"Learning rates: half, the same and twice the fitted one were tried on seed {rates['seed']}, which is not "
+        f"compared; the one with the least held-out loss of the recipe's own objectives is used. It cost {len(tried)} "
+        f"runs, {flops} FLOPs, which are in no budget."
+    )
 
 
 def shown_control(metric: dict[str, Any], name: str) -> str:
@@ -430,6 +455,8 @@ def markdown(report: dict[str, Any]) -> str:
         for seed, spent in recipe["spent"].items():
             amounts = f"{spent['flops']:.3e} | {spent['tokens']:,} | {spent['steps']:,} | {spent['epochs']:.2f}"
             lines.append(f"| {escape(label)} | {seed} | {amounts} |")
+    if line := rates_line(report):
+        lines += ["", line]
     return "\n".join([*lines, "", f"Made by {code(report['made_by']['command'])}.", ""])
 
 

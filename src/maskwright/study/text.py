@@ -88,10 +88,11 @@ def prepare_text(
         _split(temporary, resolve_sources(corpus, cache=cache, progress=progress), cleaning)
         _clean(temporary, cleaning, cache, workers, progress)
 
-    return open_or_build(folder, _open, make)
+    return open_or_build(folder, open_text, make)
 
 
-def _open(folder: Path) -> StudyText:
+def open_text(folder: Path) -> StudyText:
+    """Read the text in a folder, without comparing checksums."""
     described = read_json(folder / "text.json")
     documents = [parse_json(line) for line in (folder / "held_out.jsonl").read_text(encoding="utf-8").splitlines()]
     return StudyText(

@@ -91,34 +91,24 @@ def pretrain(
     Raises:
         MaskwrightError: If an argument is invalid or the run cannot continue; nothing saved is lost.
     """
-    pairs = parse_overrides(set)
-    if teacher is not None:
-        pairs.append(("teacher.model", str(teacher)))
-    chosen = override(recipe if isinstance(recipe, Recipe) else resolve(str(recipe)), pairs)
-    budget = Budget.of(steps=steps, tokens=tokens, minutes=minutes, hours=hours, flops=flops)
-    if budget is None and not as_published:
-        raise RecipeError(
-            "no budget was given",
-            todo="Give one, e.g. `--minutes 10` (or --hours, --steps, --tokens, --flops); `--as-published` alone uses "
-            "the published number of steps.",
-        )
-    if keep < 0:
-        raise RecipeError(f"--keep is {keep}", allowed="a number of models from 0 on")
-    request = Request(
-        sources=(str(corpus),) if isinstance(corpus, str | Path) else tuple(str(source) for source in corpus),
-        recipe=chosen,
-        fixed=overridden_fields(pairs),
-        budget=budget or Budget("steps", chosen.training.steps),
+    request = request_of(
+        corpus,
+        recipe=recipe,
+        budget=Budget.of(steps=steps, tokens=tokens, minutes=minutes, hours=hours, flops=flops),
         seed=seed,
+        set=set,
         as_published=as_published,
-        tokenizer=None if tokenizer is None else Path(tokenizer).expanduser(),
-        init=None if init is None else str(init),
-        extend_vocabulary=None if extend_vocabulary is None else _words_to_add(extend_vocabulary, init),
-        cleaning=override(Cleaning(), parse_overrides(clean)),
+        tokenizer=tokenizer,
+        init=init,
+        extend_vocabulary=extend_vocabulary,
+        teacher=teacher,
+        clean=clean,
         precision=precision,
         workers=workers,
-        cache=None if cache is None else Path(cache).expanduser(),
+        cache=cache,
     )
+    if keep < 0:
+        raise RecipeError(f"--keep is {keep}", allowed="a number of models from 0 on")
     directory, is_ours = RunDirectory(Path(out).expanduser()), False
     with process_group(), (reporter or OnConsole()) if rank() == 0 else Silent() as reporter, ExitStack() as at_end:
         try:
@@ -172,6 +162,51 @@ def pretrain(
             raise
         finally:
             directory.close()
+
+
+def request_of(
+    corpus: str | Path | Sequence[str | Path],
+    *,
+    recipe: str | Recipe,
+    budget: Budget | None,
+    seed: int = 0,
+    set: Sequence[str] = (),
+    as_published: bool = False,
+    tokenizer: str | Path | None = None,
+    init: str | Path | None = None,
+    extend_vocabulary: int | str | Path | None = None,
+    teacher: str | Path | None = None,
+    clean: Sequence[str] = (),
+    precision: Precision = "auto",
+    workers: int | None = None,
+    cache: str | Path | None = None,
+) -> Request:
+    """Return what `pretrain` trains with these arguments; raises RecipeError if one is invalid."""
+    pairs = parse_overrides(set)
+    if teacher is not None:
+        pairs.append(("teacher.model", str(teacher)))
+    chosen = override(recipe if isinstance(recipe, Recipe) else resolve(str(recipe)), pairs)
+    if budget is None and not as_published:
+        raise RecipeError(
+            "no budget was given",
+            todo="Give one, e.g. `--minutes 10` (or --hours, --steps, --tokens, --flops); `--as-published` alone uses "
+            "the published number of steps.",
+        )
+    return Request(
+        sources=(str(corpus),) if isinstance(corpus, str | Path) else tuple(str(source) for source in corpus),
+        recipe=chosen,
+        fixed=overridden_fields(pairs),
+        budget=budget or Budget("steps", chosen.training.steps),
+        seed=seed,
+        as_published=as_published,
+        tokenizer=None if tokenizer is None else Path(tokenizer).expanduser(),
+        init=None if init is None else str(init),
+        extend_vocabulary=None if extend_vocabulary is None else _words_to_add(extend_vocabulary, init),
+        cleaning=override(Cleaning(), parse_overrides(clean)),
+        precision=precision,
+        workers=workers,
+        cache=None if cache is None else Path(cache).expanduser(),
+    )
 
 
 def _words_to_add(words: int | str | Path, init: str | Path | None) -> int | str:

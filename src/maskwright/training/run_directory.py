@@ -259,6 +259,11 @@ def refuse_other_run(before: dict[str, Any], now: Mapping[str, Any], place: str,
         )
 
 
+def is_same_run(record: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
+    """Return whether the record in `run.json` is of a run of this request."""
+    return not _differences(record.get("request"), dict(request))
+
+
 def _differences(before: Any, now: Any, path: str = "") -> list[str]:
     if isinstance(before, dict) and isinstance(now, dict):
         keys = sorted(before.keys() | now.keys())
