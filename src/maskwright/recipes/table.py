@@ -210,6 +210,8 @@ _LABELS: Mapping[str, str] = {
     "teacher.model": "teacher",
     "teacher.initialize": "initialized from",
     "training.batch_sequences": "batch size",
+    "training.first_batch_share": "first batches",
+    "training.batch_ramp_share": "batches grow over",
     "training.phases": "sequence length",
     "training.warmup_steps": "warmup",
     "training.decay_share": "decay after a constant rate",
@@ -287,6 +289,8 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
     "teacher.model": lambda model: model or "set with --teacher",
     "teacher.initialize": _one_of(layers="the teacher's embeddings, head and some layers", none="random weights"),
     "training.batch_sequences": lambda value: f"{exact_or_short(value)} sequences",
+    "training.first_batch_share": lambda value: "of full size" if value == 1 else f"{share(value)} of the full size",
+    "training.batch_ramp_share": lambda value: f"the first {share(value)}, if smaller at first",
     "training.phases": _phases,
     "training.warmup_steps": lambda value: f"{exact_or_short(value)} steps",
     "training.schedule": _one_of(

@@ -45,11 +45,15 @@ PreparedBatch = tuple[StepBatch, Cursor, float]
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A share of the budget with one sequence length and one masking; at progress `until` it ends."""
+    """A share of the budget with one sequence length, masking and batch size; at progress `until` it ends.
+
+    `batch_sequences` None is the schedule's.
+    """
 
     until: float
     sampler: Sampler
     collator: RowCollator
+    batch_sequences: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +163,8 @@ def train(
             launched[0].drop()
 
     def submit(phase: Phase, cursor: Cursor, step: int) -> Future[PreparedBatch]:
-        return pool.submit(_prepare, phase, cursor, schedule.batch_sequences, step, share)
+        count = phase.batch_sequences or schedule.batch_sequences
+        return pool.submit(_prepare, phase, cursor, count, step, share)
 
     def received(future: Future[PreparedBatch]) -> PreparedBatch:
         nonlocal own_seconds

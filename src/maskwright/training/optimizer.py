@@ -344,4 +344,4 @@ def orthogonalize(matrices: Tensor) -> Tensor:
         gram = result @ result.mT
         result = torch.baddbmm(result, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), result, beta=a)
     result = result if wide is matrices else result.mT
-    return result.to(matrices.dtype)
+    return result.to(matrices.dtype).contiguous()

@@ -205,9 +205,10 @@ class Session:
         self.expected_tokens = prepared.expected_tokens
         self._first_loss = math.inf
         self._files: dict[str, bytes] = {}
-        if recipe.training.batch_sequences < world_size():
+        smallest = min(sequences for _, sequences in recipe.training.batches)
+        if smallest < world_size():
             raise RecipeError(
-                f"{world_size()} processes share batches of {recipe.training.batch_sequences} sequences",
+                f"{world_size()} processes share batches of {smallest} sequences",
                 todo="Start fewer processes, or set training.batch_sequences and use a new --out folder.",
             )
         # Dropout is keyed by micro-batch, so a resumed run keeps its size on the same kind of device.

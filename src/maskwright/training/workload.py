@@ -104,12 +104,15 @@ def build_workload(
     lengths = _ends([(phase.share, phase.max_length) for phase in recipe.training.phases])
     stages = _ends(list(recipe.masking.stages))
     rates = _ends([(1 / len(recipe.masking.rates), rate) for rate in recipe.masking.rates])
+    batches = _ends(list(recipe.training.batches))
     phases = []
-    for cut in sorted({end for end, _ in (*lengths, *stages, *rates)}):  # Where the length or the masking changes.
+    # Where the length, the masking or the batch size changes.
+    for cut in sorted({end for end, _ in (*lengths, *stages, *rates, *batches)}):
         length = next(length for end, length in lengths if cut <= end)
         masking = next(masking for end, masking in stages if cut <= end)
         masking = masking.at_rate(next(rate for end, rate in rates if cut <= end))
-        phases.append(Phase(cut, samplers[length], replace(collator, masking=masking, max_length=length)))
+        batch = next(sequences for end, sequences in batches if cut <= end)
+        phases.append(Phase(cut, samplers[length], replace(collator, masking=masking, max_length=length), batch))
     measured = replace(
         collator,
         replacement=recipe.replacement.hiding_all,
