@@ -196,6 +196,8 @@ GOLDEN_WITH_DROPOUT: dict[str, list[float]] = {
 
 def ten_losses(name: str, *, drops: bool) -> list[float]:
     recipe = toy(name)
+    if recipe.encoder.initializer != "normal" and torch.__version__ < "2.13":
+        pytest.skip("PyTorch before 2.13 samples other numbers from a truncated normal distribution")
     batch = step(recipe, count=8)
     model = model_of(recipe, teacher_of(recipe, steps=0)).train()
     optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer)
