@@ -102,10 +102,52 @@ def _electra() -> Iterator[Case]:
             yield Case(name=f"electra {recipe} {name}", recipe=recipe, tokens=tokens, set=(f"training.phases={value}",))
 
 
+VOCABULARY = "tokenizer.vocab_size=16384"
+BODY = (
+    *("encoder.norm_placement=pre", "encoder.first_attention_norm=false", "encoder.positions=rotary"),
+    *("encoder.feed_forward=gated", "encoder.intermediate_size=1344", "encoder.dense_bias=false"),
+    "encoder.norm_bias=false",
+)
+"""ModernBERT's body at the width of bert/small; three matrices of 1,344 have about the parameters of two of 2,048."""
+
+
+def _factors() -> Iterator[Case]:
+    """Change one thing at a time in bert/small on masked words alone, 12 M tokens."""
+    single: Mapping[str, tuple[str, ...]] = {
+        "masked words alone": (),
+        "30 % masked": ("masking.rate=0.3",),
+        "40 % masked": ("masking.rate=0.4",),
+        "30 falling to 15 % masked": ("masking.rate=0.3", "masking.final_rate=0.15"),
+        "Muon": ("training.optimizer.kind=muon",),
+        "warmup, stable, decay": ("training.schedule=warmup_stable_decay",),
+        "pre-norm": BODY[:1],
+        "rotary positions": BODY[2:3],
+        "gated": BODY[3:5],
+        "no biases": BODY[5:],
+        "body": BODY,
+        "body, 30 % masked": (*BODY, "masking.rate=0.3"),
+        "body, 40 % masked, Muon": (*BODY, "masking.rate=0.4", "training.optimizer.kind=muon"),
+    }
+    yield Case(name="factors bert/small", recipe="bert/small", tokens=1.2e7, set=(VOCABULARY,))
+    for name, overrides in single.items():
+        values = (VOCABULARY, *MLM_ONLY, *overrides)
+        yield Case(name=f"factors {name}", recipe="bert/small", tokens=1.2e7, set=values)
+
+
+def _together() -> Iterator[Case]:
+    """Train the whole body for 140 M tokens, then measure minimal pairs and fine-tuned tasks."""
+    probes = ("masked", "blimp", *GLUE)
+    for name, overrides in {"AdamW": (), "Muon": ("training.optimizer.kind=muon",)}.items():
+        values = (VOCABULARY, *MLM_ONLY, *BODY, "masking.rate=0.4", *overrides)
+        yield Case(name=f"together {name}", recipe="bert/small", tokens=1.4e8, set=values, probes=probes)
+
+
 JOBS: Mapping[str, tuple[Case, ...]] = {
     "checks": tuple(_checks()),
     "speed": tuple(_speed()),
     "electra": tuple(_electra()),
+    "factors": tuple(_factors()),
+    "together": tuple(_together()),
 }
 TOY = ("encoder.num_layers=2", "encoder.hidden_size=32", "encoder.num_heads=2", "encoder.intermediate_size=64")
 
