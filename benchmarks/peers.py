@@ -29,7 +29,8 @@ def _load(folder: str | Path, kind: str, dropout: float = 0.0, **changes: Any) -
 
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    config = transformers.AutoConfig.from_pretrained(folder)
+    rates = {name: dropout for name in ("hidden_dropout_prob", "attention_probs_dropout_prob") if hasattr(config, name)}
     return getattr(transformers, kind).from_pretrained(folder, **rates, **changes)
 
 
@@ -81,7 +82,12 @@ class TransformersStep:
 
     def run(self) -> dict[str, Any]:
         """Take one step on each batch."""
-        kept = ("input_ids", "attention_mask", "token_type_ids", "labels", *(["original"] if self._electra else []))
+        segments = getattr(self._model, "config", None) is None or hasattr(self._model.config, "type_vocab_size")
+        kept = [
+            *("input_ids", "attention_mask", "labels"),
+            *(["token_type_ids"] if segments else []),
+            *(["original"] if self._electra else []),
+        ]
         tokens = slots = 0
         begun = time.perf_counter()
         for batch in self._batches:
