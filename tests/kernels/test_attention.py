@@ -143,6 +143,14 @@ def test_c_attention_computes_heads_in_whole_registers_in_fp32() -> None:
         assert not cpu_attention.is_supported(torch.zeros(3, 64), 2)
 
 
+def test_graphs_contain_long_attention_only_without_dropout() -> None:
+    capturable = cuda_attention.is_capturable
+    assert capturable(128, 64, 0.1)
+    assert not capturable(512, 64, 0.1)
+    assert capturable(1024, 64, 0.0)
+    assert not capturable(1024, 256, 0.0)
+
+
 def test_probabilities_are_dropped_at_the_rate_and_scaled() -> None:
     # With equal scores and the identity as values, the results are the probabilities times their factors.
     size, longest, assumed = 32, 32, 0.4

@@ -98,9 +98,17 @@ def capture(graph: Graph, pool: Any, stream: Stream, *, capture_error_mode: str)
 
 
 def attention(
-    query: Tensor, key: Tensor, value: Tensor, sequences: ops.Sequences, *, num_heads: int, dropout: Any = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    sequences: ops.Sequences,
+    *,
+    num_heads: int,
+    dropout: Any = None,
+    window: int | None = None,
 ) -> Tensor:
     """Compute what the Triton kernels compute, their dropout too, without asking for the lengths."""
+    assert window is None
     bounds, places, stride = sequences.cu_seqlens.long(), torch.arange(len(query)), mask_stride(sequences.max_seqlen)
     sequence = torch.searchsorted(bounds, places, right=True) - 1
     heads = [each.view(len(each), num_heads, -1).transpose(0, 1) for each in (query, key, value)]

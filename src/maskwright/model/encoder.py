@@ -47,6 +47,11 @@ class Encoder(nn.Module):
         """Width of an attention head."""
         return self.config.head_size
 
+    @property
+    def attention_dropout(self) -> float:
+        """Share of attention probabilities dropped."""
+        return self.config.attention_dropout
+
     def forward(self, batch: PackedBatch, output_positions: Tensor | None = None) -> EncoderOutput:
         """Encode a batch. Dropout is applied in training mode if the batch has a key.
 

@@ -38,6 +38,12 @@ def is_short(max_seqlen: int, head_size: int) -> bool:
     return max_seqlen <= LONGEST and head_size in _HEAD_SIZES
 
 
+def is_capturable(max_seqlen: int, head_size: int, dropout: float) -> bool:
+    """Return whether CUDA graphs can contain attention that drops this share of the probabilities."""
+    flash = dropout == 0 and not head_size % 8 and head_size <= _LARGEST_HEAD
+    return flash or is_short(max_seqlen, head_size)
+
+
 def attention(
     query: Tensor,
     key: Tensor,

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.core.tensors import EncoderOutput, PackedBatch
-from maskwright.kernels.cuda.attention import is_short
+from maskwright.kernels.cuda.attention import is_capturable
 from maskwright.kernels.setting import has_kernels, kernels_enabled
 
 _MAX_GRAPHS = 16
@@ -48,6 +48,10 @@ class SplitEncoder(Protocol):
     def head_size(self) -> int:
         """Width of an attention head."""
 
+    @property
+    def attention_dropout(self) -> float:
+        """Share of attention probabilities dropped."""
+
     def encode(self, batch: PackedBatch, output_positions: Tensor | None) -> Tensor:
         """Return the hidden states of the output positions, shape (W, H), or of all tokens."""
 
@@ -71,6 +75,7 @@ def capture(encoder: nn.Module) -> Encode:
 
 
 def _is_supported(encoder: nn.Module, batch: PackedBatch) -> bool:
+    split = cast(SplitEncoder, encoder)
     return (
         encoder.training
         and torch.is_grad_enabled()
@@ -78,7 +83,7 @@ def _is_supported(encoder: nn.Module, batch: PackedBatch) -> bool:
         and has_kernels(batch.ids.device)
         and torch.is_autocast_enabled("cuda")
         and torch.get_autocast_dtype("cuda") == torch.bfloat16
-        and is_short(batch.max_seqlen, cast(SplitEncoder, encoder).head_size)
+        and is_capturable(batch.max_seqlen, split.head_size, split.attention_dropout)
     )
 
 
