@@ -119,7 +119,6 @@ def _factors() -> Iterator[Case]:
         "40 % masked": ("masking.rate=0.4",),
         "30 falling to 15 % masked": ("masking.rate=0.3", "masking.final_rate=0.15"),
         "Muon": ("training.optimizer.kind=muon",),
-        "warmup, stable, decay": ("training.schedule=warmup_stable_decay",),
         "pre-norm": BODY[:1],
         "rotary positions": BODY[2:3],
         "gated": BODY[3:5],
