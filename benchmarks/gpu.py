@@ -1,11 +1,11 @@
 """Jobs for a GPU that is available for minutes only.
 
-    python -m benchmarks.gpu factors speed --corpus TEXT --data DATA --out OUT --minutes 8
+    python -m benchmarks.gpu factors+together tuned speed --corpus TEXT --data DATA --out OUT --minutes 8
 
-A job is a list of cases. Each case runs in a process of its own and appends lines of JSON to OUT/results.jsonl, one for
-each part as it is done; a case whose last part is there is skipped, so the same command continues. Cases that measure
-speed run alone, others side by side. When the minutes are over, running cases are killed. `--toy` runs every case at
-toy size.
+A job is a list of cases. Jobs follow each other; those joined by "+" run side by side. Each case runs in a process of
+its own and appends lines of JSON to OUT/results.jsonl, one for each part as it is done; a case whose last part is there
+is skipped, so the same command continues. Cases that measure speed run alone, others side by side. When the minutes are
+over, running cases are killed. `--toy` runs every case at toy size.
 
 DATA contains `blimp/`, the GLUE folders `SST-2`, `MRPC`, `STS-B`, `CoLA` and `RTE` in `glue/`, `wnut17_ner/` and
 `synonyms_en_oewn/`. Runs with the same tokenizer share one, which is made first, with the tokenized text.
@@ -50,10 +50,11 @@ class Case:
 
     Attributes:
         name: Of the result; the cases of all jobs have different names.
-        kind: "train", "prepare" (its tokenizer and text only), "resume", "tests" or "speed".
+        kind: "train", "prepare" (its tokenizer and text only), "probe" (a run of another case), "resume", "tests" or
+            "speed".
         recipe, set, tokens, steps, seed: Of the run that is trained.
         probes: What is measured of it: "masked", "blimp", or a task and its folder, `sst-2=glue/SST-2`.
-        tuning_seeds: Seeds of each task; the same tasks of the same shape from scratch where `scratch` is true.
+        run: Name of the case whose run is probed.
     """
 
     name: str
@@ -64,8 +65,7 @@ class Case:
     steps: int = 0
     seed: int = 0
     probes: tuple[str, ...] = ("masked",)
-    tuning_seeds: int = 3
-    scratch: bool = False
+    run: str = ""
 
     @property
     def is_alone(self) -> bool:
@@ -112,33 +112,53 @@ BODY = (
 
 
 def _factors() -> Iterator[Case]:
-    """Change one thing at a time in bert/small on masked words alone, 12 M tokens."""
+    """Change one thing at a time in bert/small on masked words alone, 10 M tokens."""
+    muon = "training.optimizer.kind=muon"
     single: Mapping[str, tuple[str, ...]] = {
         "masked words alone": (),
         "30 % masked": ("masking.rate=0.3",),
         "40 % masked": ("masking.rate=0.4",),
         "30 falling to 15 % masked": ("masking.rate=0.3", "masking.final_rate=0.15"),
-        "Muon": ("training.optimizer.kind=muon",),
+        "Muon": (muon,),
         "pre-norm": BODY[:1],
         "rotary positions": BODY[2:3],
         "gated": BODY[3:5],
         "no biases": BODY[5:],
         "body": BODY,
         "body, 30 % masked": (*BODY, "masking.rate=0.3"),
-        "body, 40 % masked, Muon": (*BODY, "masking.rate=0.4", "training.optimizer.kind=muon"),
+        "body, 40 % masked": (*BODY, "masking.rate=0.4"),
+        "body, 30 % masked, Muon": (*BODY, "masking.rate=0.3", muon),
+        "body, 30 % masked, Muon 0.02": (
+            *BODY,
+            "masking.rate=0.3",
+            muon,
+            "training.optimizer.matrix_learning_rate=0.02",
+        ),
     }
-    yield Case(name="factors bert/small", recipe="bert/small", tokens=1.2e7, set=(VOCABULARY,))
+    yield Case(name="factors bert", recipe="bert/small", tokens=1e7, set=(VOCABULARY,))
     for name, overrides in single.items():
-        values = (VOCABULARY, *MLM_ONLY, *overrides)
-        yield Case(name=f"factors {name}", recipe="bert/small", tokens=1.2e7, set=values)
+        values = (VOCABULARY, *MLM_ONLY, "family=maskwright", *overrides)
+        yield Case(name=f"factors {name}", recipe="bert/small", tokens=1e7, set=values)
+
+
+_TOGETHER = {"AdamW": (), "Muon": ("training.optimizer.kind=muon",)}
 
 
 def _together() -> Iterator[Case]:
-    """Train the whole body for 140 M tokens, then measure minimal pairs and fine-tuned tasks."""
-    probes = ("masked", "blimp", *GLUE)
-    for name, overrides in {"AdamW": (), "Muon": ("training.optimizer.kind=muon",)}.items():
-        values = (VOCABULARY, *MLM_ONLY, *BODY, "masking.rate=0.4", *overrides)
-        yield Case(name=f"together {name}", recipe="bert/small", tokens=1.4e8, set=values, probes=probes)
+    """Train the whole body for 140 M tokens."""
+    for name, overrides in _TOGETHER.items():
+        values = (VOCABULARY, *MLM_ONLY, "family=maskwright", *BODY, "masking.rate=0.3", *overrides)
+        values = (*values, "training.batch_sequences=192")
+        yield Case(name=f"together {name}", recipe="bert/small", tokens=1.4e8, set=values)
+
+
+def _tuned() -> Iterator[Case]:
+    """Measure minimal pairs of these runs, and fine-tune them."""
+    for name in _TOGETHER:
+        for each in ("blimp", *GLUE):
+            yield Case(
+                name=f"tuned {name} {each.partition('=')[0]}", kind="probe", run=f"together {name}", probes=(each,)
+            )
 
 
 JOBS: Mapping[str, tuple[Case, ...]] = {
@@ -147,6 +167,7 @@ JOBS: Mapping[str, tuple[Case, ...]] = {
     "electra": tuple(_electra()),
     "factors": tuple(_factors()),
     "together": tuple(_together()),
+    "tuned": tuple(_tuned()),
 }
 TOY = ("encoder.num_layers=2", "encoder.hidden_size=32", "encoder.num_heads=2", "encoder.intermediate_size=64")
 
@@ -171,6 +192,10 @@ class Place:
     device: str = "cuda"
     toy: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+
+    def run_of(self, case: str) -> Path:
+        """Return the run directory of a case."""
+        return self.scratch / "runs" / "".join(each if each.isalnum() else "-" for each in case)
 
     @property
     def results(self) -> Path:
@@ -240,7 +265,7 @@ def train(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
     """Train a model and probe it."""
     if "teacher.model=TEACHER" in case.set:
         _pretrain(replace(case, recipe="bert/tiny", set=()), place, place.scratch / "teacher")
-    out = place.scratch / "runs" / case.name.replace("/", "-").replace(" ", "_")
+    out = place.run_of(case.name)
     run, messages = _pretrain(case, place, out)
     timing = (out / "timing.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -253,40 +278,37 @@ def train(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
             "curve": [each for each in rows if any("held_out" in name for name in each)],
         },
     )
-    yield from _probe(case, place, out)
+    yield from probe(replace(case, run=case.name), place)
 
 
-def _probe(case: Case, place: Place, run: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    names = [name for name in case.probes if name in ("masked", "blimp")]
-    if names:
-        model = load(run, device=place.device)
-        for name in names:
-            begun = time.monotonic()
-            text = _text(place)
+def probe(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Probe the run of a case, or fine-tune it with three seeds."""
+    run = place.run_of(case.run)
+    for name in case.probes:
+        task, _, folder = name.partition("=")
+        if not folder:
+            model = load(run, device=place.device)
             found = (
-                probes.masked_words(model, text)
+                probes.masked_words(model, _text(place))
                 if name == "masked"
                 else probes.minimal_pairs(model, place.data / "blimp")
             )
-            yield name, {key: each.value for key, each in found.items()} | {"seconds": time.monotonic() - begun}
-    for name in case.probes:
-        task, _, folder = name.partition("=")
-        for scratch in (False, True) if folder and case.scratch else (False,) if folder else ():
-            done = finetune(
-                run,
-                task=task,
-                data=place.data / folder,
-                out=place.scratch / "tuned" / f"{run.name}-{task}-{scratch}",
-                seeds=1 if place.toy else case.tuning_seeds,
-                set=["epochs=1"] if place.toy else [],
-                from_scratch=scratch,
-                device=place.device,
-                reporter=_Messages(),
-            )
-            if done.results is not None:
-                part = "test" if done.results.spread("test") else "dev"
-                values = {name: asdict(each) for name, each in done.results.spread(part).items()}
-                yield f"{task}{', from scratch' if scratch else ''}", {"part": part, **values}
+            yield name, {key: each.value for key, each in found.items()}
+            continue
+        done = finetune(
+            run,
+            task=task,
+            data=place.data / folder,
+            out=place.scratch / "tuned" / f"{run.name}-{task}",
+            seeds=1 if place.toy else 3,
+            set=["epochs=1"] if place.toy else [],
+            device=place.device,
+            reporter=_Messages(),
+        )
+        if done.results is not None:
+            part = "test" if done.results.spread("test") else "dev"
+            values = {name: asdict(each) for name, each in done.results.spread(part).items()}
+            yield task, {"part": part, "examples": done.results.data[part]["examples"], **values}
 
 
 def resume(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -347,7 +369,15 @@ def speed(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
 
 _END = "end"
 """The last part of a case."""
-_KINDS = {"train": train, "prepare": prepare, "resume": resume, "part": part, "tests": tests, "speed": speed}
+_KINDS = {
+    "train": train,
+    "probe": probe,
+    "prepare": prepare,
+    "resume": resume,
+    "part": part,
+    "tests": tests,
+    "speed": speed,
+}
 
 
 def _tokenizer_of(case: Case) -> str:
@@ -379,9 +409,8 @@ def _run_case(case: Case, place: Place) -> int:
     return 0
 
 
-def run_jobs(names: Sequence[str], place: Place, *, minutes: float, workers: int) -> int:
-    """Run the cases that have not ended yet; return how many failed or were killed."""
-    ends = time.monotonic() + 60 * minutes
+def run_jobs(names: Sequence[str], place: Place, *, ends: float, workers: int) -> int:
+    """Run the cases that have not ended yet, until a time; return how many failed or were killed."""
     lines = place.results.read_text(encoding="utf-8").splitlines() if place.results.exists() else []
     done = {line["case"] for line in map(json.loads, lines) if line["part"] == _END}
     cases = [case for name in names for case in JOBS[name] if case.name not in done]
@@ -412,8 +441,8 @@ def run_jobs(names: Sequence[str], place: Place, *, minutes: float, workers: int
         if run(replace(case, name=f"prepare {case.name}", kind="prepare")):
             print("the first run of a tokenizer failed; see results.jsonl and log.txt", flush=True)
             return len(cases)
-    missing = 0
     # Side by side first, then those that measure speed, one after the other.
+    missing = 0
     for alone in (False, True):
         chosen = [case for case in cases if case.is_alone == alone]
         with ThreadPoolExecutor(1 if alone else workers) as pool:
@@ -424,7 +453,7 @@ def run_jobs(names: Sequence[str], place: Place, *, minutes: float, workers: int
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run jobs, or one case, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("jobs", nargs="*", choices=[[], *JOBS], help="in this order")
+    parser.add_argument("jobs", nargs="*", help=f"in this order: {', '.join(JOBS)}; side by side: `A+B`")
     parser.add_argument("--corpus", type=Path, action="append", help="pretraining text")
     parser.add_argument("--data", type=Path, help="labeled sets")
     parser.add_argument("--out", type=Path, help="results.jsonl and log.txt")
@@ -453,8 +482,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         toy=options.toy,
         corpora=tuple(str(each.resolve()) for each in options.corpus),
     )
+    stages = [stage.split("+") for stage in options.jobs]
+    if unknown := [name for stage in stages for name in stage if name not in JOBS]:
+        parser.error(f"no job {unknown[0]!r}; known: {', '.join(JOBS)}")
     place.scratch.mkdir(parents=True, exist_ok=True)
-    return int(run_jobs(options.jobs, place, minutes=options.minutes, workers=options.workers) > 0)
+    place.out.mkdir(parents=True, exist_ok=True)
+    ends = time.monotonic() + 60 * options.minutes
+    return int(sum(run_jobs(stage, place, ends=ends, workers=options.workers) for stage in stages) > 0)
 
 
 if __name__ == "__main__":
