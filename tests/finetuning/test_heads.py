@@ -76,7 +76,7 @@ def test_scores_and_gradients_are_those_of_transformers(tmp_path, family, kind):
 
 @EVERY_HEAD
 def test_rates_of_dropout_are_those_of_the_class(family, kind):
-    hidden = "dropout" if family == "distilbert" else "hidden_dropout_prob"
+    hidden = {"distilbert": "dropout", "modernbert": "embedding_dropout"}.get(family, "hidden_dropout_prob")
     own = HEAD_RATE.get(family, "classifier_dropout")
     cases = [{}, {hidden: 0.3}, {hidden: 0.3, own: 0.4}, {own: 0.0}]
     cases += [{"summary_last_dropout": 0.25}] if family == "electra" else []
@@ -105,12 +105,14 @@ def _dropped(kind, family, head, read, first, second):
         return head.output(nn.functional.gelu(head.dense(read * first)) * second)
     if kind == "choice" and family == "electra":
         return head.output(nn.functional.gelu(head.dense(read)) * second)
+    if family == "modernbert":
+        return head.output(head.norm(nn.functional.gelu(head.dense(read))) * second)
     return head.output(read * second)
 
 
 @EVERY_HEAD
 def test_dropout_stands_where_the_class_has_it_and_follows_its_key(tmp_path, family, kind):
-    model = tuned(family, kind)
+    model = tuned(family, kind, **({"classifier_dropout": 0.3} if family == "modernbert" else {}))  # 0 by default
     model.save_pretrained(tmp_path)
     loaded = load_model(tmp_path)
     made, (head,) = ragged(family, kind), Ours(loaded).heads.values()
@@ -130,7 +132,7 @@ def test_dropout_stands_where_the_class_has_it_and_follows_its_key(tmp_path, fam
     )
     torch.testing.assert_close(head(output, made.batch), plain)
     torch.testing.assert_close(head.eval()(output, with_key(made.batch, 99)), plain)
-    drops = kind != "span" or family == "distilbert"
+    drops = kind != "span" or family in ("distilbert", "modernbert")
     assert bool(head.rate) == drops
     if drops:
         assert torch.equal(head.train()(output, with_key(made.batch, 99)), head(output, with_key(made.batch, 99)))

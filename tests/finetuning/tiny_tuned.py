@@ -46,6 +46,11 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "electra": ("Electra", {**_SHAPE, "embedding_size": 16}),
     "distilbert": ("DistilBert", _DISTILBERT),
     "ernie": ("Ernie", {**_SHAPE, "hidden_act": "relu", "layer_norm_eps": 1e-5}),
+    "modernbert": (
+        "ModernBert",
+        {**_SHAPE, "local_attention": 6}
+        | {f"{name}_token_id": number for name, number in (("pad", 0), ("bos", 2), ("cls", 2), ("eos", 3), ("sep", 3))},
+    ),
 }
 """By family: what its classes' names begin with, and its configuration."""
 CLASSES: dict[HeadKind, str] = {
@@ -78,7 +83,7 @@ def tokenizer_of(family: str) -> Tokenizer:
 def pretrained(folder: Path, family: str, **changes: Any) -> Path:
     """Write a tiny model with a family's pretraining heads, and its tokenizer."""
     name, tokenizer = FAMILIES[family][0], tokenizer_of(family)
-    suffix = "ForMaskedLM" if family in ("roberta", "distilbert") else "ForPreTraining"
+    suffix = "ForMaskedLM" if family in ("roberta", "distilbert", "modernbert") else "ForPreTraining"
     config = config_of(family, vocab_size=tokenizer.special_tokens.vocab_size, **changes)
     build(getattr(transformers, name + suffix), config).save_pretrained(folder)
     tokenizer.save(folder)
@@ -134,7 +139,7 @@ class Ragged:
 def ragged(family: str, kind: HeadKind, seed: int = 0) -> Ragged:
     """Make random sequences of ragged lengths."""
     draws = torch.Generator().manual_seed(seed)
-    pad, segments = (1 if family == "roberta" else 0), family not in ("roberta", "distilbert")
+    pad, segments = (1 if family == "roberta" else 0), family not in ("roberta", "distilbert", "modernbert")
     lengths = torch.tensor(LENGTHS)
     shape = (len(LENGTHS), int(lengths.max()))
     column = torch.arange(shape[1]).expand(shape)

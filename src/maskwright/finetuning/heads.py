@@ -8,8 +8,10 @@ The differences between classes are data (`huggingface.families`, `TaskHead`).
 | RoBERTa | first token, dropout, dense, tanh, dropout, linear | pooled, dropout, linear |
 | ELECTRA | first token, dropout, dense, gelu, dropout, linear | first token, dense, gelu, dropout, linear |
 | DistilBERT | first token, dense, relu, dropout, linear | the same |
+| ModernBERT | first token, dense, gelu, LayerNorm, dropout, linear | the same |
 
-"token" heads are dropout and linear; "span" heads are linear, in DistilBERT with dropout before.
+"token" heads are dropout and linear; "span" heads are linear, in DistilBERT with dropout before. ModernBERT's are as
+over sequences.
 
 T tokens, B sequences, M targets, H hidden, C outputs.
 """
@@ -38,7 +40,9 @@ class Head(nn.Module):
     def __init__(self, kind: HeadKind, row: TaskHead, config: EncoderConfig, num_outputs: int, rate: float) -> None:
         super().__init__()
         width = config.hidden_size
-        self.dense = nn.Linear(width, width) if row.dense else None
+        self.dense = nn.Linear(width, width, bias=config.dense_bias) if row.dense else None
+        eps, bias = config.layer_norm_eps, config.norm_bias
+        self.norm = nn.LayerNorm(width, eps=eps, bias=bias) if row.norm else None
         self.output = nn.Linear(width, num_outputs)
         self.rate = rate
         self._kind = kind
@@ -64,6 +68,8 @@ class Head(nn.Module):
             if self._row.drops_source:
                 hidden = ops.dropout(hidden, key.mask(self._first_site, self.rate))
             hidden = ops.activation(self._row.activation, self.dense(hidden))
+        if self.norm is not None:
+            hidden = self.norm(hidden)
         scores: Tensor = self.output(ops.dropout(hidden, key.mask(self._first_site + 1, self.rate)))
         return scores.float()
 

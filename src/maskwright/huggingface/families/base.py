@@ -6,7 +6,7 @@ is the number of the distinct block that the layer uses.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from maskwright.core.types import FamilyName, HeadKind, SpecialTokens
 from maskwright.model.config import EncoderConfig
@@ -80,12 +80,14 @@ class DropoutEntry:
 class TaskHead:
     """A head for labeled examples, as one class of a family computes it.
 
-    Its scores are output(dropout(source)), or with a dense layer output(dropout(activation(dense(source)))).
+    Its scores are output(dropout(source)), with a dense layer output(dropout(activation(dense(source)))), for some
+    classes with a LayerNorm after the activation.
 
     Attributes:
         source: "pooled", the pooler's vector; "first", the first token's hidden state; "tokens", all hidden states.
         dense: Their name of a dense layer H -> H before the last one, if any.
         activation: The activation after it, a name for `ops.activation`.
+        norm: Their name of a LayerNorm after it, if any.
         drops_source: Whether dropout also applies before the dense layer.
         output: Their name of the last layer.
         constants: Entries of config.json that must have this value if there is such a head.
@@ -95,6 +97,7 @@ class TaskHead:
     source: Literal["pooled", "first", "tokens"]
     dense: str | None = None
     activation: str = "tanh"
+    norm: str | None = None
     drops_source: bool = False
     output: str
     dropout: DropoutEntry | None
@@ -104,7 +107,7 @@ class TaskHead:
     @property
     def pairs(self) -> tuple[Pair, ...]:
         """Pair the weights, ours without "heads.KIND."."""
-        layers = (("dense", self.dense), ("output", self.output))
+        layers = (("dense", self.dense), ("norm", self.norm), ("output", self.output))
         return tuple(
             (f"{ours}.{part}", f"{theirs}.{part}") for ours, theirs in layers if theirs for part in ("weight", "bias")
         )
@@ -112,7 +115,8 @@ class TaskHead:
     def shapes(self, hidden_size: int, num_outputs: int) -> dict[str, tuple[int, ...]]:
         """Return the shape of each weight, by our names."""
         dense = {"dense.weight": (hidden_size, hidden_size), "dense.bias": (hidden_size,)} if self.dense else {}
-        return {**dense, "output.weight": (num_outputs, hidden_size), "output.bias": (num_outputs,)}
+        norm = {"norm.weight": (hidden_size,), "norm.bias": (hidden_size,)} if self.norm else {}
+        return {**dense, **norm, "output.weight": (num_outputs, hidden_size), "output.bias": (num_outputs,)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,15 +208,21 @@ class Family:
         return tuple(other for other, pairs in self.heads.items() if _theirs(pairs) & _theirs(self.heads[kind]))
 
     def heads_among(self, names: frozenset[str], stated: str | None) -> frozenset[str]:
-        """Return the heads in a folder with these weights; of heads with the same names, `stated` or the first."""
-        found = {kind for kind, pairs in self.heads.items() if _theirs(pairs) & names}
+        """Return the heads in a folder with these weights; of heads with the same names, `stated` or the first.
+
+        Names that heads for labeled examples have too (ModernBERT's "head.dense") show nothing.
+        """
+        own = names - frozenset().union(*(_theirs(task.pairs) for task in self.tasks.values()))
+        found = {kind for kind, pairs in self.heads.items() if _theirs(pairs) & own}
         twins = {kind: self.same_names(kind) for kind in found}
         return frozenset(kind for kind in found if kind == (stated if stated in twins[kind] else twins[kind][0]))
 
 
 def _exists(config: EncoderConfig, name: str) -> bool:
-    """Return whether an encoder of this shape, or its masked-token head, has a weight of the table."""
+    """Return whether an encoder of this shape has a weight of the table, or its masked-token or task heads have it."""
     module, _, kind = name.rpartition(".")
+    if name.startswith(tuple(f"heads.{head}." for head in _FOLLOWING)):
+        module = "." + module.rpartition(".")[2]
     if module == "encoder.position_embeddings":
         return config.positions == "absolute"
     if module == "encoder.segment_embeddings":
@@ -221,11 +231,15 @@ def _exists(config: EncoderConfig, name: str) -> bool:
         return False
     if module == "encoder.attention_blocks.0.norm" and not config.first_attention_norm:
         return False
-    if kind == "bias" and module.endswith("norm") and module.startswith(("encoder.", "heads.mlm.")):
+    if kind == "bias" and module.endswith("norm") and module.startswith(("encoder.", ".")):
         return config.norm_bias
-    if kind == "bias" and module.startswith(("encoder.attention_blocks.", "encoder.ffn_blocks.", "heads.mlm.dense")):
+    if kind == "bias" and module.startswith(("encoder.attention_blocks.", "encoder.ffn_blocks.", ".dense")):
         return config.dense_bias
     return True
+
+
+_FOLLOWING = ("mlm", *get_args(HeadKind))
+"""Heads whose dense layer and LayerNorm have biases if the encoder's have."""
 
 
 def _theirs(pairs: Sequence[Pair]) -> frozenset[str]:

@@ -5,8 +5,17 @@ from typing import Any
 
 from maskwright.core.errors import ConversionError
 from maskwright.core.types import SpecialTokens
-from maskwright.huggingface.families.base import ConfigTable, Family, Pair
-from maskwright.huggingface.families.tables import EMBEDDINGS, LAYER, RTD_HEAD, SBO_HEAD, both, mlm_head
+from maskwright.huggingface.families.base import ConfigTable, DropoutEntry, Family, Pair, TaskHead
+from maskwright.huggingface.families.tables import (
+    EMBEDDINGS,
+    LAYER,
+    RTD_HEAD,
+    SBO_HEAD,
+    both,
+    mlm_head,
+    over_tokens,
+    task_heads,
+)
 from maskwright.model.config import EncoderConfig
 
 _FIELDS = "encoder"
@@ -31,6 +40,11 @@ _PAIR = both("classifier", "classifier")
 _HEADS = {"mlm": mlm_head("dense", "layer_norm", "bias"), "nsp": _PAIR, "sop": _PAIR, "rtd": RTD_HEAD, "sbo": SBO_HEAD}
 _BODY = (*EMBEDDINGS, *both("final_norm", ""), *(pair for name in LAYER for pair in both(name, name)))
 
+_DROPOUT = DropoutEntry("classifier_dropout")
+_SEQUENCE = TaskHead(
+    source="first", dense="classifier.dense", drops_source=True, output="classifier.output", dropout=_DROPOUT
+)
+
 MASKWRIGHT = Family(
     name="maskwright",
     prefix="encoder.",
@@ -38,7 +52,8 @@ MASKWRIGHT = Family(
     projection=both("embedding_projection", "embedding_projection"),
     pooler=both("pooler", "pooler"),
     heads={kind: _same(pairs, f"heads.{kind}.") for kind, pairs in _HEADS.items()},
-    tasks={},
+    # Over sequences RoBERTa's, which needs no pooler.
+    tasks=task_heads("Encoder", sequence=_SEQUENCE, choice=_SEQUENCE, token=over_tokens(_DROPOUT)),
     tied=(),
     architectures=((frozenset(), "Encoder"),),
     config=ConfigTable(

@@ -1,12 +1,12 @@
 """ModernBERT's family (Warner et al. 2024), also Ettin and mmBERT: pre-norm, rotary positions, windows, gates."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from maskwright.core.errors import ConversionError
 from maskwright.core.types import SpecialTokens
-from maskwright.huggingface.families.base import ConfigTable, Family
-from maskwright.huggingface.families.tables import SBO_HEAD, both, layers, mlm_head, weight
+from maskwright.huggingface.families.base import ConfigTable, DropoutEntry, Family, TaskHead
+from maskwright.huggingface.families.tables import SBO_HEAD, both, layers, mlm_head, task_heads, weight
 from maskwright.model.config import EncoderConfig
 
 _GLOBAL, _LOCAL = "full_attention", "sliding_attention"
@@ -90,6 +90,22 @@ _NAMES = layers(
     *("attn.Wo", "attn_norm", "mlp.Wi", "mlp.Wo", "mlp_norm"),
 )
 
+_DROPOUT = DropoutEntry("classifier_dropout", assumed=0.0)
+
+
+def _head(source: Literal["first", "tokens"], **constants: str) -> TaskHead:
+    # The dense layer and the LayerNorm have the names, and in transformers the weights, of the masked-token head's.
+    return TaskHead(
+        source=source,
+        dense="head.dense",
+        activation="gelu",
+        norm="head.norm",
+        output="classifier",
+        dropout=_DROPOUT,
+        constants=constants,
+    )
+
+
 MODERNBERT = Family(
     name="modernbert",
     prefix="model.",
@@ -102,7 +118,13 @@ MODERNBERT = Family(
     fused=(("attn.Wqkv", ("query", "key", "value")),),
     pooler=(),
     heads={"mlm": mlm_head("head.dense", "head.norm", "decoder.bias"), "sbo": SBO_HEAD},
-    tasks={},
+    tasks=task_heads(
+        "ModernBert",
+        sequence=_head("first", classifier_pooling="cls"),
+        choice=_head("first", classifier_pooling="cls"),
+        token=_head("tokens"),
+        span=_head("tokens"),
+    ),
     tied=(("decoder.weight", "model.embeddings.tok_embeddings.weight"),),
     architectures=((frozenset({"mlm"}), "ModernBertForMaskedLM"), (frozenset(), "ModernBertModel")),
     # DEVIATION: the classes drop attention's output at the rate of its probabilities (`attention_dropout`), and the

@@ -95,17 +95,21 @@ RTD_HEAD = (
 )
 
 
+def over_tokens(dropout: DropoutEntry | None, output: str = "classifier") -> TaskHead:
+    """Return one layer over tokens."""
+    return TaskHead(source="tokens", output=output, dropout=dropout)
+
+
 def task_heads(
     name: str,
     *,
     sequence: TaskHead,
     choice: TaskHead,
-    token_dropout: DropoutEntry,
-    span_dropout: DropoutEntry | None = None,
+    token: TaskHead,
+    span: TaskHead | None = None,
 ) -> Mapping[HeadKind, TaskHead]:
-    """List the heads for labeled examples: one layer over tokens in all families; over sequences they differ."""
-    token = TaskHead(source="tokens", output="classifier", dropout=token_dropout)
-    span = TaskHead(source="tokens", output="qa_outputs", dropout=span_dropout)
+    """List the heads for labeled examples; `span` is one layer by default, without dropout."""
+    span = span or over_tokens(None, "qa_outputs")
     return {
         "sequence": replace(sequence, architecture=f"{name}ForSequenceClassification"),
         "token": replace(token, architecture=f"{name}ForTokenClassification"),
@@ -118,7 +122,7 @@ def pooled_task_heads(name: str, entry: str, assumed: float | None = None) -> Ma
     """List the heads of BERT, ALBERT and ERNIE: one linear layer, over sequences on the pooled vector."""
     dropout = DropoutEntry(entry, assumed)
     head = TaskHead(source="pooled", output="classifier", dropout=dropout)
-    return task_heads(name, sequence=head, choice=head, token_dropout=dropout)
+    return task_heads(name, sequence=head, choice=head, token=over_tokens(dropout))
 
 
 def _bert_like(name: FamilyName, classes: str, **config: Any) -> Family:
@@ -168,7 +172,7 @@ ROBERTA = Family(
             dropout=DropoutEntry("classifier_dropout"),
         ),
         choice=TaskHead(source="pooled", output="classifier", dropout=DropoutEntry(None)),
-        token_dropout=DropoutEntry("classifier_dropout"),
+        token=over_tokens(DropoutEntry("classifier_dropout")),
     ),
     tied=(
         ("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"),
@@ -224,7 +228,7 @@ ELECTRA = Family(
             dropout=DropoutEntry("summary_last_dropout", assumed=0.1),
             constants={"summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"},
         ),
-        token_dropout=DropoutEntry("classifier_dropout"),
+        token=over_tokens(DropoutEntry("classifier_dropout")),
     ),
     tied=(("generator_lm_head.weight", "electra.embeddings.word_embeddings.weight"),),
     architectures=(
@@ -313,8 +317,8 @@ DISTILBERT = Family(
         "DistilBert",
         sequence=_DISTILBERT_HEAD,
         choice=_DISTILBERT_HEAD,
-        token_dropout=DropoutEntry(None),
-        span_dropout=DropoutEntry("qa_dropout", assumed=0.1),
+        token=over_tokens(DropoutEntry(None)),
+        span=over_tokens(DropoutEntry("qa_dropout", assumed=0.1), "qa_outputs"),
     ),
     tied=(("vocab_projector.weight", "distilbert.embeddings.word_embeddings.weight"),),
     architectures=((frozenset({"mlm"}), "DistilBertForMaskedLM"), (frozenset(), "DistilBertModel")),
