@@ -94,3 +94,10 @@ def test_flops_of_unequal_lengths_are_those_of_each_length():
         config, length=sum(n * n for n in lengths) / total, sequences_per_token=len(lengths) / total
     )
     assert together == pytest.approx(alone)
+
+
+def test_windows_shorten_what_a_token_attends_to() -> None:
+    config = _bert(4, 128, attention_window=10, global_attention_every=2)
+    assert flops_per_token(config, length=21) == flops_per_token(_bert(4, 128), length=21)
+    saved = flops_per_token(_bert(4, 128), length=100) - flops_per_token(config, length=100)
+    assert saved == 3 * 2 * 4 * (100 - 21) * 128  # In two of four layers.

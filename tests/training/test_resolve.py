@@ -27,6 +27,12 @@ def fit(
     return fit_schedule(recipe, tokens, corpus_tokens, [length] * len(recipe.training.phases), fixed)
 
 
+def test_pre_norm_encoders_tolerate_a_higher_rate() -> None:
+    rates = {size: get_fitted_rate(f"modernbert/{size}") for size in ("tiny", "mini", "medium")}
+    assert rates == {"tiny": 1e-3, "mini": 1e-3, "medium": 5e-4}
+    assert get_fitted_rate("bert/mini") == 5e-4
+
+
 def get_fitted_rate(name: str) -> float:
     return fit(get(name), 4e6, 20_000_000, 128.0, set())[0].training.learning_rate
 

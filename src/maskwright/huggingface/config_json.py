@@ -107,7 +107,10 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
     Raises ConversionError if the encoder does not support the configuration, or its numbers are inconsistent.
     """
     table = family.config
-    refuse_other_entries(data, _CONSTANTS | dict(table.constants), source)
+    constants = _CONSTANTS | dict(table.constants)
+    if "positions" in table.fixed:
+        del constants["position_embedding_type"]  # Ettin's and mmBERT's "sans_pos": the classes do not read it.
+    refuse_other_entries(data, constants, source)
     pad = _whole(data, "pad_token_id", table.pad_token_id, source)
     offset = position_offset(family, pad)
     positions = _whole(data, "max_position_embeddings", table.max_positions, source) - offset

@@ -13,7 +13,7 @@ from typing import Any
 
 from maskwright.core.amounts import exact_or_short, plain_float, pluralize, short_count
 from maskwright.model.config import EncoderConfig
-from maskwright.recipes.optimization import LengthPhase
+from maskwright.recipes.optimization import DECAY_SHARE, LengthPhase
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.budget import Budget
 from maskwright.training.flops import expected_tokens
@@ -273,6 +273,10 @@ def fit_schedule(
             wanted.append(("training.optimizer.kind", "adamw", "LAMB is made for batches of thousands of sequences"))
         rate = _short_run_rate(recipe, times_rule, lamb=lamb and not replaces_lamb)
         schedule = "warmup_stable_decay" if published.schedule == "warmup_stable_decay" else "linear"
+        if schedule == "warmup_stable_decay":
+            wanted.append(
+                ("training.decay_share", max(DECAY_SHARE, published.decay_share), "the decay needs some steps")
+            )
         betas = (published.optimizer.betas[0], 0.98)
         clips_itself = published.optimizer.kind == "stable_adamw"
         clip_norm = published.clip_norm if clips_itself else published.clip_norm or 1.0

@@ -2,9 +2,10 @@
 
 File names refer to the released code (AnswerDotAI/ModernBERT, yamls and src; JHU-CLSP/ettin-encoder-vs-decoder).
 
-DEVIATION: the originals train 250 billion tokens more at length 8,192 with an eighth of the sequences per step, and 50
-billion with a falling learning rate; here all steps are of the first phase. Documents are not packed into sequences of
-1,024 tokens: a batch holds sequences of any length without padding.
+DEVIATION: the originals train 250 billion tokens more at length 8,192, with an eighth of the sequences per step, before
+the learning rate falls in the last 50 billion; here all steps are at length 1,024, and the batch size is constant from
+the start, where theirs grows over the first 50 to 125 billion tokens. Documents are not packed into sequences of 1,024
+tokens: a batch holds sequences of any length without padding.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from maskwright.pretext.formats import DocSentences
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling
 from maskwright.pretext.replacement import MaskRandomKeep
-from maskwright.recipes.optimization import AdamW, LengthPhase, Training
+from maskwright.recipes.optimization import LengthPhase, StableAdamW, Training
 from maskwright.recipes.recipe import MaskSampling, Recipe
 
 PAPER = "Warner et al. 2024, arXiv:2412.13663"
@@ -54,25 +55,20 @@ MASKING = TokenMasking(rate=0.30, rounding="random", rate_relative_to="all", can
 REPLACEMENT = MaskRandomKeep(mask=0.8, random=0.1, keep=0.1, per="token", random_from="vocabulary")
 
 _TOKENS_PER_STEP = 4608 * 1024
+_STABLE_TOKENS, _DECAY_TOKENS = 1.719e12, 0.05e12
 
 
 def _training(learning_rate: float, weight_decay: float, warmup_tokens: float) -> Training:
     return Training(
-        steps=round(1.719e12 / _TOKENS_PER_STEP),
+        steps=round((_STABLE_TOKENS + _DECAY_TOKENS) / _TOKENS_PER_STEP),
         batch_sequences=4608,
         phases=(LengthPhase(share=1.0, max_length=1024),),
         learning_rate=learning_rate,
         warmup_steps=round(warmup_tokens / _TOKENS_PER_STEP),
-        schedule="linear",  # DEVIATION: the original's is constant after the warmup, in this phase
-        clip_norm=1.0,  # DEVIATION: the original's StableAdamW bounds each tensor's update instead
-        optimizer=AdamW(
-            betas=(0.9, 0.98),
-            eps=1e-6,
-            # The original subtracts lr / peak x decay, independent of the peak: the same here is decay / peak.
-            weight_decay=round(weight_decay / learning_rate, 6),
-            decayed="matrices",
-            bias_correction=True,
-        ),
+        schedule="warmup_stable_decay",
+        decay_share=round(_DECAY_TOKENS / (_STABLE_TOKENS + _DECAY_TOKENS), 3),
+        clip_norm=0.0,  # StableAdamW bounds each tensor's update instead
+        optimizer=StableAdamW(betas=(0.9, 0.98), eps=1e-6, weight_decay=weight_decay),
     )
 
 
