@@ -214,7 +214,7 @@ _LABELS: Mapping[str, str] = {
     "training.batch_ramp_share": "batches grow over",
     "training.phases": "sequence length",
     "training.warmup_steps": "warmup",
-    "training.decay_share": "decay after a constant rate",
+    "training.decay_share": "decay",
     "training.clip_norm": "gradient clipping norm",
     "training.optimizer.kind": "optimizer",
     "training.optimizer.eps": "epsilon",
@@ -299,7 +299,7 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
         linear_product="linear warmup times linear decay",
         warmup_stable_decay="linear warmup, constant, 1 - sqrt decay",
     ),
-    "training.decay_share": lambda value: f"{share(value)} of the steps",
+    "training.decay_share": lambda value: f"the last {share(value)}, if the schedule has a constant part",
     "training.clip_norm": lambda value: format_value(value) if value else "off",
     "training.optimizer.decayed": _one_of(matrices="all but biases and LayerNorm", all="all parameters"),
 }
