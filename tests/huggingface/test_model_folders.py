@@ -263,3 +263,19 @@ def test_saving_again_replaces_files_and_leaves_others(folder):
     tiny.save(folder, loaded, state=changed)
     _same_state(folder, changed)
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors", "vocab.txt"]
+
+
+def test_modernbert_folders_of_either_notation_are_the_same(tmp_path):
+    """Ettin and mmBERT state "sans_pos"; versions before 5 state the pattern and the bases as numbers."""
+    tiny.build(transformers.ModernBertForMaskedLM, tiny.modernbert_config()).save_pretrained(tmp_path)
+    expected = load_model(tmp_path).config
+    path = tmp_path / "config.json"
+    data = json.loads(path.read_text())
+    thetas = {"global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0, "global_attn_every_n_layers": 3}
+    old = {name: value for name, value in data.items() if name not in ("rope_parameters", "layer_types")}
+    path.write_text(json.dumps(old | thetas | {"position_embedding_type": "sans_pos"}))
+    assert load_model(tmp_path).config == expected
+    assert (expected.rope_theta, expected.attention_window, expected.global_attention_every) == (160_000.0, 3, 3)
+    path.write_text(json.dumps(data | {"layer_types": ["sliding_attention"] * 5}))
+    with pytest.raises(ConversionError, match="no regular pattern"):
+        load_model(tmp_path)
