@@ -1,11 +1,12 @@
 """`maskwright.plan`: what fits a budget of time on this machine, and the held-out loss to expect.
 
-A few short runs of each recipe, made and measured as in `study.compare`, give the curve
+A few short runs of each recipe, made and measured as in `study.compare`, give the power law
 
-    L(D) = E + B (D / D_max)^-beta
+    L(D) = B (D / D_max)^-beta
 
-of the loss per masked word over the tokens D: at a fixed model, the form of Hoffmann et al. 2022 (equation 2), whose
-term of the model's size is part of E here; D_max is the longest run's. Kaplan et al. 2020 fit the same without E.
+of the loss per masked word over the tokens D, at a fixed model, as Kaplan et al. 2020; D_max is the longest run's.
+Hoffmann et al. 2022 (equation 2) add a constant, which four short runs do not determine: it took up most of the gains
+to come, so predictions were too high (docs/plan.md). It bounds the interval from above only.
 """
 
 import math
@@ -21,7 +22,6 @@ from scipy import optimize, stats
 
 from maskwright.core.amounts import pluralize, size_in_bytes
 from maskwright.core.errors import RecipeError
-from maskwright.core.randomness import generator
 from maskwright.core.spec import override, parse_overrides
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.recipes.recipe import Recipe
@@ -52,11 +52,14 @@ MIN_NOISE = 0.01
 """Least standard deviation of a loss between seeds, as a share of it: four points say little about it."""
 _LARGEST_GROWTH = 2.0
 """Most that the last doubling of the tokens may gain, as a multiple of the best earlier one."""
+_LONGER_AFTER_PLATEAU = 4
+"""Times as long trials as those that stayed on the plateau: three of five tiny models did with 0.5 M tokens, none with
+2 M (LOG.md)."""
 _BYTES_PER_TOKEN = 4
 """Of the text, before it is tokenized."""
 _ACTIVATION_BYTES = {"fp32": 60, "bf16": 36}
 """Bytes kept for the backward pass, per token, layer and unit of hidden size (LOG.md, "memory of a layer on a CPU")."""
-_SAMPLES, _STEEPEST = 200, 1.0
+_STEEPEST, _ON_LINE, _NARROWER = 1.0, 3, 2 / 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,12 +173,15 @@ def plan(
             tokens = one.tokens * min(60 * trial_minutes / len(tried) / budget.amount, 1.0)
             steps = fit_variant(variant, Budget("tokens", TRIAL_SHARES[-1] * tokens)).recipe.training.steps
             if steps < MIN_STEPS:
-                note = f"its longest trial would have {steps} steps; raise --trial-minutes"
+                # Steps grow with the square root of the tokens.
+                enough = math.ceil(trial_minutes * (MIN_STEPS / max(1, steps)) ** 2)
+                note = f"its longest trial would have {steps} steps; --trial-minutes {enough} would do"
                 planned[variant.label] = replace(one, note=note)
                 continue
             trials, by, epochs = run_trials(study, variant, [share * tokens for share in TRIAL_SHARES], text)
             planned[variant.label] = replace(
-                with_prediction(replace(one, trials=trials, by=by)), epochs=one.tokens * epochs / trials[-1][0]
+                with_prediction(replace(one, trials=trials, by=by), trial_minutes),
+                epochs=one.tokens * epochs / trials[-1][0],
             )
     return recommend(budget.amount, tuple(map(_refuse_if_repeated, planned.values())))
 
@@ -242,52 +248,78 @@ def run_trials(
     return tuple(trials), by, epochs
 
 
-def with_prediction(planned: PlannedRecipe) -> PlannedRecipe:
-    """Add the loss to expect, if the trials show a trend."""
+def with_prediction(planned: PlannedRecipe, trial_minutes: float = TRIAL_MINUTES) -> PlannedRecipe:
+    """Add the loss to expect, if the trials show a trend, and what longer trials would do."""
     tokens, losses = np.array(planned.trials).T
     gains = -np.diff(losses)
     # A doubling of the tokens gains less each time by the law; where it gains far more, the plateau is just ending.
     if losses[0] - losses[-1] < 3 * MIN_NOISE * losses[-1] or gains[-1] > _LARGEST_GROWTH * gains[:-1].max():
-        note = "its trials did not get beyond the plateau at the start of training; raise --trial-minutes"
+        note = "its trials did not get beyond the plateau at the start of training; "
+        note += f"try --trial-minutes {_LONGER_AFTER_PLATEAU * trial_minutes:g}"
         return replace(planned, note=note)
     loss, low, high = predict(tokens, losses, planned.tokens)
     times = planned.tokens / tokens.max()
-    note = f"a guess, {times:.0f} times as long as the longest trial" if times > MAX_EXTRAPOLATION else ""
+    notes = [f"a guess, {times:.0f} times as long as the longest trial"] if times > MAX_EXTRAPOLATION else []
+    if (found := narrower(tokens, losses, planned.tokens)) is not None:
+        notes.append(
+            f"--trial-minutes {found[0] * trial_minutes:g} would narrow it to about \N{PLUS-MINUS SIGN} {found[1]:.2f}"
+        )
+    note = "; ".join(notes)
     return replace(planned, loss=loss, low=low, high=high, note=note)
 
 
-def predict(tokens: Floats, losses: Floats, target: float) -> tuple[float, float, float]:
-    """Extrapolate a loss: the fitted value and its prediction interval.
+def predict(tokens: Floats, losses: Floats, target: float, *, longer: float = 1.0) -> tuple[float, float, float]:
+    """Extrapolate a loss: the value of the power law and its prediction interval.
 
-    The interval is a parametric bootstrap: noise is added to the fitted curve at the trials, the curve is fitted again,
-    and noise is added to what it predicts. The noise is the residuals' standard deviation, at least `MIN_NOISE`. The
-    interval reaches down to where each further doubling gains as much as the last one did: short trials do not show yet
-    that gains shrink (LOG.md).
+    The law L = B (D / D_max)^-beta is a line through the logarithms of the last three trials. The noise about it is
+    their residuals' standard deviation, at least `MIN_NOISE`, and the interval is the normal one of a linear
+    regression. It reaches up to the law with a constant, E + B (D / D_max)^-beta through all trials, by which gains
+    shrink; trials of real text do not show that yet (docs/plan.md).
+
+    `longer` gives the interval as if the trials had been so many times as long, on the same line.
     """
-    x = tokens / tokens.max()
+    x, y = np.log(tokens[-_ON_LINE:] / tokens[-1]), np.log(losses[-_ON_LINE:])
+    slope, last = np.polyfit(x, y, 1)
+    residuals = y - (last + slope * x)
+    noise = max(float(np.sqrt((residuals**2).sum() / max(1, len(x) - 2))), MIN_NOISE)
+    at = math.log(target / tokens[-1])
+    spread = math.sqrt(1 + 1 / len(x) + (at - math.log(longer) - x.mean()) ** 2 / float(((x - x.mean()) ** 2).sum()))
+    loss = math.exp(last + slope * at)
+    noise *= float(stats.norm.ppf((1 + CONFIDENCE) / 2))
+    low, high = loss * math.exp(-noise * spread), loss * math.exp(noise * spread)
+    if longer > 1:
+        return loss, low, high
+    # Twice the variance: the law and one more run.
+    return loss, low, max(high, _with_constant(tokens, losses, target) * math.exp(math.sqrt(2) * noise))
+
+
+def _with_constant(tokens: Floats, losses: Floats, target: float) -> float:
+    """Extrapolate by the law with a constant."""
 
     def curve(x: Floats, irreducible: float, scale: float, exponent: float) -> Floats:
         return irreducible + scale * x**-exponent
 
-    def fit(losses: Floats) -> Floats:
-        start = (0.5 * losses.min(), 0.5 * losses.min(), 0.2)
-        bounds = ((0.0, 0.0, 0.0), (losses.min(), np.inf, _STEEPEST))
-        return np.asarray(optimize.curve_fit(curve, x, losses, start, bounds=bounds, maxfev=10_000)[0])
+    start, bounds = (0.5 * losses.min(), 0.5 * losses.min(), 0.2), ((0.0, 0.0, 0.0), (losses.min(), np.inf, _STEEPEST))
+    fitted = optimize.curve_fit(curve, tokens / tokens.max(), losses, start, bounds=bounds, maxfev=10_000)[0]
+    return float(curve(np.array([target / tokens.max()]), *fitted)[0])
 
-    best = fit(losses)
-    residuals = losses - curve(x, *best)
-    noise = max(float(np.sqrt((residuals**2).sum() / max(1, len(x) - 3))), MIN_NOISE * float(losses.min()))
-    random = generator(0, "bootstrap of the curve")
-    fitted, at = curve(x, *best), np.array([target / tokens.max()])
-    found = [
-        float(curve(at, *fit(fitted + noise * random.standard_normal(len(x))))[0]) + noise * random.standard_normal()
-        for _ in range(_SAMPLES)
-    ]
-    low, high = np.quantile(found, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    (before, last), (shorter, longest) = losses[-2:], tokens[-2:]
-    steady = last - (before - last) * math.log(target / longest) / math.log(longest / shorter)
-    low = min(low, steady - stats.norm.ppf((1 + CONFIDENCE) / 2) * noise)
-    return float(curve(at, *best)[0]), max(0.0, float(low)), float(high)
+
+def narrower(tokens: Floats, losses: Floats, target: float) -> tuple[int, float] | None:
+    """Return how many times as long trials narrow the interval to `_NARROWER` of its width, and its half then.
+
+    None if that takes trials as long as the run.
+    """
+
+    def half(longer: float) -> float:
+        _, low, high = predict(tokens, losses, target, longer=longer)
+        return (high - low) / 2
+
+    times, now = 2, half(1 + 1e-9)  # Not the law with a constant, which longer trials would change.
+    while times * tokens[-1] < target:
+        if half(times) <= _NARROWER * now:
+            return times, half(times)
+        times *= 2
+    return None
 
 
 def _refuse_if_repeated(planned: PlannedRecipe) -> PlannedRecipe:
