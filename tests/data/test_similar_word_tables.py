@@ -185,6 +185,7 @@ def test_a_thesaurus_finds_words_after_spaces_and_with_capitals(tmp_path: Path) 
 
 
 def test_words_are_never_similar_to_punctuation(tmp_path: Path) -> None:
+    pytest.importorskip("gensim")
     corpus, tokenizer = corpus_of(tmp_path, [["的 。 了 ， 山"] * 9], WordPiece(vocab_size=200))
     made = table_of(SimilarWordsSpec(min_similarity=-1), sample_tokens(corpus), tokenizer)
     found = {word: set(candidates(made, tokenizer, word)) for word in "的。了，"}
@@ -201,6 +202,8 @@ def test_words_are_never_similar_to_punctuation(tmp_path: Path) -> None:
 def test_a_source_that_covers_nothing_is_refused(
     english: tuple[Corpus, Tokenizer], tmp_path: Path, source: str, remedy: str
 ) -> None:
+    if source == "corpus":
+        pytest.importorskip("gensim")
     corpus, tokenizer = english
     named = source if source == "corpus" else str(written(tmp_path / "s.txt", source))
     spec = SimilarWordsSpec(source=named, min_count=9999)
@@ -210,6 +213,7 @@ def test_a_source_that_covers_nothing_is_refused(
 
 
 def test_what_is_learnt_from_a_corpus_is_the_same_again(english: tuple[Corpus, Tokenizer], tmp_path: Path) -> None:
+    pytest.importorskip("gensim")
     corpus, tokenizer = english
     spec = SimilarWordsSpec(min_count=10, candidates=3, min_similarity=0.1)
     reported: list[tuple[int, int | None]] = []
