@@ -151,6 +151,13 @@ def test_a_few_nulls_in_text_are_no_utf_16(tmp_path: Path) -> None:
     assert len(read_corpus(tmp_path / "a.txt")) == 1
 
 
+@pytest.mark.parametrize("number", ["1e308", "-1e308", "1e31", "1e999", "nan", "-inf"])
+def test_numbers_whose_squares_overflow_are_no_labels(tmp_path: Path, number: str) -> None:
+    (tmp_path / "a.csv").write_text(f"text,label\na,{number}\nb,{number}\n")
+    with pytest.raises(DataError, match=number):
+        read_examples(tmp_path / "a.csv", "regression")
+
+
 def test_a_table_of_many_columns_is_refused_at_once(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(50_000)]
     path = tmp_path / "a.csv"

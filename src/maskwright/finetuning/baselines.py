@@ -7,8 +7,11 @@
 | multi-label | the most frequent set of classes |
 | tagging | the most frequent tag; the most frequent tag of each word |
 | multiple choice | the most frequent place of the right option |
+
+For more than 256 classes complement naive Bayes (Rennie et al. 2003), which only counts, replaces logistic regression.
 """
 
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +31,12 @@ from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regres
 Predict = Callable[[Sequence[Any]], Sequence[Any]]
 _MOST_EXAMPLES = 50_000
 """Training examples of a TF-IDF model; more cost minutes and hardly change its score."""
+_MOST_CLASSES = 256
+"""Classes for which logistic regression takes minutes at most."""
+_MOST_WEIGHTS = 10_000_000
+"""Features x classes of a TF-IDF model, 80 MB; the solver of logistic regression needs 20 times that. Of more features
+the most frequent are kept."""
+_PREDICTED_AT_ONCE = 1000
 _WORDS = rf"(?u)[{HAN_CLASS}]|(?:(?![{HAN_CLASS}])\w)+"
 """A Chinese character is a word."""
 
@@ -56,11 +65,11 @@ def _baselines(labeled: Labeled) -> list[tuple[str, Predict]]:
         case Classification():
             return [
                 ("majority class", _constant(_most_frequent(example.label for example in train))),
-                ("TF-IDF + logistic regression", _tf_idf(train, regression=False)),
+                *_tf_idf(train, num_classes=len({example.label for example in train})),
             ]
         case Regression():
             mean = sum(float(example.label) for example in train) / len(train)
-            return [("mean", _constant(mean)), ("TF-IDF + ridge regression", _tf_idf(train, regression=True))]
+            return [("mean", _constant(mean)), *_tf_idf(train, num_classes=None)]
         case MultiLabel():
             return [("majority set", _constant(_most_frequent(example.label for example in train)))]
         case Tagging():
@@ -96,9 +105,14 @@ def _of_tags(train: Sequence[TaggedExample]) -> list[tuple[str, Predict]]:
     ]
 
 
-def _tf_idf(train: Sequence[TextExample], *, regression: bool) -> Predict:
+def _tf_idf(train: Sequence[TextExample], *, num_classes: int | None) -> list[tuple[str, Predict]]:
+    """Return the baseline with its name; none for a single class, or for texts without words.
+
+    `num_classes` is None for a regression.
+    """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.naive_bayes import ComplementNB
     from sklearn.pipeline import make_pipeline
 
     def texts(examples: Sequence[TextExample]) -> list[str]:
@@ -106,11 +120,25 @@ def _tf_idf(train: Sequence[TextExample], *, regression: bool) -> Predict:
 
     order = Permutation(len(train), integer_key(0, "baseline examples"))
     chosen = [train[number] for number in order(np.arange(min(len(train), _MOST_EXAMPLES))).tolist()]
-    model = make_pipeline(
-        TfidfVectorizer(token_pattern=_WORDS, ngram_range=(1, 2), sublinear_tf=True),
-        Ridge() if regression else LogisticRegression(max_iter=1000),
+    if len({example.label for example in chosen}) < 2 or not any(re.search(_WORDS, text) for text in texts(chosen)):
+        return []
+    if num_classes is None:
+        name, model = "ridge regression", Ridge()
+    elif num_classes <= _MOST_CLASSES:
+        name, model = "logistic regression", LogisticRegression(max_iter=1000)
+    else:
+        name, model = "complement naive Bayes", ComplementNB()
+    most = _MOST_WEIGHTS // (num_classes or 1)
+    pipeline = make_pipeline(
+        TfidfVectorizer(token_pattern=_WORDS, ngram_range=(1, 2), sublinear_tf=True, max_features=most), model
     )
     with warnings.catch_warnings():  # `checks.data_warnings` doubts the labels in plainer words.
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-        model.fit(texts(chosen), [example.label for example in chosen])
-    return lambda examples: model.predict(texts(examples)).tolist()
+        pipeline.fit(texts(chosen), [example.label for example in chosen])
+
+    def predict(examples: Sequence[TextExample]) -> list[Any]:
+        starts = range(0, len(examples), _PREDICTED_AT_ONCE)  # Examples x classes scores are computed.
+        parts = [pipeline.predict(texts(examples[start : start + _PREDICTED_AT_ONCE])) for start in starts]
+        return [value for part in parts for value in part.tolist()]
+
+    return [(f"TF-IDF + {name}", predict)]

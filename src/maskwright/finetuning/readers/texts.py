@@ -225,6 +225,10 @@ def _known(name: str, options: ReadOptions) -> str:
     return name
 
 
+_LARGEST = 1e30
+"""Largest number as a label: its square, and sums of those, are finite."""
+
+
 def _number(value: object) -> float | None:
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
@@ -233,8 +237,8 @@ def _number(value: object) -> float | None:
     result = float(str(value).replace(",", ".", 1))
     if math.isnan(result) and not isinstance(value, str):
         return None
-    if not math.isfinite(result):
-        raise ValueError(f"the label {value!r} is not a finite number")
+    if not abs(result) <= _LARGEST:
+        raise ValueError(f"the label {value!r} is not a number from -{_LARGEST:g} to {_LARGEST:g}")
     return result
 
 
