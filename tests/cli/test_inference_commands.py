@@ -68,7 +68,7 @@ def test_a_model_of_nan_has_no_results(run, folders, tmp_path, command, part):
         out = [option, *([tmp_path / ("a.npy" if command == "embed" else "a.jsonl")] if option == "--out" else [])]
         code, printed, err = run(command, folder, "the [MASK] sat", *out)
         assert (code, printed) == (2, "")
-        assert "the model computes NaN or infinite values" in err
+        assert "NaN or infinite" in err
     assert not list(tmp_path.glob("a.*"))
 
 
@@ -86,7 +86,7 @@ def test_a_fine_tuned_model_of_nan_has_no_results(run, bert_folder, tmp_path):
     ):
         code, printed, err = run(*arguments, "--json")
         assert (code, printed) == (2, ""), err
-        assert "the model computes NaN or infinite values" in err
+        assert "NaN or infinite" in err
 
 
 def test_embed_prints_json_with_or_without_a_file(run, bert_folder, tmp_path):

@@ -165,7 +165,7 @@ def test_damaged_block_is_refused_and_made_anew_by_the_next_call(tmp_path: Path,
         again = clean_corpus([path], cache=tmp_path / "cache")
         with pytest.raises(DataError, match=r"00000\.txt is damaged: .* Run the same command again"):
             list(again.sentences(0))
-    with pytest.warns(UserWarning, match="cached data is damaged and is rebuilt"):
+    with pytest.warns(UserWarning, match="prepared data is damaged and is rebuilt"):
         assert blocks(clean_corpus([path], cache=tmp_path / "cache")) == kept
 
 

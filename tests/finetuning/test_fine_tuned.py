@@ -41,7 +41,7 @@ TASKS = {
 }
 EVERY_HEAD = pytest.mark.parametrize(("family", "kind"), EVERY, ids=[f"{family} {kind}" for family, kind in EVERY])
 # Families whose pretraining leaves no pooler, and heads that read one all the same.
-WITHOUT_POOLER = {"roberta", "electra", "distilbert"}
+WITHOUT_POOLER = {"distilbert", "electra", "modernbert", "roberta"}
 POOLED = {(family, kind) for family in ("bert", "albert", "ernie") for kind in ("sequence", "choice")}
 POOLED |= {("roberta", "choice")}
 
@@ -77,6 +77,8 @@ def test_a_pretrained_model_gives_all_but_its_heads(folders, family, kind):
     for name in fresh:
         if name.endswith("bias"):
             assert not state[name].any()
+        elif "norm" in name:
+            assert (state[name] == 1).all()
         else:
             assert not torch.equal(state[name], its[name]), name
     _same(build(folders[family], task, seed=3).state_dict(), state)
@@ -257,7 +259,7 @@ def test_longer_sequences_than_there_are_positions_are_refused(folders, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("family", "expected"), [(family, family not in ("roberta", "distilbert")) for family in FAMILIES]
+    ("family", "expected"), [(family, family not in ("roberta", "distilbert", "modernbert")) for family in FAMILIES]
 )
 def test_segments_are_given_as_transformers_gives_them(folders, tmp_path, family, expected):
     model = build(folders[family], TASKS["sequence"], seed=1)
@@ -302,7 +304,7 @@ def test_what_is_no_fine_tuned_model_is_refused(folders, tmp_path):
     path.write_text("{")
     _refused(tmp_path, "task.json is not valid JSON", error=JsonError)
     path.write_text("[]")
-    _refused(tmp_path, "task.json holds a list")
+    _refused(tmp_path, "task.json contains a list", error=JsonError)
     path.write_text('{"kind": "classifying"}')
     _refused(tmp_path, "classifying", error=DataError)
     path.unlink()

@@ -219,6 +219,9 @@ SYSTEMS: Mapping[str, str] = MappingProxyType(
         "ernie": "ernie",
         "distilbert": "distilbert",
         "distilroberta": "distilbert",
+        # Their papers' settings are not in this table.
+        "modernbert": "bert",
+        "maskwright": "bert",
     }
 )
 """System of a recipe's name (before the slash), and whose rows count for it."""
