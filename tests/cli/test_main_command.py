@@ -4,7 +4,6 @@ import errno
 import io
 import json
 import os
-import resource
 import subprocess
 import sys
 import warnings
@@ -104,17 +103,8 @@ def run_without(heavy, code, commands):
     assert done.returncode == 0, done.stderr
 
 
-def test_help_is_fast_and_imports_nothing_heavy():
+def test_help_imports_nothing_heavy():
     run_without({"torch", "numpy", "pydantic", "tokenizers", "yaml", "pyarrow"}, 0, ("--help",))
-
-    def seconds():
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "maskwright", "--help"], capture_output=True, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    # CPU time, since other tests may keep the machine busy.
-    assert min(seconds() for _ in range(3)) < 0.3
 
 
 @pytest.mark.parametrize(
