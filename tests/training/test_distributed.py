@@ -190,7 +190,7 @@ class TestTrained:
         assert set(samples) == {(epoch, number) for _, _, epoch, number in trained.samples("electra-1")}
         assert_same_curve(trained.folder / "electra-1", trained.folder / "resumed")
         files = [{path.name for path in trained.folder.glob(f"{run}/**/step-*/*")} for run in ("electra-1", "resumed")]
-        assert files[0] == files[1] == {"optimizer.safetensors", "state.json", "weights.safetensors"}
+        assert files[0] == files[1] == {"copies", "optimizer.safetensors", "state.json", "weights.safetensors"}
 
     def test_fine_tuning_by_any_number_of_processes_gives_what_one_gives(self, trained: Workplace) -> None:
         place, (train, dev) = trained.folder, write_labeled(trained.folder)
