@@ -279,3 +279,22 @@ def test_modernbert_folders_of_either_notation_are_the_same(tmp_path):
     path.write_text(json.dumps(data | {"layer_types": ["sliding_attention"] * 5}))
     with pytest.raises(ConversionError, match="no regular pattern"):
         load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"rope_parameters": {"rope_type": "yarn", "factor": 4, "rope_theta": 5e5}},
+        {"rope_parameters": {"full_attention": 5}},
+        {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
+        {"layer_types": 5},
+        {"layer_types": ["full_attention", "sliding_attention"]},
+    ],
+    ids=str,
+)
+def test_modernbert_folders_with_other_positions_or_layers_are_refused(tmp_path, entries):
+    tiny.build(transformers.ModernBertForMaskedLM, tiny.modernbert_config()).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | entries))
+    with pytest.raises(ConversionError, match=r"config\.json"):
+        load_model(tmp_path)

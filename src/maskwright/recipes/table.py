@@ -282,7 +282,8 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
     "encoder.norm_placement": _one_of(post="after each sublayer", pre="before each sublayer"),
     "encoder.feed_forward": _one_of(dense="two layers", gated="two layers, gated"),
     "encoder.initializer": _one_of(
-        truncated_normal="normal, truncated at 2 std", megatron="the same, output layers / sqrt(2 layers)"
+        truncated_normal="normal, truncated at 2 std",
+        megatron="normal, truncated at 2 std; output layers / sqrt(2 layers)",
     ),
     "encoder.initial_attention": _one_of(neighbors="to neighboring tokens"),
     "generator.size": lambda value: f"{share(value)} of the encoder's",

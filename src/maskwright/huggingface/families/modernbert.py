@@ -49,14 +49,17 @@ def _read(data: Mapping[str, Any], source: str) -> dict[str, Any]:
         )
     fields: dict[str, Any] = {"dense_bias": biases["attention_bias"]}
     rope = data.get("rope_parameters") or {}
-    if data.get("rope_scaling") or not isinstance(rope, dict):
-        raise ConversionError(f"{source}: scaled rotary positions are not supported", allowed="rope_type 'default'")
+    if data.get("rope_scaling") or not isinstance(rope, dict) or rope.keys() - {_GLOBAL, _LOCAL}:
+        raise ConversionError(
+            f"{source}: scaled rotary positions, or one set of them for all layers, are not supported",
+            allowed=f"rope_parameters of {_GLOBAL} and {_LOCAL} with the rope_type 'default'",
+        )
     for ours, (kind, old_name, default) in _THETAS.items():
         entries = rope.get(kind) or {}
-        if entries.get("rope_type", "default") != "default":
+        if not isinstance(entries, dict) or entries.get("rope_type", "default") != "default":
             raise ConversionError(
-                f"{source}: rope_type is {entries['rope_type']!r}, which maskwright does not support",
-                allowed="'default'",
+                f"{source}: rope_parameters of {kind} are {entries!r}, which maskwright does not support",
+                allowed="the rope_type 'default' and a rope_theta",
             )
         fields[ours] = entries.get("rope_theta", data.get(old_name, default))
     return fields | _windows(data, source)
@@ -72,6 +75,8 @@ def _windows(data: Mapping[str, Any], source: str) -> dict[str, Any]:
             allowed="positive integers",
         )
     kinds = data.get("layer_types") or [_LOCAL if layer % every else _GLOBAL for layer in range(num_layers)]
+    if not isinstance(kinds, list) or len(kinds) != num_layers:
+        raise ConversionError(f"{source}: layer_types is {kinds!r}", allowed=f"a list of {num_layers} kinds")
     if _LOCAL not in kinds:
         return {"attention_window": None}
     # The second layer that attends to everything gives the pattern.
