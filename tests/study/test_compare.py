@@ -186,13 +186,26 @@ def test_metrics_stand_beside_chance_the_unigram_model_and_an_untrained_model(wh
     row = metrics["token_loss"]["rows"]["base"]
     size = read_json(whole.folder / "runs/base/seed-0/config.json")["vocab_size"]
     assert row["unigram"] < row["chance"] == pytest.approx(math.log(size))
-    assert row["untrained"] == pytest.approx(row["unigram"], rel=0.05), "its bias begins at the unigram model"
+    assert row["untrained"] == pytest.approx(row["unigram"], rel=0.05), "its bias starts at the unigram model"
     pages = [(whole.folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("md", "html", "csv")]
     assert all(all(name in page for name in ("chance", "unigram", "untrained")) for page in pages)
     columns, rows = overview(whole.report)
     assert columns[-3:] == ["chance", "unigram", "untrained"]
     at_chance = [each["title"] for each in metrics.values() if each["at_chance"]]
     assert not {row[0].rpartition(",")[0] for row in rows} & {*at_chance}
+
+
+@pytest.mark.parametrize(
+    ("losses", "best"),
+    [
+        ({1.0: 5.0, 0.5: 4.0, 2.0: 6.0}, 0.5),
+        ({1.0: float("nan"), 0.5: 5.0, 2.0: 4.0}, 2.0),
+        ({1.0: 4.0, 0.5: 4.0, 2.0: None}, 1.0),
+        ({1.0: float("nan"), 0.5: float("inf"), 2.0: None}, None),
+    ],
+)
+def test_a_rate_that_diverged_is_not_the_best(losses: dict[float, float | None], best: float | None) -> None:
+    assert module.best_rate(losses) == best
 
 
 def test_rates_are_tried_on_another_seed_and_the_best_is_used(

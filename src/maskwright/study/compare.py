@@ -18,6 +18,7 @@ hours affects all recipes alike.
 """
 
 import contextlib
+import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -245,6 +246,12 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         unlock_directory(folder, descriptor, and_remove=is_new)
+
+
+def best_rate(losses: Mapping[float, float | None]) -> float | None:
+    """Return the factor with the lowest finite loss, the first of equal ones; None if there is none."""
+    finite = {factor: loss for factor, loss in losses.items() if loss is not None and math.isfinite(loss)}
+    return min(finite, key=lambda factor: finite[factor], default=None)
 
 
 def _load_study(folder: Path, request: Mapping[str, Any], reporter: Reporter) -> dict[str, Any] | None:
@@ -520,14 +527,12 @@ class Study:
                 flops = run.flops
             rate = recipe_named(str(self.run_folder(trial, TUNING_SEED))).training.learning_rate
             found[str(factor)] = {"rate": rate, "loss": loss, "flops": flops, **metrics}
-        losses = {factor: found[str(factor)]["loss"] for factor in RATE_FACTORS}
-        known = {factor: loss for factor, loss in losses.items() if loss is not None}
-        if not known:
+        best = best_rate({factor: found[str(factor)]["loss"] for factor in RATE_FACTORS})
+        if best is None:
             raise RecipeError(
                 f"no rate of {variant.label} has a held-out loss to choose by",
                 todo="Give more text, or a lower `--set training.learning_rate=`; or leave --tune-rate out.",
             )
-        best = min(known, key=lambda factor: known[factor])
         on_rank_zero(partial(write_record, file, {"best": best, "rates": found}))
         return True
 

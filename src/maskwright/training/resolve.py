@@ -48,9 +48,9 @@ same spread of activations, in proportion to 1/sqrt(hidden_size) (measured at 12
 WARMUP_SHARE = 0.1
 SMALLEST_BATCH = 8
 SHORT_BUDGET_TOKENS = 2e7
-"""Below this many tokens training begins at length 32 (measured at 1 to 10 M tokens: LOG.md)."""
+"""Below this many tokens training starts at length 32 (measured at 1 to 10 M tokens: LOG.md)."""
 JOINT_SHORT_SHARE = 0.3
-"""From there to `LONG_BUDGET_TOKENS` training with a generator begins at length 32 for this share: all at 128 it stays
+"""From there to `LONG_BUDGET_TOKENS` training with a generator starts at length 32 for this share: all at 128 it stays
 on the plateau (measured at 3 and 20 M tokens, this share at 3 M: LOG.md)."""
 LONG_BUDGET_TOKENS = 2e9
 """Below this many tokens most sequences are not longer than 128 (BERT itself spends 90 % of its steps there), and
