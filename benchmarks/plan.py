@@ -10,11 +10,11 @@ import json
 from pathlib import Path
 
 from maskwright.data.cleaning.text import Cleaning
+from maskwright.fitting.budget import Budget
 from maskwright.study.compare import Study
 from maskwright.study.plan import TRIAL_SHARES, PlannedRecipe, run_trials, with_prediction
 from maskwright.study.request import Task, variants_of
 from maskwright.study.text import prepare_text
-from maskwright.training.budget import Budget
 from maskwright.training.reporting import OnConsole
 
 LONGER = 10

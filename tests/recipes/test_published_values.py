@@ -12,13 +12,13 @@ import pytest
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Instances, SpecialTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.fitting.budget import rate_factor
 from maskwright.huggingface.config_json import to_json
 from maskwright.huggingface.families import family_named
 from maskwright.model.sizes import count_parameters
 from maskwright.pretext.masking import SpanMasking
 from maskwright.recipes import catalog
 from maskwright.recipes.systems import bert_wwm
-from maskwright.training.budget import rate_factor
 
 
 def parts(**groups: dict[str, Any]) -> dict[str, Any]:

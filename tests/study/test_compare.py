@@ -15,6 +15,7 @@ import pytest
 from maskwright.cli.options import split_list
 from maskwright.core.errors import CheckpointError, RecipeError
 from maskwright.core.files import read_json
+from maskwright.fitting.resolve import Speed
 from maskwright.study import compare as module
 from maskwright.study import results as module_of_results
 from maskwright.study.compare import Comparison, compare, tasks_of, variants_of
@@ -22,7 +23,6 @@ from maskwright.study.results import overview, sentences
 from maskwright.study.statistics import NO_DIFFERENCE, NOT_COMPARABLE
 from maskwright.training import session
 from maskwright.training.reporting import Silent
-from maskwright.training.resolve import Speed
 
 TOY = (
     *("encoder.hidden_size=16", "encoder.num_heads=2", "encoder.num_layers=1", "encoder.intermediate_size=32"),

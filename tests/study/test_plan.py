@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from maskwright.core.errors import RecipeError
+from maskwright.fitting.resolve import Speed
 from maskwright.study import plan as module
 from maskwright.study.plan import PlannedRecipe, narrower, plan, predict, recommend, with_prediction
 from maskwright.training.reporting import Silent
-from maskwright.training.resolve import Speed
 
 TOY = (
     *("encoder.hidden_size=32", "encoder.num_heads=2", "encoder.intermediate_size=64"),

@@ -9,6 +9,7 @@ from test_batches import SPECIAL, VOCABULARY, step
 from toy_models import take_step
 
 from maskwright.core.errors import ConversionError
+from maskwright.fitting.resolve import fit_length, fit_schedule, fit_vocabulary
 from maskwright.huggingface.huggingface import load_model
 from maskwright.recipes.catalog import get, names, resolve
 from maskwright.recipes.recipe import Recipe
@@ -16,7 +17,6 @@ from maskwright.training.checkpoint import check_savable, save_models
 from maskwright.training.existing import TeacherModel
 from maskwright.training.model import PretrainingModel, build_model
 from maskwright.training.optimizer import Optimizer
-from maskwright.training.resolve import fit_length, fit_schedule, fit_vocabulary
 from maskwright.training.run_directory import GENERATOR
 
 SHRUNK = (

@@ -6,12 +6,12 @@ from test_every_recipe import SHRUNK, model_of, teacher_of, toy
 from torch.utils.flop_counter import FlopCounterMode
 from toy_models import take_step
 
+from maskwright.fitting.budget import Budget
+from maskwright.fitting.flops import expected_tokens, planned_skipped_flops_per_token, skipped_flops, step_flops
 from maskwright.kernels.cpu import linear
 from maskwright.kernels.setting import use_kernels
 from maskwright.recipes.catalog import get, names, resolve
 from maskwright.recipes.sizing import training_flops_per_token
-from maskwright.training.budget import Budget
-from maskwright.training.flops import expected_tokens, planned_skipped_flops_per_token, skipped_flops, step_flops
 from maskwright.training.optimizer import Optimizer
 
 # Recipes that are the same at toy size are tested once.

@@ -5,9 +5,9 @@ import torch
 from test_batches import step
 from test_every_recipe import RECIPES, model_of, teacher_of, toy
 
+from maskwright.fitting.flops import skipped_flops
 from maskwright.training import batches
 from maskwright.training.batches import StepBatch, output_positions
-from maskwright.training.flops import skipped_flops
 from maskwright.training.model import PretrainingModel
 
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from test_every_recipe import RECIPES, toy
 
+from maskwright.fitting.budget import Budget
 from maskwright.recipes.catalog import resolve
 from maskwright.training import loop, speed
-from maskwright.training.budget import Budget
 from maskwright.training.contention import SpinControl
 from maskwright.training.device import Machine
 from maskwright.training.speed import measure_speed

@@ -42,13 +42,13 @@ from maskwright.finetuning.labeled import (
 from maskwright.finetuning.readers import Paths
 from maskwright.finetuning.readers.options import ReadAs, ReadOptions, to_keep
 from maskwright.finetuning.results import Results, SeedRow, card, data_of
+from maskwright.fitting.resolve import Choice
 from maskwright.huggingface.quiet import quiet
 from maskwright.huggingface.sentence_folder import SentenceModules, read_sentence_modules
 from maskwright.training.device import Precision, restore_machine, use_machine
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter
-from maskwright.training.resolve import Choice
 from maskwright.training.run_directory import RECORD, RunDirectory, environment
 
 Texts = ExampleFile[TextExample]

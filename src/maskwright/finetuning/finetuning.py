@@ -40,6 +40,7 @@ from maskwright.finetuning.tasks import KINDS
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Regression
+from maskwright.fitting.resolve import Choice
 from maskwright.training.device import Machine, Precision, restore_machine, use_machine
 from maskwright.training.distributed import (
     broadcast_object,
@@ -53,7 +54,6 @@ from maskwright.training.distributed import (
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.interrupt import StopRequest, stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter, Silent
-from maskwright.training.resolve import Choice
 from maskwright.training.run_directory import RunDirectory, environment
 
 RUNS = "runs"

@@ -16,11 +16,11 @@ from maskwright.finetuning.benchmarks import Benchmark
 from maskwright.finetuning.published_settings import ALL_WIDTHS, PUBLISHED, RATES_AT_WIDTH_768, SYSTEMS
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Regression
+from maskwright.fitting.budget import Shape
+from maskwright.fitting.resolve import Choice
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.optimization import AdamW
-from maskwright.training.budget import Shape
 from maskwright.training.existing import ExistingModel
-from maskwright.training.resolve import Choice
 
 PUBLISHED_WIDTH = 768
 """Learning rates are published for models of this width and above; narrower models tolerate higher ones."""
@@ -53,7 +53,7 @@ class Hyperparameters(Spec):
         batch_size: Units per step: texts or pairs, windows of a question's context, questions with all their options.
         learning_rate: Peak learning rate.
         warmup_share: Share of steps for warmup.
-        schedule: Shape of the learning rate schedule (`training.budget.rate_factor`).
+        schedule: Shape of the learning rate schedule (`fitting.budget.rate_factor`).
         weight_decay: Decoupled weight decay.
         decayed: "matrices" excludes biases and LayerNorm, "all" decays every parameter (fairseq).
         betas, eps, bias_correction: Adam's.

@@ -25,9 +25,9 @@ from maskwright.finetuning.features import FeatureCollator, Features, Layout, Sh
 from maskwright.finetuning.fine_tuned import FineTunedModel, reads_segments
 from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.finetuning.tasks.base import Task
+from maskwright.fitting.budget import Budget, Spent
 from maskwright.model.config import EncoderConfig
 from maskwright.training import checkpoint
-from maskwright.training.budget import Budget, Spent
 from maskwright.training.checkpoint import Checkpoint, CheckpointTimer
 from maskwright.training.device import Machine
 from maskwright.training.distributed import on_rank_zero, rank

@@ -40,6 +40,8 @@ from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.finetuning import finetune
 from maskwright.finetuning.tasks import KINDS
+from maskwright.fitting.budget import Budget
+from maskwright.fitting.resolve import CorpusStatistics, ResolvedRun, Speed, resolve, vocabulary_size
 from maskwright.inference.model import Model, load
 from maskwright.recipes.catalog import resolve as recipe_named
 from maskwright.recipes.recipe import Recipe
@@ -50,7 +52,6 @@ from maskwright.study.report import write_report
 from maskwright.study.request import DEFAULT_TASKS, SAMPLES, Task, Variant, tasks_of, variants_of
 from maskwright.study.results import collect
 from maskwright.study.text import StudyText, open_text, prepare_text
-from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision, restore_machine
 from maskwright.training.distributed import (
     all_reduce_max,
@@ -63,7 +64,6 @@ from maskwright.training.distributed import (
 from maskwright.training.initialization import require_teacher
 from maskwright.training.pretrain import Run, pretrain, request_of
 from maskwright.training.reporting import OnConsole, Reporter, Silent
-from maskwright.training.resolve import CorpusStatistics, ResolvedRun, Speed, resolve, vocabulary_size
 from maskwright.training.run_directory import COPIES, is_same_run, lock_directory, unlock_directory
 from maskwright.training.speed import measure_speed
 

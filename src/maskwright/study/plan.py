@@ -24,6 +24,7 @@ from maskwright.core.amounts import pluralize, size_in_bytes
 from maskwright.core.errors import RecipeError
 from maskwright.core.spec import override, parse_overrides
 from maskwright.data.cleaning.text import Cleaning
+from maskwright.fitting.budget import Budget
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import sizes
 from maskwright.study.compare import Study, fit_variant
@@ -31,7 +32,6 @@ from maskwright.study.request import Task, Variant, variants_of
 from maskwright.study.results import read_study_record
 from maskwright.study.statistics import Floats
 from maskwright.study.text import StudyText, prepare_text
-from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision, prepare_machine, pretraining_microbatch, use_machine
 from maskwright.training.doctor import read_hardware
 from maskwright.training.reporting import OnConsole, Reporter

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 import torch
 
+from maskwright.fitting.budget import Budget, Shape, Spent, rate_factor
 from maskwright.recipes.optimization import DECAY_SHARE
 from maskwright.training.batches import StepBatch
-from maskwright.training.budget import Budget, Shape, Spent, rate_factor
 from maskwright.training.contention import SpinControl
 from maskwright.training.distributed import all_reduce_counts, all_reduce_max_gathering, rank, world_size
 from maskwright.training.optimizer import Optimizer

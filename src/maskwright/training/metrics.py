@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.files import atomic_path, disk_problems, refuse_removed
-from maskwright.training.budget import Budget
+from maskwright.fitting.budget import Budget
 from maskwright.training.evaluation import Baseline, HeldOutResult
 from maskwright.training.loop import StepReport
 from maskwright.training.reporting import Reporter

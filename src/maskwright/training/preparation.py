@@ -24,19 +24,19 @@ from maskwright.data.words.lexicon import has_lexicon_search
 from maskwright.data.words.segmenters import describe_traditional
 from maskwright.data.words.similar_words import KeptTable, check_source, few_words_warning, similar_words
 from maskwright.data.words.span_facts import describe_spans
+from maskwright.fitting.budget import Budget
+from maskwright.fitting.resolve import FULL_LENGTH, Choice, CorpusStatistics, Speed, resolve
 from maskwright.huggingface.families import family_named
 from maskwright.huggingface.refusals import position_offset
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.budget import Budget
 from maskwright.training.checkpoint import check_savable
 from maskwright.training.device import Machine, Precision
 from maskwright.training.distributed import single_process, world_size
 from maskwright.training.existing import ExistingModel
 from maskwright.training.initialization import InitialWeights, describe_changes, open_origins, open_teacher
 from maskwright.training.reporting import Reporter
-from maskwright.training.resolve import FULL_LENGTH, Choice, CorpusStatistics, Speed, resolve
 from maskwright.training.speed import measure_speed
 from maskwright.training.workload import Text, mean_lengths
 

@@ -13,10 +13,10 @@ from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.tokenizers.files import TOKENIZER_FILES
 from maskwright.data.words.annotator import words_fingerprint
 from maskwright.data.words.span_facts import with_span_facts
+from maskwright.fitting.budget import Budget
 from maskwright.kernels.setting import Kernels
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.budget import Budget
 from maskwright.training.device import Machine, Precision, pretraining_microbatch, restore_machine, use_machine
 from maskwright.training.distributed import process_group, rank, rank_zero_first, world_size
 from maskwright.training.interrupt import stop_on_signals

@@ -14,18 +14,18 @@ from maskwright.core.errors import MaskwrightError
 from maskwright.core.files import read_json, records_of, write_text
 from maskwright.core.spec import validate
 from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.fitting.budget import Budget, Spent
+from maskwright.fitting.resolve import Choice
 from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import sizes
 from maskwright.training.batches import StepBatch
-from maskwright.training.budget import Budget, Spent
 from maskwright.training.evaluation import Baseline, HeldOutResult, health_line
 from maskwright.training.metrics import curve, read_rows
 from maskwright.training.model import PretrainingModel
 from maskwright.training.page import COLORS, INK, data_rows, figure, render, svg
 from maskwright.training.reporting import Reporter
-from maskwright.training.resolve import Choice
 
 PAGE = "report.html"
 _PASSAGES, _MAX_MASKS, _BEST = 4, 4, 3

@@ -18,9 +18,10 @@ from typing import Any
 from maskwright.core.amounts import pluralize, short_count
 from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
 from maskwright.core.files import atomic_folder, write_json
+from maskwright.fitting.budget import Budget, Spent
+from maskwright.fitting.flops import EVALUATIONS, held_out_tokens, skipped_flops, step_flops
 from maskwright.kernels.setting import use_kernels
 from maskwright.training import checkpoint
-from maskwright.training.budget import Budget, Spent
 from maskwright.training.checkpoint import CheckpointTimer, save_models, step_name
 from maskwright.training.contention import SlowRanks
 from maskwright.training.device import Machine, pretraining_microbatch
@@ -48,7 +49,6 @@ from maskwright.training.evaluation import (
     unigram_baseline,
 )
 from maskwright.training.existing import build_teacher
-from maskwright.training.flops import EVALUATIONS, held_out_tokens, skipped_flops, step_flops
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.kernel_check import KernelCheck, check_kernels
 from maskwright.training.loop import STALL_SECONDS, Position, Schedule, StepReport, train

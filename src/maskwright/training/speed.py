@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from maskwright.core.types import Documents, IntArray, SpecialTokens, TakenTokens
+from maskwright.fitting.budget import Budget, Spent
+from maskwright.fitting.flops import skipped_flops, step_flops
+from maskwright.fitting.resolve import CorpusStatistics, Speed, is_fixed, resolve
 from maskwright.kernels.setting import kernels_enabled, use_kernels
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.budget import Budget, Spent
 from maskwright.training.device import Machine, pretraining_microbatch
-from maskwright.training.flops import skipped_flops, step_flops
 from maskwright.training.kernel_check import check_kernels
 from maskwright.training.loop import Position, Schedule, train
 from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer
-from maskwright.training.resolve import CorpusStatistics, Speed, is_fixed, resolve
 from maskwright.training.workload import Text, build_workload, mean_lengths
 
 _ROUNDS = ((1.0, 1), (3.0, 4))

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from maskwright.fitting.budget import rate_factor
 from maskwright.recipes.optimization import Training
-from maskwright.training.budget import rate_factor
 
 STEPS, WARM = 1_000_000, 10_000
 

@@ -1,18 +1,33 @@
 """Training FLOPs of a recipe, planned and spent, by the formula of `recipes.sizing`; the tokens that a budget buys."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
+from maskwright.fitting.budget import Budget
 from maskwright.model.config import EncoderConfig
 from maskwright.model.sizes import skipped_flops_per_token
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import training_flops_per_token
-from maskwright.training.batches import StepBatch
-from maskwright.training.budget import Budget
 
 EVALUATIONS = 20
 """Held-out evaluations in a run, evenly spaced over its budget."""
 _HELD_OUT_SHARE = 0.005
 _HELD_OUT_MIN, _HELD_OUT_MAX = 5_000, 60_000
+
+
+class StepSizes(Protocol):
+    """The sizes of a step that its FLOPs depend on (see `training.batches.StepBatch`)."""
+
+    @property
+    def num_tokens(self) -> int: ...
+    @property
+    def num_sequences(self) -> int: ...
+    @property
+    def squared_lengths(self) -> int: ...
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+    @property
+    def skipped_tokens(self) -> Mapping[str, int]: ...
 
 
 def planned_skipped_flops_per_token(recipe: Recipe) -> float:
@@ -30,7 +45,7 @@ def planned_skipped_flops_per_token(recipe: Recipe) -> float:
     return skipped
 
 
-def step_flops(recipe: Recipe, vocab_size: int, batch: StepBatch, teacher: EncoderConfig | None = None) -> float:
+def step_flops(recipe: Recipe, vocab_size: int, batch: StepSizes, teacher: EncoderConfig | None = None) -> float:
     """Return the training FLOPs of a step: real tokens, real lengths, real targets; padding is not counted."""
     return batch.num_tokens * training_flops_per_token(
         recipe,
@@ -42,7 +57,7 @@ def step_flops(recipe: Recipe, vocab_size: int, batch: StepBatch, teacher: Encod
     )
 
 
-def skipped_flops(recipe: Recipe, batch: StepBatch) -> float:
+def skipped_flops(recipe: Recipe, batch: StepSizes) -> float:
     """Return the training FLOPs of a step that `step_flops` counts and the last layers skip."""
     return sum(
         batch.skipped_tokens[name] * skipped_flops_per_token(config) for name, (config, _) in recipe.encoders.items()

@@ -1,7 +1,7 @@
 import pytest
 
 from maskwright.core.errors import RecipeError
-from maskwright.training.budget import Budget, Spent
+from maskwright.fitting.budget import Budget, Spent
 
 
 def test_budget_of_nothing_is_none() -> None:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from maskwright.core.amounts import exact_or_short, plain_float, pluralize, short_count
+from maskwright.fitting.budget import Budget
+from maskwright.fitting.flops import expected_tokens
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.optimization import DECAY_SHARE, LengthPhase
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.budget import Budget
-from maskwright.training.flops import expected_tokens
 
 OCCURRENCES = 100
 """Times that a vocabulary entry should occur in training (Gowda and May 2020: 95 % of the types at least 100 times)."""

@@ -3,11 +3,8 @@ from collections.abc import Collection
 
 import pytest
 
-from maskwright.recipes.catalog import get, resolve
-from maskwright.recipes.optimization import AdamW, StableAdamW, Training
-from maskwright.recipes.recipe import Recipe
-from maskwright.training.budget import Budget
-from maskwright.training.resolve import (
+from maskwright.fitting.budget import Budget
+from maskwright.fitting.resolve import (
     Choice,
     CorpusStatistics,
     Speed,
@@ -17,7 +14,10 @@ from maskwright.training.resolve import (
     fit_vocabulary,
     vocabulary_size,
 )
-from maskwright.training.resolve import resolve as resolve_run
+from maskwright.fitting.resolve import resolve as resolve_run
+from maskwright.recipes.catalog import get, resolve
+from maskwright.recipes.optimization import AdamW, StableAdamW, Training
+from maskwright.recipes.recipe import Recipe
 
 
 def fit(
