@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
+SPLITMIX_STEP = 0x9E3779B97F4A7C15
+"""SplitMix64's increment: 2**64 divided by the golden ratio, made odd."""
+SPLITMIX_MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+"""The two multipliers of its finalizer."""
+_STEP = np.uint64(SPLITMIX_STEP)
+_MIX_1, _MIX_2 = map(np.uint64, SPLITMIX_MULTIPLIERS)
 _BLOCK = 1 << 16
 # Four rounds are the textbook minimum, but visibly uneven below about 20 items; eight are not.
 _FEISTEL_ROUNDS = 8
@@ -49,14 +52,14 @@ def keys(seed: int, purpose: str, epoch: Ints | int, index: Ints | int) -> NDArr
     digest = hashlib.blake2b(f"{seed}\x1f{purpose}".encode(), digest_size=8).digest()
     root = np.uint64(int.from_bytes(digest, "little"))
     with np.errstate(over="ignore"):
-        level = mix(root + (np.atleast_1d(np.asarray(epoch)).astype(np.uint64) + np.uint64(1)) * _GOLDEN)
-        return mix(level + (np.atleast_1d(np.asarray(index)).astype(np.uint64) + np.uint64(1)) * _GOLDEN)
+        level = mix(root + (np.atleast_1d(np.asarray(epoch)).astype(np.uint64) + np.uint64(1)) * _STEP)
+        return mix(level + (np.atleast_1d(np.asarray(index)).astype(np.uint64) + np.uint64(1)) * _STEP)
 
 
 def bits(key: NDArray[np.uint64], counter: Ints | int) -> NDArray[np.uint64]:
     """Return the `counter`-th 64-bit number of each key's stream (broadcast)."""
     with np.errstate(over="ignore"):
-        return mix(key + (np.asarray(counter).astype(np.uint64) + np.uint64(1)) * _GOLDEN)
+        return mix(key + (np.asarray(counter).astype(np.uint64) + np.uint64(1)) * _STEP)
 
 
 def uniform(key: NDArray[np.uint64], counter: Ints | int) -> NDArray[np.float64]:
@@ -130,8 +133,8 @@ class RandomNumbers:
         key = self.keys(purpose)
         # Counters run through the whole batch; each instance's key is reduced by its offset to compensate.
         counted = np.arange(1, cu_seqlens[-1] + 1, dtype=np.uint64)
-        counted *= _GOLDEN
-        counted += np.repeat(key - cu_seqlens[:-1].astype(np.uint64) * _GOLDEN, np.diff(cu_seqlens))
+        counted *= _STEP
+        counted += np.repeat(key - cu_seqlens[:-1].astype(np.uint64) * _STEP, np.diff(cu_seqlens))
         return _mix_in_place(counted)
 
     def uniform_of(self, purpose: str, cu_seqlens: Ints, tokens: Ints) -> NDArray[np.float64]:

@@ -12,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from maskwright.core.randomness import mix
+from maskwright.core.randomness import SPLITMIX_STEP, mix
 from maskwright.core.spec import Spec
 from maskwright.core.types import IntArray
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class SimilarWordsSpec(Spec):
@@ -118,7 +116,7 @@ def word_hashes(ids: IntArray, begins: IntArray) -> NDArray[np.uint64]:
     places = np.arange(1, len(ids) + 1) - np.repeat(begins, lengths)
     with np.errstate(over="ignore"):
         # Scrambled by id and place, then added: words differ unless every place agrees.
-        scattered = mix(ids.astype(np.uint64) + places.astype(np.uint64) * _GOLDEN)
+        scattered = mix(ids.astype(np.uint64) + places.astype(np.uint64) * np.uint64(SPLITMIX_STEP))
         hashes: NDArray[np.uint64] = np.add.reduceat(scattered, begins)
     return hashes
 

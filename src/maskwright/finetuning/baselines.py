@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from maskwright.core.randomness import Permutation, integer_key
-from maskwright.data.words.scripts import HAN_CLASS
+from maskwright.data.words.scripts import WORD
 from maskwright.finetuning.examples import TaggedExample, TextExample, has_labels
 from maskwright.finetuning.labeled import Labeled
 from maskwright.finetuning.tasks.base import Prediction
@@ -37,7 +37,6 @@ _MOST_WEIGHTS = 10_000_000
 """Features x classes of a TF-IDF model, 80 MB; the solver of logistic regression needs 20 times that. Of more features
 the most frequent are kept."""
 _PREDICTED_AT_ONCE = 1000
-_WORDS = rf"(?u)[{HAN_CLASS}]|(?:(?![{HAN_CLASS}])\w)+"
 """A Chinese character is a word."""
 
 
@@ -120,7 +119,7 @@ def _tf_idf(train: Sequence[TextExample], *, num_classes: int | None) -> list[tu
 
     order = Permutation(len(train), integer_key(0, "baseline examples"))
     chosen = [train[number] for number in order(np.arange(min(len(train), _MOST_EXAMPLES))).tolist()]
-    if len({example.label for example in chosen}) < 2 or not any(re.search(_WORDS, text) for text in texts(chosen)):
+    if len({example.label for example in chosen}) < 2 or not any(re.search(WORD, text) for text in texts(chosen)):
         return []
     if num_classes is None:
         name, model = "ridge regression", Ridge()
@@ -130,7 +129,7 @@ def _tf_idf(train: Sequence[TextExample], *, num_classes: int | None) -> list[tu
         name, model = "complement naive Bayes", ComplementNB()
     most = _MOST_WEIGHTS // (num_classes or 1)
     pipeline = make_pipeline(
-        TfidfVectorizer(token_pattern=_WORDS, ngram_range=(1, 2), sublinear_tf=True, max_features=most), model
+        TfidfVectorizer(token_pattern=WORD, ngram_range=(1, 2), sublinear_tf=True, max_features=most), model
     )
     with warnings.catch_warnings():  # `checks.data_warnings` doubts the labels in plainer words.
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)

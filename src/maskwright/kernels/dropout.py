@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from maskwright.core.randomness import SPLITMIX_MULTIPLIERS, SPLITMIX_STEP
+
 _RANDOM_VALUES = 1 << 16
 _TABLE_COLUMNS = 512
-# The constants of SplitMix64 and of its finalizer, as the signed integers that tensors hold.
-_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
-_MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
-_MIX_2 = 0x94D049BB133111EB - (1 << 64)
+# As the signed integers that tensors hold.
+_STEP = SPLITMIX_STEP - (1 << 64)
+_MIX_1, _MIX_2 = (multiplier - (1 << 64) for multiplier in SPLITMIX_MULTIPLIERS)
 _POSITIVE = (1 << 63) - 1
 
 
@@ -90,7 +91,7 @@ class DropoutMask:
     def seed(self) -> int:
         """Seed for kernels that generate their own masks; only for keys that are known on the host."""
         assert self.key.number is not None, "a CUDA graph would replay one mask"
-        return (self.key.number + (self.site + 1) * _GOLDEN) % (1 << 63)
+        return (self.key.number + (self.site + 1) * _STEP) % (1 << 63)
 
     def random_table(self, num_values: int) -> tuple[Tensor, Tensor]:
         """Return the numbers of the table's rows (num_values / 2048, rounded up) and columns (512,), int64."""
@@ -159,9 +160,9 @@ class _DropoutAdd(torch.autograd.Function):
 def _tables(key: Tensor, sites: range, num_rows: int) -> Tensor:
     # The columns' numbers, then the rows', so that a value's bits do not depend on how many values follow.
     device = key.device
-    steps = torch.arange(sites.start + 1, sites.stop + 1, device=device).mul_(_GOLDEN).bitwise_and_(_POSITIVE)
+    steps = torch.arange(sites.start + 1, sites.stop + 1, device=device).mul_(_STEP).bitwise_and_(_POSITIVE)
     streams = _mix_(steps + key)
-    counter = torch.arange(_TABLE_COLUMNS + num_rows, device=device).mul_(_GOLDEN)
+    counter = torch.arange(_TABLE_COLUMNS + num_rows, device=device).mul_(_STEP)
     return _mix_(counter + streams[:, None]).bitwise_or_(1)
 
 

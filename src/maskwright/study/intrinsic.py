@@ -22,7 +22,7 @@ from maskwright.core.randomness import generator
 from maskwright.core.types import IntArray
 from maskwright.inference.embed import mean_of_tokens
 from maskwright.inference.model import Model
-from maskwright.study.probes import GROUPS, PASSAGES, WORD, Floats, Measurement, Measurements, embed_texts, mean_of
+from maskwright.study.probes import GROUPS, PASSAGES, WORDS, Floats, Measurement, Measurements, embed_texts, mean_of
 from maskwright.study.text import StudyText
 
 PAIRS = 2000
@@ -116,7 +116,7 @@ def _replaced_words(model: Model, text: StudyText) -> Measurement:
     from sklearn.metrics import roc_auc_score
 
     passages = [passage for _, passage in text.passages(PASSAGES)]
-    words = [list(WORD.finditer(passage)) for passage in passages]
+    words = [list(WORDS.finditer(passage)) for passage in passages]
     vocabulary = [match.group() for each in words for match in each]
     labels, spans, changed = [], [], []
     for number, (passage, matches) in enumerate(zip(passages, words, strict=True)):

@@ -29,6 +29,7 @@ from maskwright.core.files import parse_json
 from maskwright.core.randomness import generator
 from maskwright.core.types import IntArray
 from maskwright.data.sources.files import decompressed, lines_in, reading
+from maskwright.data.words.scripts import WORD
 from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.inference.model import Model, TextCut
 from maskwright.inference.showing import show
@@ -43,8 +44,7 @@ PASSAGES = 800
 GROUPS = 20
 """Groups of examples whose means are kept, for intervals over examples."""
 _PASSAGES_SHOWN = 6
-WORD = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]|[^\\W_\u3400-\u4dbf\u4e00-\u9fff]+")
-"""A hanzi, or letters and digits of other scripts."""
+WORDS = re.compile(WORD)
 
 Floats = NDArray[np.float64]
 
@@ -122,7 +122,7 @@ def masked_words(model: Model, text: StudyText, token_counts: IntArray | None = 
     num_words = 0
     for number, (_, passage) in enumerate(text.passages(PASSAGES)):
         encoded = scorer.tokenizer.encode(passage)
-        words = [match.span() for match in WORD.finditer(passage)]
+        words = [match.span() for match in WORDS.finditer(passage)]
         picked = generator(0, "study masks", 0, number).random(len(words)) < MASKED_SHARE
         word_of = np.full(len(encoded.ids), -1)
         for start, end in (word for word, is_picked in zip(words, picked, strict=True) if is_picked):
@@ -269,7 +269,7 @@ def samples(model: Model, text: StudyText, run: Path) -> dict[str, Any]:
     ]
     fills = []
     for number, (_, passage) in enumerate(text.passages(_PASSAGES_SHOWN, 160) if _with_vocabulary(model) else ()):
-        words = [match for match in WORD.finditer(passage) if len(match.group()) > 3 or not match.group().isascii()]
+        words = [match for match in WORDS.finditer(passage) if len(match.group()) > 3 or not match.group().isascii()]
         if not words:
             continue
         word = words[int(generator(0, "study fills", 0, number).integers(len(words)))]

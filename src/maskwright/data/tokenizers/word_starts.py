@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.tokenizers.backends import SPACE
-from maskwright.data.words.scripts import code_points
+from maskwright.data.words.scripts import code_points, is_ideograph
 
 JOINERS = "\u200c\u200d"
 """ZERO WIDTH NON-JOINER and ZERO WIDTH JOINER: invisible, of no category of marks, and within words."""
@@ -89,7 +89,7 @@ class PieceWords:
         self._spaced = _flags(piece.startswith(SPACE) for piece in pieces)
         self._lone = _flags(piece.startswith(SPACE) and not body for piece, body in zip(pieces, bodies, strict=True))
         self._begins = _flags(
-            bool(body) and (_stands_alone(body[0]) or any(map(_is_ideograph, body))) for body in bodies
+            bool(body) and (_stands_alone(body[0]) or any(map(is_ideograph, body))) for body in bodies
         )
         self._ends = _flags(bool(body) and _stands_alone(body[-1]) for body in bodies)
         alone = list(special)
@@ -115,12 +115,4 @@ def _flags(values: Iterable[bool]) -> BoolArray:
 
 
 def _stands_alone(character: str) -> bool:
-    return unicodedata.category(character)[0] in "PS" or _is_ideograph(character)
-
-
-def _is_ideograph(character: str) -> bool:
-    # The blocks of google-research/bert, tokenization.py (`_is_chinese_char`), and the later ones on the same planes.
-    code = ord(character)
-    return (
-        0x3400 <= code <= 0x4DBF or 0x4E00 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF or 0x20000 <= code <= 0x3FFFF
-    )
+    return unicodedata.category(character)[0] in "PS" or is_ideograph(character)

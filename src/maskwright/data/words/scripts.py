@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 
 from maskwright.core.types import BoolArray
 
-# Unicode's Han script, first and last of each block (Scripts.txt), with the iteration mark 々, the number 〇 and
-# the compatibility ideographs.
-_HAN = ((0x3005, 0x3005), (0x3007, 0x3007), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
+# First and last of each block: those of google-research/bert, tokenization.py (`_is_chinese_char`), and the later ones
+# on the same planes.
+_IDEOGRAPHS = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
+# Unicode's Han script (Scripts.txt): the iteration mark 々 and the number 〇 too.
+_HAN = ((0x3005, 0x3005), (0x3007, 0x3007), *_IDEOGRAPHS)
 # Letters of kana only: the middle dot ・ and the long mark ー also stand in Chinese text.
 _KANA = ((0x3041, 0x3096), (0x30A1, 0x30FA), (0xFF66, 0xFF6F), (0xFF71, 0xFF9D))
 
@@ -19,6 +21,13 @@ _FIRST_IDEOGRAPH, _LAST_IDEOGRAPH = 0x4E00, 0x9FFF
 HAN_CLASS = "".join(chr(first) if first == last else f"{chr(first)}-{chr(last)}" for first, last in _HAN)
 """The Han characters, as the inside of a regular expression's character class."""
 _HAN_CHARACTER = re.compile(f"[{HAN_CLASS}]")
+WORD = rf"[{HAN_CLASS}]|[^\W{HAN_CLASS}]+"
+"""A word, as a regular expression: a Han character, or a run of letters, digits and underscores of other scripts."""
+
+
+def is_ideograph(character: str) -> bool:
+    """Return whether BERT's tokenizer makes the character a word of its own (々 and 〇 are letters to it)."""
+    return any(first <= ord(character) <= last for first, last in _IDEOGRAPHS)
 
 
 def is_han(character: str) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError
+from maskwright.data.words.scripts import WORD
 from maskwright.finetuning.examples import ExampleFile, TaggedExample
 from maskwright.finetuning.metrics.entities import mark_entities
 from maskwright.finetuning.readers.files import Skips, format_of, lines_of, load_text
@@ -18,9 +19,7 @@ from maskwright.finetuning.readers.options import ReadOptions
 from maskwright.finetuning.readers.tables import Row, Table, as_text, read_table
 from maskwright.finetuning.readers.texts import class_name
 
-# A Han character (with its extensions), a run of letters and digits of any other script, or a single other mark.
-_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_WORD = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+|[^\w\s]")
+_WORD_OR_MARK = re.compile(rf"{WORD}|[^\w\s]")
 # Only these end a word or make a line blank. Words may consist of other white space, e.g. an ideographic space.
 _SPACES = " \t"
 _TAGS_SHOWN = 8
@@ -73,12 +72,12 @@ def cut_into_words(text: str) -> tuple[str, ...]:
         >>> cut_into_words("Ada Lovelace's 北京 🙂")
         ('Ada', 'Lovelace', "'", 's', '北', '京', '🙂')
     """
-    return tuple(_WORD.findall(text))
+    return tuple(_WORD_OR_MARK.findall(text))
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
     """Return the characters [start, end) of each word of `cut_into_words`."""
-    return [match.span() for match in _WORD.finditer(text)]
+    return [match.span() for match in _WORD_OR_MARK.finditer(text)]
 
 
 def _words(value: object) -> tuple[tuple[str, ...], str | None]:
