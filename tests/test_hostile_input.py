@@ -26,10 +26,11 @@ from maskwright.core.errors import ConversionError, DataError, JsonError, Maskwr
 from maskwright.core.files import parse_json, read_json, write_json
 from maskwright.core.spec import fingerprint, override, parse_overrides
 from maskwright.core.types import FamilyName, SpecialTokens
+from maskwright.data import files
 from maskwright.data.cleaning.text import Cleaning
-from maskwright.data.sources import files, readers
+from maskwright.data.files import BadLine
+from maskwright.data.sources import readers
 from maskwright.data.sources.arguments import resolve_sources
-from maskwright.data.sources.files import BadLine
 from maskwright.data.sources.readers import documents_of, raw_blocks
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer

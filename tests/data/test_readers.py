@@ -11,9 +11,10 @@ import pytest
 import zstandard
 
 from maskwright.core.errors import DataError
+from maskwright.data import files
 from maskwright.data.cleaning.block import Counts, on_bad_line
 from maskwright.data.cleaning.text import Cleaning
-from maskwright.data.sources import files, readers
+from maskwright.data.sources import readers
 from maskwright.data.sources.arguments import resolve_sources
 from maskwright.data.sources.markdown import strip_markdown
 from maskwright.data.sources.readers import documents_of, raw_blocks

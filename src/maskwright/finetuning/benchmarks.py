@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from maskwright.core.errors import DataError
-from maskwright.data.sources.files import COMPRESSIONS
+from maskwright.data.files import COMPRESSIONS
 from maskwright.finetuning.readers.options import Kind, ReadOptions
 
 Split = Literal["train", "dev", "test"]

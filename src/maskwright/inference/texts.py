@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from maskwright.core.errors import DataError, json_problem
 from maskwright.core.files import open_file, parse_json, write_text
 from maskwright.core.surrogates import surrogate_problem
-from maskwright.data.sources.files import (
+from maskwright.data.files import (
     COMPRESSIONS,
     BadLine,
     decompressed,
@@ -18,7 +18,7 @@ from maskwright.data.sources.files import (
     reading,
     undecodable,
 )
-from maskwright.data.sources.tables import csv_documents, json_column, parquet_documents
+from maskwright.data.tables import csv_documents, json_column, parquet_documents
 
 _BOM = b"\xef\xbb\xbf"
 

@@ -28,7 +28,7 @@ from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.core.files import parse_json
 from maskwright.core.randomness import generator
 from maskwright.core.types import IntArray
-from maskwright.data.sources.files import decompressed, lines_in, reading
+from maskwright.data.files import decompressed, lines_in, reading
 from maskwright.data.words.scripts import WORD
 from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.inference.model import Model, TextCut

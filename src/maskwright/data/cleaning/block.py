@@ -15,7 +15,7 @@ from maskwright.data.cleaning.overlap import BANDS, band_hashes, hash_of, shares
 from maskwright.data.cleaning.sentences import split_paragraph
 from maskwright.data.cleaning.statistics import Sums
 from maskwright.data.cleaning.text import Cleaning, clean_document
-from maskwright.data.sources.files import BadLine, OnBadLine
+from maskwright.data.files import BadLine, OnBadLine
 from maskwright.data.sources.readers import MAX_DOCUMENT_BYTES, RawBlock, documents_of
 
 _PLACES_KEPT = 5

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from maskwright.core.errors import DataError
 from maskwright.core.files import parse_json
 from maskwright.data.cleaning.text import HAN_AND_KANA, Cleaning, clean_document
+from maskwright.data.files import COMPRESSIONS, decompressed, reading
 from maskwright.data.libraries import imported
-from maskwright.data.sources.files import COMPRESSIONS, decompressed, reading
 
 BANDS, _BAND_SIZE, _BAND_NGRAM = 14, 8, 5
 LEAK_NGRAM = 13

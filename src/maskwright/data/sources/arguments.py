@@ -25,8 +25,8 @@ from typing import Literal
 from maskwright.core.errors import DataError, nearest
 from maskwright.core.files import cache_folder
 from maskwright.core.object_stores import is_url
+from maskwright.data.files import COMPRESSIONS
 from maskwright.data.progress import Progress, no_progress
-from maskwright.data.sources.files import COMPRESSIONS
 from maskwright.data.sources.objects import fetch, list_objects
 
 FileFormat = Literal["text", "markdown", "jsonl", "csv", "parquet"]

@@ -16,9 +16,7 @@ from typing import BinaryIO, Literal, TypeVar
 from maskwright.core.errors import json_problem
 from maskwright.core.files import parse_json
 from maskwright.data.cleaning.text import Cleaning
-from maskwright.data.sources.arguments import Source, file_format
-from maskwright.data.sources.docstrings import docstring_documents
-from maskwright.data.sources.files import (
+from maskwright.data.files import (
     MAX_LINE_BYTES,
     START_BYTES,
     BadLine,
@@ -29,7 +27,9 @@ from maskwright.data.sources.files import (
     skip_long_line,
     undecodable,
 )
-from maskwright.data.sources.tables import csv_documents, hub_documents, json_column, parquet_documents
+from maskwright.data.sources.arguments import Source, file_format
+from maskwright.data.sources.docstrings import docstring_documents
+from maskwright.data.tables import csv_documents, hub_documents, json_column, parquet_documents
 
 BLOCK_BYTES = 1 << 21
 # A document longer than this is cut at a line end: 8 MB are three novels, and memory must not follow the corpus.

@@ -20,9 +20,9 @@ from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec, word_h
 from maskwright.core.spec import fingerprint
 from maskwright.core.types import BoolArray, IntArray, SpecialTokens
 from maskwright.data.cache import open_or_build
+from maskwright.data.files import decoded_lines, decompressed, reading
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.shards.corpus import Corpus
-from maskwright.data.sources.files import decoded_lines, decompressed, reading
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.word_vectors import LEARNING, MAX_WORDS, learn_vectors, nearest, require_gensim
 

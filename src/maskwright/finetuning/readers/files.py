@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from maskwright.core.errors import DataError, nearest
-from maskwright.data.sources.files import COMPRESSIONS, START_BYTES, decompressed, reading, refuse_utf_16, undecodable
+from maskwright.data.files import COMPRESSIONS, START_BYTES, decompressed, reading, refuse_utf_16, undecodable
 from maskwright.finetuning.examples import Skipped, summary_of
 from maskwright.finetuning.readers.options import Format, Kind, ReadOptions
 

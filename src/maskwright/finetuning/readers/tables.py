@@ -15,7 +15,7 @@ from maskwright.core.errors import DataError, json_problem, nearest
 from maskwright.core.files import parse_json
 from maskwright.core.surrogates import surrogate_problem
 from maskwright.data.libraries import imported
-from maskwright.data.sources.tables import long_fields, reading_parquet
+from maskwright.data.tables import long_fields, reading_parquet
 from maskwright.finetuning.examples import E, ExampleFile
 from maskwright.finetuning.readers.files import Skips, lines_of, load_bytes, load_text
 from maskwright.finetuning.readers.options import Format, Kind, ReadOptions, as_names

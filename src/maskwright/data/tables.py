@@ -9,9 +9,9 @@ from typing import IO, Any, BinaryIO
 
 from maskwright.core.errors import DataError, nearest
 from maskwright.core.files import parse_json
+from maskwright.data.files import MAX_LINE_BYTES, BadLine, OnBadLine, decoded_lines
 from maskwright.data.libraries import imported
 from maskwright.data.sources.arguments import HubDataset
-from maskwright.data.sources.files import MAX_LINE_BYTES, BadLine, OnBadLine, decoded_lines
 
 _ROWS_LOOKED_AT = 20
 _ROWS_AT_ONCE = 512
