@@ -118,7 +118,6 @@ def _factors() -> Iterator[Case]:
         "masked words alone": (),
         "30 % masked": ("masking.rate=0.3",),
         "40 % masked": ("masking.rate=0.4",),
-        "30 falling to 15 % masked": ("masking.rate=0.3", "masking.final_rate=0.15"),
         "Muon": (muon,),
         "pre-norm": BODY[:1],
         "rotary positions": BODY[2:3],

@@ -89,7 +89,6 @@ CHOICES = {
     "muon": ["training.optimizer.kind=muon"],
     "stable part": ["training.schedule=warmup_stable_decay", "training.decay_share=0.4"],
     "growing batches": ["training.first_batch_share=0.25", "training.batch_ramp_share=0.8"],
-    "falling masking rate": ["masking.rate=0.4", "masking.final_rate=0.1"],
     "stable_adamw": ["training.optimizer.kind=stable_adamw", "training.clip_norm=0"],
 }
 

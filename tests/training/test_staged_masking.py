@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from test_batches import recipe, workload
 
 from maskwright.pretext.masking import LevelMasking
@@ -40,47 +39,6 @@ def test_levels_and_lengths_are_cut_where_either_changes() -> None:
 def test_mixed_levels_are_one_phase() -> None:
     (phase,) = ernie("masking.order=mixed").phases
     assert (phase.until, level(phase.collator.masking)) == (1.0, "basic+phrase+entity")
-
-
-def test_a_rate_that_falls_is_constant_in_each_of_16_phases_and_held_out_text_keeps_the_first() -> None:
-    built, constant = (
-        workload(recipe("masking.rate=0.4", f"masking.final_rate={final}"), 256, held_out_tokens=200)
-        for final in ("0.1", "null")
-    )
-    assert [phase.until for phase in built.phases] == [pytest.approx(number / 16) for number in range(1, 17)]
-    rates = [phase.collator.masking.rate for phase in built.phases]
-    assert rates == pytest.approx(np.linspace(0.4, 0.1, 16).tolist())
-    assert all(phase.sampler is built.phases[0].sampler for phase in built.phases)
-    rows, _ = constant.phases[0].sampler.read(constant.phases[0].sampler.start(), 40)
-    first, last, before = (
-        phase.collator.collate(rows, step=0).counts["mlm"]
-        for phase in (built.phases[0], built.phases[-1], constant.phases[0])
-    )
-    assert first == before == pytest.approx(4 * last, rel=0.15)
-    for one, other in zip(built.held_out, constant.held_out, strict=True):
-        assert one.counts == other.counts
-        assert all(
-            torch.equal(mine.batch.ids, right.batch.ids)
-            for mine, right in zip(one.micro_batches, other.micro_batches, strict=True)
-        )
-
-
-@pytest.mark.parametrize("kind", ["token", "whole_word", "ngram", "span", "levels"])
-def test_every_kind_of_masking_selects_fewer_tokens_at_a_lower_final_rate(kind: str) -> None:
-    overrides = [f"masking={kind}", "masking.rate=0.5", "masking.final_rate=0.2", "objectives=[mlm]"]
-    if kind == "levels":
-        overrides.append("masking={basic: 1, phrase: 0, entity: 0}")
-    phases = workload(recipe(*overrides), 256).phases
-    rows, _ = phases[0].sampler.read(phases[0].sampler.start(), 40)
-    first, last = (each.collator.collate(rows, step=0).counts["mlm"] for each in (phases[0], phases[-1]))
-    assert 1.8 < first / last < 3.2
-
-
-def test_levels_and_rates_are_cut_where_either_changes() -> None:
-    phases = ernie("masking={basic: 0.5, phrase: 0.25, entity: 0.25}", "masking.final_rate=0.3").phases
-    assert len(phases) == 16
-    assert [level(phase.collator.masking) for phase in phases] == ["basic"] * 8 + ["phrase"] * 4 + ["entity"] * 4
-    assert phases[-1].collator.masking.rate == 0.3
 
 
 def test_phases_have_the_batch_sizes_of_a_ramp() -> None:

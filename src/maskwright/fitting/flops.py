@@ -40,7 +40,7 @@ def planned_skipped_flops_per_token(recipe: Recipe) -> float:
     for config, objectives in recipe.encoders.values():
         predicts = {objective.predicts for objective in objectives}
         if predicts and "every_token" not in predicts:
-            needed = recipe.masking.mean_rate if "token" in predicts else 0.0
+            needed = recipe.masking.rate if "token" in predicts else 0.0
             skipped += (1 - needed) * skipped_flops_per_token(config)
     return skipped
 

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from maskwright.core.amounts import share
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import RandomNumbers
@@ -247,11 +246,6 @@ def _notes(
             f"masking has {len(stages)} stages of training; this is stage {stage}, "
             f"{recipe.masking.stage_names[stage - 1]} ({stages[stage - 1][0]:.0%} of training); choose another with "
             "--stage N"
-        )
-    if masking.final_rate is not None:
-        yield (
-            f"the masking rate changes over training, from {share(masking.rate)}, which is shown, to "
-            f"{share(masking.final_rate)}"
         )
     if tokenizer.kind != recipe.tokenizer.kind:
         yield f"the tokenizer is of kind {tokenizer.kind}, the recipe's of {recipe.tokenizer.kind}"

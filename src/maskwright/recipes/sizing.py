@@ -155,7 +155,7 @@ def training_flops_per_token(
         encoders += flops_per_token(config, length=length, sequences_per_token=sequences_per_token)
         for objective in objectives:
             if predictions_per_token is None:
-                share = objective.predictions_per_token(recipe.masking.mean_rate, length)
+                share = objective.predictions_per_token(recipe.masking.rate, length)
             else:
                 share = predictions_per_token.get(objective.kind, 0.0)
             heads += share * objective.flops(config.head_shape(vocab_size))

@@ -103,14 +103,12 @@ def build_workload(
     }
     lengths = _ends([(phase.share, phase.max_length) for phase in recipe.training.phases])
     stages = _ends(list(recipe.masking.stages))
-    rates = _ends([(1 / len(recipe.masking.rates), rate) for rate in recipe.masking.rates])
     batches = _ends(list(recipe.training.batches))
     phases = []
     # Where the length, the masking or the batch size changes.
-    for cut in sorted({end for end, _ in (*lengths, *stages, *rates, *batches)}):
+    for cut in sorted({end for end, _ in (*lengths, *stages, *batches)}):
         length = next(length for end, length in lengths if cut <= end)
         masking = next(masking for end, masking in stages if cut <= end)
-        masking = masking.at_rate(next(rate for end, rate in rates if cut <= end))
         batch = next(sequences for end, sequences in batches if cut <= end)
         phases.append(Phase(cut, samplers[length], replace(collator, masking=masking, max_length=length), batch))
     measured = replace(

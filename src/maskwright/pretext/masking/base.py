@@ -6,7 +6,7 @@ independently.
 """
 
 from abc import abstractmethod
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -20,9 +20,6 @@ RateBase = Literal["all", "ordinary"]
 CONTIGUOUS_UNITS = frozenset({"contiguous_units"})
 """What maskings provide whose units are runs of adjacent tokens."""
 
-RATE_STAGES = 16
-"""Stages of constant rate, of equal length, if the rate changes over training."""
-
 
 class Masking(Spec):
     """Selects the tokens to predict. Subclasses are frozen values and implement `choose`.
@@ -30,8 +27,6 @@ class Masking(Spec):
     Attributes:
         provides: Properties of units that objectives list in `needs` ("contiguous_units").
         rate: Share of a sequence's tokens to select, in (0, 1).
-        final_rate: Rate at the end of training: it changes linearly from `rate` in the first of `RATE_STAGES` stages to
-            this in the last. None for a constant rate. Held-out text is always masked at `rate`.
         rounding: How rate x tokens is rounded to an integer of at least 1: "half_even" (Python's round: BERT,
             ALBERT), "random" (floor(x + U[0,1)): RoBERTa), "up" (SpanBERT), "down".
         rate_relative_to: "all" tokens with specials (BERT, RoBERTa) or "ordinary" tokens only.
@@ -42,7 +37,6 @@ class Masking(Spec):
     kind: str
     provides: ClassVar[frozenset[str]] = frozenset()
     rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    final_rate: Annotated[float, Field(gt=0, lt=1)] | None = None
     rounding: Literal["half_even", "random", "up", "down"] = "half_even"
     rate_relative_to: RateBase = "all"
     candidates: Literal["ordinary", "all"] = "ordinary"
@@ -67,23 +61,6 @@ class Masking(Spec):
     def stage_names(self) -> tuple[str, ...]:
         """Name of each stage if there are several, else empty."""
         return ()
-
-    @property
-    def rates(self) -> tuple[float, ...]:
-        """The rate in each of equally long stages of training, one if it is constant."""
-        if self.final_rate is None:
-            return (self.rate,)
-        step = (self.final_rate - self.rate) / (RATE_STAGES - 1)
-        return (*(self.rate + number * step for number in range(RATE_STAGES - 1)), self.final_rate)
-
-    @property
-    def mean_rate(self) -> float:
-        """The mean rate over training."""
-        return sum(self.rates) / len(self.rates)
-
-    def at_rate(self, rate: float) -> Self:
-        """Return the masking with a constant rate; the same if it has that rate."""
-        return self if (self.rate, self.final_rate) == (rate, None) else self.replace(rate=rate, final_rate=None)
 
     def select(
         self,

@@ -2,7 +2,7 @@
 
 Chosen by trials of one change at a time from BERT (LOG.md, "what helps per token"). They favor, against BERT,
 rotary positions, pre-norm, gated feed-forward layers, a masking rate of 40 % and masked words alone; layers without
-biases are as good with fewer parameters. What they do not favor is not here: Muon, a rate that falls from 30 to 15 %.
+biases are as good with fewer parameters.
 Constants for long training are not tried: they are BERT's.
 """
 
