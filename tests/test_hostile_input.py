@@ -22,6 +22,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
+from maskwright.checkpoints.checkpoint import load_model
+from maskwright.checkpoints.config_json import from_json, to_json
+from maskwright.checkpoints.families import family_named
+from maskwright.checkpoints.refusals import position_offset
+from maskwright.checkpoints.task_entries import entries_from_json
 from maskwright.core.errors import ConversionError, DataError, JsonError, MaskwrightError, RecipeError
 from maskwright.core.files import parse_json, read_json, write_json
 from maskwright.core.spec import fingerprint, override, parse_overrides
@@ -36,11 +41,6 @@ from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.readers import read_examples
 from maskwright.finetuning.readers.options import Kind, ReadOptions
-from maskwright.huggingface.config_json import from_json, to_json
-from maskwright.huggingface.families import family_named
-from maskwright.huggingface.huggingface import load_model
-from maskwright.huggingface.refusals import position_offset
-from maskwright.huggingface.task_entries import entries_from_json
 from maskwright.inference.model import load
 from maskwright.inference.texts import read_source, read_texts
 from maskwright.model.config import EncoderConfig

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from maskwright import recipes as recipes
     from maskwright.core.errors import MaskwrightError as MaskwrightError
-    from maskwright.finetuning.evaluating import evaluate as evaluate
+    from maskwright.finetuning.evaluate import evaluate as evaluate
     from maskwright.finetuning.finetuning import finetune as finetune
-    from maskwright.finetuning.predicting import predict as predict
+    from maskwright.finetuning.predict import predict as predict
     from maskwright.inference.commands import detect as detect
     from maskwright.inference.commands import embed as embed
     from maskwright.inference.commands import fill_mask as fill_mask
     from maskwright.inference.model import Model as Model
     from maskwright.inference.model import load as load
     from maskwright.inference.quickstart import quickstart as quickstart
-    from maskwright.inference.showing import show as show
+    from maskwright.inference.show import show as show
     from maskwright.serving.export import export as export
     from maskwright.serving.push import push as push
     from maskwright.serving.server import serve as serve
@@ -46,19 +46,19 @@ _MODULES = {
     "detect": "inference.commands",
     "doctor": "training.doctor",
     "embed": "inference.commands",
-    "evaluate": "finetuning.evaluating",
+    "evaluate": "finetuning.evaluate",
     "examine": "training.examination",
     "export": "serving.export",
     "fill_mask": "inference.commands",
     "finetune": "finetuning.finetuning",
     "load": "inference.model",
     "plan": "study.plan",
-    "predict": "finetuning.predicting",
+    "predict": "finetuning.predict",
     "pretrain": "training.pretrain",
     "push": "serving.push",
     "quickstart": "inference.quickstart",
     "serve": "serving.server",
-    "show": "inference.showing",
+    "show": "inference.show",
 }
 
 __all__ = [*_MODULES, "recipes"]

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from maskwright.cli.main import main
-from maskwright.finetuning import evaluating, finetuning, predicting
+from maskwright.finetuning import evaluate as evaluate_module
+from maskwright.finetuning import finetuning
+from maskwright.finetuning import predict as predict_module
 from maskwright.finetuning.results import Results, SeedRow
 from maskwright.training.device import Machine
 
@@ -34,8 +36,8 @@ def _run(*arguments: object) -> int:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the second in which a machine's speed is measured, and leave this process's memory as it is."""
-    monkeypatch.setattr(evaluating, "prepare_machine", lambda *_: MACHINE)
-    evaluating.machine_to_score.cache_clear()
+    monkeypatch.setattr(evaluate_module, "prepare_machine", lambda *_: MACHINE)
+    evaluate_module.machine_to_score.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -176,18 +178,18 @@ def test_options_arrive_and_an_interruption_ends_with_130(
 def test_the_precision_reaches_measuring_and_predicting(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[str] = []
 
-    def evaluate(model: str, **asked: Any) -> evaluating.Evaluation:
+    def evaluate(model: str, **asked: Any) -> evaluate_module.Evaluation:
         given.append(asked["precision"])
         counts = {"examples": 1, "skipped": 0, "cut": 0}
         scores: dict[str, Any] = {"metrics": {"accuracy": 1.0}, "by_class": {}, "confusion": {}}
-        return evaluating.Evaluation(model=model, task="t", file="f", precision="bf16", **counts, **scores)
+        return evaluate_module.Evaluation(model=model, task="t", file="f", precision="bf16", **counts, **scores)
 
     def predict(model: str, inputs: list[str], **asked: Any) -> list[Any]:
         given.append(asked["precision"])
         return []
 
-    monkeypatch.setattr(evaluating, "evaluate", evaluate)
-    monkeypatch.setattr(predicting, "predict", predict)
+    monkeypatch.setattr(evaluate_module, "evaluate", evaluate)
+    monkeypatch.setattr(predict_module, "predict", predict)
     assert _run("evaluate", "m", "--file", "f.csv", "--precision", "bf16") == 0
     assert _run("predict", "m", "a text", "--precision", "bf16", "--json") == 0
     assert _run("predict", "m", "a text", "--json") == 0

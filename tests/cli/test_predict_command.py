@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from maskwright.finetuning import predicting
+from maskwright.finetuning import predict as predict_module
 from maskwright.finetuning.tasks.base import Prediction
 from tests.cli.conftest import Run
 
@@ -25,7 +25,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> None:
             for number, text in enumerate(texts, start=2)
         ]
 
-    monkeypatch.setattr(predicting, "predict", predict)
+    monkeypatch.setattr(predict_module, "predict", predict)
 
 
 @pytest.mark.usefixtures("said")

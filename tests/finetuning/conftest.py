@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from maskwright.core.devices import choose_device
-from maskwright.finetuning import evaluating, finetuning
+from maskwright.finetuning import evaluate, finetuning
 from maskwright.training.device import Machine
 
 
@@ -22,6 +22,6 @@ def at_once():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(finetuning, "restore_machine", again)
-        patch.setattr(evaluating, "prepare_machine", prepared)
-        evaluating.machine_to_score.cache_clear()
+        patch.setattr(evaluate, "prepare_machine", prepared)
+        evaluate.machine_to_score.cache_clear()
         yield

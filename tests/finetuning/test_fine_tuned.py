@@ -68,7 +68,7 @@ def test_a_pretrained_model_gives_all_but_its_heads(folders, family, kind):
     state, its = model.state_dict(), other.state_dict()
     fresh = {name for name in state if name.startswith("head.") or (makes_pooler and ".pooler." in name)}
     assert ("encoder.pooler.weight" in state) == pooled
-    from maskwright.huggingface.huggingface import load_model
+    from maskwright.checkpoints.checkpoint import load_model
 
     source = load_model(folders[family]).state
     for name in state.keys() - fresh:

@@ -14,11 +14,11 @@ from toy_tasks import QUICK, Heard
 
 from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, TrainingError
 from maskwright.finetuning import seed_run
-from maskwright.finetuning.evaluating import evaluate
+from maskwright.finetuning.evaluate import evaluate
 from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.finetuning import finetune, make_plan
 from maskwright.finetuning.labeled import LabeledRequest
-from maskwright.finetuning.predicting import predict
+from maskwright.finetuning.predict import predict
 from maskwright.training import loop
 from maskwright.training.device import Machine
 from maskwright.training.existing import open_existing

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.labeled import data_warnings, hold_out
-from maskwright.finetuning.predicting import given_inputs
+from maskwright.finetuning.predict import given_inputs
 from maskwright.finetuning.seed_run import Measured, best_of, rate_share, should_stop, swapped
 from maskwright.model.config import EncoderConfig
 

@@ -19,12 +19,12 @@ from tiny_tuned import (
 )
 from torch import nn
 
+from maskwright.checkpoints.checkpoint import load_model
+from maskwright.checkpoints.families import family_named
+from maskwright.checkpoints.task_entries import entries_from_json, entries_to_json
 from maskwright.core.errors import ConversionError
 from maskwright.core.tensors import EncoderOutput
 from maskwright.finetuning.heads import Head
-from maskwright.huggingface.families import family_named
-from maskwright.huggingface.huggingface import load_model
-from maskwright.huggingface.task_entries import entries_from_json, entries_to_json
 from maskwright.kernels.dropout import DropoutKey
 from maskwright.model.encoder import Encoder
 

@@ -8,10 +8,10 @@ import toy_tasks
 from tiny_tuned import pretrained
 
 from maskwright.core.files import read_json
-from maskwright.finetuning.evaluating import evaluate
+from maskwright.finetuning.evaluate import evaluate
 from maskwright.finetuning.fine_tuned import load
 from maskwright.finetuning.finetuning import finetune
-from maskwright.finetuning.predicting import predict
+from maskwright.finetuning.predict import predict
 from maskwright.training.reporting import Silent
 
 # Without dropout and with a low rate: how sure a model is decides how much rounding shows, and the masks that are drawn

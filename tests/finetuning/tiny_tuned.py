@@ -17,7 +17,7 @@ from maskwright.core.types import HeadKind
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
-from maskwright.finetuning.evaluating import predict_examples as predict_and_count
+from maskwright.finetuning.evaluate import predict_examples as predict_and_count
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.tasks.base import Prediction

@@ -20,7 +20,7 @@ def _albert(layers, hidden, width=128, sharing="all", **more):
     return _bert(layers, hidden, embedding_size=width, sharing=sharing, **more)
 
 
-# Encoder and pooler; more are in tests/huggingface/test_published_sizes.py.
+# Encoder and pooler; more are in tests/checkpoints/test_published_sizes.py.
 PUBLISHED = [
     ("BERT base uncased", _bert(12, 768), 30522, 109_482_240),
     ("RoBERTa base", _bert(12, 768, position_offset=2, type_vocab_size=1), 50265, 124_645_632),

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maskwright.checkpoints.config_json import to_json
+from maskwright.checkpoints.families import family_named
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Instances, SpecialTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.fitting.budget import rate_factor
-from maskwright.huggingface.config_json import to_json
-from maskwright.huggingface.families import family_named
 from maskwright.model.sizes import count_parameters
 from maskwright.pretext.masking import SpanMasking
 from maskwright.recipes import catalog

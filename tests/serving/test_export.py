@@ -12,13 +12,13 @@ import pytest
 import yaml
 
 import maskwright
+from maskwright.checkpoints.checkpoint import load_model
+from maskwright.checkpoints.quiet import quiet
 from maskwright.core.errors import ConversionError, MaskwrightError
 from maskwright.core.files import read_json, write_json
 from maskwright.finetuning.fine_tuned import build
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import MultiLabel, Regression
-from maskwright.huggingface.huggingface import load_model
-from maskwright.huggingface.quiet import quiet
 from maskwright.serving import export, onnx_graph
 from maskwright.serving.parity import Parity, examples_for, texts_for
 from tests.finetuning.tiny_tuned import FAMILIES, LABELS, TEXTS, pretrained

@@ -21,7 +21,7 @@ import pytest
 import maskwright
 from maskwright.core.errors import MaskwrightError
 from maskwright.finetuning import fine_tuned
-from maskwright.finetuning.evaluating import plain
+from maskwright.finetuning.evaluate import plain
 from maskwright.serving import server
 from maskwright.serving.batching import Limits
 from maskwright.serving.served import Result, ServedModel, load_served

@@ -9,10 +9,10 @@ import pytest
 import torch
 from toy_runs import TOY, Listening, Train, assert_same_files, killed_after, train_toy, write_corpus
 
+from maskwright.checkpoints.checkpoint import load_model
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError, RecipeError
 from maskwright.core.files import read_json
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.huggingface.huggingface import load_model
 from maskwright.training.metrics import read_rows
 
 ON = tuple(setting for setting in TOY if "vocab_size" not in setting)

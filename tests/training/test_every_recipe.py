@@ -8,9 +8,9 @@ import torch
 from test_batches import SPECIAL, VOCABULARY, step
 from toy_models import take_step
 
+from maskwright.checkpoints.checkpoint import load_model
 from maskwright.core.errors import ConversionError
 from maskwright.fitting.resolve import fit_length, fit_schedule, fit_vocabulary
-from maskwright.huggingface.huggingface import load_model
 from maskwright.recipes.catalog import get, names, resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.checkpoint import check_savable, save_models

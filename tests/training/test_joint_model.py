@@ -15,9 +15,9 @@ from torch import Tensor
 from toy_models import take_step
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
+from maskwright.checkpoints.checkpoint import load_model
 from maskwright.core.errors import ConversionError
 from maskwright.core.tensors import LossTerm, PackedBatch, TargetTensors
-from maskwright.huggingface.huggingface import load_model
 from maskwright.pretext.objectives import MaskedLanguageModeling, ReplacedTokenDetection
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe

@@ -8,8 +8,8 @@ from safetensors.torch import load_file
 from toy_runs import TOY, Listening, Train, train_toy
 
 import maskwright
+from maskwright.checkpoints.checkpoint import load_model
 from maskwright.core.errors import ConversionError
-from maskwright.huggingface.huggingface import load_model
 from maskwright.training.metrics import read_rows
 from maskwright.training.pretrain import Run
 

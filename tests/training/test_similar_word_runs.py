@@ -9,8 +9,8 @@ from test_batches import recipe as bert_recipe
 from test_batches import toy_text
 from toy_runs import TOY, Listening, train_toy, write_corpus
 
+from maskwright.checkpoints.checkpoint import load_model
 from maskwright.core.errors import DataError
-from maskwright.huggingface.huggingface import load_model
 from maskwright.training.preparation import measured_outcomes
 
 

@@ -36,7 +36,7 @@ def command(
     if out:
         check_writable(out.expanduser().parent)
     check_model(model)
-    from maskwright.finetuning.evaluating import evaluate
+    from maskwright.finetuning.evaluate import evaluate
 
     done = evaluate(
         model,

@@ -42,8 +42,8 @@ def command(
     if out:
         check_writable(out.expanduser().parent)
     check_model(model)
-    from maskwright.finetuning.evaluating import plain, summary, write_predictions
-    from maskwright.finetuning.predicting import given_inputs, predict
+    from maskwright.finetuning.evaluate import plain, summary, write_predictions
+    from maskwright.finetuning.predict import given_inputs, predict
 
     inputs, files = given_inputs(texts or [], file or [])
     predictions = predict(

@@ -34,8 +34,8 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show how a recipe masks a text: masked units, their replacements and the targets."""
-    from maskwright.inference.showing import show
-    from maskwright.inference.showing_output import render
+    from maskwright.inference.show import show
+    from maskwright.inference.show_output import render
     from maskwright.inference.texts import read_source
 
     showing = show(

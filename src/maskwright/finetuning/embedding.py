@@ -15,6 +15,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, PositiveInt
 
+from maskwright.checkpoints.quiet import quiet
+from maskwright.checkpoints.sentence_folder import SentenceModules, read_sentence_modules
 from maskwright.core.amounts import pluralize
 from maskwright.core.checksums import file_checksums
 from maskwright.core.devices import choose_device
@@ -24,7 +26,7 @@ from maskwright.core.files import check_writable
 from maskwright.core.spec import Spec, override, parse_overrides
 from maskwright.core.tensor_files import full_disk_named
 from maskwright.finetuning.benchmarks import Split
-from maskwright.finetuning.evaluating import Evaluation
+from maskwright.finetuning.evaluate import Evaluation
 from maskwright.finetuning.examples import ExampleFile, TextExample
 from maskwright.finetuning.finetuning import FineTuning, announce_fitted, open_model, opened, write_results
 from maskwright.finetuning.hyperparameters import Hyperparameters, Positive, Rate, fit_training, system_of, tokens_of
@@ -43,8 +45,6 @@ from maskwright.finetuning.readers import Paths
 from maskwright.finetuning.readers.options import ReadAs, ReadOptions, to_keep
 from maskwright.finetuning.results import Results, SeedRow, card, data_of
 from maskwright.fitting.resolve import Choice
-from maskwright.huggingface.quiet import quiet
-from maskwright.huggingface.sentence_folder import SentenceModules, read_sentence_modules
 from maskwright.training.device import Precision, restore_machine, use_machine
 from maskwright.training.existing import ExistingModel, open_existing
 from maskwright.training.interrupt import stop_on_signals

@@ -21,10 +21,10 @@ from torch import nn
 from torch.utils.data import RandomSampler
 from transformers import PrinterCallback, TrainerCallback, set_seed
 
+from maskwright.checkpoints.sentence_folder import SentenceModules, save_sentence_folder, write_sentence_folder
 from maskwright.core.errors import TrainingError
 from maskwright.finetuning.embedding import EmbeddingSettings, Rows
 from maskwright.finetuning.examples import ExampleFile, TextExample
-from maskwright.huggingface.sentence_folder import SentenceModules, save_sentence_folder, write_sentence_folder
 from maskwright.training.device import Machine
 from maskwright.training.existing import ExistingModel
 from maskwright.training.interrupt import StopRequest

@@ -15,6 +15,10 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from maskwright.checkpoints.checkpoint import save_model
+from maskwright.checkpoints.families import family_named
+from maskwright.checkpoints.families.base import TaskHead
+from maskwright.checkpoints.sentence_folder import MODULES
 from maskwright.core.errors import ConversionError, RecipeError
 from maskwright.core.files import write_json
 from maskwright.core.tensors import LossTerm
@@ -27,10 +31,6 @@ from maskwright.finetuning.readers.options import ReadAs
 from maskwright.finetuning.tasks import TASK_FILE, entries_of, guessed_task, means_the_same, read_task
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.texts import Regression
-from maskwright.huggingface.families import family_named
-from maskwright.huggingface.families.base import TaskHead
-from maskwright.huggingface.huggingface import save_model
-from maskwright.huggingface.sentence_folder import MODULES
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.inference import InferenceEncoder

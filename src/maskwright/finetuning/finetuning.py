@@ -20,7 +20,7 @@ from maskwright.core.errors import CheckpointError, MaskwrightError, RecipeError
 from maskwright.core.files import atomic_path, check_writable, checksum, write_json, write_text
 from maskwright.core.spec import override, parse_overrides
 from maskwright.finetuning.baselines import baselines_of
-from maskwright.finetuning.evaluating import predict_examples, write_predictions
+from maskwright.finetuning.evaluate import predict_examples, write_predictions
 from maskwright.finetuning.examples import ExampleFile, has_labels
 from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.hyperparameters import (

@@ -1,6 +1,6 @@
 """Task heads: the computations of the families' transformers classes, on packed sequences.
 
-The differences between classes are data (`huggingface.families`, `TaskHead`).
+The differences between classes are data (`checkpoints.families`, `TaskHead`).
 
 | family | sequence | choice |
 |---|---|---|
@@ -20,10 +20,10 @@ from typing import final
 
 from torch import Tensor, nn
 
+from maskwright.checkpoints.families.base import TaskHead
 from maskwright.core.tensors import EncoderOutput
 from maskwright.core.types import HeadKind
 from maskwright.finetuning.features import FeatureBatch
-from maskwright.huggingface.families.base import TaskHead
 from maskwright.kernels import ops
 from maskwright.model.config import EncoderConfig
 from maskwright.model.dropout import num_sites

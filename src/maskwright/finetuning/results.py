@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from maskwright.checkpoints.families import family_named
 from maskwright.core import markdown
 from maskwright.core.markdown import escape, without_html
 from maskwright.core.types import HeadKind
 from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.examples import ExampleFile
 from maskwright.finetuning.fine_tuned import FineTunedModel
-from maskwright.huggingface.families import family_named
 from maskwright.training.device import Precision
 
 Metrics = Mapping[str, float]

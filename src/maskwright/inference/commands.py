@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.checkpoints.sentence_folder import Pooling
 from maskwright.core.files import atomic_path
 from maskwright.data.progress import Progress, no_progress
-from maskwright.huggingface.sentence_folder import Pooling
 from maskwright.inference.detect import THRESHOLD, Detection
 from maskwright.inference.fill_mask import Filled
 from maskwright.inference.model import Model, load

@@ -7,9 +7,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from maskwright.checkpoints.sentence_folder import Pooling
 from maskwright.core.errors import MaskwrightError, unknown_name
 from maskwright.core.tensors import PackedBatch
-from maskwright.huggingface.sentence_folder import Pooling
 
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 

@@ -12,6 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from maskwright.checkpoints.checkpoint import build_modules, load_model
+from maskwright.checkpoints.sentence_folder import Pooling, SentenceModules, read_sentence_modules
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError
 from maskwright.core.surrogates import surrogate_problem
@@ -19,8 +21,6 @@ from maskwright.core.tensors import check_finite
 from maskwright.core.types import IntArray, MatmulPrecision
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.huggingface.huggingface import build_modules, load_model
-from maskwright.huggingface.sentence_folder import Pooling, SentenceModules, read_sentence_modules
 from maskwright.inference.batching import TextBatch, batches
 from maskwright.inference.detect import THRESHOLD, Detection, detection
 from maskwright.inference.embed import check_pooling, mean_of_tokens

@@ -1,6 +1,6 @@
 """The encoder's shape, dropout and initial weights as one frozen value.
 
-Most names are those of Hugging Face's config.json; `huggingface/families` has a table of those that differ.
+Most names are those of Hugging Face's config.json; `checkpoints/families` has a table of those that differ.
 """
 
 from typing import Annotated, Literal

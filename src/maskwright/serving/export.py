@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from maskwright.checkpoints.checkpoint import LoadedModel, load_model
+from maskwright.checkpoints.quiet import quiet
+from maskwright.checkpoints.sentence_folder import MODULES, Pooling, write_sentence_folder
+from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.errors import ConversionError, MaskwrightError, unknown_name
 from maskwright.core.extras import require
 from maskwright.core.files import atomic_folder, read_json, read_object, write_json
 from maskwright.core.tensor_files import full_disk_named
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning import fine_tuned
-from maskwright.huggingface.huggingface import LoadedModel, load_model
-from maskwright.huggingface.quiet import quiet
-from maskwright.huggingface.sentence_folder import MODULES, Pooling, write_sentence_folder
-from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.serving import model_card, onnx_graph
 from maskwright.serving.onnx_graph import FILES, PRECISIONS, OnnxPrecision
 from maskwright.serving.parity import Parity, compare_embeddings, compare_heads, compare_tasks, examples_for, texts_for

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from maskwright.checkpoints.checkpoint import LoadedModel
+from maskwright.checkpoints.sentence_folder import MODULES
 from maskwright.core import markdown
 from maskwright.core.amounts import pluralize, short_count
 from maskwright.core.files import read_object, records_of
 from maskwright.core.markdown import code, escape
-from maskwright.huggingface.huggingface import LoadedModel
-from maskwright.huggingface.sentence_folder import MODULES
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.table import Row, format_name, rows
 from maskwright.serving.onnx_graph import HEADS, OPSET

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from maskwright.checkpoints.checkpoint import LoadedModel
+from maskwright.checkpoints.quiet import quiet
 from maskwright.core.files import records_of
-from maskwright.huggingface.huggingface import LoadedModel
-from maskwright.huggingface.quiet import quiet
 
 OPSET = 20
 """Version of ONNX's operators: the first with GELU as one of them."""

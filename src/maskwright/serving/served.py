@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from maskwright.checkpoints.checkpoint import load_model
 from maskwright.core.errors import MaskwrightError
 from maskwright.finetuning import fine_tuned
-from maskwright.finetuning.evaluating import plain
+from maskwright.finetuning.evaluate import plain
 from maskwright.finetuning.fine_tuned import FineTunedModel
-from maskwright.finetuning.predicting import Input, predict
-from maskwright.huggingface.huggingface import load_model
+from maskwright.finetuning.predict import Input, predict
 from maskwright.inference.commands import filled_to_json
 from maskwright.inference.model import Model, TextCut, load
 from maskwright.inference.precision import Precision

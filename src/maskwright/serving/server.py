@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from maskwright.checkpoints.sentence_folder import Pooling
 from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError, MaskwrightError, unknown_name
 from maskwright.core.extras import require
-from maskwright.huggingface.sentence_folder import Pooling
 from maskwright.inference.detect import THRESHOLD
 from maskwright.inference.precision import Precision
 from maskwright.serving.batching import LIMITS, MAX_INPUTS, Batcher, Call, Limits, QueueFullError

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.checksums import read_record
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.core.files import parse_json
@@ -30,9 +31,8 @@ from maskwright.core.randomness import generator
 from maskwright.core.types import IntArray
 from maskwright.data.files import decompressed, lines_in, reading
 from maskwright.data.words.scripts import WORD
-from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.inference.model import Model, TextCut
-from maskwright.inference.showing import show
+from maskwright.inference.show import show
 from maskwright.model.sizes import flops_per_token
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.sizing import sizes, training_flops_per_token

@@ -17,6 +17,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from maskwright.checkpoints.checkpoint import save_model
+from maskwright.checkpoints.families import family_named
+from maskwright.checkpoints.refusals import refuse_inexpressible
 from maskwright.core.checksums import (
     compare_files,
     damaged_files,
@@ -29,9 +32,6 @@ from maskwright.core.errors import CheckpointError
 from maskwright.core.files import atomic_folder, atomic_path
 from maskwright.core.tensor_files import write_tensors
 from maskwright.core.types import SpecialTokens
-from maskwright.huggingface.families import family_named
-from maskwright.huggingface.huggingface import save_model
-from maskwright.huggingface.refusals import refuse_inexpressible
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.distributed import broadcast, rank
 from maskwright.training.model import PretrainingModel

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.checksums import compare_files, read_record
 from maskwright.core.errors import CheckpointError, ConversionError
 from maskwright.core.tensor_files import read_tensors
-from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.training.evaluation import Spikes
 from maskwright.training.metrics import read_rows
 from maskwright.training.run_directory import COPIES, ONE_SEED

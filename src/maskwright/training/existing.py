@@ -8,6 +8,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from maskwright.checkpoints.checkpoint import build_modules, load_model
+from maskwright.checkpoints.task_entries import TaskEntries
+from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.fields import member_of
 from maskwright.core.files import checksum
 from maskwright.core.spec import fingerprint
@@ -15,9 +18,6 @@ from maskwright.core.tensors import PackedBatch, View
 from maskwright.core.types import FamilyName
 from maskwright.data.tokenizers.extension import Extension
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.huggingface.huggingface import build_modules, load_model
-from maskwright.huggingface.task_entries import TaskEntries
-from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives import Objective, ObjectiveChoice

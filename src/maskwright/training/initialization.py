@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from maskwright.checkpoints.families import family_named
 from maskwright.core.errors import RecipeError
 from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.tokenizers.extension import Extension, extend_vocabulary, frequent_words, tokens_per_word
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import DEFAULT_SAMPLE_BYTES
 from maskwright.data.words.lexicon import read_lexicon
-from maskwright.huggingface.families import family_named
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.existing import (

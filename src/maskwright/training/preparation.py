@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from maskwright.checkpoints.families import family_named
+from maskwright.checkpoints.refusals import position_offset
 from maskwright.core.amounts import pluralize, short_count, size_in_bytes
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import RandomNumbers
@@ -26,8 +28,6 @@ from maskwright.data.words.similar_words import KeptTable, check_source, few_wor
 from maskwright.data.words.span_facts import describe_spans
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import FULL_LENGTH, Choice, CorpusStatistics, Speed, resolve
-from maskwright.huggingface.families import family_named
-from maskwright.huggingface.refusals import position_offset
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.amounts import plain_float, short_count, size_in_bytes
 from maskwright.core.errors import MaskwrightError
 from maskwright.core.files import read_json, records_of, write_text
@@ -16,7 +17,6 @@ from maskwright.core.spec import validate
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.fitting.budget import Budget, Spent
 from maskwright.fitting.resolve import Choice
-from maskwright.huggingface.weight_files import WEIGHTS
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import sizes

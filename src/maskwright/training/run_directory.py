@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 import torch
 
+from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.checksums import damaged_files, read_record, record_bytes, write_record
 from maskwright.core.errors import CheckpointError, MaskwrightError
 from maskwright.core.files import (
@@ -36,7 +37,6 @@ from maskwright.core.files import (
     remove_temporary,
     unmark_in_use,
 )
-from maskwright.huggingface.weight_files import WEIGHTS
 
 FORMAT = 1
 Work = Literal["pretraining", "fine-tuning"]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from maskwright.checkpoints.task_entries import ProblemType, TaskEntries, unnamed_labels
 from maskwright.core.errors import ConversionError, DataError, RecipeError, unknown_name
 from maskwright.core.files import read_object
 from maskwright.core.spec import validate
@@ -19,7 +20,6 @@ from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
-from maskwright.huggingface.task_entries import ProblemType, TaskEntries, unnamed_labels
 
 KINDS: Mapping[str, type[Task]] = {
     "classification": Classification,

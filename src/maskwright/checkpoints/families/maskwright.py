@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from maskwright.core.errors import ConversionError
-from maskwright.core.types import SpecialTokens
-from maskwright.huggingface.families.base import ConfigTable, DropoutEntry, Family, Pair, TaskHead
-from maskwright.huggingface.families.tables import (
+from maskwright.checkpoints.families.base import ConfigTable, DropoutEntry, Family, Pair, TaskHead
+from maskwright.checkpoints.families.tables import (
     EMBEDDINGS,
     LAYER,
     RTD_HEAD,
@@ -16,6 +14,8 @@ from maskwright.huggingface.families.tables import (
     over_tokens,
     task_heads,
 )
+from maskwright.core.errors import ConversionError
+from maskwright.core.types import SpecialTokens
 from maskwright.model.config import EncoderConfig
 
 _FIELDS = "encoder"

@@ -7,8 +7,8 @@ that another family has classes for is refused.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from maskwright.checkpoints.families import FAMILIES, Family
 from maskwright.core.errors import ConversionError
-from maskwright.huggingface.families import FAMILIES, Family
 from maskwright.model.config import EncoderConfig
 
 

@@ -10,9 +10,9 @@ import transformers
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from maskwright.checkpoints.checkpoint import LoadedModel, save_model
 from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import SpecialTokens
-from maskwright.huggingface.huggingface import LoadedModel, save_model
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives import (
     MaskedLanguageModeling,

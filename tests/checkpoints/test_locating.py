@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from maskwright.checkpoints import locating
+from maskwright.checkpoints.locating import locate
 from maskwright.core.errors import ConversionError
-from maskwright.huggingface import locating
-from maskwright.huggingface.locating import locate
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from maskwright.core.errors import DataError
-from maskwright.finetuning.evaluating import evaluate, plain
+from maskwright.finetuning.evaluate import evaluate, plain
 from maskwright.finetuning.fine_tuned import build
 from maskwright.finetuning.metrics.scores import accuracy
-from maskwright.finetuning.predicting import predict
+from maskwright.finetuning.predict import predict
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.tagging import Tagging

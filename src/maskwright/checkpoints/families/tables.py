@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from maskwright.checkpoints.families.base import ConfigTable, DropoutEntry, Family, Field, Pair, TaskHead
 from maskwright.core.types import FamilyName, HeadKind
-from maskwright.huggingface.families.base import ConfigTable, DropoutEntry, Family, Field, Pair, TaskHead
 
 
 def weight(ours: str, theirs: str) -> tuple[Pair, ...]:

@@ -2,9 +2,9 @@
 
 import pytest
 
+from maskwright.checkpoints.families import FAMILIES, family_named
+from maskwright.checkpoints.refusals import refuse_inexpressible
 from maskwright.core.errors import ConversionError
-from maskwright.huggingface.families import FAMILIES, family_named
-from maskwright.huggingface.refusals import refuse_inexpressible
 from maskwright.model.config import EncoderConfig
 
 SHAPE = EncoderConfig(hidden_size=48, num_layers=4, num_heads=4, intermediate_size=96, hidden_activation="gelu")

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from maskwright.checkpoints.families import Family
+from maskwright.checkpoints.refusals import refuse_other_entries
 from maskwright.core.errors import ConversionError
 from maskwright.core.types import HeadKind
-from maskwright.huggingface.families import Family
-from maskwright.huggingface.refusals import refuse_other_entries
 
 ProblemType = Literal["regression", "single_label_classification", "multi_label_classification"]
 """Hugging Face's names for the meaning of a sequence's scores; its text pipeline uses them."""

@@ -10,9 +10,9 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
+from maskwright.checkpoints.checkpoint import load_model
+from maskwright.checkpoints.families import family_named
 from maskwright.core.errors import ConversionError, JsonError
-from maskwright.huggingface.families import family_named
-from maskwright.huggingface.huggingface import load_model
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.errors import ConversionError
 from maskwright.core.files import read_json, records_of, set_default_mode
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.huggingface.weight_files import WEIGHTS
 
 Pooling = Literal["mean", "first"]
 MODULES = "modules.json"

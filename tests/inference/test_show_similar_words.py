@@ -8,7 +8,7 @@ import pytest
 from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.spec import WordPiece
 from maskwright.data.tokenizers.training import train_wordpiece
-from maskwright.inference.showing import Showing, show
+from maskwright.inference.show import Showing, show
 
 TEXT = "The red cat sat in the garden. The red dog slept in the house. The red cat saw the old dog."
 REPLACED = ("replacement={kind: similar_word, similar: 1, random: 0, keep: 0}", "masking={kind: whole_word, rate: 0.5}")

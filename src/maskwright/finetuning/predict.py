@@ -10,7 +10,7 @@ from typing import Any, TypeGuard, cast
 
 from maskwright.core.errors import DataError
 from maskwright.data.progress import no_progress
-from maskwright.finetuning.evaluating import model_to_score, predict_examples, read_file, refuse_other_texts
+from maskwright.finetuning.evaluate import model_to_score, predict_examples, read_file, refuse_other_texts
 from maskwright.finetuning.examples import (
     ChoiceExample,
     Example,

@@ -9,8 +9,8 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskwright.huggingface.families import FAMILIES, family_named
-from maskwright.huggingface.huggingface import load_model
+from maskwright.checkpoints.checkpoint import load_model
+from maskwright.checkpoints.families import FAMILIES, family_named
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 

@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from maskwright.inference.showing import Change, Showing, ShownSequence, ShownToken
+from maskwright.inference.show import Change, Showing, ShownSequence, ShownToken
 
 _ON: dict[Change, str] = {"masked": "bold black on yellow", "replaced": "bold white on red", "kept": "black on green"}
 _BESIDE: dict[Change, str] = {"masked": "yellow", "replaced": "red", "kept": "green"}

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from maskwright.checkpoints.families.base import Family
+from maskwright.checkpoints.families.maskwright import MASKWRIGHT
+from maskwright.checkpoints.families.modernbert import MODERNBERT
+from maskwright.checkpoints.families.tables import ALBERT, BERT, DISTILBERT, ELECTRA, ERNIE, ROBERTA
 from maskwright.core.errors import ConversionError, nearest
-from maskwright.huggingface.families.base import Family
-from maskwright.huggingface.families.maskwright import MASKWRIGHT
-from maskwright.huggingface.families.modernbert import MODERNBERT
-from maskwright.huggingface.families.tables import ALBERT, BERT, DISTILBERT, ELECTRA, ERNIE, ROBERTA
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {family.name: family for family in (BERT, ROBERTA, ALBERT, ELECTRA, DISTILBERT, ERNIE, MODERNBERT, MASKWRIGHT)}

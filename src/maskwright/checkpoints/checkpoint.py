@@ -7,17 +7,17 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from maskwright.checkpoints.config_json import from_json, to_json
+from maskwright.checkpoints.families import Family, family_named
+from maskwright.checkpoints.locating import locate
+from maskwright.checkpoints.refusals import refuse_inexpressible
+from maskwright.checkpoints.task_entries import TaskEntries, entries_from_json
+from maskwright.checkpoints.weight_files import WEIGHTS, read_config, read_weights
 from maskwright.core.errors import ConversionError
 from maskwright.core.files import atomic_path, write_json
 from maskwright.core.tensor_files import write_tensors
 from maskwright.core.types import FamilyName, SpecialTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.huggingface.config_json import from_json, to_json
-from maskwright.huggingface.families import Family, family_named
-from maskwright.huggingface.locating import locate
-from maskwright.huggingface.refusals import refuse_inexpressible
-from maskwright.huggingface.task_entries import TaskEntries, entries_from_json
-from maskwright.huggingface.weight_files import WEIGHTS, read_config, read_weights
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives import (

@@ -16,8 +16,8 @@ from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
 from maskwright.data.words.spec import Words
-from maskwright.inference.showing import sentences_of_documents, show
-from maskwright.inference.showing_output import render
+from maskwright.inference.show import sentences_of_documents, show
+from maskwright.inference.show_output import render
 from maskwright.inference.texts import read_source
 from maskwright.recipes import catalog
 from maskwright.training.checkpoint import save_models

@@ -11,6 +11,8 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from maskwright.checkpoints.locating import locate
+from maskwright.checkpoints.sentence_folder import MODULES
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.core.files import check_writable, write_text
 from maskwright.core.tensors import check_finite
@@ -23,8 +25,6 @@ from maskwright.finetuning.labeled import check_measurable, read_for_model, repo
 from maskwright.finetuning.readers import Paths
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.tasks.base import Prediction, Scores
-from maskwright.huggingface.locating import locate
-from maskwright.huggingface.sentence_folder import MODULES
 from maskwright.training.device import Machine, Precision, prepare_machine, use_machine
 from maskwright.training.distributed import all_gather_object, world_size
 from maskwright.training.reporting import OnConsole, Reporter

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from maskwright.checkpoints.families import Family
+from maskwright.checkpoints.families.base import groups_of
+from maskwright.checkpoints.refusals import position_offset, refuse_inexpressible, refuse_other_entries
+from maskwright.checkpoints.task_entries import TaskEntries, entries_to_json
 from maskwright.core.errors import ConversionError, RecipeError
 from maskwright.core.spec import validate
 from maskwright.core.types import SpecialTokens
-from maskwright.huggingface.families import Family
-from maskwright.huggingface.families.base import groups_of
-from maskwright.huggingface.refusals import position_offset, refuse_inexpressible, refuse_other_entries
-from maskwright.huggingface.task_entries import TaskEntries, entries_to_json
 from maskwright.model.config import MAX_LAYERS, EncoderConfig
 
 # The first name is written. "gelu_pytorch_tanh" equals ours bit for bit; the others round differently.

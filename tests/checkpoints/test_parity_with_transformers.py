@@ -5,8 +5,8 @@ import torch
 import transformers
 from tiny_models import CASES, IDS, MLM, Ours, build, ragged, segments_of
 
+from maskwright.checkpoints.checkpoint import load_model
 from maskwright.core.tensors import LossInputs, TargetTensors, View
-from maskwright.huggingface.huggingface import load_model
 
 # What transformers' outputs call the scores of each of our heads.
 SCORES = {

@@ -7,8 +7,8 @@ import torch
 import transformers
 from tiny_models import BERT_TOKENS
 
-from maskwright.huggingface.config_json import to_json
-from maskwright.huggingface.families import family_named
+from maskwright.checkpoints.config_json import to_json
+from maskwright.checkpoints.families import family_named
 from maskwright.model.encoder import Encoder
 from maskwright.model.sizes import mlm_head_parameters, total_parameters
 from maskwright.recipes import catalog

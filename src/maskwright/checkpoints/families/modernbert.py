@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from maskwright.checkpoints.families.base import ConfigTable, DropoutEntry, Family, TaskHead
+from maskwright.checkpoints.families.tables import SBO_HEAD, both, layers, mlm_head, task_heads, weight
 from maskwright.core.errors import ConversionError
 from maskwright.core.types import SpecialTokens
-from maskwright.huggingface.families.base import ConfigTable, DropoutEntry, Family, TaskHead
-from maskwright.huggingface.families.tables import SBO_HEAD, both, layers, mlm_head, task_heads, weight
 from maskwright.model.config import EncoderConfig
 
 _GLOBAL, _LOCAL = "full_attention", "sliding_attention"
