@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from maskwright.checkpoints.checkpoint import load_model
+from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.checkpoints.config_json import from_json, to_json
 from maskwright.checkpoints.families import family_named
 from maskwright.checkpoints.refusals import position_offset
@@ -365,10 +365,10 @@ def test_damaged_weights(copied: Path) -> None:
     @given(damaged([seed[:header]]), damaged([index]))
     def check(data: bytes, index: bytes) -> None:
         weights.write_bytes(data + seed[header:])
-        only_clear_errors(lambda: load_model(copied))
+        only_clear_errors(lambda: read_checkpoint(copied))
         weights.unlink()
         (copied / "model.safetensors.index.json").write_bytes(index)
-        only_clear_errors(lambda: load_model(copied))
+        only_clear_errors(lambda: read_checkpoint(copied))
 
     check()
 
@@ -390,7 +390,7 @@ def with_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], None]
 def test_weights_of_other_types_are_refused(copied: Path, dtype: torch.dtype, name: str) -> None:
     with_weights(copied, lambda tensors: tensors.update({name: torch.ones(73, 48).to(dtype)}))
     with pytest.raises(ConversionError, match=name):
-        load_model(copied)
+        read_checkpoint(copied)
 
 
 @pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
@@ -403,7 +403,7 @@ def test_weights_that_are_not_finite_are_refused(copied: Path, value: float, nam
 
     with_weights(copied, change)
     with pytest.raises(ConversionError, match="NaN or infinite"):
-        load_model(copied)
+        read_checkpoint(copied)
     with pytest.raises(ConversionError, match="NaN or infinite"):
         export(copied, to="hub", out=copied.parent / "out")
     assert not (copied.parent / "out").exists()
@@ -412,7 +412,7 @@ def test_weights_that_are_not_finite_are_refused(copied: Path, value: float, nam
 @pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
 def test_large_weights_whose_sum_overflows_are_read(copied: Path) -> None:
     with_weights(copied, lambda tensors: tensors.update({"unknown": torch.full((2,), 3e38), "one": torch.ones(())}))
-    assert load_model(copied).unexpected == ("one", "unknown")
+    assert read_checkpoint(copied).unexpected == ("one", "unknown")
 
 
 @pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
@@ -421,7 +421,7 @@ def test_two_names_of_one_weight_are_refused(copied: Path, old: str, modern: str
     name = "bert.embeddings.LayerNorm."
     with_weights(copied, lambda tensors: tensors.update({name + old: tensors[name + modern] + 1}))
     with pytest.raises(ConversionError, match=rf"both {name}{old} and {name}{modern}"):
-        load_model(copied)
+        read_checkpoint(copied)
 
 
 @pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
@@ -429,7 +429,7 @@ def test_a_pipe_as_weights_is_refused(copied: Path) -> None:
     (copied / "model.safetensors").unlink()
     pipe(copied / "model.safetensors")
     with pytest.raises(ConversionError, match="not a regular file"):
-        load_model(copied)
+        read_checkpoint(copied)
 
 
 @pytest.mark.parametrize("copied", ["electra_folder"], indirect=True)
@@ -448,7 +448,7 @@ def test_an_index_names_only_files_beside_it(copied: Path, name: Any) -> None:
     (copied / "model.safetensors").rename(copied.parent / "model.safetensors")
     (copied / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
     with pytest.raises(ConversionError):
-        load_model(copied)
+        read_checkpoint(copied)
 
 
 CARD_FILES: dict[str, Any] = {
@@ -471,7 +471,7 @@ CARD_FILES: dict[str, Any] = {
 
 @pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
 def test_altered_records_in_model_cards(copied: Path) -> None:
-    loaded = load_model(copied)
+    loaded = read_checkpoint(copied)
 
     def card() -> str:
         return model_card.text("a", loaded, "mlm", "hub", [], license="unknown", language=None)
@@ -511,7 +511,7 @@ def test_configuration_values_of_another_type_are_refused(copied: Path, changes:
     config = copied / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | changes))
     with pytest.raises(ConversionError, match=next(iter(changes))):
-        load_model(copied)
+        read_checkpoint(copied)
 
 
 @pytest.mark.parametrize(

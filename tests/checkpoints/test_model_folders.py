@@ -10,7 +10,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
-from maskwright.checkpoints.checkpoint import load_model
+from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.checkpoints.families import family_named
 from maskwright.core.errors import ConversionError, JsonError
 
@@ -40,14 +40,14 @@ def _configure(folder, **changes):
 
 def _fails(folder, *parts):
     with pytest.raises((ConversionError, JsonError)) as caught:
-        load_model(folder)
+        read_checkpoint(folder)
     for part in parts:
         assert part in str(caught.value)
     return str(caught.value)
 
 
 def _same_state(folder, expected):
-    loaded = load_model(folder)
+    loaded = read_checkpoint(folder)
     assert loaded.state.keys() == expected.keys()
     assert all(torch.equal(value, expected[name]) for name, value in loaded.state.items())
     return loaded
@@ -67,7 +67,7 @@ def _same_state(folder, expected):
 )
 def test_old_files_of_every_family_are_understood(tmp_path, model_class, config):
     tiny.build(model_class, config).save_pretrained(tmp_path)
-    expected = {name: value.half().float() for name, value in load_model(tmp_path).state.items()}
+    expected = {name: value.half().float() for name, value in read_checkpoint(tmp_path).state.items()}
     prefix = model_class.base_model_prefix
     has_head = any(name.startswith("heads.mlm.") for name in expected)
 
@@ -95,7 +95,7 @@ def test_old_files_of_every_family_are_understood(tmp_path, model_class, config)
 
 
 def test_tied_second_names_are_dropped_and_can_stand_for_the_first(folder):
-    expected = load_model(folder).state
+    expected = read_checkpoint(folder).state
 
     def tie(tensors):
         tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"].clone()
@@ -111,10 +111,10 @@ def _untie(tensors):
 
 @pytest.mark.parametrize(("tied", "rewrite"), [(True, _untie), (False, _untie), (False, lambda tensors: tensors)])
 def test_untied_heads_are_ignored(folder, tied, rewrite):
-    assert load_model(folder).heads == ("mlm", "nsp")
+    assert read_checkpoint(folder).heads == ("mlm", "nsp")
     _configure(folder, tie_word_embeddings=tied)
     _rewrite(folder, rewrite)
-    loaded = load_model(folder)
+    loaded = read_checkpoint(folder)
     assert loaded.heads == ("nsp",)
     assert "cls.predictions.bias" in loaded.unexpected
 
@@ -157,7 +157,7 @@ def test_missing_weights_are_named(folder, keeps, parts):
 )
 def test_heads_with_another_activation_than_the_encoder_are_ignored(tmp_path, model_class, config):
     tiny.build(model_class, config).save_pretrained(tmp_path)
-    loaded = load_model(tmp_path)
+    loaded = read_checkpoint(tmp_path)
     assert (loaded.config.hidden_activation, loaded.heads) == ("relu", ())
 
 
@@ -166,7 +166,7 @@ def test_relatives_of_roberta_are_saved_as_roberta(tmp_path, name):
     config = getattr(transformers, f"{name}Config")(**tiny.roberta_config(num_labels=3).to_dict())
     theirs = tiny.build(getattr(transformers, f"{name}ForSequenceClassification"), config)
     theirs.save_pretrained(tmp_path / "theirs")
-    loaded = load_model(tmp_path / "theirs")
+    loaded = read_checkpoint(tmp_path / "theirs")
     assert (loaded.family, loaded.heads, loaded.unexpected) == ("roberta", ("sequence",), ())
     tiny.save(tmp_path / "ours", loaded)
     ours = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "ours").eval()
@@ -243,7 +243,7 @@ def test_missing_weights_folders_and_files_in_place_of_folders_are_named(folder)
 
 
 def test_weights_that_do_not_fit_the_configuration_are_not_saved(folder, tmp_path):
-    loaded = load_model(folder)
+    loaded = read_checkpoint(folder)
     for state, part in (
         ({**loaded.state, "heads.rtd.dense.bias": torch.zeros(1)}, "have no names for the head rtd"),
         ({**loaded.state, "encoder.more": torch.zeros(1)}, "unknown encoder.more"),
@@ -258,7 +258,7 @@ def test_weights_that_do_not_fit_the_configuration_are_not_saved(folder, tmp_pat
 
 def test_saving_again_replaces_files_and_leaves_others(folder):
     (folder / "vocab.txt").write_text("[PAD]\n")
-    loaded = load_model(folder)
+    loaded = read_checkpoint(folder)
     changed = {name: value + 1 for name, value in loaded.state.items()}
     tiny.save(folder, loaded, state=changed)
     _same_state(folder, changed)
@@ -268,17 +268,17 @@ def test_saving_again_replaces_files_and_leaves_others(folder):
 def test_modernbert_folders_of_either_notation_are_the_same(tmp_path):
     """Ettin and mmBERT state "sans_pos"; versions before 5 state the pattern and the bases as numbers."""
     tiny.build(transformers.ModernBertForMaskedLM, tiny.modernbert_config()).save_pretrained(tmp_path)
-    expected = load_model(tmp_path).config
+    expected = read_checkpoint(tmp_path).config
     path = tmp_path / "config.json"
     data = json.loads(path.read_text())
     thetas = {"global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0, "global_attn_every_n_layers": 3}
     old = {name: value for name, value in data.items() if name not in ("rope_parameters", "layer_types")}
     path.write_text(json.dumps(old | thetas | {"position_embedding_type": "sans_pos"}))
-    assert load_model(tmp_path).config == expected
+    assert read_checkpoint(tmp_path).config == expected
     assert (expected.rope_theta, expected.attention_window, expected.global_attention_every) == (160_000.0, 3, 3)
     path.write_text(json.dumps(data | {"layer_types": ["sliding_attention"] * 5}))
     with pytest.raises(ConversionError, match="no regular pattern"):
-        load_model(tmp_path)
+        read_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -297,4 +297,4 @@ def test_modernbert_folders_with_other_positions_or_layers_are_refused(tmp_path,
     path = tmp_path / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | entries))
     with pytest.raises(ConversionError, match=r"config\.json"):
-        load_model(tmp_path)
+        read_checkpoint(tmp_path)

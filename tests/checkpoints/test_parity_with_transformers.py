@@ -5,7 +5,7 @@ import torch
 import transformers
 from tiny_models import CASES, IDS, MLM, Ours, build, ragged, segments_of
 
-from maskwright.checkpoints.checkpoint import load_model
+from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.core.tensors import LossInputs, TargetTensors, View
 
 # What transformers' outputs call the scores of each of our heads.
@@ -31,7 +31,7 @@ def _close(found, expected):
 def _saved(tmp_path, class_name, config):
     model = build(getattr(transformers, class_name), config)
     model.save_pretrained(tmp_path)
-    return model, Ours(load_model(tmp_path)), ragged(config.pad_token_id, segments_of(config))
+    return model, Ours(read_checkpoint(tmp_path)), ragged(config.pad_token_id, segments_of(config))
 
 
 def _our_scores(ours, kind, output):
@@ -122,7 +122,7 @@ def test_pretraining_loss_has_the_same_value_and_gradients(tmp_path, class_name,
     for parameter in theirs.parameters():
         parameter.data = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
     theirs.save_pretrained(tmp_path / "gradients")
-    gradients = load_model(tmp_path / "gradients").state
+    gradients = read_checkpoint(tmp_path / "gradients").state
     for name, parameter in ours.named_parameters():
         found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         torch.testing.assert_close(

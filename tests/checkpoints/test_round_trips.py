@@ -9,7 +9,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskwright.checkpoints.checkpoint import load_model
+from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.checkpoints.families import FAMILIES, family_named
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
@@ -33,7 +33,7 @@ ROPE = {"global_rope_theta": "full_attention", "local_rope_theta": "sliding_atte
 def _first(tmp_path, class_name, config):
     """Save a model of transformers as "first", and load it."""
     tiny.build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "first")
-    return load_model(tmp_path / "first")
+    return read_checkpoint(tmp_path / "first")
 
 
 def _assert_same_tensors(first, second):
@@ -49,12 +49,12 @@ def _assert_same_tensors(first, second):
 )
 def test_folders_are_the_same_read_and_written_by_either(tmp_path, class_name, config):
     tiny.build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "theirs")
-    loaded = load_model(tmp_path / "theirs")
+    loaded = read_checkpoint(tmp_path / "theirs")
     assert loaded.unexpected == ()
     assert family_named(loaded.family).own_heads >= frozenset(loaded.heads)
     tiny.save(tmp_path / "ours", loaded)
     _assert_same_tensors(tiny.tensors_of(tmp_path / "theirs"), tiny.tensors_of(tmp_path / "ours"))
-    again = load_model(tmp_path / "ours")
+    again = read_checkpoint(tmp_path / "ours")
     assert again.config == loaded.config
     _assert_same_tensors(again.state, loaded.state)
     theirs, ours = (json.loads((tmp_path / who / "config.json").read_text()) for who in ("theirs", "ours"))
@@ -77,7 +77,7 @@ def test_folders_are_the_same_read_and_written_by_either(tmp_path, class_name, c
     assert not any(report.values()), report
     model.save_pretrained(tmp_path / "back")
     _assert_same_tensors(tiny.tensors_of(tmp_path / "ours"), tiny.tensors_of(tmp_path / "back"))
-    assert load_model(tmp_path / "back").config == loaded.config
+    assert read_checkpoint(tmp_path / "back").config == loaded.config
     # Nothing but second names is left out of the file.
     left_out = model.state_dict().keys() - tiny.tensors_of(tmp_path / "ours").keys()
     has_output_layer = "ForPreTraining" in class_name or "ForMaskedLM" in class_name
@@ -87,7 +87,7 @@ def test_folders_are_the_same_read_and_written_by_either(tmp_path, class_name, c
 
 
 def _our_logits(folder, batch):
-    ours = tiny.Ours(load_model(folder))
+    ours = tiny.Ours(read_checkpoint(folder))
     with torch.no_grad():
         hidden = ours.encoder(batch.flat).hidden
         return tiny.MLM.logits(ours.heads["mlm"], hidden, ours.encoder.word_embeddings.weight)
@@ -125,14 +125,14 @@ def _assert_same_logits(class_name, folder):
 def test_other_sharing_of_layers_is_written_per_layer_and_loaded_as_shared(tmp_path, class_name, config, sharing):
     config.num_hidden_layers = 4
     tiny.build(getattr(transformers, class_name), config).save_pretrained(tmp_path / "apart")
-    apart = load_model(tmp_path / "apart")
+    apart = read_checkpoint(tmp_path / "apart")
     shared = apart.config.replace(**sharing)
     used = {f"encoder.{name}" for name in Encoder(shared, apart.vocab_size).state_dict()}
     state = {name: value for name, value in apart.state.items() if name in used or name.startswith("heads.")}
     assert len(state) < len(apart.state)
     tiny.save(tmp_path / "shared", apart, config=shared, state=state)
     assert tiny.tensors_of(tmp_path / "shared").keys() == tiny.tensors_of(tmp_path / "apart").keys()
-    again = load_model(tmp_path / "shared")
+    again = read_checkpoint(tmp_path / "shared")
     assert again.config == shared
     _assert_same_tensors(again.state, state)
     _assert_same_logits(class_name, tmp_path / "shared")
@@ -144,7 +144,7 @@ def test_an_identity_is_written_for_albert_without_a_projection_and_removed_agai
     plain = loaded.config.replace(embedding_projection="if_needed")
     state = {name: value for name, value in loaded.state.items() if "embedding_projection" not in name}
     tiny.save(tmp_path / "ours", loaded, config=plain, state=state)
-    again = load_model(tmp_path / "ours")
+    again = read_checkpoint(tmp_path / "ours")
     assert again.config == plain
     _assert_same_tensors(again.state, state)
     _assert_same_logits("AlbertForMaskedLM", tmp_path / "ours")
@@ -167,7 +167,7 @@ def test_either_pair_head_is_saved_under_the_name_of_the_classes(tmp_path, class
     # transformers keeps what the file says of it.
     model.save_pretrained(tmp_path / "again")
     for folder in ("ours", "again"):
-        read = load_model(tmp_path / folder)
+        read = read_checkpoint(tmp_path / folder)
         assert read.heads == ("mlm", other)
         _assert_same_tensors(read.state, state)
 
@@ -186,7 +186,7 @@ def test_heads_that_no_class_has_are_kept_and_ignored(tmp_path, class_name, conf
     extra = {f"heads.sbo.{name}": torch.randn_like(value) for name, value in head.items()}
     extra |= {"heads.tenth.dense.weight": torch.randn(3, 5), "heads.tenth.bias": torch.randn(3)}
     tiny.save(tmp_path / "ours", loaded, state=loaded.state | extra)
-    again = load_model(tmp_path / "ours")
+    again = read_checkpoint(tmp_path / "ours")
     assert set(again.heads) == {*loaded.heads, "tenth", "sbo"}
     assert again.unexpected == ()
     _assert_same_tensors(again.state, loaded.state | extra)
@@ -209,7 +209,7 @@ def test_an_electra_with_pooler_and_order_head_round_trips(tmp_path):
     }
     config = loaded.config.replace(pooler=True)
     tiny.save(tmp_path / "ours", loaded, config=config, state=loaded.state | extra)
-    again = load_model(tmp_path / "ours")
+    again = read_checkpoint(tmp_path / "ours")
     assert (again.config, again.heads) == (config, ("rtd", "sop"))
     _assert_same_tensors(again.state, loaded.state | extra)
     _, unexpected = _their_logits("ElectraForPreTraining", tmp_path / "ours", tiny.ragged(0, 2))
@@ -221,7 +221,7 @@ def test_trained_length_is_kept_also_by_transformers(tmp_path):
     assert loaded.max_length == 24
     tiny.save(tmp_path / "ours", loaded, max_length=16)
     transformers.BertForMaskedLM.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")
-    assert load_model(tmp_path / "theirs").max_length == 16
+    assert read_checkpoint(tmp_path / "theirs").max_length == 16
 
 
 @settings(max_examples=60)

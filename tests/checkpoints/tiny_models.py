@@ -10,7 +10,7 @@ import transformers
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from maskwright.checkpoints.checkpoint import LoadedModel, save_model
+from maskwright.checkpoints.checkpoint import Checkpoint, save_model
 from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import SpecialTokens
 from maskwright.model.encoder import Encoder
@@ -202,9 +202,9 @@ def ragged(pad: int, segments: int, seed: int = 0) -> Ragged:
 
 
 class Ours(nn.Module):
-    """Our encoder and heads with the weights of a loaded folder, named as in `LoadedModel.state`."""
+    """Our encoder and heads with the weights of a loaded folder, named as in `Checkpoint.state`."""
 
-    def __init__(self, loaded: LoadedModel) -> None:
+    def __init__(self, loaded: Checkpoint) -> None:
         super().__init__()
         shape = loaded.config.head_shape(loaded.vocab_size)
         self.encoder = Encoder(loaded.config, loaded.vocab_size)
@@ -213,7 +213,7 @@ class Ours(nn.Module):
         self.load_state_dict(loaded.state)
 
 
-def save(folder: Path, loaded: LoadedModel, **changes: Any) -> None:
+def save(folder: Path, loaded: Checkpoint, **changes: Any) -> None:
     """Save a loaded model, with changes of what `save_model` gets."""
     given = {name: getattr(loaded, name) for name in ("family", "config", "state", "max_length", "task")}
     tokens = ROBERTA_TOKENS if loaded.config.position_offset == 2 else BERT_TOKENS

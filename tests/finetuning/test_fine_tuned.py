@@ -68,9 +68,9 @@ def test_a_pretrained_model_gives_all_but_its_heads(folders, family, kind):
     state, its = model.state_dict(), other.state_dict()
     fresh = {name for name in state if name.startswith("head.") or (makes_pooler and ".pooler." in name)}
     assert ("encoder.pooler.weight" in state) == pooled
-    from maskwright.checkpoints.checkpoint import load_model
+    from maskwright.checkpoints.checkpoint import read_checkpoint
 
-    source = load_model(folders[family]).state
+    source = read_checkpoint(folders[family]).state
     for name in state.keys() - fresh:
         assert torch.equal(state[name], source[name]), name
         assert torch.equal(its[name], source[name]), name

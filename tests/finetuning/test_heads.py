@@ -19,7 +19,7 @@ from tiny_tuned import (
 )
 from torch import nn
 
-from maskwright.checkpoints.checkpoint import load_model
+from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.checkpoints.families import family_named
 from maskwright.checkpoints.task_entries import entries_from_json, entries_to_json
 from maskwright.core.errors import ConversionError
@@ -33,7 +33,7 @@ HEAD_RATE = {"albert": "classifier_dropout_prob", "distilbert": "seq_classif_dro
 
 
 class Ours(nn.Module):
-    """Our encoder and head with the weights of a folder, named as in `LoadedModel.state`."""
+    """Our encoder and head with the weights of a folder, named as in `Checkpoint.state`."""
 
     def __init__(self, loaded):
         super().__init__()
@@ -51,7 +51,7 @@ class Ours(nn.Module):
 def test_scores_and_gradients_are_those_of_transformers(tmp_path, family, kind):
     theirs = tuned(family, kind)
     theirs.save_pretrained(tmp_path / "theirs")
-    loaded = load_model(tmp_path / "theirs")
+    loaded = read_checkpoint(tmp_path / "theirs")
     assert loaded.heads == (kind,)
     assert loaded.unexpected == ()
     ours, made = Ours(loaded).eval(), ragged(family, kind)
@@ -65,7 +65,7 @@ def test_scores_and_gradients_are_those_of_transformers(tmp_path, family, kind):
     for parameter in theirs.parameters():
         parameter.data = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
     theirs.save_pretrained(tmp_path / "gradients")
-    gradients = load_model(tmp_path / "gradients").state
+    gradients = read_checkpoint(tmp_path / "gradients").state
     greatest = max(float(gradient.abs().max()) for gradient in gradients.values())
     for name, parameter in ours.named_parameters():
         found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
@@ -114,7 +114,7 @@ def _dropped(kind, family, head, read, first, second):
 def test_dropout_stands_where_the_class_has_it_and_follows_its_key(tmp_path, family, kind):
     model = tuned(family, kind, **({"classifier_dropout": 0.3} if family == "modernbert" else {}))  # 0 by default
     model.save_pretrained(tmp_path)
-    loaded = load_model(tmp_path)
+    loaded = read_checkpoint(tmp_path)
     made, (head,) = ragged(family, kind), Ours(loaded).heads.values()
     draws = torch.Generator().manual_seed(3)
     output = EncoderOutput(
@@ -141,16 +141,16 @@ def test_dropout_stands_where_the_class_has_it_and_follows_its_key(tmp_path, fam
 
 def test_labels_that_the_file_does_not_name_are_numbered(tmp_path):
     build(class_of("bert", "token"), config_of("bert")).save_pretrained(tmp_path)
-    assert load_model(tmp_path).task.labels == ("LABEL_0", "LABEL_1")
+    assert read_checkpoint(tmp_path).task.labels == ("LABEL_0", "LABEL_1")
     path = tmp_path / "config.json"
     data = json.loads(path.read_text())
     for name in ("id2label", "label2id"):
         data.pop(name, None)
     path.write_text(json.dumps(data))
-    assert load_model(tmp_path).task.labels == ("LABEL_0", "LABEL_1")
+    assert read_checkpoint(tmp_path).task.labels == ("LABEL_0", "LABEL_1")
     path.write_text(json.dumps(data | {"num_labels": 3}))
     with pytest.raises(ConversionError, match=r"classifier.bias is \[2\], expected \[3\]"):
-        load_model(tmp_path)
+        read_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_heads_that_would_be_computed_otherwise_are_refused(tmp_path, family, ki
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
     with pytest.raises(ConversionError) as caught:
-        load_model(tmp_path)
+        read_checkpoint(tmp_path)
     for part in ("config.json", *parts):
         assert part in str(caught.value)
 
@@ -183,17 +183,17 @@ def test_half_a_head_is_refused_and_no_head_is_none(tmp_path):
     del tensors["classifier.dense.bias"]
     save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ConversionError, match=r"lack classifier\.dense\.bias"):
-        load_model(tmp_path)
+        read_checkpoint(tmp_path)
     body = {name: tensor for name, tensor in tensors.items() if not name.startswith("classifier")}
     save_file(body, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    loaded = load_model(tmp_path)
+    loaded = read_checkpoint(tmp_path)
     assert (loaded.heads, loaded.task) == ((), None)
 
 
 @EVERY_HEAD
 def test_the_last_layer_computes_only_what_the_head_reads(tmp_path, family, kind):
     tuned(family, kind).save_pretrained(tmp_path)
-    ours, made = Ours(load_model(tmp_path)).eval(), ragged(family, kind)
+    ours, made = Ours(read_checkpoint(tmp_path)).eval(), ragged(family, kind)
     sizes = []
     last = ours.encoder.ffn_blocks[ours.encoder.config.layer_plan("ffn")[-1]]
     last.register_forward_hook(lambda _module, given, _made: sizes.append(len(given[0])))

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import maskwright
-from maskwright.checkpoints.checkpoint import load_model
+from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.checkpoints.quiet import quiet
 from maskwright.core.errors import ConversionError, MaskwrightError
 from maskwright.core.files import read_json, write_json
@@ -73,7 +73,7 @@ def test_onnx_gives_the_results_of_the_source(family, kind, tmp_path, monkeypatc
     session = onnxruntime.InferenceSession(out / "onnx" / "model.onnx")
     dims = ["batch_size", *(["num_choices"] if kind == "multiple_choice" else []), "sequence_length"]
     assert all(each.shape == dims for each in session.get_inputs())
-    head = "encoder" if kind == "encoder" else onnx_graph.head_of(load_model(model))
+    head = "encoder" if kind == "encoder" else onnx_graph.head_of(read_checkpoint(model))
     assert tuple(each.name for each in session.get_outputs()) == onnx_graph.HEADS[head].outputs
     (architecture,) = read_json(out / "config.json")["architectures"]
     assert (out / "tokenizer.json").is_file()

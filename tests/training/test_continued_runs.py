@@ -9,7 +9,7 @@ import pytest
 import torch
 from toy_runs import TOY, Listening, Train, assert_same_files, killed_after, train_toy, write_corpus
 
-from maskwright.checkpoints.checkpoint import load_model
+from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError, RecipeError
 from maskwright.core.files import read_json
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -43,7 +43,7 @@ def teacher(train: Train, shared: Path) -> Path:
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return load_model(folder).state
+    return read_checkpoint(folder).state
 
 
 def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
@@ -80,7 +80,7 @@ def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
 def test_a_roberta_teaches_a_roberta(train: Train, tmp_path: Path) -> None:
     old = train(tmp_path / "roberta", recipe="roberta/tiny", set=(*ON, "tokenizer.vocab_size=400"), steps=10)
     run = train(tmp_path / "run", recipe="distilroberta/tiny", set=HALF, steps=4, teacher=old.folder)
-    assert load_model(run.folder).family == "roberta"
+    assert read_checkpoint(run.folder).family == "roberta"
     with pytest.raises(RecipeError, match="distilroberta/SIZE"):
         train(tmp_path / "other", recipe="distilbert/tiny", set=HALF, steps=4, teacher=old.folder)
     # At random, a student may be of any family; the tokenizer is the teacher's, whatever its kind.

@@ -8,7 +8,8 @@ import torch
 from test_batches import SPECIAL, VOCABULARY, step
 from toy_models import take_step
 
-from maskwright.checkpoints.checkpoint import load_model
+from maskwright.checkpoints.checkpoint import read_checkpoint
+from maskwright.checkpoints.locating import GENERATOR
 from maskwright.core.errors import ConversionError
 from maskwright.fitting.resolve import fit_length, fit_schedule, fit_vocabulary
 from maskwright.recipes.catalog import get, names, resolve
@@ -17,7 +18,6 @@ from maskwright.training.checkpoint import check_savable, save_models
 from maskwright.training.existing import TeacherModel
 from maskwright.training.model import PretrainingModel, build_model
 from maskwright.training.optimizer import Optimizer
-from maskwright.training.run_directory import GENERATOR
 
 SHRUNK = (
     "encoder.hidden_size=32",
@@ -128,7 +128,7 @@ def assert_saved_bit_equal(recipe: Recipe, model: PretrainingModel, folder: Path
     if model.generator is not None:
         written.append((folder / GENERATOR, model.generator.config, model.generator_weights()))
     for place, config, state in written:
-        loaded = load_model(place)
+        loaded = read_checkpoint(place)
         assert (loaded.family, loaded.vocab_size, loaded.max_length) == (recipe.family, VOCABULARY, 32)
         for part in ("attention", "ffn"):
             assert loaded.config.layer_plan(part) == config.layer_plan(part)
@@ -159,7 +159,7 @@ def test_every_system_trains_with_modern_layers_and_is_saved_in_our_format(name:
     ]
     assert losses[-1] < 0.85 * losses[0]
     assert_saved_bit_equal(recipe, model, tmp_path)
-    assert load_model(tmp_path).config == recipe.encoder.replace(pooler=recipe.encoder.pooler)
+    assert read_checkpoint(tmp_path).config == recipe.encoder.replace(pooler=recipe.encoder.pooler)
 
 
 @pytest.mark.parametrize("setting", [each for each in MODERN if "offset" not in each and "initial" not in each])

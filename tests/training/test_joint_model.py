@@ -15,7 +15,7 @@ from torch import Tensor
 from toy_models import take_step
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
-from maskwright.checkpoints.checkpoint import load_model
+from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.core.errors import ConversionError
 from maskwright.core.tensors import LossTerm, PackedBatch, TargetTensors
 from maskwright.pretext.objectives import MaskedLanguageModeling, ReplacedTokenDetection
@@ -66,7 +66,7 @@ def pair(**changes: Any) -> tuple[ElectraForMaskedLM, ElectraForPreTraining]:
 def ours_of(generator: ElectraForMaskedLM, discriminator: ElectraForPreTraining, folder: Path) -> PretrainingModel:
     generator.save_pretrained(folder / "generator")
     discriminator.save_pretrained(folder / "discriminator")
-    small, large = load_model(folder / "generator"), load_model(folder / "discriminator")
+    small, large = read_checkpoint(folder / "generator"), read_checkpoint(folder / "discriminator")
     model = PretrainingModel(large.config, VOCAB, OBJECTIVES, generator=small.config)
     model.load(joined(small.state, large.state, model), "both folders")
     return model.train()
@@ -175,7 +175,8 @@ def _gradients(
         parameter.data = parameter.grad.clone()
     generator.save_pretrained(folder / "small gradients")
     discriminator.save_pretrained(folder / "large gradients")
-    return joined(load_model(folder / "small gradients").state, load_model(folder / "large gradients").state, model)
+    small, large = (read_checkpoint(folder / name).state for name in ("small gradients", "large gradients"))
+    return joined(small, large, model)
 
 
 # --- who learns from what

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from toy_runs import TOY, Listening, Train, train_toy
 
 import maskwright
-from maskwright.checkpoints.checkpoint import load_model
+from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.core.errors import ConversionError
 from maskwright.training.metrics import read_rows
 from maskwright.training.pretrain import Run
@@ -54,9 +54,9 @@ def test_both_halves_are_folders_that_transformers_loads(run: Run) -> None:
 
 
 def test_each_folder_holds_its_own_half_and_a_checkpoint_shared_weights_once(run: Run) -> None:
-    loaded = load_model(run.folder)
+    loaded = read_checkpoint(run.folder)
     assert (loaded.heads, loaded.unexpected) == (("rtd",), ())
-    assert load_model(run.folder / "generator").heads == ("mlm",)
+    assert read_checkpoint(run.folder / "generator").heads == ("mlm",)
     weights = load_file(run.folder / "checkpoints" / "step-000000012" / "weights.safetensors")
     assert weights.keys() >= {"encoder.word_embeddings.weight", "generator.attention_blocks.0.query.weight"}
     assert "generator.word_embeddings.weight" not in weights
@@ -93,7 +93,7 @@ def test_a_run_of_all_tokens_mlm_has_its_metrics_and_loads(train: Train) -> None
     assert 0 < last["held_out_replace_mlm_replaced"] < 0.3
     details = {name: last[f"held_out_replace_mlm_{name}"] for name in ("replaced", "restored")}
     assert run.held_out["replace_mlm"].details == details
-    loaded = load_model(run.folder)
+    loaded = read_checkpoint(run.folder)
     assert (loaded.heads, loaded.unexpected) == (("replace_mlm",), ())
     generator, encoder = listening.on("health")
     assert generator.startswith("generator: ")

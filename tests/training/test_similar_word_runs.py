@@ -9,7 +9,7 @@ from test_batches import recipe as bert_recipe
 from test_batches import toy_text
 from toy_runs import TOY, Listening, train_toy, write_corpus
 
-from maskwright.checkpoints.checkpoint import load_model
+from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.core.errors import DataError
 from maskwright.training.preparation import measured_outcomes
 
@@ -33,7 +33,7 @@ def test_a_run_says_what_its_table_covers_and_repeats_itself(tmp_path: Path) -> 
     topics = [topic for topic, _ in heard.lines]
     assert topics.index("tokens") < topics.index("similar") < topics.index("plan")
     run(tmp_path, "b", str(thesaurus))
-    first, second = (load_model(tmp_path / name).state for name in "ab")
+    first, second = (read_checkpoint(tmp_path / name).state for name in "ab")
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 

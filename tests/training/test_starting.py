@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 from toy_models import save_toy, saved, small, toy_tokenizer
 
+from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.core.errors import ConversionError, RecipeError
 from maskwright.core.spec import override, parse_overrides
 from maskwright.data.tokenizers.extension import extend_vocabulary
 from maskwright.recipes.catalog import names, resolve
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.existing import ExistingModel, differences, differences_of_layers, open_existing, settings
+from maskwright.training.existing import differences, differences_of_layers, open_existing, settings
 from maskwright.training.initialization import (
     InitialWeights,
     describe_changes,
@@ -44,7 +45,7 @@ def begun(recipe: Recipe, start: InitialWeights | None = None) -> dict[str, Tens
 
 
 @pytest.fixture
-def bert(tmp_path: Path) -> ExistingModel:
+def bert(tmp_path: Path) -> Checkpoint:
     return saved(tmp_path / "bert", "bert/tiny")
 
 
@@ -65,7 +66,7 @@ def test_layers_are_spread_from_the_first_to_the_last(layers: int, of: int, expe
     assert spread_layers(layers, of) == expected
 
 
-def test_a_run_begins_with_every_weight_of_a_model_of_its_own_kind(bert: ExistingModel) -> None:
+def test_a_run_begins_with_every_weight_of_a_model_of_its_own_kind(bert: Checkpoint) -> None:
     recipe = inherit_from_init(toy("bert/tiny"), bert, ())
     start = start_from(recipe, bert, None)
     weights = begun(recipe, start)
@@ -81,7 +82,7 @@ def kin() -> list[str]:
 
 
 @pytest.mark.parametrize("name", kin())
-def test_bert_begins_every_system_whose_encoder_is_the_same(name: str, bert: ExistingModel) -> None:
+def test_bert_begins_every_system_whose_encoder_is_the_same(name: str, bert: Checkpoint) -> None:
     recipe = inherit_from_init(toy(name, "encoder.embedding_size=null"), bert, ())
     start = start_from(recipe, bert, None)
     weights = begun(recipe, start)
@@ -105,7 +106,7 @@ def test_a_masked_token_head_that_recipes_do_not_train_is_left_out(change: str, 
     assert not any(name.startswith("heads.") for name in open_existing(str(folder)).state)
 
 
-def test_a_head_of_another_task_is_new_and_the_old_one_left(bert: ExistingModel) -> None:
+def test_a_head_of_another_task_is_new_and_the_old_one_left(bert: Checkpoint) -> None:
     recipe = toy("bert/tiny", "objectives=[mlm]", "encoder.pooler=false", "format.second=next")
     start = start_from(inherit_from_init(recipe, bert, ()), bert, None)
     assert start.ignored == ("head 'nsp'", "pooler")
@@ -154,7 +155,7 @@ def test_habits_of_the_model_are_kept_unless_the_user_says_otherwise(tmp_path: P
 
 
 def test_a_family_that_has_no_other_activation_keeps_its_own_where_that_is_nearly_the_same(
-    bert: ExistingModel, tmp_path: Path
+    bert: Checkpoint, tmp_path: Path
 ) -> None:
     # ELECTRA's head has the exact GELU, BERT the one by tanh.
     electra = inherit_from_init(toy("electra/tiny", "encoder.embedding_size=null"), bert, ())
@@ -166,7 +167,7 @@ def test_a_family_that_has_no_other_activation_keeps_its_own_where_that_is_nearl
     assert inherit_from_init(electra, other, ()).encoder.hidden_activation == "relu"
 
 
-def test_a_recipe_takes_as_many_positions_as_the_user_wants_and_no_more_than_there_are(bert: ExistingModel) -> None:
+def test_a_recipe_takes_as_many_positions_as_the_user_wants_and_no_more_than_there_are(bert: Checkpoint) -> None:
     assert inherit_from_init(toy("bert/tiny", "encoder.max_positions=512"), bert, ()).encoder.max_positions == 40
     short = inherit_from_init(toy("bert/tiny", "encoder.max_positions=33"), bert, {"encoder.max_positions"})
     start = start_from(short, bert, None)
@@ -214,12 +215,12 @@ def test_the_settings_for_the_model_s_sharing_are_all_named_at_once(
         ("distilbert/tiny", "neither segments nor a pooler.*--teacher"),
     ],
 )
-def test_families_apart_are_refused_with_the_reason(recipe: str, reason: str, bert: ExistingModel) -> None:
+def test_families_apart_are_refused_with_the_reason(recipe: str, reason: str, bert: Checkpoint) -> None:
     with pytest.raises(RecipeError, match=rf"cannot load .*family bert: .*{reason}"):
         inherit_from_init(resolve(recipe), bert, ())
 
 
-def test_a_student_takes_embeddings_head_and_spread_layers(bert: ExistingModel) -> None:
+def test_a_student_takes_embeddings_head_and_spread_layers(bert: Checkpoint) -> None:
     recipe = inherit_from_teacher(toy("distilbert/tiny", "encoder.num_layers=2", "teacher.model=x"), bert, ())
     assert recipe.encoder.hidden_activation == "gelu_tanh"
     start = start_from_teacher(recipe, bert)
@@ -250,7 +251,7 @@ def test_a_student_of_a_teacher_that_shares_takes_the_blocks_its_layers_used(tmp
         assert torch.equal(weights[name.format(layer)], teacher.state[name.format(block)])
 
 
-def test_a_student_that_does_not_fit_is_told_what_would(bert: ExistingModel) -> None:
+def test_a_student_that_does_not_fit_is_told_what_would(bert: Checkpoint) -> None:
     with pytest.raises(RecipeError, match=r"hidden_size is 64, the model's 32.*teacher\.initialize=none"):
         inherit_from_teacher(toy("distilbert/tiny", "encoder.hidden_size=64", "teacher.model=x"), bert, ())
     with pytest.raises(RecipeError, match=r"has 5 layers, its teacher .* 4\..*num_layers=2"):

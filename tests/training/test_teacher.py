@@ -9,13 +9,14 @@ import torch
 from test_batches import step
 from toy_models import saved, small, toy_tokenizer
 
+from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.core.errors import RecipeError
 from maskwright.core.spec import override, parse_overrides
 from maskwright.core.tensors import PackedBatch
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.existing import ExistingModel, build_teacher
+from maskwright.training.existing import build_teacher
 from maskwright.training.initialization import check_teacher, inherit_from_teacher, open_origins
 from maskwright.training.model import build_model
 
@@ -27,7 +28,7 @@ def student(*overrides: str, name: str = "distilbert/tiny") -> Recipe:
 
 
 @pytest.fixture
-def bert(tmp_path: Path) -> ExistingModel:
+def bert(tmp_path: Path) -> Checkpoint:
     return saved(tmp_path / "bert", "bert/tiny")
 
 
@@ -43,7 +44,7 @@ def flat(ids: list[list[int]], segments: int = 0) -> PackedBatch:
     )
 
 
-def test_a_teacher_says_what_its_hugging_face_class_says(bert: ExistingModel) -> None:
+def test_a_teacher_says_what_its_hugging_face_class_says(bert: Checkpoint) -> None:
     from transformers import BertForMaskedLM
 
     theirs = BertForMaskedLM.from_pretrained(bert.folder).eval()
@@ -57,7 +58,7 @@ def test_a_teacher_says_what_its_hugging_face_class_says(bert: ExistingModel) ->
     assert view.output.pooled is None
 
 
-def test_a_student_without_segments_has_a_teacher_that_sees_none(bert: ExistingModel) -> None:
+def test_a_student_without_segments_has_a_teacher_that_sees_none(bert: Checkpoint) -> None:
     ids = [[2, 9, 4, 30, 3]]
     blind = build_teacher(bert, student())
     seeing = build_teacher(bert, student("encoder.type_vocab_size=2"))
@@ -66,7 +67,7 @@ def test_a_student_without_segments_has_a_teacher_that_sees_none(bert: ExistingM
     assert not torch.allclose(first, second)
 
 
-def test_a_teacher_drops_nothing_and_learns_nothing(bert: ExistingModel) -> None:
+def test_a_teacher_drops_nothing_and_learns_nothing(bert: Checkpoint) -> None:
     teacher = build_teacher(bert, student())
     batch = flat([[2, 9, 4, 30, 3]])
     first, second = (teacher.view(replace(batch, dropout_key=key)).output.hidden for key in (1, 2))
@@ -78,7 +79,7 @@ def test_a_teacher_drops_nothing_and_learns_nothing(bert: ExistingModel) -> None
     assert not any("teacher" in name for name, _ in model.named_parameters())
 
 
-def test_the_teacher_is_asked_only_where_an_objective_learns_from_it(bert: ExistingModel) -> None:
+def test_the_teacher_is_asked_only_where_an_objective_learns_from_it(bert: Checkpoint) -> None:
     asked = []
 
     class Counted(type(build_teacher(bert, student()))):  # type: ignore[misc]
@@ -100,7 +101,7 @@ def test_the_teacher_is_asked_only_where_an_objective_learns_from_it(bert: Exist
     assert len(asked) == 1
 
 
-def test_a_teacher_of_another_width_can_teach_soft_targets_but_not_hidden_states(bert: ExistingModel) -> None:
+def test_a_teacher_of_another_width_can_teach_soft_targets_but_not_hidden_states(bert: Checkpoint) -> None:
     wide = student("encoder.hidden_size=64", "teacher.initialize=none")
     message = r"'cosine' compares hidden states.*32 wide.*is 64.*hidden_size=32.*leave 'cosine'"
     with pytest.raises(RecipeError, match=message):
@@ -109,7 +110,7 @@ def test_a_teacher_of_another_width_can_teach_soft_targets_but_not_hidden_states
 
 
 @pytest.mark.parametrize("initialize", ["none", "layers"])
-def test_all_that_mends_another_width_is_named_at_once(bert: ExistingModel, initialize: str) -> None:
+def test_all_that_mends_another_width_is_named_at_once(bert: Checkpoint, initialize: str) -> None:
     shape = ("encoder.hidden_size=48", "encoder.num_heads=3", "encoder.intermediate_size=192")
     wide = student(*shape, f"teacher.initialize={initialize}")
     with pytest.raises(RecipeError) as caught:
@@ -121,7 +122,7 @@ def test_all_that_mends_another_width_is_named_at_once(bert: ExistingModel, init
     assert (mended.encoder.hidden_size, mended.encoder.num_heads, mended.encoder.intermediate_size) == (32, 2, 64)
 
 
-def test_a_teacher_without_a_masked_token_head_is_refused(bert: ExistingModel) -> None:
+def test_a_teacher_without_a_masked_token_head_is_refused(bert: Checkpoint) -> None:
     headless = replace(bert, state={name: value for name, value in bert.state.items() if "heads.mlm" not in name})
     with pytest.raises(RecipeError, match="'soft_targets' needs the scores of the teacher's masked-token head"):
         check_teacher(student(), headless)
@@ -129,7 +130,7 @@ def test_a_teacher_without_a_masked_token_head_is_refused(bert: ExistingModel) -
     assert build_teacher(headless, student()).heads == {}
 
 
-def test_a_teacher_that_reads_less_than_the_student_is_refused(bert: ExistingModel) -> None:
+def test_a_teacher_that_reads_less_than_the_student_is_refused(bert: Checkpoint) -> None:
     long = student("encoder.max_positions=128", "training.phases=[{max_length: 64}]")
     with pytest.raises(RecipeError, match=r"reach length 64, but the teacher .* supports 40 tokens.*max_length: 40"):
         check_teacher(long, bert)

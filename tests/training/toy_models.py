@@ -5,15 +5,16 @@ from pathlib import Path
 
 from toy_runs import OBJECTS, SUBJECTS, VERBS
 
+from maskwright.checkpoints.checkpoint import Checkpoint
+from maskwright.checkpoints.locating import GENERATOR
 from maskwright.data.tokenizers.backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.recipes.catalog import resolve
 from maskwright.training.batches import StepBatch
 from maskwright.training.checkpoint import save_models
-from maskwright.training.existing import ExistingModel, open_existing
+from maskwright.training.existing import open_existing
 from maskwright.training.model import build_model
 from maskwright.training.optimizer import Optimizer
-from maskwright.training.run_directory import GENERATOR
 from maskwright.training.step import Step, StepResult, TrainedModel
 
 SMALL = (
@@ -58,7 +59,7 @@ def save_toy(folder: Path, recipe: str, *overrides: str, seed: int = 1, tokenize
     return folder
 
 
-def saved(folder: Path, recipe: str, *overrides: str, seed: int = 1) -> ExistingModel:
+def saved(folder: Path, recipe: str, *overrides: str, seed: int = 1) -> Checkpoint:
     """A random model of a recipe, written and opened."""
     return open_existing(str(save_toy(folder, recipe, *overrides, seed=seed)))
 

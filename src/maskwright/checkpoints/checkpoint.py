@@ -1,28 +1,36 @@
-"""Save and load Hugging Face model folders. transformers loads what is saved here."""
+"""Read and write model folders as Hugging Face's classes do: the only module that does either."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from maskwright.checkpoints.config_json import from_json, to_json
 from maskwright.checkpoints.families import Family, family_named
-from maskwright.checkpoints.locating import locate
+from maskwright.checkpoints.locating import GENERATOR, locate
 from maskwright.checkpoints.refusals import refuse_inexpressible
+from maskwright.checkpoints.sentence_folder import SentenceModules, read_sentence_modules
 from maskwright.checkpoints.task_entries import TaskEntries, entries_from_json
 from maskwright.checkpoints.weight_files import WEIGHTS, read_config, read_weights
 from maskwright.core.errors import ConversionError
-from maskwright.core.files import atomic_path, write_json
+from maskwright.core.fields import member_of
+from maskwright.core.files import atomic_path, checksum, write_json
+from maskwright.core.spec import fingerprint
 from maskwright.core.tensor_files import write_tensors
 from maskwright.core.types import FamilyName, SpecialTokens
+from maskwright.data.tokenizers.extension import Extension
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives import (
     MaskedLanguageModeling,
     NextSentencePrediction,
+    Objective,
+    ObjectiveChoice,
     ReplacedTokenDetection,
     SentenceOrderPrediction,
 )
@@ -35,21 +43,26 @@ _NAMES_SHOWN = 6
 _OBJECTIVES = (MaskedLanguageModeling(), NextSentencePrediction(), SentenceOrderPrediction(), ReplacedTokenDetection())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedModel:
-    """The content of a model folder.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Checkpoint:
+    """A model folder: config.json and the weights, read once; the tokenizer and other files, read at their first use.
 
     Attributes:
+        name: What the user called it.
         family: Whose classes have this architecture.
         config: The encoder's shape; with a pooler if the folder has one.
+        vocab_size: Rows of the word embeddings; some models have more than the tokenizer has entries.
         max_length: Longest sequence of the training, in tokens, or the number of positions.
         state: Weights in fp32 as "encoder.*" and "heads.KIND.*".
         heads: Kinds of the heads in `state`, e.g. ("mlm",) or ("sequence",). A masked-token head that no recipe could
             have trained is ignored: not tied to the word embeddings, or with another activation than the encoder.
         unexpected: Names in the file that are not used.
         task: The head among `heads` that was trained on labeled examples, if any.
+        tokenizer_override: Used in place of the folder's; None for the folder's.
     """
 
+    name: str
+    folder: Path
     family: FamilyName
     config: EncoderConfig
     vocab_size: int
@@ -57,15 +70,16 @@ class LoadedModel:
     state: dict[str, Tensor]
     heads: tuple[str, ...]
     unexpected: tuple[str, ...]
-    folder: Path
     task: TaskEntries | None
+    tokenizer_override: Tokenizer | None = None
 
-    def read_tokenizer(self) -> Tokenizer:
-        """Return the folder's tokenizer.
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer.
 
         Raises DataError if it cannot be read, ConversionError if it has more entries than the weights.
         """
-        tokenizer = Tokenizer.from_folder(self.folder)
+        tokenizer = self.tokenizer_override or Tokenizer.from_folder(self.folder)
         if (entries := tokenizer.special_tokens.vocab_size) > self.vocab_size:
             raise ConversionError(
                 f"the tokenizer in {self.folder} has {entries} entries, the weights beside it have embeddings for "
@@ -74,21 +88,58 @@ class LoadedModel:
             )
         return tokenizer
 
+    @cached_property
+    def modules(self) -> SentenceModules:
+        """How a folder of sentence-transformers pools; raises ConversionError if a file is damaged."""
+        return read_sentence_modules(self.folder)
 
-def build_modules(
-    config: EncoderConfig, vocab_size: int, state: Mapping[str, Tensor]
-) -> tuple[Encoder, dict[str, nn.Module]]:
-    """Return an encoder with the weights of `state`, and by kind its heads among "mlm", "nsp", "sop" and "rtd".
+    @cached_property
+    def fingerprint(self) -> str:
+        """Identifies config.json and the weights."""
+        files = (self.folder / "config.json", self.folder / WEIGHTS)
+        return fingerprint({file.name: checksum(file) for file in files})
 
-    Nothing is copied, nor initialized at random, which would take seconds. Other weights in `state` are not used.
-    """
-    shape = config.head_shape(vocab_size)
-    with torch.device("meta"):
-        encoder, kinds = Encoder(config, vocab_size), _kinds(state)
-        heads: dict[str, nn.Module] = {each.kind: each.head(shape) for each in _OBJECTIVES if each.kind in kinds}
-    modules = nn.ModuleDict({"encoder": encoder, "heads": nn.ModuleDict(heads)})
-    modules.load_state_dict({name: state[name] for name in modules.state_dict()}, assign=True)
-    return encoder, heads
+    @property
+    def generator(self) -> Path | None:
+        """The folder of ELECTRA's generator, if there is one."""
+        folder = self.folder / GENERATOR
+        return folder if (folder / "config.json").is_file() else None
+
+    def to_json(self) -> dict[str, str]:
+        """Return what a run records."""
+        return {"model": self.name, "family": self.family, "fingerprint": self.fingerprint}
+
+    def build(self) -> tuple[Encoder, dict[str, nn.Module]]:
+        """Return the encoder, and by kind its heads among "mlm", "nsp", "sop" and "rtd".
+
+        Nothing is copied, nor initialized at random, which would take seconds. Other weights in `state` are not used.
+        """
+        shape = self.config.head_shape(self.vocab_size)
+        with torch.device("meta"):
+            encoder, kinds = Encoder(self.config, self.vocab_size), _kinds(self.state)
+            heads: dict[str, nn.Module] = {each.kind: each.head(shape) for each in _OBJECTIVES if each.kind in kinds}
+        modules = nn.ModuleDict({"encoder": encoder, "heads": nn.ModuleDict(heads)})
+        modules.load_state_dict({name: self.state[name] for name in modules.state_dict()}, assign=True)
+        return encoder, heads
+
+    def trimmed(self) -> "Checkpoint":
+        """Return the model without rows that the tokenizer has no entry for (ERNIE's: 18,000 rows for 17,964)."""
+        entries, rows = self.tokenizer.special_tokens.vocab_size, _vocabulary_weights(self.config, self.state)
+        state = {name: tensor[:entries] if name in rows else tensor for name, tensor in self.state.items()}
+        return self._with_rows(state, self.tokenizer)
+
+    def extended(self, extension: Extension) -> "Checkpoint":
+        """Return the model with a row for each new entry: the mean of the rows of the pieces it replaces."""
+        state = dict(self.state)
+        for name in _vocabulary_weights(self.config, state):
+            rows = state[name]
+            means = [rows[list(pieces)].mean(dim=0, keepdim=True) for pieces in extension.pieces]
+            state[name] = torch.cat([rows, *means])
+        return self._with_rows(state, extension.tokenizer)
+
+    def _with_rows(self, state: dict[str, Tensor], tokenizer: Tokenizer) -> "Checkpoint":
+        size = tokenizer.special_tokens.vocab_size
+        return replace(self, state=state, vocab_size=size, tokenizer_override=tokenizer)
 
 
 def save_model(
@@ -146,7 +197,7 @@ def save_model(
     write_json(folder / "config.json", data)
 
 
-def load_model(folder_or_name: str | Path) -> LoadedModel:
+def read_checkpoint(folder_or_name: str | Path) -> Checkpoint:
     """Read a model folder, or download a model by its hub name. No code of the folder is executed.
 
     Old names (gamma, beta), unprefixed bare models and half precision are accepted.
@@ -191,7 +242,8 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
                 todo="Remove sharing, num_groups and blocks_per_group from config.json to load every layer separately",
             )
         state[ours] = tensors[theirs]
-    loaded = LoadedModel(
+    loaded = Checkpoint(
+        name=str(folder_or_name),
         family=family.name,
         config=config,
         vocab_size=described.vocab_size,
@@ -209,6 +261,20 @@ def load_model(folder_or_name: str | Path) -> LoadedModel:
             todo="Correct num_hidden_layers there, or download both files again",
         )
     return loaded
+
+
+def _vocabulary_weights(config: EncoderConfig, names: Collection[str]) -> set[str]:
+    """Return the weights with one row per vocabulary entry: those whose shape in the head depends on its size."""
+    found = {"encoder.word_embeddings.weight"}
+    for kind in _kinds(names):
+        member = member_of(ObjectiveChoice, kind)
+        if member is None:
+            continue  # A head that no objective here uses.
+        objective = cast(Objective, member())
+        with torch.device("meta"):
+            small, large = (objective.head(config.head_shape(size)).state_dict() for size in (1, 2))
+        found |= {f"heads.{kind}.{name}" for name in small if small[name].shape != large[name].shape}
+    return found & set(names)
 
 
 def _kinds(state: Iterable[str]) -> frozenset[str]:
@@ -296,7 +362,7 @@ def _without_identity(tensors: dict[str, Tensor], family: Family, config: Encode
     return config
 
 
-def _check_shapes(loaded: LoadedModel, family: Family, theirs: Mapping[str, str]) -> None:
+def _check_shapes(loaded: Checkpoint, family: Family, theirs: Mapping[str, str]) -> None:
     """Compare the shapes of weights with those that config.json implies, without allocating memory."""
     config, state = loaded.config, loaded.state
     shape = config.head_shape(loaded.vocab_size)

@@ -6,6 +6,8 @@ from pathlib import Path
 from maskwright.core.errors import ConversionError, nearest
 from maskwright.core.extras import install
 
+GENERATOR = "generator"
+"""The subdirectory of ELECTRA's generator in the folder of its discriminator: a model folder too."""
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
 _MARKS = ("config.json", "run.json")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")

@@ -15,8 +15,9 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, PositiveInt
 
+from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.quiet import quiet
-from maskwright.checkpoints.sentence_folder import SentenceModules, read_sentence_modules
+from maskwright.checkpoints.sentence_folder import SentenceModules
 from maskwright.core.amounts import pluralize
 from maskwright.core.checksums import file_checksums
 from maskwright.core.devices import choose_device
@@ -46,7 +47,7 @@ from maskwright.finetuning.readers.options import ReadAs, ReadOptions, to_keep
 from maskwright.finetuning.results import Results, SeedRow, card, data_of
 from maskwright.fitting.resolve import Choice
 from maskwright.training.device import Precision, restore_machine, use_machine
-from maskwright.training.existing import ExistingModel, open_existing
+from maskwright.training.existing import open_existing
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.run_directory import RECORD, RunDirectory, environment
@@ -212,14 +213,14 @@ def evaluate_embedding(
     )
 
 
-def _with_modules(existing: ExistingModel) -> tuple[ExistingModel, SentenceModules]:
+def _with_modules(existing: Checkpoint) -> tuple[Checkpoint, SentenceModules]:
     """Return a model with the maximum length of its folder's modules, and these; ConversionError for unknown ones."""
-    modules = read_sentence_modules(existing.folder)
+    modules = existing.modules
     modules.check(existing.name)
     return replace(existing, max_length=min(existing.max_length, modules.max_length or existing.max_length)), modules
 
 
-def _cut(part: Texts, existing: ExistingModel, longest: int | None) -> int:
+def _cut(part: Texts, existing: Checkpoint, longest: int | None) -> int:
     """Return how many examples have a text that is truncated to `longest` tokens, special ones included."""
     most = (longest or existing.max_length) - 2
     columns = zip(*(example.texts for example in part.examples), strict=True)
@@ -311,7 +312,7 @@ def _rows(file: Texts) -> Rows:
 
 
 def _fitted(
-    rows: Rows, train: Texts, overrides: Sequence[tuple[str, Any]], existing: ExistingModel, as_published: bool
+    rows: Rows, train: Texts, overrides: Sequence[tuple[str, Any]], existing: Checkpoint, as_published: bool
 ) -> tuple[EmbeddingSettings, tuple[Choice, ...]]:
     """Return the settings, fitted to small models and little data by the rules of the other tasks, with reasons."""
     settings = override(DEFAULTS[rows], overrides)

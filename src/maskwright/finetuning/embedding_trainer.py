@@ -21,12 +21,12 @@ from torch import nn
 from torch.utils.data import RandomSampler
 from transformers import PrinterCallback, TrainerCallback, set_seed
 
+from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.sentence_folder import SentenceModules, save_sentence_folder, write_sentence_folder
 from maskwright.core.errors import TrainingError
 from maskwright.finetuning.embedding import EmbeddingSettings, Rows
 from maskwright.finetuning.examples import ExampleFile, TextExample
 from maskwright.training.device import Machine
-from maskwright.training.existing import ExistingModel
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.reporting import Reporter
 from maskwright.training.run_directory import RunDirectory
@@ -142,7 +142,7 @@ def _diverged(problem: str) -> TrainingError:
 
 
 def train(
-    existing: ExistingModel,
+    existing: Checkpoint,
     modules: SentenceModules,
     parts: Mapping[str, ExampleFile[TextExample]],
     rows: Mapping[str, Rows],

@@ -15,7 +15,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from maskwright.checkpoints.checkpoint import save_model
+from maskwright.checkpoints.checkpoint import Checkpoint, save_model
 from maskwright.checkpoints.families import family_named
 from maskwright.checkpoints.families.base import TaskHead
 from maskwright.checkpoints.sentence_folder import MODULES
@@ -35,7 +35,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.inference import InferenceEncoder
 from maskwright.model.initialization import initialize
-from maskwright.training.existing import ExistingModel, open_existing
+from maskwright.training.existing import open_existing
 from maskwright.training.initialization import parts_of
 
 
@@ -230,18 +230,20 @@ def build(
     return built.eval()
 
 
-def load(folder: str | Path) -> FineTunedModel:
+def load(folder: str | Path | Checkpoint) -> FineTunedModel:
     """Load a fine-tuned model, in evaluation mode, on the CPU. No code of the folder is executed.
 
     `folder` was written by `FineTunedModel.save`, or is a folder or hub name of a transformers class for sequence or
-    token classification, question answering or multiple choice; its task follows from its class and labels.
+    token classification, question answering or multiple choice; its task follows from its class and labels. A folder
+    that was read is not read again.
 
     Raises:
         MaskwrightError: If there is no fine-tuned model, or its files do not fit together.
     """
-    existing = open_existing(str(folder))
+    existing = folder.trimmed() if isinstance(folder, Checkpoint) else open_existing(str(folder))
     entries = existing.task
     if entries is None:
+        folder = existing.name
         raise ConversionError(
             f"{folder} is a pretrained model, not a fine-tuned one",
             allowed="a folder that `maskwright finetune` wrote, or one of a transformers class for sequence or token "
@@ -267,12 +269,12 @@ def load(folder: str | Path) -> FineTunedModel:
     if not path.exists():
         labels = f" with the labels {', '.join(task.labels)}" if task.labels else ""
         built.notes = (
-            f"{folder} has no {TASK_FILE}: task inferred from its class {row.architecture}: {task.kind}{labels}",
+            f"{existing.name} has no {TASK_FILE}: task inferred from its class {row.architecture}: {task.kind}{labels}",
         )
     return built.eval()
 
 
-def _assemble(existing: ExistingModel, task: Task, row: TaskHead, rate: float, max_length: int) -> FineTunedModel:
+def _assemble(existing: Checkpoint, task: Task, row: TaskHead, rate: float, max_length: int) -> FineTunedModel:
     """Assemble the model without weights (on the meta device)."""
     tokenizer, config = existing.tokenizer, existing.config
     with torch.device("meta"):
@@ -289,7 +291,7 @@ def _load_weights(built: FineTunedModel, state: Mapping[str, Tensor]) -> None:
     built.load_state_dict({name: tensor.clone() for name, tensor in state.items()}, assign=True, strict=False)
 
 
-def _named_as_here(existing: ExistingModel, task: Task) -> dict[str, Tensor]:
+def _named_as_here(existing: Checkpoint, task: Task) -> dict[str, Tensor]:
     mine = f"heads.{task.head}."
     return {
         "head." + name.removeprefix(mine) if name.startswith(mine) else name: tensor
@@ -302,7 +304,7 @@ def _filed(name: str, task: Task) -> str:
 
 
 def _weight_notes(
-    existing: ExistingModel, head: HeadKind, row: TaskHead, *, loaded: Set[str], wanted: Set[str], ignored: Set[str]
+    existing: Checkpoint, head: HeadKind, row: TaskHead, *, loaded: Set[str], wanted: Set[str], ignored: Set[str]
 ) -> list[str]:
     """Return messages about the weights that were loaded, newly initialized and ignored, given their names."""
     new, dropped = parts_of(wanted - loaded), sorted(parts_of(ignored))

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.core.checksums import compare_files, read_record, write_record
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import CheckpointError, MaskwrightError, RecipeError
@@ -51,7 +52,7 @@ from maskwright.training.distributed import (
     rank_zero_first,
     world_size,
 )
-from maskwright.training.existing import ExistingModel, open_existing
+from maskwright.training.existing import open_existing
 from maskwright.training.interrupt import StopRequest, stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter, Silent
 from maskwright.training.run_directory import RunDirectory, environment
@@ -206,7 +207,7 @@ def finetune(
     return FineTuning(folder=folder.path, finished=results is not None, results=results, stopped_by=stop.signal)
 
 
-def open_model(model: str | Path, out: Path) -> ExistingModel:
+def open_model(model: str | Path, out: Path) -> Checkpoint:
     """Open the model to fine-tune; raise CheckpointError if its folder is the output folder."""
     existing = open_existing(str(model))
     if out.resolve() == existing.folder.resolve():
@@ -254,7 +255,7 @@ def write_results(folder: Path, results: Results, card: str) -> None:
 class Plan:
     """A planned fine-tuning: `choices` are adjusted settings with reasons, `source` is that of the published ones."""
 
-    existing: ExistingModel
+    existing: Checkpoint
     from_scratch: bool
     labeled: Labeled
     settings: Hyperparameters
@@ -284,7 +285,7 @@ class Plan:
 
 
 def make_plan(
-    existing: ExistingModel,
+    existing: Checkpoint,
     request: LabeledRequest,
     reporter: Reporter,
     *,

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 import numpy as np
 from pydantic import Field, PositiveInt
 
+from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.core.amounts import short_count
 from maskwright.core.errors import RecipeError, unknown_name
 from maskwright.core.files import read_json
@@ -20,7 +21,6 @@ from maskwright.fitting.budget import Shape
 from maskwright.fitting.resolve import Choice
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.optimization import AdamW
-from maskwright.training.existing import ExistingModel
 
 PUBLISHED_WIDTH = 768
 """Learning rates are published for models of this width and above; narrower models tolerate higher ones."""
@@ -120,7 +120,7 @@ class Hyperparameters(Spec):
         return self.steps or max(1, round(self.epochs * self.steps_of_epoch(num_units)))
 
 
-def system_of(existing: ExistingModel, wanted: str | None) -> str:
+def system_of(existing: Checkpoint, wanted: str | None) -> str:
     """Return the system whose published settings apply: the user's choice, or the model's recipe or family."""
     if wanted and wanted.partition("/")[0] not in SYSTEMS:
         problem, allowed, todo = unknown_name("system", wanted, SYSTEMS)
@@ -130,7 +130,7 @@ def system_of(existing: ExistingModel, wanted: str | None) -> str:
     return SYSTEMS.get(recipe.partition("/")[0], existing.family)
 
 
-def tokens_of(existing: ExistingModel) -> float | None:
+def tokens_of(existing: Checkpoint) -> float | None:
     """Return the number of pretraining tokens if the model's folder is a run, else None."""
     tokens = _entry(existing, "run.json", "result", "tokens")
     # A run that started from another model has seen more tokens than it counted.
@@ -138,7 +138,7 @@ def tokens_of(existing: ExistingModel) -> float | None:
     return float(tokens) if isinstance(tokens, int | float) and tokens and not begun_with else None
 
 
-def _entry(existing: ExistingModel, file: str, *keys: str) -> Any:
+def _entry(existing: Checkpoint, file: str, *keys: str) -> Any:
     try:
         found = read_json(existing.folder / file)
         for key in keys:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.core.amounts import pluralize
 from maskwright.core.checksums import compare_files, file_checksums, read_record, write_record
 from maskwright.core.errors import CheckpointError
@@ -28,10 +29,9 @@ from maskwright.finetuning.tasks.base import Task
 from maskwright.fitting.budget import Budget, Spent
 from maskwright.model.config import EncoderConfig
 from maskwright.training import checkpoint
-from maskwright.training.checkpoint import Checkpoint, CheckpointTimer
+from maskwright.training.checkpoint import CheckpointTimer, TrainingState
 from maskwright.training.device import Machine
 from maskwright.training.distributed import on_rank_zero, rank
-from maskwright.training.existing import ExistingModel
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.loop import Phase, Position, Schedule, StepReport, train
 from maskwright.training.metrics import JsonLines, worth_logging
@@ -60,7 +60,7 @@ class TrainingData:
 
 
 def training_data(
-    existing: ExistingModel, task: Task, settings: Hyperparameters, train: Sequence[Any], dev: Sequence[Any]
+    existing: Checkpoint, task: Task, settings: Hyperparameters, train: Sequence[Any], dev: Sequence[Any]
 ) -> TrainingData:
     """Return the features of the examples as the settings ask for them."""
     layout = Layout(existing.tokenizer, settings.max_length, reads_segments(existing.config, existing.tokenizer))
@@ -369,7 +369,7 @@ class SeedRun:
         self.reporter.message("resuming", f"{self.title} from step {found.step:,} of {self.total_steps:,}")
         return found.step, True, history
 
-    def _history_of(self, found: Checkpoint) -> list[Measured]:
+    def _history_of(self, found: TrainingState) -> list[Measured]:
         """Return a checkpoint's history; raises CheckpointError if the best epoch's model is damaged."""
         try:
             history = [Measured(**measured) for measured in found.state["history"]]

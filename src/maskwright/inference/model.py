@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from maskwright.checkpoints.checkpoint import build_modules, load_model
-from maskwright.checkpoints.sentence_folder import Pooling, SentenceModules, read_sentence_modules
+from maskwright.checkpoints.checkpoint import Checkpoint, read_checkpoint
+from maskwright.checkpoints.sentence_folder import Pooling, SentenceModules
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError
 from maskwright.core.surrogates import surrogate_problem
@@ -31,7 +31,6 @@ from maskwright.model.inference import InferenceEncoder
 from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead, ReplacedTokenDetectionHead
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.training.device import multiplies_bf16
-from maskwright.training.run_directory import GENERATOR
 
 BATCH_TOKENS = 8192
 """Tokens of a forward pass: enough to keep all cores busy, a few hundred MB for a model of base size."""
@@ -323,12 +322,13 @@ class Model:
             )
 
 
-def load(model: str | Path, *, device: str = "auto", precision: Precision = "fp32") -> Model:
+def load(model: str | Path | Checkpoint, *, device: str = "auto", precision: Precision = "fp32") -> Model:
     """Load a model for inference, without dropout. No code of the folder is executed.
 
     Args:
         model: A run directory, a Hugging Face directory or hub name of a BERT, RoBERTa, XLM-RoBERTa, CamemBERT, ALBERT,
-            ELECTRA, DistilBERT or ERNIE 1.0. A generator in its subdirectory "generator" is loaded too.
+            ELECTRA, DistilBERT or ERNIE 1.0; or one that was read. A generator in its subdirectory "generator" is
+            loaded too.
         device: "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one.
         precision: Of matmuls: "fp32"; "bf16" or "int8" (CPU only), faster and rounded; "auto" is bf16 on a GPU that
             supports it. If the device does not support it, fp32 with the warning `PrecisionChanged`.
@@ -346,23 +346,21 @@ def load(model: str | Path, *, device: str = "auto", precision: Precision = "fp3
     """
     place = choose_device(device)
     chosen = choose_precision(precision, place)
-    loaded = load_model(model)
-    tokenizer = loaded.read_tokenizer()
-    encoder, heads = build_modules(loaded.config, loaded.vocab_size, loaded.state)
+    checkpoint = model if isinstance(model, Checkpoint) else read_checkpoint(model)
+    tokenizer, modules, generator = checkpoint.tokenizer, checkpoint.modules, checkpoint.generator
+    encoder, heads = checkpoint.build()
     for module in (encoder, *heads.values()):
         module.to(place).eval()
-    generator = loaded.folder / GENERATOR
-    modules = read_sentence_modules(loaded.folder)
     return Model(
-        name=str(model),
+        name=checkpoint.name,
         tokenizer=tokenizer,
         encoder=encoder,
-        max_length=min(loaded.max_length, modules.max_length or loaded.max_length),
+        max_length=min(checkpoint.max_length, modules.max_length or checkpoint.max_length),
         modules=modules,
         mlm_head=cast(MaskedLanguageModelingHead | None, heads.pop("mlm", None)),
         rtd_head=cast(ReplacedTokenDetectionHead | None, heads.pop("rtd", None)),
         pair_heads=heads,
-        generator=load(generator, device=device, precision=chosen) if (generator / "config.json").is_file() else None,
+        generator=None if generator is None else load(generator, device=device, precision=chosen),
         precision=chosen,
     )
 

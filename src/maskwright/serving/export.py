@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from maskwright.checkpoints.checkpoint import LoadedModel, load_model
+from maskwright.checkpoints.checkpoint import Checkpoint, read_checkpoint
+from maskwright.checkpoints.locating import GENERATOR
 from maskwright.checkpoints.quiet import quiet
 from maskwright.checkpoints.sentence_folder import MODULES, Pooling, write_sentence_folder
 from maskwright.checkpoints.weight_files import WEIGHTS
@@ -18,7 +19,6 @@ from maskwright.finetuning import fine_tuned
 from maskwright.serving import model_card, onnx_graph
 from maskwright.serving.onnx_graph import FILES, PRECISIONS, OnnxPrecision
 from maskwright.serving.parity import Parity, compare_embeddings, compare_heads, compare_tasks, examples_for, texts_for
-from maskwright.training.run_directory import GENERATOR
 
 Target = Literal["onnx", "sentence-transformers", "hub"]
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -76,19 +76,19 @@ def export(
     # The current directory cannot be replaced, even if it is empty.
     if out.exists() and (not out.is_dir() or any(out.iterdir()) or out.samefile(Path.cwd())):
         raise MaskwrightError(f"{out} exists", todo="Choose a new folder")
-    loaded = load_model(model)
-    _check_tokenizer(loaded)
+    loaded = read_checkpoint(model)
+    tokenizer = _check_tokenizer(loaded)
     precisions = [name for name in PRECISIONS if name in wanted]
     parities: list[Parity] = []
     head = "encoder" if encoder or to == "sentence-transformers" else onnx_graph.head_of(loaded)
     with atomic_folder(out) as folder:
         if to == "onnx":
-            parities = _to_onnx(loaded, head, folder, precisions, file)
+            parities = _to_onnx(loaded, tokenizer, head, folder, precisions, file)
         elif to == "sentence-transformers":
             with full_disk_named(out):
-                parities = [_to_sentence_transformers(loaded.folder, folder, pooling, normalize, file)]
+                parities = [_to_sentence_transformers(loaded, folder, pooling, normalize, file)]
         else:
-            _to_hub(loaded.folder, folder)
+            _to_hub(loaded, folder)
         card = model_card.text(out.name, loaded, head, to, parities, license=license, language=language)
         (folder / "README.md").write_text(card, encoding="utf-8", newline="\n")
     return parities
@@ -115,9 +115,9 @@ def _check_choices(
         require(f"--to {to}", *_LIBRARIES[to])
 
 
-def _check_tokenizer(loaded: LoadedModel) -> None:
-    """Refuse tokenizer files that other programs cannot load, or that have them render a template."""
-    loaded.read_tokenizer()
+def _check_tokenizer(loaded: Checkpoint) -> Tokenizer:
+    """Return the tokenizer; refuse files that other programs cannot load, or that have them render a template."""
+    tokenizer = loaded.tokenizer
     path = loaded.folder / "tokenizer_config.json"
     settings = read_object(path) if path.exists() else {}
     length = settings.get("model_max_length")
@@ -129,14 +129,20 @@ def _check_tokenizer(loaded: LoadedModel) -> None:
             f"{template if template.exists() else path} has a chat template, which other programs execute",
             todo="Remove it: encoders use none",
         )
+    return tokenizer
 
 
 def _to_onnx(
-    loaded: LoadedModel, head: str, folder: Path, precisions: Sequence[OnnxPrecision], file: Path | None
+    loaded: Checkpoint,
+    tokenizer: Tokenizer,
+    head: str,
+    folder: Path,
+    precisions: Sequence[OnnxPrecision],
+    file: Path | None,
 ) -> list[Parity]:
     source, places = loaded.folder, {name: folder / "onnx" / FILES[name] for name in PRECISIONS}
     # The texts are read first: the rest takes long.
-    tuned = fine_tuned.load(source) if loaded.task is not None and head == loaded.task.kind else None
+    tuned = fine_tuned.load(loaded) if loaded.task is not None and head == loaded.task.kind else None
     examples: Sequence[Any] = texts_for(source, file) if tuned is None else examples_for(tuned, file)
     (folder / "onnx").mkdir()
     model = onnx_graph.load_transformers(source, head)
@@ -153,7 +159,6 @@ def _to_onnx(
     if tuned is not None:
         parities = compare_tasks(tuned, original, exported, examples)
     else:
-        tokenizer = Tokenizer.from_folder(source)
         parities = compare_heads(head, original, exported, examples, tokenizer, loaded.max_length)
     for parity in parities:
         parity.check(LIMITS)
@@ -161,16 +166,16 @@ def _to_onnx(
 
 
 def _to_sentence_transformers(
-    source: Path, folder: Path, pooling: Pooling | None, normalize: bool | None, file: Path | None
+    loaded: Checkpoint, folder: Path, pooling: Pooling | None, normalize: bool | None, file: Path | None
 ) -> Parity:
     from maskwright.inference.model import load
 
-    texts = texts_for(source, file)
-    model = load(source, device="cpu")
+    texts = texts_for(loaded.folder, file)
+    model = load(loaded, device="cpu")
     pooling, normalize = model.pooled_as(pooling, normalize)
     with quiet():
         saved = write_sentence_folder(
-            source,
+            loaded.folder,
             folder,
             model.tokenizer,
             hidden_size=model.encoder.config.hidden_size,
@@ -187,14 +192,15 @@ def _to_sentence_transformers(
     return parity
 
 
-def _to_hub(source: Path, folder: Path) -> None:
+def _to_hub(loaded: Checkpoint, folder: Path) -> None:
     """Copy what loads the model; not the data card, which quotes the corpus, nor `run.json`, which has paths."""
+    source = loaded.folder
     patterns = ("config.json", WEIGHTS, *_TOKENIZER_FILES)
     _copy(source, folder, *patterns, "task.json", "recipe.json")
-    if (source / GENERATOR).is_dir():
-        load_model(source / GENERATOR)  # Damaged files are refused.
+    if loaded.generator is not None:
+        read_checkpoint(loaded.generator)  # Damaged files are refused.
         (folder / GENERATOR).mkdir()
-        _copy(source / GENERATOR, folder / GENERATOR, *patterns)
+        _copy(loaded.generator, folder / GENERATOR, *patterns)
     if (source / MODULES).is_file():
         _copy(source, folder, MODULES, "config_sentence_transformers.json", "sentence_bert_config.json")
         for module in source.glob("[0-9]*_*/"):

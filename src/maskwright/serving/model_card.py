@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maskwright.checkpoints.checkpoint import LoadedModel
+from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.sentence_folder import MODULES
 from maskwright.core import markdown
 from maskwright.core.amounts import pluralize, short_count
@@ -26,7 +26,7 @@ _DOES = {
 
 def text(
     name: str,
-    loaded: LoadedModel,
+    loaded: Checkpoint,
     head: str,
     to: str,
     parities: Sequence[Parity],
@@ -44,7 +44,7 @@ def text(
 
 def _text(
     name: str,
-    loaded: LoadedModel,
+    loaded: Checkpoint,
     head: str,
     to: str,
     parities: Sequence[Parity],
@@ -77,7 +77,7 @@ def _text(
     return "\n".join([*front, "", *lines, *_limits(loaded), *_exported(name, head, to, parities, compares)]) + "\n"
 
 
-def _pretrained(name: str, loaded: LoadedModel, head: str) -> Iterator[str]:
+def _pretrained(name: str, loaded: Checkpoint, head: str) -> Iterator[str]:
     config, folder = loaded.config, loaded.folder
     yield from (f"# {escape(name)}", "")
     yield (
@@ -92,7 +92,7 @@ def _pretrained(name: str, loaded: LoadedModel, head: str) -> Iterator[str]:
         yield from _training(run, folder / "recipe.json")
 
 
-def _limits(loaded: LoadedModel) -> Iterator[str]:
+def _limits(loaded: Checkpoint) -> Iterator[str]:
     yield from ("", "## Limits", "")
     yield f"- Inputs longer than {loaded.max_length} tokens are truncated."
     if card := _read(loaded.folder / "data_card.json"):

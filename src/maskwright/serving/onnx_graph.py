@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from maskwright.checkpoints.checkpoint import LoadedModel
+from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.quiet import quiet
 from maskwright.core.files import records_of
 
@@ -48,7 +48,7 @@ HEADS: Mapping[str, Head] = {
 }
 
 
-def head_of(loaded: LoadedModel) -> str:
+def head_of(loaded: Checkpoint) -> str:
     """Return the head that a model is for, a key of `HEADS`."""
     if loaded.task is not None:
         return loaded.task.kind

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from maskwright.checkpoints.checkpoint import load_model
+from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.core.errors import MaskwrightError
 from maskwright.finetuning import fine_tuned
 from maskwright.finetuning.evaluate import plain
@@ -98,8 +98,9 @@ def load_served(name: str, path: str | Path, *, device: str, precision: Precisio
     Raises MaskwrightError if it cannot be loaded, or not on this device or with this precision.
     """
     model: Model | FineTunedModel
-    if load_model(path).task is None:
-        model = load(path, device=device, precision=precision)
+    checkpoint = read_checkpoint(path)
+    if checkpoint.task is None:
+        model = load(checkpoint, device=device, precision=precision)
         served = ServedModel(name=name, model=model, device=device, precision=precision)
         if "fill-mask" in served.tasks:
             model.fill_mask(_EXAMPLE)
@@ -114,7 +115,7 @@ def load_served(name: str, path: str | Path, *, device: str, precision: Precisio
             allowed="auto, fp32 or bf16",
             todo="For int8 predictions, use `maskwright export --to onnx --precision int8`.",
         )
-    model = fine_tuned.load(path)
+    model = fine_tuned.load(checkpoint)
     model.is_frozen = True
     served = ServedModel(name=name, model=model, device=device, precision=precision)
     pair = [_EXAMPLE, _EXAMPLE] if model.read_as.get("text2") else _EXAMPLE

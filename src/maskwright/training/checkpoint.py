@@ -19,6 +19,7 @@ from torch import Tensor
 
 from maskwright.checkpoints.checkpoint import save_model
 from maskwright.checkpoints.families import family_named
+from maskwright.checkpoints.locating import GENERATOR
 from maskwright.checkpoints.refusals import refuse_inexpressible
 from maskwright.core.checksums import (
     compare_files,
@@ -36,14 +37,14 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.training.distributed import broadcast, rank
 from maskwright.training.model import PretrainingModel
 from maskwright.training.optimizer import Optimizer
-from maskwright.training.run_directory import COPIES, GENERATOR
+from maskwright.training.run_directory import COPIES
 
 _KEPT = 2
 _TENSORS = ("weights.safetensors", "optimizer.safetensors")
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class TrainingState:
     """A checkpoint that was read; see `save`."""
 
     step: int
@@ -97,7 +98,7 @@ def save(
     return folder
 
 
-def latest(checkpoints: Path) -> tuple[Checkpoint | None, list[str]]:
+def latest(checkpoints: Path) -> tuple[TrainingState | None, list[str]]:
     """Return the newest intact checkpoint (None if there is none at all) and a line for each newer, damaged one.
 
     Raises CheckpointError if there are checkpoints but none is intact; DeviceError if a file of one exists but cannot
@@ -128,13 +129,13 @@ def broadcast_loaded(step: int, weights: Mapping[str, Tensor], optimizer: Optimi
             optimizer.load_state(moments, step)
 
 
-def _read(folder: Path) -> Checkpoint:
+def _read(folder: Path) -> TrainingState:
     try:
         record = read_record(folder / "state.json")
         checksums = record["checksums"]
         # A damaged copy is no reason to lose the steps since the checkpoint before.
         compare_files(folder, {name: checksums[name] for name in _TENSORS})
-        return Checkpoint(
+        return TrainingState(
             step=record["step"],
             state=record["state"],
             weights=load_file(folder / _TENSORS[0]),

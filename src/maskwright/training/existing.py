@@ -1,103 +1,26 @@
 """A trained model on disk as another run needs it, also as a teacher, and how its shape differs from a recipe's."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, cast
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from maskwright.checkpoints.checkpoint import build_modules, load_model
-from maskwright.checkpoints.task_entries import TaskEntries
-from maskwright.checkpoints.weight_files import WEIGHTS
-from maskwright.core.fields import member_of
-from maskwright.core.files import checksum
-from maskwright.core.spec import fingerprint
+from maskwright.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from maskwright.core.tensors import PackedBatch, View
-from maskwright.core.types import FamilyName
-from maskwright.data.tokenizers.extension import Extension
-from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.pretext.objectives import Objective, ObjectiveChoice
 from maskwright.recipes.recipe import Recipe
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExistingModel:
-    """A model directory that was read.
-
-    Attributes:
-        name: What the user called it.
-        state: Weights in fp32 as "encoder.*" and "heads.KIND.*", with one row per entry of the tokenizer.
-        fingerprint: Identifies config.json and the weights.
-        max_length: Longest sequence of its training in tokens, as far as the directory says.
-        task: Its head for labeled examples, if it has one.
-    """
-
-    name: str
-    folder: Path
-    family: FamilyName
-    config: EncoderConfig
-    state: dict[str, Tensor]
-    tokenizer: Tokenizer
-    fingerprint: str
-    max_length: int
-    task: TaskEntries | None
-
-    def extended(self, extension: Extension) -> "ExistingModel":
-        """Return the model with a row for each new entry: the mean of the rows of the pieces it replaces."""
-        state = dict(self.state)
-        for name in _vocabulary_weights(self.config, state):
-            rows = state[name]
-            means = [rows[list(pieces)].mean(dim=0, keepdim=True) for pieces in extension.pieces]
-            state[name] = torch.cat([rows, *means])
-        return replace(self, state=state, tokenizer=extension.tokenizer)
-
-    def to_json(self) -> dict[str, str]:
-        """Return what a run records."""
-        return {"model": self.name, "family": self.family, "fingerprint": self.fingerprint}
-
-
-def open_existing(name: str) -> ExistingModel:
-    """Read a run directory, a Hugging Face directory or a hub name.
+def open_existing(name: str) -> Checkpoint:
+    """Read a run directory, a Hugging Face directory or a hub name, with a row for each entry of its tokenizer.
 
     Raises ConversionError if there is no such model, or its tokenizer has more entries than its weights; DataError if
     its tokenizer cannot be read.
     """
-    loaded = load_model(name)
-    tokenizer = loaded.read_tokenizer()
-    entries = tokenizer.special_tokens.vocab_size
-    # Some tables are longer than the vocabulary (ERNIE's: 18,000 rows for 17,964 entries).
-    rows = _vocabulary_weights(loaded.config, loaded.state)
-    state = {key: tensor[:entries] if key in rows else tensor for key, tensor in loaded.state.items()}
-    files = (loaded.folder / "config.json", loaded.folder / WEIGHTS)
-    return ExistingModel(
-        name=name,
-        folder=loaded.folder,
-        family=loaded.family,
-        config=loaded.config,
-        state=state,
-        tokenizer=tokenizer,
-        fingerprint=fingerprint({file.name: checksum(file) for file in files}),
-        max_length=loaded.max_length,
-        task=loaded.task,
-    )
-
-
-def _vocabulary_weights(config: EncoderConfig, names: Collection[str]) -> set[str]:
-    """Return the weights with one row per vocabulary entry: those whose shape in the head depends on its size."""
-    found = {"encoder.word_embeddings.weight"}
-    for kind in {name.split(".")[1] for name in names if name.startswith("heads.")}:
-        member = member_of(ObjectiveChoice, kind)
-        if member is None:
-            continue  # A head that no objective here uses.
-        objective = cast(Objective, member())
-        with torch.device("meta"):
-            small, large = (objective.head(config.head_shape(size)).state_dict() for size in (1, 2))
-        found |= {f"heads.{kind}.{name}" for name in small if small[name].shape != large[name].shape}
-    return found & set(names)
+    return read_checkpoint(name).trimmed()
 
 
 class TeacherModel:
@@ -126,13 +49,12 @@ class TeacherModel:
         return View(ids=batch.ids, output=output, word_embeddings=self.encoder.word_embeddings.weight, heads=self.heads)
 
 
-def build_teacher(model: ExistingModel, recipe: Recipe) -> TeacherModel:
+def build_teacher(model: Checkpoint, recipe: Recipe) -> TeacherModel:
     """Build the teacher of a recipe from a model: its encoder without pooler and, if it has one, its masked-token head.
 
     The teacher of a student without segments gets segment 0 for every token (distillation: distiller.py).
     """
-    config, vocab_size = model.config.replace(pooler=False), model.tokenizer.special_tokens.vocab_size
-    encoder, heads = build_modules(config, vocab_size, model.state)
+    encoder, heads = replace(model, config=model.config.replace(pooler=False)).build()
     mlm = {kind: head for kind, head in heads.items() if kind == "mlm"}
     return TeacherModel(encoder, mlm, sees_segments=recipe.encoder.type_vocab_size > 1)
 

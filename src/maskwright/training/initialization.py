@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.families import family_named
 from maskwright.core.errors import RecipeError
 from maskwright.data.cleaning.store import CleanCorpus
@@ -22,7 +23,6 @@ from maskwright.data.words.lexicon import read_lexicon
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.existing import (
-    ExistingModel,
     describe_differences,
     differences,
     differences_of_layers,
@@ -31,7 +31,6 @@ from maskwright.training.existing import (
 )
 from maskwright.training.model import PretrainingModel, build_model
 from maskwright.training.reporting import Reporter
-from maskwright.training.run_directory import GENERATOR
 
 _COMPATIBLE = frozenset({"bert", "ernie", "electra"})
 """Families whose encoders are the same network."""
@@ -97,7 +96,7 @@ class InitialWeights:
         return {**self.origin, "loaded": list(self.loaded), "new": list(self.new), "ignored": list(self.ignored)}
 
 
-def inherit_from_init(recipe: Recipe, model: ExistingModel, fixed: Collection[str]) -> Recipe:
+def inherit_from_init(recipe: Recipe, model: Checkpoint, fixed: Collection[str]) -> Recipe:
     """Return the recipe with the settings of a model whose weights it loads; `fixed` fields stay.
 
     Raises RecipeError if family or shape do not match; names all fields, both values and a remedy.
@@ -120,7 +119,7 @@ def inherit_from_init(recipe: Recipe, model: ExistingModel, fixed: Collection[st
     return _inherit(recipe, model, _INHERITED, fixed)
 
 
-def inherit_from_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collection[str]) -> Recipe:
+def inherit_from_teacher(recipe: Recipe, teacher: Checkpoint, fixed: Collection[str]) -> Recipe:
     """Return a student's recipe with its teacher's activation; raise RecipeError as `inherit_from_init` does."""
     config, source_config = recipe.encoder, teacher.config
     different = differences_of_layers(config, source_config)
@@ -148,7 +147,7 @@ def inherit_from_teacher(recipe: Recipe, teacher: ExistingModel, fixed: Collecti
     return _inherit(recipe, teacher, ("hidden_activation", "max_positions"), fixed)
 
 
-def check_teacher(recipe: Recipe, model: ExistingModel) -> None:
+def check_teacher(recipe: Recipe, model: Checkpoint) -> None:
     """Check that a recipe can learn from a teacher. They share the tokenizer, so the vocabulary too.
 
     Raises RecipeError if it cannot.
@@ -188,7 +187,7 @@ def describe_changes(before: EncoderConfig, after: EncoderConfig) -> str:
     return ", ".join(f"{setting} {now} (recipe: {was})" for setting, was, now in changed if was != now)
 
 
-def start_from(recipe: Recipe, model: ExistingModel, generator: ExistingModel | None) -> InitialWeights:
+def start_from(recipe: Recipe, model: Checkpoint, generator: Checkpoint | None) -> InitialWeights:
     """Return the weights that a run loads from a model that passed `inherit_from_init`."""
     with torch.device("meta"):
         built = build_model(recipe, model.tokenizer.special_tokens.vocab_size)
@@ -207,7 +206,7 @@ def start_from(recipe: Recipe, model: ExistingModel, generator: ExistingModel | 
     return _start(model, state, own, described, ignored, on_generator)
 
 
-def start_from_teacher(recipe: Recipe, teacher: ExistingModel) -> InitialWeights:
+def start_from_teacher(recipe: Recipe, teacher: Checkpoint) -> InitialWeights:
     """Return the weights that a student loads from its teacher: embeddings, some layers, heads of the same kind."""
     with torch.device("meta"):
         own = build_model(recipe, teacher.tokenizer.special_tokens.vocab_size).weights()
@@ -229,7 +228,7 @@ def start_from_teacher(recipe: Recipe, teacher: ExistingModel) -> InitialWeights
 
 
 def _start(
-    model: ExistingModel,
+    model: Checkpoint,
     state: Mapping[str, Tensor],
     own: Mapping[str, Tensor],
     described: Mapping[str, str],
@@ -280,7 +279,7 @@ def spread_layers(num_layers: int, of: int) -> tuple[int, ...]:
     return tuple((2 * layer * (of - 1) + gaps) // (2 * gaps) for layer in range(num_layers))
 
 
-def _inherit(recipe: Recipe, model: ExistingModel, names: Iterable[str], fixed: Collection[str]) -> Recipe:
+def _inherit(recipe: Recipe, model: Checkpoint, names: Iterable[str], fixed: Collection[str]) -> Recipe:
     table, changes = family_named(recipe.family).config, dict[str, Any]()
     for name in names:
         # The recipe keeps what its family fixes, and an activation of its head that hardly differs (GELU: below 5e-4).
@@ -331,9 +330,9 @@ class SourceModels:
     or the vocabulary with those of a list.
     """
 
-    init: ExistingModel | None = None
-    generator: ExistingModel | None = None
-    teacher: ExistingModel | None = None
+    init: Checkpoint | None = None
+    generator: Checkpoint | None = None
+    teacher: Checkpoint | None = None
     initializes_student: bool = False
     new_words: int | Extension | None = None
 
@@ -417,8 +416,8 @@ def open_origins(
     teacher = None if recipe.teacher is None else open_teacher(recipe)
     model = None if init is None else open_existing(init)
     generator = None
-    if model is not None and recipe.generator is not None and (model.folder / GENERATOR / "config.json").exists():
-        generator = open_existing(str(model.folder / GENERATOR))
+    if model is not None and recipe.generator is not None and model.generator is not None:
+        generator = open_existing(str(model.generator))
     models = {"--init": model, "the teacher": teacher, "the generator": generator}
     tokenizers = {source: each.tokenizer for source, each in models.items() if each is not None}
     _check_tokenizers(tokenizers if tokenizer is None else {"--tokenizer": tokenizer, **tokenizers})
@@ -430,7 +429,7 @@ def open_origins(
     )
 
 
-def open_teacher(recipe: Recipe) -> ExistingModel:
+def open_teacher(recipe: Recipe) -> Checkpoint:
     """Open the teacher of a recipe; raises RecipeError if none is named."""
     require_teacher(recipe)
     assert recipe.teacher is not None

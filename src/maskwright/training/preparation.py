@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.families import family_named
 from maskwright.checkpoints.refusals import position_offset
 from maskwright.core.amounts import pluralize, short_count, size_in_bytes
@@ -34,7 +35,6 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.training.checkpoint import check_savable
 from maskwright.training.device import Machine, Precision
 from maskwright.training.distributed import single_process, world_size
-from maskwright.training.existing import ExistingModel
 from maskwright.training.initialization import InitialWeights, describe_changes, open_origins, open_teacher
 from maskwright.training.reporting import Reporter
 from maskwright.training.speed import measure_speed
@@ -93,7 +93,7 @@ class Prepared:
     expected_tokens: float
     choices: list[Choice] = field(default_factory=list)
     cleaned: CleanCorpus
-    teacher: ExistingModel | None = None
+    teacher: Checkpoint | None = None
     start: InitialWeights | None = None
 
 

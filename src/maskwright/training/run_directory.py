@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 import torch
 
+from maskwright.checkpoints.locating import GENERATOR
 from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.checksums import damaged_files, read_record, record_bytes, write_record
 from maskwright.core.errors import CheckpointError, MaskwrightError
@@ -42,8 +43,6 @@ FORMAT = 1
 Work = Literal["pretraining", "fine-tuning"]
 ONE_SEED = "fine-tuning of one seed"
 """The work of a record that names none: `SeedResult.write`."""
-GENERATOR = "generator"
-"""Sub-directory of a run's directory that holds its generator."""
 LOCK = ".lock"
 RECORD, METRICS = "run.json", "metrics.jsonl"
 COPIES = "copies"

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from maskwright.checkpoints.locating import GENERATOR
 from maskwright.core.amounts import pluralize, short_count
 from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
 from maskwright.core.files import atomic_folder, write_json
@@ -58,7 +59,7 @@ from maskwright.training.optimizer import Optimizer
 from maskwright.training.preparation import Prepared, Request
 from maskwright.training.report import sample_fills
 from maskwright.training.reporting import Reporter
-from maskwright.training.run_directory import GENERATOR, METRICS, RECORD, RunDirectory
+from maskwright.training.run_directory import METRICS, RECORD, RunDirectory
 from maskwright.training.workload import build_workload
 
 _CHECKED_SEQUENCES = 8
