@@ -57,6 +57,7 @@ def command(
     device: options.DeviceOption = "auto",
     precision: options.TrainingPrecisionOption = "auto",
     workers: options.WorkersOption = None,
+    engine: options.EngineOption = "local",
     tune_rate: Annotated[
         bool,
         typer.Option(
@@ -98,6 +99,7 @@ def command(
             device=device,
             precision=precision,
             workers=workers,
+            engine=engine,
             tune_rate=tune_rate,
             dry_run=dry_run,
         )

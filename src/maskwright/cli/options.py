@@ -71,7 +71,13 @@ TrainingPrecisionOption = Annotated[
     Literal["auto", "fp32", "bf16"],
     typer.Option(help="Precision of matrix multiplications: auto (bf16 on a GPU that supports it), fp32 or bf16."),
 ]
-WorkersOption = Annotated[int | None, typer.Option(help="Processes that prepare text; default: one per core.")]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(help="Processes that prepare text; default: one per core (at most 16), or all of a cluster."),
+]
+EngineOption = Annotated[
+    Literal["local", "ray"], typer.Option(help="Where text is prepared: processes of this machine, or a Ray cluster.")
+]
 
 
 def check_recipes(names: Iterable[str], overrides: Iterable[str] = ()) -> None:

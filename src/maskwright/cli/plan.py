@@ -18,6 +18,7 @@ def command(
     device: options.DeviceOption = "auto",
     precision: options.TrainingPrecisionOption = "auto",
     workers: options.WorkersOption = None,
+    engine: options.EngineOption = "local",
     json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
     """Say what fits a budget of time on this machine, from the measured speed and a few short runs: tokens, epochs,
@@ -39,6 +40,7 @@ def command(
         device=device,
         precision=precision,
         workers=workers,
+        engine=engine,
     )
     if json:
         output.print_json(found.to_json())

@@ -59,6 +59,7 @@ def command(
         ),
     ] = "auto",
     workers: options.WorkersOption = None,
+    engine: options.EngineOption = "local",
     checkpoint_minutes: Annotated[float, typer.Option(help="Time between checkpoints.")] = 1.0,
     keep: Annotated[
         int, typer.Option(min=0, help="Keep N models in RUN/kept, at equal shares of the budget.", metavar="N")
@@ -101,6 +102,7 @@ def command(
             precision=precision,
             kernels=kernels,
             workers=workers,
+            engine=engine,
             checkpoint_minutes=checkpoint_minutes,
             keep=keep,
             mirror=mirror,

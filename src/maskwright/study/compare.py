@@ -35,6 +35,7 @@ from maskwright.core.types import IntArray
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
+from maskwright.data.engines import Engine, use_engine
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.finetuning.benchmarks import BENCHMARKS
@@ -140,6 +141,7 @@ def compare(
     device: str = "auto",
     precision: Precision = "auto",
     workers: int | None = None,
+    engine: Engine | None = None,
     cache: str | Path | None = None,
     tune_rate: bool = False,
     dry_run: bool = False,
@@ -163,7 +165,7 @@ def compare(
         set: Overrides of all recipes, "masking.rate=0.3", or of one, "LABEL:masking.rate=0.3".
         clean: Overrides of the cleaning.
         finetune_set: Hyperparameters of fine-tuning, "epochs=2".
-        device, precision, workers, cache: As for `pretrain`.
+        device, precision, workers, engine, cache: As for `pretrain`.
         tune_rate: Try half, the same and twice the fitted learning rate of each recipe first, on a seed that is not
             compared, and use the best: three more runs of each recipe.
         dry_run: Only list the runs.
@@ -205,6 +207,7 @@ def compare(
         "tune_rate": tune_rate,
     }
     with (
+        use_engine(engine),
         (reporter or OnConsole()) if rank() == 0 else Silent() as reporter,
         contextlib.nullcontext() if dry_run or rank() else _locked(folder),
     ):

@@ -24,6 +24,7 @@ from maskwright.core.amounts import pluralize, size_in_bytes
 from maskwright.core.errors import RecipeError
 from maskwright.core.spec import override, parse_overrides
 from maskwright.data.cleaning.text import Cleaning
+from maskwright.data.engines import Engine, use_engine
 from maskwright.fitting.budget import Budget
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import sizes
@@ -118,13 +119,14 @@ def plan(
     device: str = "auto",
     precision: Precision = "auto",
     workers: int | None = None,
+    engine: Engine | None = None,
     cache: str | Path | None = None,
     reporter: Reporter | None = None,
 ) -> Plan:
     """Say what fits a budget of time: tokens, epochs, memory and expected loss of each recipe.
 
     Args:
-        corpus, clean, device, precision, workers, cache: As for `pretrain`.
+        corpus, clean, device, precision, workers, engine, cache: As for `pretrain`.
         recipes, set: As for `compare`.
         hours, minutes: The budget of a run; give one.
         trial_minutes: Training time of all short runs together.
@@ -142,7 +144,11 @@ def plan(
     sources = (str(corpus),) if isinstance(corpus, str | Path) else tuple(map(str, corpus))
     cached = None if cache is None else Path(cache).expanduser()
     prepare: dict[str, Any] = {"cache": cached, "workers": workers}
-    with reporter or OnConsole() as reporter, tempfile.TemporaryDirectory(prefix="maskwright-plan-") as temporary:
+    with (
+        use_engine(engine),
+        reporter or OnConsole() as reporter,
+        tempfile.TemporaryDirectory(prefix="maskwright-plan-") as temporary,
+    ):
         folder = Path(temporary)
         cleaning = override(Cleaning(), parse_overrides(clean))
         text = prepare_text(folder / "text", sources, cleaning, **prepare, progress=reporter.stage)

@@ -10,6 +10,7 @@ from maskwright.core.errors import MaskwrightError, RecipeError
 from maskwright.core.files import checksum, read_json, write_json, write_text
 from maskwright.core.spec import overridden_fields, override, parse_overrides, validate
 from maskwright.data.cleaning.text import Cleaning
+from maskwright.data.engines import Engine, use_engine
 from maskwright.data.tokenizers.files import TOKENIZER_FILES
 from maskwright.data.words.annotator import words_fingerprint
 from maskwright.data.words.span_facts import with_span_facts
@@ -53,6 +54,7 @@ def pretrain(
     precision: Precision = "auto",
     kernels: Kernels = "auto",
     workers: int | None = None,
+    engine: Engine | None = None,
     cache: str | Path | None = None,
     checkpoint_minutes: float = 1.0,
     keep: int = 0,
@@ -80,7 +82,9 @@ def pretrain(
         precision: Of matmuls (weights, sums and losses are always fp32); "auto" is bf16 on a GPU that has it.
         kernels: "auto" uses C attention on a CPU in fp32, and kernels and CUDA graphs on a GPU in bf16, there if they
             give the same loss and gradients on one batch; "reference" uses PyTorch alone.
-        workers: Processes for preparation; None for one per core.
+        workers: Processes for preparation; None for one per core (at most 16), or all of a cluster.
+        engine: Where text is prepared: "local" (processes of this machine), "ray", or an executor
+            (`data.engines.use_engine`); None for that of an enclosing `use_engine`, else "local".
         cache: Cache directory of prepared text; None for the user's.
         checkpoint_minutes: Time between checkpoints (longer if writing one would take over 3 % of it).
         keep: How many models are kept in the folder `kept`, at equal shares of the budget, the last one included.
@@ -134,7 +138,8 @@ def pretrain(
                 if warning:
                     reporter.message("warning", warning)
                 at_end.enter_context(use_machine(machine))
-                prepared, record = _prepare(request, directory, record, machine, reporter)
+                with use_engine(engine):
+                    prepared, record = _prepare(request, directory, record, machine, reporter)
                 if record.pop("problem", None) and is_first:
                     directory.write_record(record)
             session = Session(directory, request, prepared, record, machine, reporter)

@@ -27,7 +27,7 @@ from maskwright.data.cleaning.data_card import SourceCount, card_page, data_card
 from maskwright.data.cleaning.deduplication import BlockWriter, repeated, without_repeats
 from maskwright.data.cleaning.overlap import excluded_hashes
 from maskwright.data.cleaning.text import Cleaning
-from maskwright.data.pool import ordered_map
+from maskwright.data.engines import ordered_map
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.sources.arguments import Source, resolve_sources
 from maskwright.data.sources.docstrings import docstrings_fingerprint

@@ -23,7 +23,7 @@ from maskwright.core.spec import fingerprint
 from maskwright.core.types import IntArray
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import CleanCorpus, read_block
-from maskwright.data.pool import ordered_map
+from maskwright.data.engines import ordered_map
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.shards.corpus import (
     BLOCK_CHECKSUMS,

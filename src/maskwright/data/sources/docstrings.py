@@ -17,7 +17,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from maskwright.core.spec import fingerprint
-from maskwright.data.pool import ordered_map
+from maskwright.data.engines import ordered_map
 
 MAX_BYTES = 25_000_000
 # Parsing is slow (10 MB a second): of very large packages only this much is read, public modules first.
@@ -94,7 +94,7 @@ def docstring_documents(*, max_bytes: int = MAX_BYTES, workers: int | None = Non
     files = [path for _, paths in _packages() for path in paths]
     batches = (files[first : first + _FILES_PER_BATCH] for first in range(0, len(files), _FILES_PER_BATCH))
     size = 0
-    for documents in ordered_map(_read_batch, batches, workers=workers):
+    for documents in ordered_map(_read_batch, batches, workers=workers, engine="local"):
         for document in documents:
             size += len(document.encode())
             if size > max_bytes:

@@ -6,12 +6,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from maskwright.core.errors import DataError
-from maskwright.data.pool import ordered_map
+from maskwright.data.engines import ordered_map, use_engine
 
 
 def slow_square(number: int) -> int:
@@ -64,6 +65,19 @@ def test_death_of_a_worker_is_an_error() -> None:
         list(ordered_map(os._exit, [3] * 4, workers=2))
 
 
+def test_any_executor_is_an_engine() -> None:
+    with ThreadPoolExecutor(2) as executor, use_engine(executor), use_engine(None):
+        results = ordered_map(refuse_odd, [0, 2, 4, 7])
+        assert [next(results) for _ in range(3)] == [0, 2, 4]
+        with pytest.raises(DataError, match="7 is odd"):
+            next(results)
+
+
+def test_unknown_engine_is_refused() -> None:
+    with pytest.raises(DataError, match=r"'rya'.*local, ray.*Did you mean 'ray'"), use_engine("rya"):  # type: ignore[arg-type]
+        pass
+
+
 def test_reading_is_only_a_little_ahead() -> None:
     taken = 0
 
@@ -81,7 +95,7 @@ def test_reading_is_only_a_little_ahead() -> None:
 
 SCRIPT = """
 import operator, sys
-from maskwright.data.pool import ordered_map
+from maskwright.data.engines import ordered_map
 results = ordered_map(operator.neg, {items}, workers=2)
 print(next(results), "torch" in sys.modules, flush=True)
 {then}
