@@ -16,7 +16,7 @@ from maskwright.finetuning.hyperparameters import (
     published,
     system_of,
 )
-from maskwright.finetuning.published_settings import PUBLISHED, SYSTEMS
+from maskwright.finetuning.published_settings import PUBLISHED
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Regression
 from maskwright.model.config import EncoderConfig
@@ -30,7 +30,7 @@ TINY = EncoderConfig(hidden_size=128, num_heads=2, num_layers=2)
 
 def test_every_row_is_of_a_known_system_has_a_source_and_fits_the_fields():
     for row in PUBLISHED:
-        assert row.system in SYSTEMS.values(), row
+        assert {*row.systems} <= {name.partition("/")[0] for name in catalog.names()}, row
         assert row.source, row
         assert set(row.benchmarks) <= BENCHMARKS.keys(), row
         assert Hyperparameters(**row.settings).model_dump(include=set(row.settings)) == row.settings, row
@@ -127,6 +127,15 @@ def test_the_system_is_the_chosen_one_or_that_of_the_recipe_or_family(tmp_path):
     assert (system_of(model, None), system_of(model, "macbert")) == ("spanbert", "macbert")
     with pytest.raises(RecipeError, match="Did you mean 'macbert'"):
         system_of(model, "macbart")
+
+
+def test_a_system_without_settings_has_those_of_its_family(monkeypatch):
+    assert [system_of(OTHER, name) for name in ("pmi", "roberta-wwm", "distilroberta", "modernbert")] == [
+        "bert", "bert-wwm", "distilbert", "bert",
+    ]  # fmt: skip
+    recipe = catalog.get("electra/tiny").replace(name="tenth/tiny")
+    monkeypatch.setattr(catalog, "_recipes", lambda: {"tenth/tiny": recipe})
+    assert system_of(OTHER, "tenth") == "electra"
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,10 @@ from collections.abc import Collection
 import pytest
 
 from maskwright.fitting.budget import Budget
-from maskwright.fitting.resolve import (
-    Choice,
-    CorpusStatistics,
-    Speed,
-    batch_tokens,
-    fit_length,
-    fit_schedule,
-    fit_vocabulary,
-    vocabulary_size,
-)
+from maskwright.fitting.resolve import CorpusStatistics, Speed, fit_length, fit_vocabulary, vocabulary_size
 from maskwright.fitting.resolve import resolve as resolve_run
+from maskwright.fitting.rules import Choice
+from maskwright.fitting.schedule import batch_tokens, fit_schedule
 from maskwright.recipes.catalog import get, resolve
 from maskwright.recipes.optimization import AdamW, StableAdamW, Training
 from maskwright.recipes.recipe import Recipe
@@ -22,7 +15,7 @@ from maskwright.recipes.recipe import Recipe
 
 def fit(
     recipe: Recipe, tokens: float, corpus_tokens: int, length: float, fixed: Collection[str]
-) -> tuple[Recipe, list[Choice]]:
+) -> tuple[Recipe, tuple[Choice, ...]]:
     """Fit the schedule, with sequences of one mean length in all phases."""
     return fit_schedule(recipe, tokens, corpus_tokens, [length] * len(recipe.training.phases), fixed)
 
@@ -135,8 +128,8 @@ def test_what_the_user_set_stays() -> None:
     assert recipe.training.learning_rate == published.training.learning_rate
     assert recipe.objectives[0].model_dump()["initial_bias"] == "zero"
     assert not fixed & {choice.field for choice in choices}
-    assert fit_vocabulary(published, 4e6, fixed) == (published, [])
-    assert fit_length(published, 4e6, fixed) == (published, [])
+    assert fit_vocabulary(published, 4e6, fixed) == (published, ())
+    assert fit_length(published, 4e6, fixed) == (published, ())
 
 
 def test_fitting_is_stable_against_a_machine_that_is_a_little_slower() -> None:
@@ -180,7 +173,7 @@ def test_a_student_reads_no_longer_sequences_than_its_teacher() -> None:
 
 def test_large_budgets_keep_the_published_lengths() -> None:
     for name, tokens in (("bert/mini", 1e10), ("bert/mini", 1e8), ("roberta/mini", 1e10)):
-        assert fit_length(get(name), tokens, set()) == (get(name), [])
+        assert fit_length(get(name), tokens, set()) == (get(name), ())
 
 
 RAW = CorpusStatistics(chinese_share=0.0)
@@ -254,3 +247,16 @@ def test_a_short_run_keeps_a_schedule_with_a_stable_part() -> None:
     assert (recipe.training.schedule, recipe.training.decay_share) == ("warmup_stable_decay", 0.3)
     assert recipe.training.warmup_steps == round(0.1 * recipe.training.steps)
     assert "training.schedule" not in {choice.field for choice in choices}
+
+
+def test_a_warmup_that_the_user_set_is_limited_to_the_run_and_listed() -> None:
+    recipe, choices = fit(resolve("bert/tiny", ["training.warmup_steps=9000"]), 4e6, 20_000_000, 128.0, WARMUP)
+    steps = recipe.training.steps
+    assert recipe.training.warmup_steps == steps < 9000
+    assert ("training.warmup_steps", 9000, steps) in {(each.field, each.published, each.chosen) for each in choices}
+    shorter, choices = fit(resolve("bert/tiny", ["training.warmup_steps=9"]), 4e6, 20_000_000, 128.0, WARMUP)
+    assert shorter.training.warmup_steps == 9
+    assert "training.warmup_steps" not in {choice.field for choice in choices}
+
+
+WARMUP = {"training.warmup_steps"}

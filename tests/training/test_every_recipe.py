@@ -11,7 +11,8 @@ from toy_models import take_step
 from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.checkpoints.locating import GENERATOR
 from maskwright.core.errors import ConversionError
-from maskwright.fitting.resolve import fit_length, fit_schedule, fit_vocabulary
+from maskwright.fitting.resolve import fit_length, fit_vocabulary
+from maskwright.fitting.schedule import fit_schedule
 from maskwright.recipes.catalog import get, names, resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.checkpoint import check_savable, save_models

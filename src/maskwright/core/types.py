@@ -5,7 +5,7 @@ T tokens, B sequences (instances), S sentences, D documents, U units, M targets,
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,8 @@ from maskwright.core.flat_arrays import concatenated_ranges
 IntArray = NDArray[Any]
 BoolArray = NDArray[np.bool_]
 
-FamilyName = Literal["bert", "roberta", "albert", "electra", "distilbert", "ernie", "modernbert", "maskwright"]
-"""The families of Hugging Face classes, by their `model_type`; "maskwright" is the format for encoders that none of
-them computes."""
+FamilyName: TypeAlias = str
+"""A family of Hugging Face classes by its `model_type`: a key of `FAMILIES`."""
 
 MatmulPrecision = Literal["fp32", "bf16", "int8"]
 """Precision of the inputs of matrix multiplications; sums are fp32 or int32."""

@@ -45,7 +45,7 @@ from maskwright.finetuning.labeled import (
 from maskwright.finetuning.readers import Paths
 from maskwright.finetuning.readers.options import ReadAs, ReadOptions, to_keep
 from maskwright.finetuning.results import Results, SeedRow, card, data_of
-from maskwright.fitting.resolve import Choice
+from maskwright.fitting.rules import Choice
 from maskwright.training.device import Precision, restore_machine, use_machine
 from maskwright.training.existing import open_existing
 from maskwright.training.interrupt import stop_on_signals

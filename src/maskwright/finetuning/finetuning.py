@@ -41,7 +41,7 @@ from maskwright.finetuning.tasks import KINDS
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Regression
-from maskwright.fitting.resolve import Choice
+from maskwright.fitting.rules import Choice
 from maskwright.training.device import Machine, Precision, restore_machine, use_machine
 from maskwright.training.distributed import (
     broadcast_object,

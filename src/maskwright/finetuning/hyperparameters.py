@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt
@@ -14,12 +15,13 @@ from maskwright.core.files import read_json
 from maskwright.core.spec import Spec
 from maskwright.core.types import HeadKind
 from maskwright.finetuning.benchmarks import Benchmark
-from maskwright.finetuning.published_settings import ALL_WIDTHS, PUBLISHED, RATES_AT_WIDTH_768, SYSTEMS
+from maskwright.finetuning.published_settings import ALL_WIDTHS, PUBLISHED, RATES_AT_WIDTH_768
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Regression
 from maskwright.fitting.budget import Shape
-from maskwright.fitting.resolve import Choice
+from maskwright.fitting.rules import Choice, Rule, apply_rules, round_digits
 from maskwright.model.config import EncoderConfig
+from maskwright.recipes.catalog import get, names
 from maskwright.recipes.optimization import AdamW
 
 PUBLISHED_WIDTH = 768
@@ -37,9 +39,6 @@ docs/fine-tuning.md)."""
 SECOND_MOMENT_MEMORY = 3000
 """Steps below which Adam's bias correction matters: three time constants of a second moment with beta2 = 0.999."""
 
-S = TypeVar("S", bound=Spec)
-Fitted: TypeAlias = tuple[S, tuple[Choice, ...]]
-"""Values with some fields changed, and what was changed, with reasons."""
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 
@@ -121,13 +120,18 @@ class Hyperparameters(Spec):
 
 
 def system_of(existing: Checkpoint, wanted: str | None) -> str:
-    """Return the system whose published settings apply: the user's choice, or the model's recipe or family."""
-    if wanted and wanted.partition("/")[0] not in SYSTEMS:
-        problem, allowed, todo = unknown_name("system", wanted, SYSTEMS)
+    """Return the system whose published settings apply: the user's choice, or the model's recipe or family.
+
+    A system without settings has those of its recipes' family.
+    """
+    families = {name.partition("/")[0]: get(name).family for name in names()}
+    if wanted and wanted.partition("/")[0] not in families:
+        problem, allowed, todo = unknown_name("system", wanted, families)
         raise RecipeError(problem, allowed=allowed, todo=todo)
     recorded = (wanted, _entry(existing, "recipe.json", "name"), _entry(existing, "run.json", "system"))
-    recipe = next((name for name in recorded if isinstance(name, str) and name), "")
-    return SYSTEMS.get(recipe.partition("/")[0], existing.family)
+    system = next((name for name in recorded if isinstance(name, str) and name), "").partition("/")[0]
+    candidates = (system, families.get(system, existing.family))
+    return next((row.systems[0] for name in candidates for row in PUBLISHED if name in row.systems), "bert")
 
 
 def tokens_of(existing: Checkpoint) -> float | None:
@@ -161,7 +165,7 @@ def published(
     task_fields: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for each in dict.fromkeys(("bert", system)):
-        rows = [row for row in PUBLISHED if row.system == each and row.fits(name, head, config.hidden_size)]
+        rows = [row for row in PUBLISHED if each in row.systems and row.fits(name, head, config.hidden_size)]
         for row in sorted(rows, key=lambda row: (bool(row.benchmarks), bool(row.heads), row.widths != ALL_WIDTHS)):
             settings |= row.settings
             task_fields |= row.task_fields
@@ -169,40 +173,114 @@ def published(
     return Hyperparameters(**settings), task_fields, "; ".join(dict.fromkeys(sources.values()))
 
 
-def fit_length(settings: Hyperparameters, longest: int, fixed: Collection[str]) -> Fitted[Hyperparameters]:
+def fit_length(
+    settings: Hyperparameters, longest: int, fixed: Collection[str]
+) -> tuple[Hyperparameters, tuple[Choice, ...]]:
     """Limit sequences to the longest of pretraining. `fixed`: fields that the user set, which are kept."""
-    wanted = [("max_length", min(settings.max_length, longest), f"the model was trained on {longest} tokens")]
-    return _apply(settings, wanted, fixed)
+    length = min(settings.max_length, longest)
+    return apply_rules(
+        settings, [Rule("max_length", length, f"the model was trained on {longest} tokens")], None, fixed
+    )
 
 
 def fit_stride(
     task: QuestionAnswering, published_length: int, length: int, fixed: Collection[str]
-) -> Fitted[QuestionAnswering]:
+) -> tuple[QuestionAnswering, tuple[Choice, ...]]:
     """Scale `doc_stride` with `max_length`, if that is shorter than the one published together with it.
 
     Otherwise windows would overlap less or not at all, and answers at their ends would be split or lack context.
     """
     stride = max(1, round(task.doc_stride * min(length, published_length) / published_length))
-    why = f"keeps the published ratio to max_length, {task.doc_stride} of {published_length} tokens"
-    return _apply(task, [("doc_stride", stride, why)], fixed, "task.")
+    reason = f"keeps the published ratio to max_length, {task.doc_stride} of {published_length} tokens"
+    return apply_rules(task, [Rule("doc_stride", stride, reason)], None, fixed, prefix="task.")
 
 
-def fit_numbers(task: Regression, labels: Sequence[float], fixed: Collection[str]) -> Fitted[Regression]:
+def fit_numbers(
+    task: Regression, labels: Sequence[float], fixed: Collection[str]
+) -> tuple[Regression, tuple[Choice, ...]]:
     """Standardize the targets of a regression.
 
     Outputs start near 0 and change little per step, so that prices in thousands would not be reached, which
     correlations do not show. If the user set `offset` or `scale` (`fixed`), both are kept.
     """
-    scale = float(f"{np.std(labels):.3g}")
+    scale = round_digits(float(np.std(labels)), 3)
     if scale == 0.0 or {"offset", "scale"} & set(fixed):  # All targets are equal: reported in `Task.check`.
         return task, ()
     # Rounded to a hundredth of the scale.
     offset = round(float(np.mean(labels)), 2 - math.floor(math.log10(scale)))
-    wanted = [
-        ("offset", offset, "mean of the training values: targets are standardized"),
-        ("scale", scale, "standard deviation of the training values"),
+    rules: list[Rule[None]] = [
+        Rule("offset", offset, "mean of the training values: targets are standardized"),
+        Rule("scale", scale, "standard deviation of the training values"),
     ]
-    return _apply(task, wanted, (), "task.")
+    return apply_rules(task, rules, None, prefix="task.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FineTuningPlan:
+    """What the rules of fine-tuning depend on.
+
+    Attributes:
+        num_units: Training examples, or windows of a question's context.
+        width: The model's hidden size.
+        system: What it was pretrained as ("macbert"), or "".
+        tokens: Its pretraining tokens; None if unknown.
+    """
+
+    settings: Hyperparameters
+    num_units: int
+    width: int
+    system: str
+    tokens: float | None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.settings.steps_of_epoch(self.num_units)
+
+    @property
+    def is_pretrained_briefly(self) -> bool:
+        return self.tokens is not None and self.tokens < SHORT_PRETRAINING
+
+    @property
+    def rate_by_width(self) -> float:
+        """The published learning rate, in proportion to 1 / width."""
+        rate = RATES_AT_WIDTH_768.get(self.system, RATES_AT_WIDTH_768["bert"])
+        return round_digits(rate * PUBLISHED_WIDTH / self.width)
+
+    @property
+    def enough_epochs(self) -> float:
+        """The epochs that make `FEWEST_STEPS`, at most `MOST_EPOCHS`."""
+        return float(min(MOST_EPOCHS, math.ceil(FEWEST_STEPS / self.steps_per_epoch)))
+
+
+TRAINING_RULES: tuple[Rule[FineTuningPlan], ...] = (
+    Rule(
+        "learning_rate",
+        lambda plan: round_digits(SHORT_PRETRAINING_RATE_AT_WIDTH_128 * 128 / plan.width),
+        lambda plan: f"pretrained on only {short_count(plan.tokens or 0)} tokens, at width {plan.width}",
+        lambda plan: plan.is_pretrained_briefly,
+    ),
+    Rule(
+        "learning_rate",
+        lambda plan: plan.rate_by_width,
+        lambda plan: f"width {plan.width} tolerates a higher rate than {PUBLISHED_WIDTH}",
+        lambda plan: plan.width < PUBLISHED_WIDTH and not plan.is_pretrained_briefly,
+    ),
+    Rule(
+        "epochs",
+        lambda plan: plan.enough_epochs,
+        lambda plan: f"only {plan.steps_per_epoch} steps per epoch: little data needs more epochs",
+        lambda plan: plan.settings.steps is None and plan.enough_epochs > plan.settings.epochs,
+    ),
+)
+OPTIMIZER_RULES: tuple[Rule[FineTuningPlan], ...] = (
+    Rule(
+        "bias_correction",
+        True,
+        "without it the first few hundred updates are up to 6 times as large",
+        lambda plan: plan.settings.total_steps(plan.num_units) < SECOND_MOMENT_MEMORY,
+    ),
+)
+"""After `TRAINING_RULES`, which change the number of steps."""
 
 
 def fit_training(
@@ -213,38 +291,9 @@ def fit_training(
     width: int,
     system: str,
     tokens: float | None = None,
-) -> Fitted[Hyperparameters]:
-    """Adjust published settings to small models and little data, with reasons; `fixed` fields are kept.
-
-    `width` is the model's hidden size, `system` what it was pretrained as ("macbert", or ""), `tokens` its pretraining
-    tokens, None if unknown.
-    """
-    per_epoch = settings.steps_of_epoch(num_units)
-    wanted: list[tuple[str, Any, str]] = []
-    if tokens is not None and tokens < SHORT_PRETRAINING:
-        why = f"pretrained on only {short_count(tokens)} tokens, at width {width}"
-        wanted.append(("learning_rate", _two_digits(SHORT_PRETRAINING_RATE_AT_WIDTH_128 * 128 / width), why))
-    elif width < PUBLISHED_WIDTH:
-        rate = RATES_AT_WIDTH_768.get(system, RATES_AT_WIDTH_768["bert"]) * PUBLISHED_WIDTH / width
-        why = f"width {width} tolerates a higher rate than {PUBLISHED_WIDTH}"
-        wanted.append(("learning_rate", _two_digits(rate), why))
-    enough = float(min(MOST_EPOCHS, math.ceil(FEWEST_STEPS / per_epoch)))
-    if settings.steps is None and enough > settings.epochs:
-        wanted.append(("epochs", enough, f"only {per_epoch} steps per epoch: little data needs more epochs"))
-    changed, choices = _apply(settings, wanted, fixed)
-    if changed.total_steps(num_units) < SECOND_MOMENT_MEMORY:
-        why = "without it the first few hundred updates are up to 6 times as large"
-        changed, more = _apply(changed, [("bias_correction", True, why)], fixed)
-        choices += more
-    return changed, choices
-
-
-def _apply(values: S, wanted: Sequence[tuple[str, Any, str]], fixed: Collection[str], prefix: str = "") -> Fitted[S]:
-    """Set the wanted fields (name, value, reason) that are not fixed."""
-    changed = [row for row in wanted if row[0] not in fixed and row[1] != getattr(values, row[0])]
-    choices = tuple(Choice(f"{prefix}{name}", getattr(values, name), value, why) for name, value, why in changed)
-    return values.replace(**{name: value for name, value, _ in changed}), choices
-
-
-def _two_digits(value: float) -> float:
-    return float(f"{value:.2g}")
+) -> tuple[Hyperparameters, tuple[Choice, ...]]:
+    """Adjust published settings to small models and little data (see `FineTuningPlan`); `fixed` fields are kept."""
+    plan = FineTuningPlan(settings=settings, num_units=num_units, width=width, system=system, tokens=tokens)
+    changed, choices = apply_rules(settings, TRAINING_RULES, plan, fixed)
+    changed, more = apply_rules(changed, OPTIMIZER_RULES, replace(plan, settings=changed), fixed)
+    return changed, (*choices, *more)

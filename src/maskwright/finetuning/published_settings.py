@@ -22,7 +22,7 @@ class Published:
     `widths`.
     """
 
-    system: str
+    systems: tuple[str, ...]
     benchmarks: tuple[str, ...] = ()
     heads: tuple[str, ...] = ()
     widths: tuple[int, int] = ALL_WIDTHS
@@ -42,7 +42,7 @@ _TRAINING_EXAMPLES = {
     "rte": 2_490, "wnli": 635, "squad-1.1": 87_599, "squad-2.0": 130_319, "race": 87_866,
 }  # fmt: skip
 
-# "[system] source", then its rows: for what (benchmarks, "head:NAME", models of a size, "all"), epochs, batch size,
+# "[systems] source", then their rows: for what (benchmarks, "head:NAME", models of a size, "all"), epochs, batch size,
 # peak learning rate, maximum length ("-" where the source does not say), further settings, "|" and the row's own
 # source. "steps=N" becomes epochs, so that it means the same for a part of the data: steps x batch / training examples.
 _TABLE = """
@@ -122,13 +122,14 @@ head:sequence       10   32  -       -
 cola                4    -   -       -
 head:span           4    32  2e-5    512
 
-# For all of the paper's Chinese models; the rates in the README of BERT-wwm are the same where it has them.
+# For all of the paper's Chinese models; RoBERTa-wwm is a BERT with another training. The rates in the README of
+# BERT-wwm are the same where it has them.
 [macbert] Cui et al. 2021, table IV
 cmrc2018+drcd       2    -   3e-5    512
 chnsenticorp        3    -   2e-5    256
 tnews+lcqmc+ocnli   3    -   2e-5    128
 xnli                2    -   3e-5    128
-[bert-wwm] Cui et al. 2021, table IV; ymcui/Chinese-BERT-wwm README
+[bert-wwm+roberta-wwm] Cui et al. 2021, table IV; ymcui/Chinese-BERT-wwm README
 cmrc2018+drcd       2    -   3e-5    512
 chnsenticorp        3    -   2e-5    256
 tnews+lcqmc+ocnli   3    -   2e-5    128
@@ -147,7 +148,7 @@ chnsenticorp        10   24  5e-5    256  weight_decay=0.01
 cmrc2018+drcd       -    -   8e-5    -
 
 # Its published config.json; no other settings of its fine-tuning are published.
-[distilbert] huggingface/transformers-research-projects distillation (seq_classif_dropout, qa_dropout)
+[distilbert+distilroberta] huggingface/transformers-research-projects distillation (seq_classif_dropout, qa_dropout)
 head:sequence       -    -   -       -    head_dropout=0.2
 head:choice         -    -   -       -    head_dropout=0.2
 head:span           -    -   -       -    head_dropout=0.1
@@ -155,10 +156,10 @@ head:span           -    -   -       -    head_dropout=0.1
 
 
 def _parsed(table: str) -> Iterator[Published]:
-    system = source = ""
+    systems = source = ""
     for line in filter(None, table.replace("\\\n", "").split("\n")):
         if line.startswith("["):
-            system, _, source = line[1:].partition("] ")
+            systems, _, source = line[1:].partition("] ")
         elif not line.startswith("#"):
             line, _, own_source = line.partition(" | ")
             where, *numbers, more = [*line.split(maxsplit=5), ""][:6]
@@ -176,7 +177,7 @@ def _parsed(table: str) -> Iterator[Published]:
             is_head, name = where.startswith("head:"), where.removeprefix("head:")
             of_all = where == "all" or where in _WIDTHS or is_head
             yield Published(
-                system=system,
+                systems=tuple(systems.split("+")),
                 benchmarks=() if of_all else tuple(where.split("+")),
                 heads=(name,) if is_head else (),
                 widths=_WIDTHS.get(where, ALL_WIDTHS),
@@ -203,25 +204,3 @@ RATES_AT_WIDTH_768: Mapping[str, float] = MappingProxyType({"bert": 5e-5, "elect
 BERT: the top of its grid (Devlin et al. 2019, A.3); at width 128 this is 3e-4, the top of the grid of the small models
 (google-research/bert README; Turc et al. 2019). ELECTRA: its base rate; at width 256 this is 3e-4, its small model's.
 """
-
-SYSTEMS: Mapping[str, str] = MappingProxyType(
-    {
-        "bert": "bert",
-        "pmi": "bert",
-        "roberta": "roberta",
-        "albert": "albert",
-        "electra": "electra",
-        "spanbert": "spanbert",
-        "bert-wwm": "bert-wwm",
-        # The Chinese RoBERTa-wwm is a BERT with another training, and fine-tuned as one.
-        "roberta-wwm": "bert-wwm",
-        "macbert": "macbert",
-        "ernie": "ernie",
-        "distilbert": "distilbert",
-        "distilroberta": "distilbert",
-        # Their papers' settings are not in this table.
-        "modernbert": "bert",
-        "maskwright": "bert",
-    }
-)
-"""System of a recipe's name (before the slash), and whose rows count for it."""

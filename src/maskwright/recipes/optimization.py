@@ -1,6 +1,6 @@
 """The published training of a recipe: optimizer, schedule, batch size, steps, sequence lengths."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -12,7 +12,19 @@ DECAY_SHARE = 0.2
 """Share of training in which the learning rate decays after a stable part (Hägele et al. 2024: 10 to 20 %)."""
 
 
-class AdamW(Spec):
+class Optimizer(Spec):
+    """What an optimizer needs of a run.
+
+    Attributes:
+        clips_itself: Whether it bounds its updates, so that gradients need no clipping.
+        needs_large_batches: Whether it is made for batches of hundreds of sequences and more.
+    """
+
+    clips_itself: ClassVar[bool] = False
+    needs_large_batches: ClassVar[bool] = False
+
+
+class AdamW(Optimizer):
     """Adam with decoupled weight decay.
 
     Attributes:
@@ -29,7 +41,7 @@ class AdamW(Spec):
     bias_correction: bool = True
 
 
-class Lamb(Spec):
+class Lamb(Optimizer):
     """LAMB (You et al. 2020) as in ALBERT's code (lamb_optimizer.py:40-122).
 
     Adam's update without bias correction plus the weight decay is scaled to the norm of the matrix that it changes, so
@@ -37,13 +49,15 @@ class Lamb(Spec):
     decayed nor scaled. The ratio of the norms is not clipped; it is 1 if either is zero.
     """
 
+    needs_large_batches = True
+
     kind: Literal["lamb"] = "lamb"
     betas: tuple[Rate, Rate] = (0.9, 0.999)
     eps: Annotated[float, Field(gt=0)] = 1e-6
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
 
 
-class Muon(Spec):
+class Muon(Optimizer):
     """Muon (Jordan et al. 2024) for the matrices of the layers, AdamW for embeddings, heads and vectors.
 
     Attributes:
@@ -61,7 +75,7 @@ class Muon(Spec):
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
 
 
-class StableAdamW(Spec):
+class StableAdamW(Optimizer):
     """StableAdamW (Wortsman et al. 2023) as in ModernBERT's recipe: AdamW with the rate clipped for each parameter.
 
     The rate of a parameter is divided by the root mean square of g / max(sqrt(v), eps), if that is more than 1, with
@@ -71,6 +85,8 @@ class StableAdamW(Spec):
         weight_decay: Per step at the peak of the learning rate, of matrices and embeddings; AdamW's is per unit of
             learning rate.
     """
+
+    clips_itself = True
 
     kind: Literal["stable_adamw"] = "stable_adamw"
     betas: tuple[Rate, Rate] = (0.9, 0.98)

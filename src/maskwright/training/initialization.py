@@ -34,7 +34,7 @@ from maskwright.training.reporting import Reporter
 
 _COMPATIBLE = frozenset({"bert", "ernie", "electra"})
 """Families whose encoders are the same network."""
-_DIFFERENCE = {
+_DIFFERENCE = {  # Of the families where it is worth a sentence.
     "roberta": "counts positions from its padding id and has no segments",
     "albert": "has one block for all layers and narrow embeddings",
     "distilbert": "has neither segments nor a pooler",
@@ -103,11 +103,13 @@ def inherit_from_init(recipe: Recipe, model: Checkpoint, fixed: Collection[str])
     """
     families = {recipe.family, model.family}
     if len(families) > 1 and not families <= _COMPATIBLE:
-        odd = recipe.family if recipe.family in _DIFFERENCE else model.family
+        why = next(
+            (f": {name} {_DIFFERENCE[name]}" for name in (recipe.family, model.family) if name in _DIFFERENCE), ""
+        )
         shrink = " To shrink a model, distill it: recipe distilbert/SIZE with `--teacher`."
         raise RecipeError(
             f"recipe {recipe.name!r} makes a model of the family {recipe.family} and cannot load {model.name}, which "
-            f"is of the family {model.family}: {odd} {_DIFFERENCE[odd]}",
+            f"is of the family {model.family}{why}",
             allowed="the same family, or two of " + ", ".join(sorted(_COMPATIBLE)),
             todo=f"Choose a recipe of the family {model.family}." + (shrink if recipe.family == "distilbert" else ""),
         )

@@ -28,7 +28,8 @@ from maskwright.data.words.segmenters import describe_traditional
 from maskwright.data.words.similar_words import KeptTable, check_source, few_words_warning, similar_words
 from maskwright.data.words.span_facts import describe_spans
 from maskwright.fitting.budget import Budget
-from maskwright.fitting.resolve import FULL_LENGTH, Choice, CorpusStatistics, Speed, resolve
+from maskwright.fitting.resolve import FULL_LENGTH, CorpusStatistics, Speed, resolve
+from maskwright.fitting.rules import Choice
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe

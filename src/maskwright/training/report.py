@@ -16,7 +16,7 @@ from maskwright.core.files import read_json, records_of, write_text
 from maskwright.core.spec import validate
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.fitting.budget import Budget, Spent
-from maskwright.fitting.resolve import Choice
+from maskwright.fitting.rules import Choice
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import sizes

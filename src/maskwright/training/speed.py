@@ -10,7 +10,8 @@ import numpy as np
 from maskwright.core.types import Documents, IntArray, SpecialTokens, TakenTokens
 from maskwright.fitting.budget import Budget, Spent
 from maskwright.fitting.flops import skipped_flops, step_flops
-from maskwright.fitting.resolve import CorpusStatistics, Speed, is_fixed, resolve
+from maskwright.fitting.resolve import CorpusStatistics, Speed, resolve
+from maskwright.fitting.rules import is_fixed
 from maskwright.kernels.setting import kernels_enabled, use_kernels
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
