@@ -3,6 +3,7 @@
 URL/latest.json             the run's request, the newest complete copy, and its files
 URL/step-NNNNNNNNN/         that copy: the run directory with its newest checkpoint
 URL/kept/step-NNNNNNNNN/    kept models
+URL/stable/step-NNNNNNNNN/  the checkpoint of the step at which the learning rate began to decay
 
 A copy is uploaded whole before `latest.json` names it, and older ones are deleted afterwards, so a kill at any moment
 leaves a complete copy, or none. Between two checkpoints only small files of the current copy are replaced, `run.json`
@@ -19,9 +20,9 @@ from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.core.files import atomic_folder, remove_abandoned
 from maskwright.core.object_stores import download, is_hidden, open_store, store_problems
 from maskwright.training.reporting import Reporter
-from maskwright.training.run_directory import LOCK, refuse_other_run
+from maskwright.training.run_directory import LOCK, STABLE, has_other_budget, refuse_other_run
 
-_LATEST, _RECORD, _KEPT = "latest.json", "run.json", "kept/"
+_LATEST, _RECORD, _KEPT = "latest.json", "run.json", ("kept/", f"{STABLE}/")
 
 
 class Mirror:
@@ -56,7 +57,7 @@ class Mirror:
             found = [] if self._latest else self._system.find(self._path)
         if not self._latest:
             names = {path.removeprefix(self._path).lstrip("/") for path in found}
-            if others := sorted(name for name in names if not name.startswith(("step-", _KEPT, "."))):
+            if others := sorted(name for name in names if not name.startswith(("step-", *_KEPT, "."))):
                 raise CheckpointError(
                     f"{self.url} is not empty and holds no run (found {', '.join(others[:3])})",
                     todo="Choose an empty or new place as --mirror.",
@@ -68,7 +69,8 @@ class Mirror:
         except (ValueError, KeyError, TypeError) as error:
             todo = "Restore that file from a copy, or choose another --mirror."
             raise CheckpointError(f"{self.url}/{_LATEST} is damaged: {error}", todo=todo) from error
-        refuse_other_run(before, self._request, self.url, "--mirror")
+        if not has_other_budget(before, self._request):  # Otherwise the run directory extends the run or refuses.
+            refuse_other_run(before, self._request, self.url, "--mirror")
         if not (self._folder / _RECORD).exists():
             self._download(copy, files)
             return

@@ -20,6 +20,7 @@ from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.device import Machine, Precision, pretraining_microbatch, restore_machine, use_machine
 from maskwright.training.distributed import process_group, rank, rank_zero_first, world_size
+from maskwright.training.extension import extend
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.mirror import Mirror
 from maskwright.training.preparation import Prepared, Request, prepare, restore_prepared
@@ -121,7 +122,8 @@ def pretrain(
                 copy = Mirror(mirror, directory.path, reporter) if mirror is not None and is_first else None
                 if copy is not None:
                     copy.restore(request.to_json())
-                record = directory.open(request.to_json()) if is_first else read_json(directory.path / "run.json")
+                wanted = request.to_json()
+                record = directory.open(wanted, extend) if is_first else read_json(directory.path / "run.json")
                 is_ours = is_first
                 for note in directory.notes:
                     reporter.message("restored", note)

@@ -7,6 +7,7 @@ metrics.jsonl     losses, accuracies (a function of the seed)        timing.json
 tensorboard/      both for TensorBoard (with the extra `tensorboard`)
 report.html       curves, fills, fitted fields, cost, data
 checkpoints/      the newest two, to resume from; each has copies of the files that resuming needs
+stable/           the checkpoint at the end of a constant learning rate, from which the run can be extended
 kept/             with `--keep`: the model at equal shares of the budget, each a model directory
 config.json, model.safetensors, tokenizer*       the model itself, in Hugging Face form
 generator/        if the recipe has one: the generator, a model directory of its own
@@ -18,7 +19,7 @@ import platform
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,10 +42,14 @@ from maskwright.core.files import (
 
 FORMAT = 1
 Work = Literal["pretraining", "fine-tuning"]
+Extend = Callable[[Path, Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
+"""Gives the run in a folder, with the content of its `run.json`, the budget of a request; returns the new content."""
 ONE_SEED = "fine-tuning of one seed"
 """The work of a record that names none: `SeedResult.write`."""
 LOCK = ".lock"
 RECORD, METRICS = "run.json", "metrics.jsonl"
+STABLE = "stable"
+"""Sub-directory of a run's directory with the checkpoint of the step at which its learning rate began to decay."""
 COPIES = "copies"
 """Sub-directory of a checkpoint, or of a seed's directory, with copies of files of the run directory."""
 
@@ -72,11 +77,11 @@ class RunDirectory:
         self._made = False
         self._record: dict[str, Any] = {}
 
-    def open(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def open(self, request: Mapping[str, Any], extend: Extend | None = None) -> dict[str, Any]:
         """Lock the directory; return `run.json` if this run was begun before, {"request": ...} in a new directory.
 
         Missing and damaged files are restored from copies. Without a copy of one of the "outputs", the run counts as
-        not finished.
+        not finished. `extend` makes the run of an equal request with another budget the requested one, or raises.
 
         Raises CheckpointError if the directory holds another run, another kind of work or other files, another process
         uses it, or a damaged file cannot be restored.
@@ -115,13 +120,9 @@ class RunDirectory:
             raise self._damaged(lost)
         if not isinstance(before := held.get("request"), dict):
             raise self._damaged({RECORD: f"{RECORD} has no request"})
-        differing = _differences(before, dict(request)) if is_finished else []
-        if differing and all(line.startswith("budget.") for line in differing):
-            raise CheckpointError(
-                f"the run in {self.path} is finished; its learning rate has decayed to zero within its budget, "
-                "which cannot be changed afterwards",
-                todo=f"To train on, start a new run from its weights: `--init {self.path}` with another --out.",
-            )
+        if extend is not None and before != dict(request) and has_other_budget(before, request):
+            held = extend(self.path, held, request)
+            before = held["request"]
         refuse_other_run(before, request, str(self.path), "--out")
         if lost := self._restore_files(held.get("outputs", {})):
             if self._work == "pretraining" and not saved:
@@ -256,6 +257,12 @@ def refuse_other_run(before: dict[str, Any], now: Mapping[str, Any], place: str,
             f"{place} holds another run: {shown}",
             todo=f"Repeat the old command to resume it, or choose another {option}.",
         )
+
+
+def has_other_budget(before: dict[str, Any], now: Mapping[str, Any]) -> bool:
+    """Return whether two requests differ in nothing but their budgets."""
+    differing = _differences(before, dict(now))
+    return bool(differing) and all(line.startswith("budget.") for line in differing)
 
 
 def is_same_run(record: Mapping[str, Any], request: Mapping[str, Any]) -> bool:

@@ -50,6 +50,7 @@ from maskwright.training.evaluation import (
     unigram_baseline,
 )
 from maskwright.training.existing import build_teacher
+from maskwright.training.extension import stable_until
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.kernel_check import KernelCheck, check_kernels
 from maskwright.training.loop import STALL_SECONDS, Position, Schedule, StepReport, train
@@ -59,7 +60,7 @@ from maskwright.training.optimizer import Optimizer
 from maskwright.training.preparation import Prepared, Request
 from maskwright.training.report import sample_fills
 from maskwright.training.reporting import Reporter
-from maskwright.training.run_directory import METRICS, RECORD, RunDirectory
+from maskwright.training.run_directory import METRICS, RECORD, STABLE, RunDirectory
 from maskwright.training.workload import build_workload
 
 _CHECKED_SEQUENCES = 8
@@ -219,7 +220,7 @@ class Session:
             recipe,
             text,
             seed=request.seed,
-            held_out_tokens=held_out_tokens(self.expected_tokens),
+            held_out_tokens=held_out_tokens(record.get("first_expected_tokens", self.expected_tokens)),
             tokens_per_microbatch=broadcast_object(recorded or pretraining_microbatch(machine, recipe)),
             ranks=microbatch_multiple(
                 record["ranks"],
@@ -302,6 +303,8 @@ class Session:
                 # Before a checkpoint, after which this step is not computed again.
                 if rank() == 0 and int(report.progress * keep + _ROUNDING) > int(progress * keep + _ROUNDING):
                     self._keep(position.spent.steps)
+                if logger is not None and progress < stable_until(self.recipe.training) <= report.progress:
+                    self._save(position, logger, self.directory.path / STABLE)
                 progress = report.progress
                 if (stopping := stop.agree()) or timer.is_due():
                     timer.save_step(position.spent.steps)
@@ -446,14 +449,14 @@ class Session:
         with single_process():
             self._check(step, measure(self.model, self.workload.held_out_sample()))
 
-    def _save(self, position: Position, logger: MetricsLogger) -> None:
+    def _save(self, position: Position, logger: MetricsLogger, checkpoints: Path | None = None) -> None:
         self._check_sample(position.spent.steps)
         # The models first: a checkpoint of a step implies that the models of that step are saved.
         self._save_models()
         logger.sync()
         metrics = self.directory.path / METRICS
         checkpoint.save(
-            self.directory.checkpoints,
+            checkpoints or self.directory.checkpoints,
             position.spent.steps,
             {**position.to_json(), "first_loss": self._first_loss},
             self.model.weights(),
