@@ -14,8 +14,9 @@ from maskwright.core import tensor_files
 from maskwright.core.amounts import short_count
 from maskwright.core.errors import CheckpointError, DataError, DeviceError, MaskwrightError, RecipeError
 from maskwright.core.files import read_json
+from maskwright.fitting import resolve
 from maskwright.fitting.resolve import Speed
-from maskwright.training import loop, preparation, resolve
+from maskwright.training import loop, preparation
 from maskwright.training.metrics import read_rows
 
 RECIPES = ("bert/tiny", "roberta/tiny")
