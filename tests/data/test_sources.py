@@ -10,7 +10,7 @@ import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.data.sources.arguments import HubDataset, resolve_sources
-from maskwright.data.tables import hub_documents
+from maskwright.data.sources.hub import hub_documents
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import gzip
 import io
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
-from maskwright.inference.texts import read_source, read_texts, write_json_lines
+from maskwright.inference.texts import gather, read_source, read_texts, write_json_lines
 
 _LINES = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]))
 
@@ -72,11 +73,11 @@ def test_read_texts_reads_one_column_of_a_table(tmp_path: Path, name: str, mark:
         ("a.txt", "one\n".encode("utf-16"), r"a\.txt is UTF-16"),
         ("a.jsonl", b'"one"\n{"text": }\n', r"a\.jsonl, line 2: not JSON"),
         ("a.jsonl", b'{"a": "one", "b": "two"}\n', r"several columns could contain the text \(a, b\).*`--column a`"),
-        ("a.jsonl", b'{"text": "one"}\n{"txt": "two"}\n', r"a\.jsonl, line 2: no field 'text' \(found: 'txt'\)"),
+        ("a.jsonl", b'{"text": "one"}\n{"txt": "two"}\n', r"a\.jsonl, line 2: no field 'text'; found 'txt'"),
         ("a.csv", b"label,title,description\n1,a,b\n", r"several columns .*\(title, description\).*`--column title`"),
         ("a.csv", b"text,label\na,b,c\n", r"a\.csv, line 2: 3 columns where the header has 2"),
-        ("a.jsonl", b'{"text": "one"}\n{"text": 3}\n', r"a\.jsonl, line 2: found int instead of a text"),
-        ("a.jsonl", b"[1]", r"a\.jsonl, line 1: found list"),
+        ("a.jsonl", b'{"text": "one"}\n{"text": 3}\n', r"a\.jsonl, line 2: the field .text. is not a text but int"),
+        ("a.jsonl", b"[1]", r"a\.jsonl, line 1: not a JSON object but list"),
         ("a.txt.gz", b"no gzip", r"a\.txt\.gz is damaged"),
     ],
 )
@@ -94,3 +95,16 @@ def test_read_texts_refuses_folders_missing_files_and_a_column_of_plain_text(tmp
         read_texts(tmp_path / "absent.txt")
     with pytest.raises(DataError, match="is a folder"):
         read_texts(tmp_path)
+
+
+def test_gathered_texts_are_a_text_several_or_a_column_of_a_table() -> None:
+    assert gather("one", None) == ["one"]
+    assert gather(("one", "two"), None) == ["one", "two"]
+    columns: list[str] = []
+    for table in (pd.DataFrame({"id": [1], "body": ["one"]}), [{"id": 1, "body": "one"}]):
+        assert gather(table, None, None, columns.append) == ["one"]
+    assert columns == ["body", "body"]
+    assert gather([{"a": "x y", "b": "z"}], None, "b") == ["z"]
+    for wrong in (7, [7], ["one", {"text": "two"}]):
+        with pytest.raises(DataError, match=r"the texts hold a .*a DataFrame"):
+            gather(wrong, None)

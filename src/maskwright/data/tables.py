@@ -1,114 +1,244 @@
-"""Texts of CSV and Parquet files and of Hugging Face datasets (streamed), and the choice of the text column."""
+"""Tables, rows of named columns: CSV, TSV, JSON Lines and Parquet files, and data in memory.
+
+This is the reader for corpora, labeled files and texts for inference. Users name columns; otherwise a column with a
+usual name is used, which the caller prints.
+"""
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO, Literal, NamedTuple
 
-from maskwright.core.errors import DataError, nearest
+from maskwright.core.amounts import pluralize
+from maskwright.core.errors import DataError, json_problem, nearest
 from maskwright.core.files import parse_json
-from maskwright.data.files import MAX_LINE_BYTES, BadLine, OnBadLine, decoded_lines
+from maskwright.data.files import MAX_LINE_BYTES, BadLine, OnBadLine, decoded_lines, decompressed, undecodable
 from maskwright.data.libraries import imported
-from maskwright.data.sources.arguments import HubDataset
 
-_ROWS_LOOKED_AT = 20
+TableFormat = Literal["csv", "tsv", "jsonl", "parquet"]
+TABLE_SUFFIXES: Mapping[str, TableFormat] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+}
+TEXT_COLUMNS = ("text", "sentence", "content", "review", "comment")
+"""Usual names of the column of texts; the first that a table has is used."""
+
+_ROWS_SAMPLED = 20
 _ROWS_AT_ONCE = 512
+_COLUMNS_SHOWN = 20
+_FEWEST_SUSPECT_LINES = 100
+"""Lines of one field from which a missing quotation mark is suspected."""
 
+Cells = dict[str, object]
 OnColumn = Callable[[str], None]
 
 
-def choose_column(columns: Sequence[str], textual: Sequence[str], wanted: str | None, file: str) -> str:
-    """Return the text column: the user's (`file.csv#body`), `text`, `content`, or the only textual one."""
+class Row(NamedTuple):
+    """A row: its place for messages, its key (the number of its line or record), its values by column."""
+
+    place: str
+    key: str
+    cells: Cells
+
+
+# Columns.
+
+
+def describe_columns(columns: Sequence[str]) -> str:
+    """Return the names of the columns for a message; of many, the first ones."""
+    return ", ".join(columns[:_COLUMNS_SHOWN]) + (", ..." if len(columns) > _COLUMNS_SHOWN else "")
+
+
+def text_column(columns: Sequence[str], textual: Sequence[str], wanted: str | None, name: str, hint: str) -> str:
+    """Return the column of texts: the one wanted, else of a usual name, else the only one of `textual`.
+
+    `hint` is how the user names the column, e.g. "--column {}".
+    """
     if wanted is not None:
         if wanted in columns:
             return wanted
         guess = nearest(wanted, columns)
         todo = f"Did you mean {guess!r}?" if guess else ""
-        raise DataError(f"{file} has no column {wanted!r}", allowed=", ".join(columns), todo=todo)
-    usual = [name for name in ("text", "content") if name in textual]
+        raise DataError(f"{name} has no column {wanted!r}", allowed=describe_columns(columns), todo=todo)
+    usual = [column for column in TEXT_COLUMNS if column in textual]
     if usual or len(textual) == 1:
         return (usual or textual)[0]
-    found = f"several columns could contain the text ({', '.join(textual)})" if textual else "no column contains text"
+    problem = f"several columns could contain the text ({describe_columns(textual)})"
     raise DataError(
-        f"{file}: {found}; it has {', '.join(columns)}",
-        allowed="a column named 'text' or 'content', or a single column of texts",
-        todo=f"Name the column, e.g. `{file}#{(textual or columns or ['body'])[0]}`",
+        f"{name}: {problem if textual else 'no column contains text'}; it has {describe_columns(columns)}",
+        allowed=f"a single column of texts, or one named {', '.join(TEXT_COLUMNS)}",
+        todo=f"Name the column, e.g. `{hint.format((textual or columns or ['body'])[0])}`",
     )
-
-
-def json_column(lines: bytes, file: str) -> str | None:
-    """Return the text field of JSON lines, from the first record; None if there is no JSON object."""
-    for line in lines.split(b"\n"):
-        try:
-            record = parse_json(line)
-        except ValueError:
-            continue  # reported where the line is read
-        if isinstance(record, dict):
-            return choose_column(list(record), [name for name, value in record.items() if _is_text(value)], None, file)
-    return None
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str) or (
-        isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
-    )
+    if isinstance(value, str):
+        return bool(value.strip()) and not is_number(value)
+    return isinstance(value, list) and bool(value) and all(isinstance(part, str) for part in value)
 
 
-def csv_documents(
-    stream: BinaryIO, path: Path, column: str | None, on_bad_line: OnBadLine, on_column: OnColumn = lambda name: None
-) -> Iterator[str]:
-    """Read the text column of a CSV file with a header; `on_column` receives its name.
-
-    The delimiter is the header's most frequent of comma, semicolon and tab.
-    """
-    lines = decoded_lines(stream, str(path), on_bad_line)
-    header = next(lines, "")
-    delimiter = max(",;\t", key=header.count)
-    with long_fields():
-        rows = csv.reader(chain([header], lines), delimiter=delimiter)
-        todo = "The first line must name the columns."
-        try:
-            columns = next(rows, [])
-        except csv.Error as error:
-            raise DataError(f"{path}, line 1: not CSV ({error})", todo=todo) from error
-        if not any(columns):
-            raise DataError(f"{path} has no header line", todo=todo)
-        good = _whole_rows(rows, len(columns), path, on_bad_line)
-        first = list(islice(good, _ROWS_LOOKED_AT))
-        textual = [name for i, name in enumerate(columns) if not first or any(not _is_number(row[i]) for row in first)]
-        name = choose_column(columns, textual, column, str(path))
-        on_column(name)
-        place = columns.index(name)
-        for row in chain(first, good):
-            yield row[place]
-
-
-def _whole_rows(rows: Any, width: int, path: Path, on_bad_line: OnBadLine) -> Iterator[list[str]]:
-    while True:
-        line = rows.line_num + 1
-        try:
-            row = next(rows)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            on_bad_line(BadLine(f"{path}, line {line}", f"not CSV ({error})"))
-            continue
-        if len(row) == width:
-            yield row
-        elif row:
-            problem = f"{len(row)} columns where the header has {width}"
-            if rows.line_num > line + 100:
-                problem += f", after a field of {rows.line_num - line} lines (an unbalanced quotation mark?)"
-            on_bad_line(BadLine(f"{path}, line {line}", problem))
-
-
-def _is_number(field: str) -> bool:
+def is_number(value: object) -> bool:
+    """Whether a cell is a number, with a decimal point or comma."""
     try:
-        float(field)
+        float(str(value).replace(",", ".", 1))
     except ValueError:
-        return not field.strip()
+        return False
+    return True
+
+
+def text_of(value: object) -> str:
+    """Return a cell as a text: a list of texts as paragraphs, a null as an empty text; ValueError for anything else."""
+    if value is None:
+        return ""
+    if isinstance(value, list) and all(isinstance(part, str) or part is None for part in value):
+        return "\n\n".join(part or "" for part in value)
+    if not isinstance(value, str):
+        raise ValueError(f"not a text but {type(value).__name__}")
+    return value
+
+
+def column_texts(
+    columns: Sequence[str],
+    rows: Iterable[Row],
+    wanted: str | None,
+    name: str,
+    hint: str,
+    on_bad_line: OnBadLine,
+    on_column: OnColumn = lambda name: None,
+) -> Iterator[str]:
+    """Yield the texts of one column (`text_column`); `on_column` receives its name."""
+    rows = iter(rows)
+    first = list(islice(rows, _ROWS_SAMPLED))
+    textual = [column for column in columns if not first or any(_is_text(row.cells.get(column)) for row in first)]
+    column = text_column(columns, textual, wanted, name, hint)
+    on_column(column)
+    for row in chain(first, rows):
+        try:
+            yield text_of(row.cells.get(column))
+        except ValueError as error:
+            on_bad_line(BadLine(row.place, f"the column {column!r} is {error}"))
+
+
+def file_texts(
+    file: BinaryIO,
+    path: Path,
+    format: TableFormat,
+    column: str | None,
+    hint: str,
+    on_bad_line: OnBadLine,
+    on_column: OnColumn = lambda name: None,
+) -> Iterator[str]:
+    """Yield the texts of one column of an open CSV, TSV or Parquet file, a few rows at a time."""
+    if format == "parquet":
+        return _parquet_texts(file, path, column, hint, on_column)
+    lines = decoded_lines(decompressed(file, path), str(path), on_bad_line)
+    columns, rows = delimited_rows(lines, str(path), on_bad_line)
+    return column_texts(columns, rows, column, str(path), hint, on_bad_line, on_column)
+
+
+# CSV and TSV.
+
+
+def guess_delimiter(line: str) -> str:
+    """Return the delimiter of a table by its first line: a tab if there is one, else the most frequent of `,;|`."""
+    return "\t" if "\t" in line else max(",;|", key=line.count)
+
+
+def delimited_rows(
+    lines: Iterable[str],
+    name: str,
+    on_bad_line: OnBadLine,
+    *,
+    delimiter: str | None = None,
+    quoted: bool = True,
+    has_header: Callable[[Sequence[str]], bool] = lambda first: True,
+) -> tuple[tuple[str, ...], Iterator[Row]]:
+    """Return the columns of a delimited file and its rows, which are read as they are used.
+
+    Columns are "1", "2" and so on where the first line is not the header. Rows of another width are reported.
+
+    Args:
+        lines: With line ends, if `quoted`.
+        delimiter: A space separates only the first column from the rest of the line. None: `guess_delimiter`.
+        quoted: Whether double quotes may enclose fields.
+        has_header: Whether the fields of the first line are the names of the columns.
+    """
+    lines, head = iter(lines), list[str]()
+    for line in lines:
+        head.append(line)
+        if line.strip():
+            break
+    delimiter = delimiter or guess_delimiter(head[-1] if head else "")
+    read = _quoted_fields if quoted else _plain_fields
+    fields = read(chain(head, lines), name, delimiter, on_bad_line)
+    start = next((row for row in fields if any(map(str.strip, row[2]))), None)
+    if start is None:
+        raise DataError(f"{name} has no header line", todo="The first line must name the columns.")
+    names = [field.strip() for field in start[2]]
+    if has_header(names):
+        columns = tuple(field or str(number) for number, field in enumerate(names, 1))
+        return columns, _rows(fields, columns, "the header has", name, on_bad_line)
+    rows = [start, *fields]
+    width = Counter(len(values) for *_, values in rows).most_common(1)[0][0]
+    columns = tuple(str(number) for number in range(1, width + 1))
+    return columns, _rows(iter(rows), columns, "most rows have", name, on_bad_line)
+
+
+_Fields = Iterator[tuple[int, int, list[str]]]
+"""The first and last line of each row, and its fields."""
+
+
+def _plain_fields(lines: Iterable[str], name: str, delimiter: str, on_bad_line: OnBadLine) -> _Fields:
+    for number, line in enumerate(lines, 1):
+        if line := line.rstrip("\r\n"):
+            yield number, number, line.split(delimiter, 1 if delimiter == " " else -1)
+
+
+def _quoted_fields(lines: Iterable[str], name: str, delimiter: str, on_bad_line: OnBadLine) -> _Fields:
+    with long_fields():
+        reader = csv.reader(lines, delimiter=delimiter)
+        while True:
+            line = reader.line_num + 1
+            try:
+                fields = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                on_bad_line(BadLine(f"{name}, line {line}", f"not CSV ({error})"))
+                continue
+            if fields:
+                yield line, reader.line_num, fields
+
+
+def _rows(fields: _Fields, columns: tuple[str, ...], expected: str, name: str, on_bad_line: OnBadLine) -> Iterator[Row]:
+    for first, last, values in fields:
+        place = f"{name}, line {first}"
+        if not any(values[len(columns) :]):
+            values = values[: len(columns)]
+        if len(values) == len(columns):
+            yield Row(place, str(first), dict(zip(columns, values, strict=True)))
+        elif any(map(str.strip, values)):
+            problem = f"{pluralize(len(values), 'column')} where {expected} {len(columns)}"
+            if last > first + _FEWEST_SUSPECT_LINES:
+                problem += f", after a field of {last - first} lines (an unbalanced quotation mark?)"
+            on_bad_line(BadLine(place, problem))
+
+
+def quotes_enclose_fields(lines: Iterable[str], delimiter: str) -> bool:
+    """Whether double quotes enclose fields: whether all of the text is valid CSV."""
+    with long_fields():
+        try:
+            for _ in csv.reader(lines, delimiter=delimiter, strict=True):
+                pass
+        except csv.Error:
+            return False
     return True
 
 
@@ -123,16 +253,71 @@ def long_fields() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def parquet_documents(
-    file: IO[bytes], path: Path, column: str | None, on_column: OnColumn = lambda name: None
+# JSON Lines.
+
+
+def json_values(
+    lines: Iterable[bytes | str], name: str, on_bad_line: OnBadLine, first_line: int = 1
+) -> Iterator[tuple[int, Any]]:
+    """Yield the number and value of each line that is not blank; report lines that are not JSON in UTF-8."""
+    for number, line in enumerate(lines, first_line):
+        if not line.strip():
+            continue
+        try:
+            yield number, parse_json(line if isinstance(line, str) else line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            assert isinstance(line, bytes)
+            on_bad_line(undecodable(line, error, name, number))
+        except ValueError as error:
+            text = line[:60] if isinstance(line, str) else line[:60].decode("utf-8", errors="replace")
+            problem = f"not JSON ({json_problem(error)}); it begins {text.strip()!r}"
+            on_bad_line(BadLine(f"{name}, line {number}", problem))
+
+
+def json_text(value: object, column: str) -> str:
+    """Return the text of a JSON value: a string, or a field of an object (`text_of`); ValueError without one."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, dict):
+        raise ValueError(f"not a JSON object but {type(value).__name__}")
+    if column not in value:
+        raise ValueError(f"no field {column!r}; found {', '.join(map(repr, list(value)[:12])) or 'no fields'}")
+    try:
+        return text_of(value[column])
+    except ValueError as error:
+        raise ValueError(f"the field {column!r} is {error}") from None
+
+
+def json_texts(
+    lines: Iterable[bytes | str], name: str, column: str, on_bad_line: OnBadLine, first_line: int = 1
 ) -> Iterator[str]:
-    """Read the text column of a Parquet file, some rows at a time; a null is an empty document."""
+    """Yield the text of each line that is not blank (`json_text`)."""
+    for number, value in json_values(lines, name, on_bad_line, first_line):
+        try:
+            yield json_text(value, column)
+        except ValueError as error:
+            on_bad_line(BadLine(f"{name}, line {number}", str(error)))
+
+
+def json_column(lines: Iterable[bytes | str], name: str, hint: str) -> str | None:
+    """Return the field of the texts by the first JSON object (`text_column`); None if there is none."""
+    for _, value in json_values(lines, name, lambda bad: None):  # reported where the line is read
+        if isinstance(value, dict):
+            textual = [field for field in value if isinstance(value[field], str) or _is_text(value[field])]
+            return text_column(list(value), textual, None, name, hint)
+    return None
+
+
+# Parquet.
+
+
+def _parquet_texts(file: BinaryIO, path: Path, column: str | None, hint: str, on_column: OnColumn) -> Iterator[str]:
     parquet = imported("pyarrow.parquet", f"reading {path}", "parquet", package="pyarrow")
     with reading_parquet(path):
         table = parquet.ParquetFile(file)
         schema = table.schema_arrow
         textual = [field.name for field in schema if _holds_text(field.type)]
-        name = choose_column(schema.names, textual, column, str(path))
+        name = text_column(schema.names, textual, column, str(path), hint)
         if name not in textual:
             raise DataError(
                 f"{path}: the column {name!r} has {schema.field(name).type}, not text",
@@ -140,8 +325,7 @@ def parquet_documents(
             )
         on_column(name)
         for batch in table.iter_batches(batch_size=_ROWS_AT_ONCE, columns=[name]):
-            for value in batch.column(0).to_pylist():
-                yield value if isinstance(value, str) else "\n\n".join(part or "" for part in value or ())
+            yield from map(text_of, batch.column(0).to_pylist())
 
 
 @contextmanager
@@ -165,26 +349,73 @@ def _holds_text(kind: Any) -> bool:
     return bool(pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind))
 
 
-def hub_documents(dataset: HubDataset, column: str | None) -> Iterator[str]:
-    """Stream the text column of a dataset's split; DataError if that cannot be done."""
-    purpose = f"{dataset.name!r} is no file or folder here, and reading it from the Hugging Face hub"
-    datasets = imported("datasets", purpose, "hub", otherwise="correct the path")
-    rows, place = 0, ""
-    try:
-        for row in datasets.load_dataset(dataset.name, dataset.config, split=dataset.split, streaming=True):
-            if not rows:
-                textual = [name for name, value in row.items() if isinstance(value, str)]
-                place = choose_column(list(row), textual, column, dataset.name)
-            rows += 1
-            yield row[place] or ""
-    except DataError:
-        raise
-    except Exception as error:
-        # Network, names, permissions and damaged files raise many classes of several packages.
-        where = f"after {rows:,} rows" if rows else "at its start"
-        raise DataError(
-            f"cannot read the dataset {dataset.name!r} ({dataset.split}) from the Hugging Face hub {where}: "
-            f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
-            todo="Check the name, the split (`owner/name[split]` or `owner/name[configuration, split]`) and the "
-            "connection; without one, give local files.",
-        ) from error
+# Data in memory.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records:
+    """The rows of a table in memory, called `name` in messages. Missing values are None."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[Cells, ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def numbered(self) -> Iterator[Row]:
+        """Yield the rows with their places."""
+        for number, cells in enumerate(self.rows, 1):
+            yield Row(f"{self.name}, record {number}", str(number), cells)
+
+
+def records_of(data: object, name: str) -> Records | None:
+    """Return a table in memory as records; None if `data` is something else.
+
+    A table is a DataFrame of pandas or polars, a pyarrow Table, a Hugging Face Dataset (its class labels become their
+    names), or a list of dictionaries. Raises DataError for several splits in one object, and for columns that share a
+    name.
+    """
+    if isinstance(data, Records):
+        return data
+    found: Any = data
+    name = f"{name} ({type(data).__name__})"
+    if isinstance(data, Mapping) and data and all(hasattr(split, "column_names") for split in data.values()):
+        first = next(iter(data))
+        raise DataError(f"{name} holds the splits {', '.join(map(str, data))}", todo=f"Pass one of them, [{first!r}].")
+    if isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data):
+        rows = data
+    elif hasattr(data, "features") and hasattr(data, "column_names"):
+        rows = [_with_class_names(row, found.features) for row in found]
+    elif hasattr(data, "to_pylist") and hasattr(data, "column_names"):
+        rows = found.to_pylist()
+    elif hasattr(data, "to_dicts"):
+        rows = found.to_dicts()
+    elif hasattr(data, "to_dict") and hasattr(data, "columns") and hasattr(data, "notna"):
+        if repeated := [str(column) for column, count in Counter(found.columns).items() if count > 1]:
+            raise DataError(f"{name} has several columns {repeated[0]!r}", todo="Rename them.")
+        rows = found.astype(object).where(found.notna(), None).to_dict(orient="records")
+    else:
+        return None
+    columns = tuple(dict.fromkeys(str(column) for row in rows for column in row))
+    plain = [{str(column): _plain(value) for column, value in row.items()} for row in rows]
+    return Records(name, columns, tuple({column: row.get(column) for column in columns} for row in plain))
+
+
+def _plain(value: Any) -> object:
+    """Return NumPy's arrays and scalars as Python's, NaN as None."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return None if isinstance(value, float) and value != value else value
+
+
+def _with_class_names(row: Mapping[str, Any], features: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a row of a Hugging Face Dataset with the names of its class labels; -1 is a missing label."""
+
+    def named(value: Any, feature: Any) -> Any:
+        if isinstance(value, list):
+            return [named(each, getattr(feature, "feature", None)) for each in value]
+        if isinstance(value, int) and hasattr(feature, "int2str"):
+            return feature.int2str(value) if value >= 0 else None
+        return value
+
+    return {column: named(value, (features or {}).get(column)) for column, value in row.items()}

@@ -42,7 +42,7 @@ from maskwright.finetuning.labeled import (
     with_held_out,
     without_unlabeled,
 )
-from maskwright.finetuning.readers import Paths
+from maskwright.finetuning.readers import Data
 from maskwright.finetuning.readers.options import ReadAs, ReadOptions, to_keep
 from maskwright.finetuning.results import Results, SeedRow, card, data_of
 from maskwright.fitting.rules import Choice
@@ -179,7 +179,7 @@ def finetune_embedding(
 
 
 def evaluate_embedding(
-    model: str | Path, *, file: Paths, options: ReadOptions, device: str, reporter: Reporter | None
+    model: str | Path, *, file: Data, options: ReadOptions, device: str, reporter: Reporter | None
 ) -> Evaluation:
     """Evaluate a folder of sentence-transformers on scored pairs, pairs or triplets; arguments as for `evaluate`."""
     require("evaluating sentence embeddings", "embedding", *_LIBRARIES)

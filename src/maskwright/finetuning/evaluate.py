@@ -22,7 +22,7 @@ from maskwright.finetuning.examples import Example, ExampleFile, TextExample
 from maskwright.finetuning.features import Features, scoring_batches
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import check_measurable, read_for_model, report_file
-from maskwright.finetuning.readers import Paths
+from maskwright.finetuning.readers import Data
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.tasks.base import Prediction, Scores
 from maskwright.training.device import Machine, Precision, prepare_machine, use_machine
@@ -62,7 +62,7 @@ class Evaluation:
 def evaluate(
     model: str | Path | FineTunedModel,
     *,
-    file: Paths,
+    file: Data,
     text: str | None = None,
     text2: str | None = None,
     label: str | None = None,
@@ -141,7 +141,7 @@ def machine_to_score(device: str, precision: Precision) -> Machine:
     return prepare_machine(device, None, None, precision)
 
 
-def read_file(file: Paths, model: FineTunedModel, options: ReadOptions, reporter: Reporter) -> ExampleFile[Any]:
+def read_file(file: Data, model: FineTunedModel, options: ReadOptions, reporter: Reporter) -> ExampleFile[Any]:
     """Read a file for a model as its training file was read, and report on it."""
     examples = read_for_model(file, cast(Kind, model.task.kind), options, model.read_as)
     report_file("file", examples, reporter)

@@ -35,6 +35,7 @@ from maskwright.finetuning.hyperparameters import (
     tokens_of,
 )
 from maskwright.finetuning.labeled import Labeled, LabeledRequest, read_labeled
+from maskwright.finetuning.readers import Data
 from maskwright.finetuning.results import Results, SeedRow, data_of, model_card
 from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, TrainingData, read_result, training_data
 from maskwright.finetuning.tasks import KINDS
@@ -96,9 +97,9 @@ def finetune(
     task: str,
     out: str | Path,
     data: str | Path | None = None,
-    train: str | Path | Sequence[str | Path] | None = None,
-    dev: str | Path | Sequence[str | Path] | None = None,
-    test: str | Path | Sequence[str | Path] | None = None,
+    train: Data | None = None,
+    dev: Data | None = None,
+    test: Data | None = None,
     text: str | None = None,
     text2: str | None = None,
     label: str | None = None,
@@ -125,7 +126,8 @@ def finetune(
             sentence embeddings with sentence-transformers (`finetuning.embedding`): one seed.
         out: Output folder: new, empty, or of this same fine-tuning.
         data: The folder with the benchmark's files; for "embedding" those of STS-B.
-        train, dev, test: Files instead. Without `dev` a tenth of the training examples is held out.
+        train, dev, test: Files instead, or tables in memory: a DataFrame, a Hugging Face Dataset, or a list of
+            dictionaries. Without `dev` a tenth of the training examples is held out.
         text, text2, label: Columns of your files; the others are guessed and reported.
         read: Further read options, "quoting=none" (fields of `finetuning.readers.ReadOptions`).
         seeds, seed: Number of seeds, trained one after the other, and the first of them.

@@ -16,9 +16,10 @@ from maskwright.core.randomness import Permutation, integer_key
 from maskwright.core.spec import validate
 from maskwright.finetuning.benchmarks import BENCHMARKS, Benchmark, Split
 from maskwright.finetuning.examples import E, Example, ExampleFile, Skipped, TextExample, has_labels, summary_of
-from maskwright.finetuning.readers import Paths, read_examples
+from maskwright.finetuning.readers import Data, read_examples, sources_of
 from maskwright.finetuning.readers.files import format_of
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, to_keep, with_defaults, with_overrides
+from maskwright.finetuning.readers.tables import Source
 from maskwright.finetuning.tasks import make_task, task_named
 from maskwright.finetuning.tasks.base import Task
 from maskwright.training.reporting import Reporter
@@ -59,12 +60,12 @@ class Labeled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabeledRequest:
-    """Which files of which task: of a benchmark's folder `data`, or `files` by part instead."""
+    """Which data of which task: the files of a benchmark's folder `data`, or `files` and tables by part instead."""
 
     kind: Kind
     benchmark: Benchmark | None
     data: Path | None
-    files: Mapping[Split, Paths]
+    files: Mapping[Split, tuple[Source, ...]]
     options: ReadOptions
 
     @classmethod
@@ -73,7 +74,7 @@ class LabeledRequest:
         *,
         task: str,
         data: str | Path | None = None,
-        files: Mapping[Split, Paths | None],
+        files: Mapping[Split, Data | None],
         columns: Mapping[str, str | None],
         read: Sequence[str] = (),
     ) -> "LabeledRequest":
@@ -85,8 +86,9 @@ class LabeledRequest:
         kind, row = task_named(task)
         if kind == "embedding" and data is not None:
             row = BENCHMARKS["sts-b"]  # the benchmark of scored pairs
-        given = {part: paths for part, paths in files.items() if paths}
-        if data is None and not given:
+        by_part = {part: sources_of(each, part) for part, each in files.items() if each is not None}
+        by_part = {part: sources for part, sources in by_part.items() if sources}
+        if data is None and not by_part:
             todo = "Name your files, e.g. `--train FILE`"
             if row:
                 todo = f"Name the folder of its files ({', '.join(row.usual_files())}), `--data DIR`"
@@ -102,19 +104,19 @@ class LabeledRequest:
             renamed = dict(options.label_names)
             row = replace(row, labels=tuple(renamed.get(label, label) for label in row.labels))
             options = options.replace(known_labels=options.known_labels or row.labels)
-        return cls(kind=kind, benchmark=row, data=folder, files=given, options=options)
+        return cls(kind=kind, benchmark=row, data=folder, files=by_part, options=options)
 
-    def paths(self, part: Split) -> Paths | None:
-        """Return the files of a part: those that were named, else the benchmark's own; None where there are none."""
+    def sources(self, part: Split) -> tuple[Source, ...]:
+        """Return the files and tables of a part: those that were named, else the benchmark's."""
         if part not in self.files and self.data is not None and self.benchmark is not None:
-            return self.benchmark.find(self.data).get(part)
-        return self.files.get(part)
+            return self.benchmark.find(self.data).get(part, ())
+        return self.files.get(part, ())
 
     @property
     def train_format(self) -> str:
         """The format of the training file; DataError if there is none."""
-        if paths := self.paths("train"):
-            return _format_of(paths, self.kind, self.options)
+        if sources := self.sources("train"):
+            return format_of(sources[0], self.kind, self.options)
         where = f" in {self.data} for {self.benchmark.title}" if self.benchmark and self.data else ""
         raise DataError(
             f"there are no training examples{where}",
@@ -128,12 +130,12 @@ class LabeledRequest:
         Rows without label are bad, except in test files and for embeddings. `trained` is how the training file was
         read, for the other parts.
         """
-        paths = self.paths(part)
-        if not paths:
+        sources = self.sources(part)
+        if not sources:
             return None
         may_lack = part == "test" or self.kind == "embedding"
         options = self.options.replace(labels="if_there" if may_lack else "needed")
-        file = read_for_model(paths, self.kind, options, trained)
+        file = read_for_model(sources, self.kind, options, trained)
         report_file(part, file, reporter)
         return file
 
@@ -294,13 +296,18 @@ def load_read_as(folder: str | Path) -> ReadAs:
     return found.model_dump(exclude_defaults=True)
 
 
-def read_for_model(paths: Paths, kind: Kind, options: ReadOptions, trained: ReadAs) -> ExampleFile[Any]:
+def read_for_model(
+    data: Data, kind: Kind, options: ReadOptions, trained: ReadAs, name: str = "file"
+) -> ExampleFile[Any]:
     """Read examples as a model's training file was read (`trained`), in all that `options` leave open.
 
     Columns are those of the training file, except where a file has one text per line; delimiter, quoting and word
-    ending are those of files of its format.
+    ending are those of files of its format. `name` is the argument's name, for messages.
     """
-    format = _format_of(paths, kind, options)
+    sources = sources_of(data, name)
+    if not sources:
+        raise DataError("no file was given", allowed="one file or more")
+    format = format_of(sources[0], kind, options)
     if format == "text" and options.labels == "needed" and trained.get("format") in ("csv", "tsv"):
         # Lines of a text alone have no label, so that it must be the layout of the training file (TREC).
         format = trained["format"]
@@ -314,13 +321,9 @@ def read_for_model(paths: Paths, kind: Kind, options: ReadOptions, trained: Read
     }
     filled = with_defaults(options, fields)
     try:
-        return read_examples(paths, kind, filled)
+        return read_examples(sources, kind, filled)
     except DataError as error:
         if filled == options:
             raise
         problem = f"{error.problem} (it is read as the training file was)"
         raise DataError(problem, allowed=error.allowed, todo=error.todo) from error
-
-
-def _format_of(paths: Paths, kind: Kind, options: ReadOptions) -> str:
-    return format_of(Path(paths if isinstance(paths, str | Path) else paths[0]).expanduser(), kind, options)

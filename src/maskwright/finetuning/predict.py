@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any, TypeGuard, cast
 
 from maskwright.core.errors import DataError
 from maskwright.data.progress import no_progress
+from maskwright.data.tables import records_of
 from maskwright.finetuning.evaluate import model_to_score, predict_examples, read_file, refuse_other_texts
 from maskwright.finetuning.examples import (
     ChoiceExample,
@@ -20,7 +21,7 @@ from maskwright.finetuning.examples import (
     TextExample,
 )
 from maskwright.finetuning.fine_tuned import FineTunedModel
-from maskwright.finetuning.readers import Paths, as_one
+from maskwright.finetuning.readers import Data, as_one, sources_of
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.readers.tables import as_text
 from maskwright.finetuning.readers.tagged import cut_into_words
@@ -37,9 +38,9 @@ _LONG = 200
 
 def predict(
     model: str | Path | FineTunedModel,
-    inputs: Input | Sequence[Input] = (),
+    inputs: Input | Sequence[Input] | Data = (),
     *,
-    file: Paths | None = None,
+    file: Data | None = None,
     text: str | None = None,
     text2: str | None = None,
     read: Sequence[str] = (),
@@ -53,7 +54,8 @@ def predict(
         model: Written by `finetune`, a folder of a transformers class for such a task, or a loaded model.
         inputs: One or a list of: texts; (text, text) pairs; {"question": ..., "context": ...} for question answering;
             {"context": ..., "question": ..., "options": [...]} for multiple choice. A tuple of two texts is one pair if
-            the task takes pairs.
+            the task takes pairs. A table in memory (DataFrame, Hugging Face Dataset, list of dictionaries) is read like
+            a file.
         file: A file, read as by `finetune`, without labels. "-" is standard input, read like a file. If keys of inputs
             and files clash, they become "input:1" and "texts.csv:1".
         text, text2: Columns of the file; the others are as in the training file, or guessed and reported.
@@ -75,15 +77,22 @@ def predict(
     options = with_overrides(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
     with model_to_score(model, device, precision, reporter) as (loaded, machine, reporter):
         kind, trained = cast(Kind, loaded.task.kind), loaded.read_as
-        given = [inputs] if _is_one(inputs, kind) else list(cast(Sequence[Input], inputs))
-        found = [_example(one, str(n), f"input {n}", kind, trained) for n, one in enumerate(given, start=1)]
-        files: list[ExampleFile[Any]] = [ExampleFile(name="input", examples=tuple(found))]
+        # Lists of dictionaries are also inputs of these kinds, with errors that name the input.
+        is_list = isinstance(inputs, list | tuple) and kind in ("question_answering", "multiple_choice")
+        table = None if is_list else records_of(inputs, "inputs")
+        each: list[Any] = [inputs]
+        if table is not None:
+            each = []
+        elif isinstance(inputs, Iterable) and not _is_one(inputs, kind):
+            each = list(inputs)
+        direct = [_example(one, str(n), f"input {n}", kind, trained) for n, one in enumerate(each, start=1)]
+        files: list[ExampleFile[Any]] = [ExampleFile(name="input", examples=tuple(direct))]
         with tempfile.TemporaryDirectory() as folder:
-            for path in map(Path, [file] if isinstance(file, str | Path) else file or ()):
-                if path == Path("-"):
-                    path = Path(folder, "standard input")
-                    path.write_bytes(sys.stdin.buffer.read())
-                files.append(read_file(path, loaded, options, reporter))
+            for source in (*([] if table is None else [table]), *(() if file is None else sources_of(file, "file"))):
+                if source == Path("-"):
+                    source = Path(folder, "standard input")
+                    source.write_bytes(sys.stdin.buffer.read())
+                files.append(read_file([source], loaded, options, reporter))
         examples = as_one(files).examples
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
@@ -118,7 +127,7 @@ def _is_file(word: str) -> bool:
 _TEXT_KINDS = ("classification", "regression", "multi_label")
 
 
-def _is_one(inputs: Input | Sequence[Input], kind: Kind) -> TypeGuard[Input]:
+def _is_one(inputs: object, kind: Kind) -> TypeGuard[Input]:
     if isinstance(inputs, tuple) and len(inputs) == 2 and kind in _TEXT_KINDS:
         return all(isinstance(text, str) for text in inputs)
     return isinstance(inputs, str | Mapping)

@@ -3,29 +3,29 @@
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from maskwright.core.errors import DataError, json_problem
-from maskwright.core.files import open_file, parse_json, write_text
+from maskwright.core.errors import DataError
+from maskwright.core.files import open_file, write_text
 from maskwright.core.surrogates import surrogate_problem
-from maskwright.data.files import (
-    COMPRESSIONS,
-    BadLine,
-    decompressed,
-    lines_in,
-    reading,
-    undecodable,
+from maskwright.data.files import COMPRESSIONS, decoded_lines, decompressed, reading, refuse_line
+from maskwright.data.tables import (
+    TABLE_SUFFIXES,
+    TEXT_COLUMNS,
+    OnColumn,
+    column_texts,
+    file_texts,
+    json_column,
+    json_texts,
+    records_of,
 )
-from maskwright.data.tables import csv_documents, json_column, parquet_documents
 
-_BOM = b"\xef\xbb\xbf"
+_HINT = "--column {}"
 
 
-def read_texts(
-    path: Path | str, column: str | None = None, on_column: Callable[[str], None] = lambda name: None
-) -> list[str]:
+def read_texts(path: Path | str, column: str | None = None, on_column: OnColumn = lambda name: None) -> list[str]:
     """Read the texts of a file, also compressed as `.gz` or `.zst`; "-" is standard input.
 
     `.csv`, `.tsv` and `.parquet`: one text per row, from a column. `.jsonl`: one per line, a string or a field of an
@@ -33,7 +33,7 @@ def read_texts(
     text i.
 
     Args:
-        column: Column or field of the texts; None for `text`, `content` or the only one that holds texts.
+        column: Column or field of the texts; None for one with a usual name, or the only one that holds texts.
         on_column: Receives the name of the column that is read, if the file has columns.
 
     Raises DataError if there is no such file, it contains no text, it has no such column or several could be meant, or
@@ -44,41 +44,39 @@ def read_texts(
     path = Path(path).expanduser()
     if path.is_dir():
         raise DataError(f"{path} is a folder", allowed="a .txt, .jsonl, .csv, .tsv or .parquet file of texts")
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    kind = "".join(suffixes[-2:-1] if suffixes and suffixes[-1] in COMPRESSIONS else suffixes[-1:])
-    if column is not None and kind not in (".csv", ".tsv", ".parquet", ".json", ".jsonl", ".ndjson"):
+    suffix = (path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path).suffix.lower()
+    format = "jsonl" if suffix == ".json" else TABLE_SUFFIXES.get(suffix)
+    if column is not None and format is None:
         raise DataError(f"{path} has no columns", todo="Leave --column out, or give a CSV, JSON Lines or Parquet file.")
     with reading(path) as file:
-        try:
-            if kind == ".parquet":
-                return _checked(parquet_documents(file, path, column, on_column), str(path))
-            stream = decompressed(file, path)
-            if kind in (".csv", ".tsv"):
-                return _checked(csv_documents(stream, path, column, _refuse, on_column), str(path))
-            lines = _lines(stream, str(path))
-            if kind in (".json", ".jsonl", ".ndjson"):
-                return _checked(_of_json(list(lines), str(path), column, on_column), str(path))
+        if format in ("csv", "tsv", "parquet"):
+            return _checked(file_texts(file, path, format, column, _HINT, refuse_line, on_column), str(path))
+        lines = _lines(decompressed(file, path), str(path))
+        if format is None:
             return _checked(lines, str(path))
-        except DataError as error:
-            todo = error.todo.replace(f"`{path}#", "`--column ")  # a corpus is named with its column
-            raise DataError(error.problem, allowed=error.allowed, todo=todo) from error
+        values = [line if line.strip() else '""' for line in lines]
+        field = column or json_column((line for line in values if line != '""'), str(path), _HINT)
+        if field is not None:
+            on_column(field)
+        return _checked(json_texts(values, str(path), field or TEXT_COLUMNS[0], refuse_line), str(path))
 
 
 def gather(
-    texts: Sequence[str],
+    texts: object,
     file: Path | str | None,
     column: str | None = None,
-    on_column: Callable[[str], None] = lambda name: None,
+    on_column: OnColumn = lambda name: None,
 ) -> list[str]:
     """Return the given texts, then those of a file (`read_texts`).
 
-    Raises DataError if there are none, or one contains a lone surrogate, which no tokenizer accepts.
+    `texts` are a text, several, or a column of a table in memory (`records_of`). Raises DataError if they are something
+    else, there are none, or one contains a lone surrogate, which no tokenizer accepts.
     """
-    of_file = [] if file is None else read_texts(file, column, on_column)
-    gathered = [*([texts] if isinstance(texts, str) else texts), *of_file]
+    from_file = [] if file is None else read_texts(file, column, on_column)
+    gathered = [*_in_memory(texts, column, on_column), *from_file]
     for number, text in enumerate(gathered, start=1):
         if problem := surrogate_problem(text):
-            line = number + len(of_file) - len(gathered)
+            line = number + len(from_file) - len(gathered)
             raise DataError(
                 f"{f'{file}, line {line}' if line > 0 else f'input {number}'}: {problem}",
                 todo="Give whole characters, as UTF-8.",
@@ -90,46 +88,30 @@ def gather(
     return gathered
 
 
+def _in_memory(texts: object, column: str | None, on_column: OnColumn) -> Sequence[str]:
+    if isinstance(texts, str):
+        return [texts]
+    if (records := records_of(texts, "texts")) is not None:
+        columns, rows = records.columns, records.numbered()
+        return list(column_texts(columns, rows, column, records.name, "column={!r}", refuse_line, on_column))
+    each: list[Any] = list(texts) if isinstance(texts, Iterable) and not isinstance(texts, Mapping) else [texts]
+    if wrong := next((text for text in each if not isinstance(text, str)), None):
+        raise DataError(
+            f"the texts hold a {type(wrong).__name__}",
+            allowed="a text, a list of texts, a DataFrame, a Hugging Face Dataset, or a list of dictionaries",
+        )
+    return each
+
+
 def _checked(texts: Iterable[str], name: str) -> list[str]:
-    found = list(texts)
-    if not any(text.strip() for text in found):
+    read = list(texts)
+    if not any(text.strip() for text in read):
         raise DataError(f"{name} contains no text", todo="Give a file of texts.")
-    return found
-
-
-def _refuse(bad: BadLine) -> None:
-    raise DataError(f"{bad.place}: {bad.problem}", todo=bad.todo or "Correct the line.")
+    return read
 
 
 def _lines(stream: BinaryIO, name: str) -> Iterator[str]:
-    for number, line in enumerate(lines_in(stream, name), start=1):
-        if number == 1:
-            line = line.removeprefix(_BOM)
-        try:
-            yield line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            _refuse(undecodable(line, error, name, number))
-
-
-def _of_json(lines: list[str], name: str, field: str | None, on_column: Callable[[str], None]) -> Iterator[str]:
-    field = field or json_column("\n".join(lines).encode("utf-8", "surrogatepass"), name)
-    if field is not None:
-        on_column(field)
-    for number, line in enumerate(lines, start=1):
-        place = f"{name}, line {number}"
-        allowed = f"a string, or an object with a string field {field or 'text'!r}"
-        try:
-            value = parse_json(line) if line.strip() else ""
-        except ValueError as error:
-            raise DataError(f"{place}: not JSON ({json_problem(error)})", allowed=allowed) from error
-        if isinstance(value, dict):
-            if field not in value:
-                fields = ", ".join(map(repr, list(value)[:8])) or "none"
-                raise DataError(f"{place}: no field {field!r} (found: {fields})", allowed=allowed)
-            value = value[field]
-        if not isinstance(value, str):
-            raise DataError(f"{place}: found {type(value).__name__} instead of a text", allowed=allowed)
-        yield value
+    return (line.rstrip("\r\n") for line in decoded_lines(stream, name))
 
 
 def write_json_lines(path: Path, values: Iterable[Any]) -> None:

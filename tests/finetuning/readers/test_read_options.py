@@ -95,13 +95,13 @@ def labels_and_texts(train, dev, task="classification"):
 
 
 def test_dev_files_are_read_as_the_training_file(tmp_path):
-    train = write(tmp_path / "a.csv", "satz,label", "ein Satz,gut", "noch einer,schlecht", "drei,gut", "vier,gut")
+    train = write(tmp_path / "a.csv", "sentence,label", "ein Satz,gut", "noch einer,schlecht", "drei,gut", "vier,gut")
     # Guessed, this is a file of pairs.
-    dev = write(tmp_path / "b.csv", "s1,s2,satz,label", "a,b,e,gut", "c,d,f,schlecht")
+    dev = write(tmp_path / "b.csv", "sentence1,sentence2,sentence,label", "a,b,e,gut", "c,d,f,schlecht")
     assert len(read_texts(dev, "classification").examples[0].texts) == 2
     assert labels_and_texts(train, dev)[1][0] == ("e", "gut")
     other = write(tmp_path / "c.csv", "text,label", "ein Satz,gut", "zwei,schlecht")
-    with pytest.raises(DataError, match=r"no column 'satz'.*read as the training file was"):
+    with pytest.raises(DataError, match=r"no column 'sentence'.*read as the training file was"):
         labels_and_texts(train, other)
     train = write(tmp_path / "a.tsv", "text\tlabel", '"hi\ta', "x\tb")
     dev = write(tmp_path / "b.tsv", "text\tlabel", '"x ""z"\ta', '"y"\tb')

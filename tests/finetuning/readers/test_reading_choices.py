@@ -95,7 +95,7 @@ def test_dream_and_c3_are_read(tmp_path):
 def test_swag_is_read(tmp_path):
     header = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label\n"
     text = header + '0,v,1,"He runs. He","He runs, fast.",He,gold,a,b,"c, d",e,2\n1,v,2,s,t,u,gold,a,b,c,d,0\n'
-    named = ReadOptions(choices=("ending0", "ending1", "ending2", "ending3"))
+    named = ReadOptions(text="sent1", text2="sent2", choices=("ending0", "ending1", "ending2", "ending3"))
     file = read(tmp_path, text, named, "train.csv")
     assert file.examples[0] == ChoiceExample(
         key="2", context="He runs, fast.", question="He", options=("a", "b", "c, d", "e"), label=2

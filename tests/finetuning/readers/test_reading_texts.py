@@ -25,10 +25,15 @@ def reasons(file):
 
 def test_csv_of_a_beginner_is_read(tmp_path):
     text = "Satz;Gefühl\n" + 'Das ist schön 😀;gut\n这本书很好。;gut\n"Na; ja, ""toll""";schlecht\n' * 3
-    file = read(tmp_path, "meinung.csv", text)
+    with pytest.raises(DataError, match=r"Allowed: Satz, Gefühl\. Name it, `--text COLUMN`"):
+        read(tmp_path, "meinung.csv", text)
+    file = read(tmp_path, "meinung.csv", text, options=ReadOptions(text="Satz"))
     assert rows(file)[:3] == [("Das ist schön 😀", "gut"), ("这本书很好。", "gut"), ('Na; ja, "toll"', "schlecht")]
     assert not file.skipped
-    assert file.notes == ("double quotes enclose texts, as in CSV", "text: column 'Satz'", "label: column 'Gefühl'")
+    assert file.notes == (
+        "double quotes enclose texts, as in CSV",
+        "label: column 'Gefühl' (--label NAME for another)",
+    )
 
 
 def test_wrong_column_names_the_nearest(tmp_path):
@@ -100,6 +105,12 @@ def test_columns_are_guessed_by_usual_names(tmp_path, header, text):
     values = {"premise": "a b", "hypothesis": "c d", "review": "a b", "text": "c d", "prosa": "c d"}
     line = ",".join(values.get(name, "1") for name in header.split(","))
     assert read(tmp_path, "a.csv", f"{header}\n{line}\n").examples[0].texts == text
+
+
+def test_a_guess_among_several_columns_is_the_first_usual_name_and_is_printed(tmp_path):
+    file = read(tmp_path, "a.csv", "comment,text,label\na,b,c\n")
+    assert file.examples[0].texts == ("b",)
+    assert "text: column 'text' (--text NAME for another)" in file.notes
 
 
 def test_a_named_label_is_never_the_text(tmp_path):

@@ -28,19 +28,16 @@ from maskwright.core.object_stores import is_url
 from maskwright.data.files import COMPRESSIONS
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.sources.objects import fetch, list_objects
+from maskwright.data.tables import TABLE_SUFFIXES, TableFormat
 
-FileFormat = Literal["text", "markdown", "jsonl", "csv", "parquet"]
+FileFormat = Literal["text", "markdown"] | TableFormat
 FORMATS: dict[str, FileFormat] = {
     ".txt": "text",
     ".text": "text",
     ".tokens": "text",
     ".md": "markdown",
     ".markdown": "markdown",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
+    **TABLE_SUFFIXES,
 }
 _READ = ".txt, .md, .jsonl, .csv, .tsv, .parquet (all but .parquet also with .gz or .zst)"
 _HUB_NAME = re.compile(

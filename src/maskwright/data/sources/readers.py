@@ -13,13 +13,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeVar
 
-from maskwright.core.errors import json_problem
-from maskwright.core.files import parse_json
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.files import (
     MAX_LINE_BYTES,
     START_BYTES,
-    BadLine,
     OnBadLine,
     decompressed,
     reading,
@@ -29,7 +26,8 @@ from maskwright.data.files import (
 )
 from maskwright.data.sources.arguments import Source, file_format
 from maskwright.data.sources.docstrings import docstring_documents
-from maskwright.data.tables import csv_documents, hub_documents, json_column, parquet_documents
+from maskwright.data.sources.hub import hub_documents
+from maskwright.data.tables import file_texts, json_column, json_texts
 
 BLOCK_BYTES = 1 << 21
 # A document longer than this is cut at a line end: 8 MB are three novels, and memory must not follow the corpus.
@@ -148,16 +146,14 @@ def _pieces_of_file(
     file: BinaryIO, path: Path, column: str | None, cleaning: Cleaning, on_bad_line: OnBadLine
 ) -> Iterator[Piece]:
     format = file_format(path)
-    if format == "parquet":
-        yield from _in_pieces(parquet_documents(file, path, column), str(path))
+    if format in ("csv", "tsv", "parquet"):
+        yield from _in_pieces(file_texts(file, path, format, column, f"{path}#{{}}", on_bad_line), str(path))
         return
     stream = decompressed(file, path)
     refuse_utf_16(stream.peek(START_BYTES)[:START_BYTES], str(path))
-    if format == "csv":
-        yield from _in_pieces(csv_documents(stream, path, column, on_bad_line), str(path))
-    elif format == "text":
+    if format == "text":
         yield from _pieces_of_lines(stream, path, cleaning.text_documents, column, on_bad_line)
-    elif format is not None:
+    elif format == "markdown" or format == "jsonl":
         yield from _pieces_of_lines(stream, path, format, column, on_bad_line)
 
 
@@ -189,7 +185,7 @@ def _pieces_of_lines(
             payload = bytes(waiting[:cut])
             del waiting[:cut]
             if format == "jsonl":
-                column = column or json_column(payload, str(path))
+                column = column or json_column(io.BytesIO(payload), str(path), f"{path}#{{}}")
             if payload.strip():
                 yield Piece(str(path), format, payload, first_line=line, column=column or "text")
             line += payload.count(b"\n")
@@ -238,7 +234,8 @@ def documents_of(piece: Piece, on_bad_line: OnBadLine) -> Iterator[str]:
     if isinstance(piece.payload, tuple):
         yield from piece.payload
     elif piece.format == "jsonl":
-        yield from _json_texts(piece, piece.payload, on_bad_line)
+        lines = io.BytesIO(piece.payload)
+        yield from json_texts(lines, piece.file, piece.column, on_bad_line, piece.first_line)
     else:
         text = decode_lines(piece.payload, piece.file, piece.first_line, on_bad_line)
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -271,39 +268,6 @@ def decode_lines(data: bytes, file: str, first_line: int, on_bad_line: OnBadLine
             on_bad_line(undecodable(data, whole, file, number))
         start += len(line)
     return "".join(lines)
-
-
-def _json_texts(piece: Piece, data: bytes, on_bad_line: OnBadLine) -> Iterator[str]:
-    for number, line in enumerate(io.BytesIO(data), piece.first_line):
-        if not line.strip():
-            continue
-        try:
-            record = parse_json(line.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            on_bad_line(undecodable(line, error, piece.file, number))
-            continue
-        except ValueError as error:
-            shown = line[:60].decode("utf-8", errors="replace").strip()
-            problem = f"not JSON ({json_problem(error)}); it begins {shown!r}"
-            on_bad_line(BadLine(f"{piece.file}, line {number}", problem))
-            continue
-        text = record.get(piece.column) if isinstance(record, dict) else None
-        if isinstance(text, list) and all(isinstance(part, str) for part in text):
-            text = "\n\n".join(text)
-        if isinstance(text, str):
-            yield text
-        elif isinstance(record, dict) and piece.column in record and text is None:
-            yield ""  # a null is an empty document, not a broken line
-        else:
-            on_bad_line(BadLine(f"{piece.file}, line {number}", _without_text(record, piece.column)))
-
-
-def _without_text(record: object, column: str) -> str:
-    if not isinstance(record, dict):
-        return f"not a JSON object but {type(record).__name__}"
-    if column in record:
-        return f"the field {column!r} is not a text but {type(record[column]).__name__}"
-    return f"no field {column!r}; found {', '.join(map(repr, list(record)[:12])) or 'no fields'}"
 
 
 def _wiki_articles(text: str) -> Iterator[str]:

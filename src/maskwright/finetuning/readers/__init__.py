@@ -1,20 +1,30 @@
-"""Labeled files as examples: `read_examples` reads any kind of task, from one file or several."""
+"""Labeled files and tables in memory as examples: `read_examples` reads any kind of task, from one or several."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from maskwright.core.errors import DataError
+from maskwright.data.tables import Records, records_of
 from maskwright.finetuning.examples import ExampleFile
 from maskwright.finetuning.readers.options import Kind, ReadOptions, with_defaults
 from maskwright.finetuning.readers.questions import read_choices, read_questions
+from maskwright.finetuning.readers.tables import Source
 from maskwright.finetuning.readers.tagged import read_tagged
 from maskwright.finetuning.readers.texts import read_texts
 
-Paths = str | Path | Sequence[str | Path]
 
-_READERS: Mapping[str, Callable[[Path, ReadOptions], ExampleFile[Any]]] = {
+class TableInMemory(Protocol):
+    """A DataFrame of pandas or polars, a pyarrow Table, or a Hugging Face Dataset (`data.tables.records_of`)."""
+
+    def __len__(self) -> int: ...
+
+
+Data = str | Path | Sequence[str | Path] | Sequence[Mapping[str, Any]] | Sequence[Source] | TableInMemory
+"""A file, several, or a table in memory: a `TableInMemory` or a list of dictionaries."""
+
+_READERS: Mapping[str, Callable[[Source, ReadOptions], ExampleFile[Any]]] = {
     "tagging": read_tagged,
     "question_answering": read_questions,
     "multiple_choice": read_choices,
@@ -22,17 +32,33 @@ _READERS: Mapping[str, Callable[[Path, ReadOptions], ExampleFile[Any]]] = {
 """By kind of task; other kinds are texts."""
 
 
-def read_examples(paths: Paths, kind: Kind, options: ReadOptions = ReadOptions()) -> ExampleFile[Any]:
-    """Read the examples of a labeled file, or of several as one (C3 has two files for each split).
+def sources_of(data: Data, name: str) -> tuple[Source, ...]:
+    """Return data as files and tables in memory; DataError for anything else. `name` is the argument's name."""
+    if isinstance(data, str | Path):
+        return (Path(data).expanduser(),)
+    if (records := records_of(data, name)) is not None:
+        return (records,)
+    each: list[Any] = list(data) if isinstance(data, Iterable) else [data]
+    if wrong := [one for one in each if not isinstance(one, str | Path | Records)]:
+        raise DataError(
+            f"{name} is a {type(data).__name__}"
+            + (f" that holds a {type(wrong[0]).__name__}" if isinstance(data, Iterable) else ""),
+            allowed="a file, a list of files, a DataFrame of pandas or polars, a pyarrow Table, a Hugging Face "
+            "Dataset, or a list of dictionaries",
+        )
+    return tuple(one if isinstance(one, Records) else Path(one).expanduser() for one in each)
+
+
+def read_examples(data: Data, kind: Kind, options: ReadOptions = ReadOptions()) -> ExampleFile[Any]:
+    """Read the examples of a labeled file or a table in memory, or of several as one (C3 has two files for each split).
 
     Later files are read as the first one was. RACE is a folder. What the options leave open is guessed, and the notes
     list it. DataErrors name the file, the line, what was found and what to do.
     """
     files: list[ExampleFile[Any]] = []
-    for path in [paths] if isinstance(paths, str | Path) else paths:
+    for source in sources_of(data, "the data"):
         as_first = with_defaults(options, files[0].read_as) if files else options
-        path = Path(path).expanduser()
-        files.append(_READERS[kind](path, as_first) if kind in _READERS else read_texts(path, kind, as_first))
+        files.append(_READERS[kind](source, as_first) if kind in _READERS else read_texts(source, kind, as_first))
     if not files:
         raise DataError("no file was given", allowed="one file or more")
     return as_one(files)

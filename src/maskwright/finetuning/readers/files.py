@@ -6,7 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from maskwright.core.errors import DataError, nearest
-from maskwright.data.files import COMPRESSIONS, START_BYTES, decompressed, reading, refuse_utf_16, undecodable
+from maskwright.data.files import (
+    COMPRESSIONS,
+    START_BYTES,
+    BadLine,
+    decompressed,
+    reading,
+    refuse_utf_16,
+    undecodable,
+)
+from maskwright.data.tables import TABLE_SUFFIXES, Records
 from maskwright.finetuning.examples import Skipped, summary_of
 from maskwright.finetuning.readers.options import Format, Kind, ReadOptions
 
@@ -72,17 +81,11 @@ _FORMATS: Mapping[str, tuple[Format, ...]] = {
 }
 """Formats that kinds of tasks are read from; other kinds: tables, and one text per line."""
 
-_SUFFIXES: dict[str, Format] = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".parquet": "parquet",
-}
 
-
-def format_of(path: Path, kind: Kind, options: ReadOptions) -> Format:
-    """Return the format of a file (or of RACE's folder), guessed by suffix and content."""
+def format_of(path: Path | Records, kind: Kind, options: ReadOptions) -> Format:
+    """Return the format of a file (or of RACE's folder), guessed by suffix and content; "json" for rows in memory."""
+    if isinstance(path, Records):
+        return "json"
     check_exists(path)
     format = options.format or _guess(path, kind, options)
     known = _FORMATS.get(kind, (*_TABLES, "text"))
@@ -99,8 +102,9 @@ def _guess(path: Path, kind: Kind, options: ReadOptions) -> Format:
     if path.is_dir() and kind == "multiple_choice":
         return "json"
     suffix = (path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path).suffix.lower()
-    if suffix in _SUFFIXES and (kind, suffix) != ("tagging", ".tsv"):
-        return _SUFFIXES[suffix]
+    if suffix in TABLE_SUFFIXES and (kind, suffix) != ("tagging", ".tsv"):
+        format = TABLE_SUFFIXES[suffix]
+        return "json" if format == "jsonl" else format
     text = load_text(path, options.encoding)
     if text.lstrip()[:1] in ("{", "["):
         return "json"
@@ -123,6 +127,9 @@ class Skips:
 
     def add(self, place: str, reason: str) -> None:
         self.bad.append(Skipped(place, reason))
+
+    def report(self, line: BadLine) -> None:
+        self.add(line.place, line.problem)
 
     def finished(self, kept: int) -> tuple[Skipped, ...]:
         """Return all rows left out; DataError if no row was kept, or fewer than were bad."""

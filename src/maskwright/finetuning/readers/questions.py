@@ -11,24 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.errors import DataError
+from maskwright.data.tables import Row
 from maskwright.finetuning.examples import Answer, ChoiceExample, ExampleFile, QuestionExample
 from maskwright.finetuning.readers.files import Skips, format_of
 from maskwright.finetuning.readers.options import ReadOptions
-from maskwright.finetuning.readers.tables import Row, as_text, read_table
+from maskwright.finetuning.readers.tables import Source, as_text, read_table
 
 _MOVED = "are not at their offset, or have none; the nearest occurrence is read"
 _ABSENT = "do not occur in their context: they are used for scoring, not for training"
 
 
-def read_questions(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[QuestionExample]:
+def read_questions(source: Source, options: ReadOptions = ReadOptions()) -> ExampleFile[QuestionExample]:
     """Read questions with the texts that answer them.
 
     Formats: SQuAD's JSON; or JSON, JSON Lines, CSV, TSV or Parquet with columns of question, context and answers (as
     `datasets` writes them, a list of texts, or one text). Options: `text` is the question, `text2` the context, `label`
     the answers. Offsets of answers are in characters; a wrong one is corrected, which is counted in the notes.
     """
-    skips = Skips(str(path))
-    table = read_table(path, format_of(path, "question_answering", options), options, skips, _of_article)
+    skips = Skips(str(source))
+    table = read_table(source, format_of(source, "question_answering", options), options, skips, _of_article)
     columns = table.roles("question_answering", options)
     question, context, answers = (columns[role] or "" for role in ("text", "text2", "label"))
     placed: Counter[str] = Counter()
@@ -127,17 +128,17 @@ def _nearest(context: str, text: str, wanted: int) -> int | None:
     return min(places, key=lambda place: (abs(place - wanted), place), default=None)
 
 
-def read_choices(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[ChoiceExample]:
+def read_choices(source: Source, options: ReadOptions = ReadOptions()) -> ExampleFile[ChoiceExample]:
     """Read questions with options, one of which is right.
 
     Formats: RACE's folders or JSON Lines, DREAM's or C3's JSON; or a table with a column for each option (SWAG) or one
     that lists them. The right one is a letter, a number, or the option itself. Options: `text` is the context, `text2`
     the question, `choices` the options.
     """
-    skips = Skips(str(path))
-    if path.is_dir() and not any(path.rglob("*.txt")):
-        raise DataError(f"the folder {path} holds no .txt files", allowed="RACE's folders, e.g. RACE/train")
-    table = read_table(path, format_of(path, "multiple_choice", options), options, skips, _of_race_or_dream)
+    skips = Skips(str(source))
+    if isinstance(source, Path) and source.is_dir() and not any(source.rglob("*.txt")):
+        raise DataError(f"the folder {source} holds no .txt files", allowed="RACE's folders, e.g. RACE/train")
+    table = read_table(source, format_of(source, "multiple_choice", options), options, skips, _of_race_or_dream)
     columns = table.roles("multiple_choice", options)
     context, question, right = (columns[role] for role in ("text", "text2", "label"))
     named = options.choices or (columns["choices"] or "",)

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError
+from maskwright.data.tables import Row
 from maskwright.data.words.scripts import WORD
 from maskwright.finetuning.examples import ExampleFile, TaggedExample
 from maskwright.finetuning.metrics.entities import mark_entities
 from maskwright.finetuning.readers.files import Skips, format_of, lines_of, load_text
 from maskwright.finetuning.readers.options import ReadOptions
-from maskwright.finetuning.readers.tables import Row, Table, as_text, read_table
+from maskwright.finetuning.readers.tables import Source, Table, as_text, read_table
 from maskwright.finetuning.readers.texts import class_name
 
 _WORD_OR_MARK = re.compile(rf"{WORD}|[^\w\s]")
@@ -25,16 +26,20 @@ _SPACES = " \t"
 _TAGS_SHOWN = 8
 
 
-def read_tagged(path: Path, options: ReadOptions = ReadOptions()) -> ExampleFile[TaggedExample]:
+def read_tagged(source: Source, options: ReadOptions = ReadOptions()) -> ExampleFile[TaggedExample]:
     """Read sentences of words with a tag each.
 
     Formats: CoNLL columns; JSON, JSON Lines or Parquet with a list of words and a list of tags in each record; or,
     where tags are ignored, one text per line.
     """
-    skips = Skips(str(path))
-    format = format_of(path, "tagging", options)
+    skips = Skips(str(source))
+    format = format_of(source, "tagging", options)
     is_conll = format == "conll"
-    table = _read_conll(path, options, skips) if is_conll else read_table(path, format, options, skips)
+    if is_conll:
+        assert isinstance(source, Path)
+        table = _read_conll(source, options, skips)
+    else:
+        table = read_table(source, format, options, skips)
     columns = _conll_columns(table, options) if is_conll else table.roles("tagging", options)
 
     def example(row: Row, key: str) -> TaggedExample:

@@ -8,11 +8,11 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError
+from maskwright.data.tables import TEXT_COLUMNS, Cells, Row, describe_columns, is_number
 from maskwright.finetuning.examples import ExampleFile, Skipped, TextExample
 from maskwright.finetuning.readers.files import Skips, format_of
 from maskwright.finetuning.readers.options import Kind, ReadOptions
@@ -20,28 +20,23 @@ from maskwright.finetuning.readers.tables import (
     KEYS,
     LABELS,
     PAIRS,
-    TEXTS,
-    Cells,
-    Row,
+    Source,
     Table,
     as_text,
-    is_number,
     read_table,
 )
 
-_UNMISTAKABLE = ("text", "sentence")
 
-
-def read_texts(path: Path, kind: Kind, options: ReadOptions = ReadOptions()) -> ExampleFile[TextExample]:
+def read_texts(source: Source, kind: Kind, options: ReadOptions = ReadOptions()) -> ExampleFile[TextExample]:
     """Read texts, or pairs of texts, with their labels.
 
-    Formats: CSV, TSV, JSON, JSON Lines or Parquet; or one text per line, where no labels are needed.
+    Formats: CSV, TSV, JSON, JSON Lines or Parquet; or one text per line, where no labels are needed; or data in memory.
 
     Bad rows: those with too many or too few columns, without any text, with broken characters, and, where labels are
     needed, without a label or with an invalid one.
     """
-    skips = Skips(str(path))
-    table = read_table(path, format_of(path, kind, options), options, skips)
+    skips = Skips(str(source))
+    table = read_table(source, format_of(source, kind, options), options, skips)
     notes: list[str] = []
     texts = _text_columns(table, options, notes)
     if kind == "embedding":
@@ -50,15 +45,15 @@ def read_texts(path: Path, kind: Kind, options: ReadOptions = ReadOptions()) -> 
     if both := [column for column in texts if column in labels]:
         raise DataError(
             f"{table.name}: column {both[0]!r} is named as the text and as the label",
-            allowed=table.shown(),
+            allowed=describe_columns(table.columns),
             todo="Name two different ones.",
         )
     columns: dict[str, Any] = dict(zip(("text", "text2", "negative"), texts, strict=False))
     columns |= {"label_columns": labels} if options.label_columns else {"label": next(iter(labels), None)}
-    wanted = [(name, value) for name, value in options.only if name in table.columns]
-    chosen = [row for row in table.rows if all(str(row.cells[name]).strip() == value for name, value in wanted)]
+    only = [(name, value) for name, value in options.only if name in table.columns]
+    chosen = [row for row in table.rows if all(str(row.cells[name]).strip() == value for name, value in only)]
     if left_out := len(table.rows) - len(chosen):
-        names = ", ".join(name for name, _ in wanted)
+        names = ", ".join(name for name, _ in only)
         notes.append(f"{pluralize(left_out, 'row')} with other values of {names} left out")
 
     def example(row: Row, key: str) -> TextExample | None:
@@ -89,23 +84,26 @@ def _text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple
     labels = labels or {table.find(LABELS)}
     free = [column for column in table.columns if column not in labels and column.casefold() not in KEYS]
     for pair in PAIRS:
-        found = tuple(column for name in pair if (column := table.find([name])) in free)
-        if len(found) == 2:
-            notes.append(f"pairs of texts: columns {found[0]!r} and {found[1]!r}")
-            return found
-    usual = [column for column in free if column.casefold() in TEXTS]
-    could = [column for name in _UNMISTAKABLE for column in free if column.casefold() == name][:1] or usual or free
-    if len(could) != 1 or could[0].isdecimal():
-        several = f"several columns could be the text: {', '.join(usual)}"
-        raise _to_be_named(table, several if usual else "no column has a usual name of a text", "text")
-    notes.append(f"text: column {could[0]!r}")
-    return (could[0],)
+        columns = tuple(column for name in pair if (column := table.find([name])) in free)
+        if len(columns) == 2:
+            notes.append(f"pairs of texts: columns {columns[0]!r} and {columns[1]!r}" + _guessed("text"))
+            return columns
+    usual = [column for name in TEXT_COLUMNS for column in free if column.casefold() == name]
+    if not usual and (len(free) != 1 or free[0].isdecimal()):
+        raise _to_be_named(table, "no column has a usual name of a text", "text")
+    column = (usual or free)[0]
+    notes.append(f"text: column {column!r}" + _guessed("text"))
+    return (column,)
+
+
+def _guessed(option: str) -> str:
+    return f" (--{option} NAME for another)"
 
 
 def _to_be_named(table: Table, problem: str, role: str) -> DataError:
     return DataError(
         f"{table.name}: {problem}",
-        allowed=table.shown(),
+        allowed=describe_columns(table.columns),
         todo=f"Name it, `--{role} COLUMN`" + ", or two for pairs, `--text COLUMN --text2 COLUMN`" * (role == "text"),
     )
 
@@ -130,7 +128,7 @@ def _label_columns(
     others = [column for column in table.columns if column not in texts and column.casefold() not in KEYS]
     label = table.find(LABELS, besides=texts) or (others[0] if len(others) == 1 else "")
     if label and not label.isdecimal():
-        notes.append(f"label: column {label!r}")
+        notes.append(f"label: column {label!r}" + _guessed("label"))
         return (label,)
     if options.labels == "if_there":
         notes.append("no column has a usual name of labels: the file has no labels")
@@ -150,28 +148,30 @@ def _negative_column(table: Table, options: ReadOptions, texts: Sequence[str], n
         raise _to_be_named(table, "a column of negatives is named, a second text is not", "text")
     if options.negative:
         return (table.need(options.negative, "the negatives", "--read negative="),)
-    found = table.find(["negative"], besides=texts) if len(texts) == 2 else None
-    if found is None:
+    column = table.find(["negative"], besides=texts) if len(texts) == 2 else None
+    if column is None:
         return ()
-    notes.append(f"triplets: column {found!r} holds the negatives")
-    return (found,)
+    notes.append(f"triplets: column {column!r} holds the negatives")
+    return (column,)
 
 
 def _similarity_column(table: Table, options: ReadOptions, texts: Sequence[str], notes: list[str]) -> tuple[str, ...]:
     """Return the column of a usual name that holds the similarity of pairs, if there is one."""
-    found = table.find(LABELS, besides=[*texts, *(name for name, _ in options.only)]) if len(texts) == 2 else None
-    if found is None:
+    column = table.find(LABELS, besides=[*texts, *(name for name, _ in options.only)]) if len(texts) == 2 else None
+    if column is None:
         return ()
-    rows = [row for row in table.rows if row.cells[found] not in (None, "")]
-    bad = next((row for row in rows if not is_number(row.cells[found])), None)
+    rows = [row for row in table.rows if row.cells[column] not in (None, "")]
+    bad = next((row for row in rows if not is_number(row.cells[column])), None)
     if bad or not rows:
-        place = f"{bad.place}: {bad.cells[found]!r} is not a number" if bad else f"{table.name}: there are no numbers"
-        raise DataError(
-            f"{place}, so that column {found!r} holds no numbers as similarities of the pairs",
-            todo=f'To train on the similar pairs alone, name them: `--read "only=[[{found}, VALUE]]"`.',
+        problem = (
+            f"{bad.place}: {bad.cells[column]!r} is not a number" if bad else f"{table.name}: there are no numbers"
         )
-    notes.append(f"similarity of the pairs: column {found!r}")
-    return (found,)
+        raise DataError(
+            f"{problem}, so that column {column!r} holds no numbers as similarities of the pairs",
+            todo=f'To train on the similar pairs alone, name them: `--read "only=[[{column}, VALUE]]"`.',
+        )
+    notes.append(f"similarity of the pairs: column {column!r}" + _guessed("label"))
+    return (column,)
 
 
 _FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}

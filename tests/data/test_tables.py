@@ -1,0 +1,86 @@
+"""Tables in memory become rows of plain values, whatever library holds them."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from maskwright.core.errors import DataError
+from maskwright.data.files import refuse_line
+from maskwright.data.tables import column_texts, delimited_rows, records_of
+
+ROWS = [{"text": "a", "label": "x"}, {"text": "b", "label": None}]
+
+
+def dataset(*args: Any, **changes: Any) -> Any:
+    with warnings.catch_warnings(action="ignore"):
+        import datasets
+    return datasets.Dataset.from_list(*args, **changes)
+
+
+@pytest.mark.parametrize("make", [list, pd.DataFrame, pa.Table.from_pylist, dataset])
+def test_tables_in_memory_are_records(make: Any) -> None:
+    records = records_of(make(ROWS), "train")
+    assert records is not None
+    assert records.columns == ("text", "label")
+    assert list(records.rows) == ROWS
+    assert [row.key for row in records.numbered()] == ["1", "2"]
+
+
+def test_missing_numbers_and_arrays_of_a_dataframe_are_plain_values() -> None:
+    frame = pd.DataFrame({0: [1.0, np.nan], "n": np.array([1, 2]), "tokens": [np.array(["a", "b"]), np.array(["c"])]})
+    records = records_of(frame, "train")
+    assert records is not None
+    assert list(records.rows) == [
+        {"0": 1.0, "n": 1, "tokens": ["a", "b"]},
+        {"0": None, "n": 2, "tokens": ["c"]},
+    ]
+    assert type(records.rows[0]["n"]) is int
+
+
+def test_class_labels_of_a_dataset_are_names() -> None:
+    with warnings.catch_warnings(action="ignore"):
+        from datasets import ClassLabel, Features, List, Value
+
+    names = ClassLabel(names=["O", "B-PER"])
+    features = Features({"tokens": List(Value("string")), "ner_tags": List(names), "label": names})
+    rows = [{"tokens": ["Ada", "ran"], "ner_tags": [1, 0], "label": 1}, {"tokens": [], "ner_tags": [], "label": -1}]
+    records = records_of(dataset(rows, features=features), "train")
+    assert records is not None
+    assert [(row["ner_tags"], row["label"]) for row in records.rows] == [(["B-PER", "O"], "B-PER"), ([], None)]
+
+
+def test_what_is_no_single_table_is_refused_or_left_to_the_caller() -> None:
+    assert records_of("a.csv", "train") is None
+    assert records_of(["a.csv"], "train") is None
+    assert records_of([], "train") is None
+    with pytest.raises(DataError, match=r"holds the splits train, test.*\['train'\]"):
+        records_of({"train": dataset(ROWS), "test": dataset(ROWS)}, "train")
+    with pytest.raises(DataError, match="several columns 'a'"):
+        records_of(pd.DataFrame([[1, 2]], columns=["a", "a"]), "train")
+
+
+@pytest.mark.parametrize("line", ["id;text|more", "id\ttext, more"])
+def test_a_tab_is_the_delimiter_before_more_frequent_marks(line: str) -> None:
+    columns, _ = delimited_rows([line], "a", refuse_line)
+    assert columns[0] == "id"
+
+
+def test_texts_of_a_column_are_named_guessed_or_refused() -> None:
+    records = records_of([{"id": "1", "sentence": "One.", "title": "T"}, {"id": "2", "sentence": None}], "texts")
+    assert records is not None
+
+    def texts(wanted: str | None) -> list[str]:
+        return list(
+            column_texts(records.columns, records.numbered(), wanted, records.name, "column={!r}", refuse_line, seen.append)
+        )
+
+    seen: list[str] = []
+    assert texts(None) == ["One.", ""]
+    assert texts("title") == ["T", ""]
+    assert seen == ["sentence", "title"]
+    with pytest.raises(DataError, match="no column 'titel'.*Did you mean 'title'"):
+        texts("titel")
