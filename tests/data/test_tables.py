@@ -75,12 +75,14 @@ def test_texts_of_a_column_are_named_guessed_or_refused() -> None:
 
     def texts(wanted: str | None) -> list[str]:
         return list(
-            column_texts(records.columns, records.numbered(), wanted, records.name, "column={!r}", refuse_line, seen.append)
+            column_texts(
+                records.columns, records.numbered(), wanted, records.name, "column={!r}", refuse_line, seen.append
+            )
         )
 
     seen: list[str] = []
     assert texts(None) == ["One.", ""]
     assert texts("title") == ["T", ""]
     assert seen == ["sentence", "title"]
-    with pytest.raises(DataError, match="no column 'titel'.*Did you mean 'title'"):
+    with pytest.raises(DataError, match=r"no column 'titel'.*Did you mean 'title'"):
         texts("titel")

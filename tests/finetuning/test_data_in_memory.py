@@ -10,7 +10,7 @@ from toy_tasks import QUICK
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.finetuning.evaluate import evaluate
 from maskwright.finetuning.examples import ChoiceExample, QuestionExample
-from maskwright.finetuning.finetune import finetune
+from maskwright.finetuning.finetuning import finetune
 from maskwright.finetuning.labeled import LabeledRequest
 from maskwright.finetuning.predict import predict
 from maskwright.finetuning.readers import read_examples
@@ -26,6 +26,11 @@ def test_rows_in_memory_are_the_examples_of_their_file(tmp_path):
         assert [(one.texts, one.label) for one in in_memory.examples] == [
             (one.texts, one.label) for one in from_file.examples
         ]
+    # A run records the fingerprint: the same rows resume it, others do not.
+    records = frame.to_dict(orient="records")
+    fingerprint = read_examples(frame, "classification").fingerprint
+    assert read_examples(records, "classification").fingerprint == fingerprint
+    assert read_examples(records[::-1], "classification").fingerprint != fingerprint
     with pytest.raises(DataError, match=r"DataFrame\), record 2: no label|rows cannot be read; no label"):
         read_examples([{"text": "a", "label": None}] * 2, "classification")
 
@@ -45,24 +50,28 @@ def test_nested_and_listed_records_of_other_tasks_are_read():
 
 @pytest.mark.parametrize("wrong", [7, ["a.csv", {"text": "a"}], {"text": ["a"]}, b"text", object()])
 def test_other_data_is_refused_with_what_is_allowed(wrong):
-    with pytest.raises(DataError, match="train is a .*a DataFrame of pandas"):
+    with pytest.raises(DataError, match=r"train is a .*a DataFrame of pandas"):
         LabeledRequest.of(task="classification", files={"train": wrong}, columns={})
 
 
+@pytest.mark.slow
 def test_a_run_on_data_in_memory_resumes_on_the_same_rows_only(bert_folder, tmp_path):
     frame = pd.read_csv(toy_tasks.texts(tmp_path, rows=16))
     arguments = {"task": "classification", "out": tmp_path / "out", "device": "cpu", "reporter": Silent()}
     settings = (*QUICK, "epochs=1", "batch_size=16")
     done = finetune(bert_folder, train=frame, set=settings, **arguments)
     again = finetune(bert_folder, train=frame.to_dict(orient="records"), set=settings, **arguments)
-    assert again.results == done.results
-    changed = frame.assign(label=list(frame["label"][1:]) + ["feline"])
+    assert again.results.rows == done.results.rows
+    changed = frame.assign(label=[*frame["label"][1:], "feline"])
     with pytest.raises(MaskwrightError, match="data"):
         finetune(bert_folder, train=changed, set=settings, **arguments)
 
     path = tmp_path / "texts.csv"
     quiet = {"device": "cpu", "reporter": Silent()}
-    assert evaluate(tmp_path / "out", file=frame, **quiet).metrics == evaluate(tmp_path / "out", file=path, **quiet).metrics
+    assert (
+        evaluate(tmp_path / "out", file=frame, **quiet).metrics
+        == evaluate(tmp_path / "out", file=path, **quiet).metrics
+    )
     from_file = [one.value for one in predict(tmp_path / "out", file=path, **quiet)]
     with warnings.catch_warnings(action="ignore"):
         from datasets import Dataset

@@ -38,11 +38,11 @@ def sources_of(data: Data, name: str) -> tuple[Source, ...]:
         return (Path(data).expanduser(),)
     if (records := records_of(data, name)) is not None:
         return (records,)
-    each: list[Any] = list(data) if isinstance(data, Iterable) else [data]
+    several = isinstance(data, Iterable) and not isinstance(data, Mapping)
+    each: list[Any] = list(data) if several else [data]  # type: ignore[call-overload]
     if wrong := [one for one in each if not isinstance(one, str | Path | Records)]:
         raise DataError(
-            f"{name} is a {type(data).__name__}"
-            + (f" that holds a {type(wrong[0]).__name__}" if isinstance(data, Iterable) else ""),
+            f"{name} is a {type(data).__name__}" + f" that holds a {type(wrong[0]).__name__}" * several,
             allowed="a file, a list of files, a DataFrame of pandas or polars, a pyarrow Table, a Hugging Face "
             "Dataset, or a list of dictionaries",
         )

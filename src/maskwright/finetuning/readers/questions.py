@@ -176,7 +176,7 @@ def read_choices(source: Source, options: ReadOptions = ReadOptions()) -> Exampl
 
 def _of_race_or_dream(place: str, key: str, record: Any, skips: Skips) -> Iterator[Row] | None:
     """Return the rows of a record of RACE, or of DREAM and C3; None if it is neither."""
-    if isinstance(record, dict) and "article" in record and "choices" not in record:
+    if isinstance(record, dict) and "article" in record and record.keys().isdisjoint(("question", "choices")):
         return _of_race(place, key, record, skips)
     return _of_dream(place, key, record, skips) if isinstance(record, list) else None
 
