@@ -148,7 +148,7 @@ def test_the_shares_of_the_ranks_are_the_step_of_one_process(features, tokens, b
 @given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=60), ranks=st.integers(1, 5))
 def test_a_step_has_a_multiple_of_the_ranks_of_like_size(lengths, ranks):
     features = features_of_lengths(lengths)
-    groups = FeatureCollator(features, tokens=10_000, device=CPU, ranks=ranks).by_length(np.arange(len(lengths)))
+    groups = FeatureCollator(features, tokens=10_000, device=CPU, ranks=ranks).groups(np.arange(len(lengths)))
     assert len(groups) == min(ranks, len(lengths))
     totals = [int(np.array(lengths)[group].sum()) for group in groups]
     assert max(totals) <= sum(totals) / len(groups) + max(lengths)
@@ -183,7 +183,7 @@ def test_dropout_keys_differ_between_micro_batches_and_steps_and_are_the_same_ag
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=60), tokens=st.integers(40, 400))
 def test_groups_are_as_few_as_can_be_or_one_more_and_of_like_size(sizes, tokens):
     lengths, features = np.array(sizes), features_of_lengths(sizes)
-    groups = FeatureCollator(features, tokens=tokens, device=CPU).by_length(np.arange(len(lengths)))
+    groups = FeatureCollator(features, tokens=tokens, device=CPU).groups(np.arange(len(lengths)))
     totals = [int(lengths[group].sum()) for group in groups]
     fewest = -(-sum(totals) // tokens)
     assert max(totals) <= tokens

@@ -16,7 +16,7 @@ NOTICE = "This notice stands at the foot of every page and must be held out of n
 def documents() -> list[str]:
     short = [
         f"Letter {n} begins here, and nobody knows why. It goes on for {n} days. It ends on day {n}.\n{NOTICE}"
-        for n in range(200)
+        for n in range(240)
     ]
     return [*short, LONG]
 

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maskwright.core.batching import even_bounds
 from maskwright.core.fields import kinds
 from maskwright.core.similar_words import SimilarWords, word_hashes
 from maskwright.core.types import BoolArray, Documents, IntArray, SpecialTokens, TakenTokens
@@ -19,7 +20,7 @@ from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.training import batches
-from maskwright.training.batches import MicroBatch, StepBatch, even_bounds
+from maskwright.training.batches import MicroBatch, StepBatch
 from maskwright.training.workload import Text, Workload, build_workload
 
 VOCABULARY = 500

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from maskwright.core.batching import by_length
 from maskwright.core.errors import DataError
 from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import Permutation, integer_key
@@ -272,22 +273,10 @@ class FeatureCollator:
             places = np.searchsorted(features.positions, features.cu_seqlens)
             self._positions = Ranges(places[:-1], places[1:])
 
-    def by_length(self, units: IntArray) -> list[NDArray[np.int64]]:
-        """Split units (U',) into as few groups as fit, of about equal size, longest sequences first."""
-        # Longest first, so that running out of memory shows at once.
-        order = units[np.argsort(-self._longest[units], kind="stable")]
-        ends = np.cumsum(self._unit_tokens[order])
-        total = int(ends[-1]) if len(ends) else 0
-        groups, first, done = list[NDArray[np.int64]](), 0, 0
-        while first < len(order):
-            fewest = len(groups) + math.ceil((total - done) / self._tokens)
-            share = (total - done) / (math.ceil(fewest / self.ranks) * self.ranks - len(groups))
-            reaches = int(np.searchsorted(ends, done + share)) + 1
-            fits = int(np.searchsorted(ends, done + self._tokens, side="right"))
-            last = max(first + 1, min(reaches, fits))
-            groups.append(np.sort(order[first:last]))
-            first, done = last, int(ends[last - 1])
-        return groups
+    def groups(self, units: IntArray) -> list[NDArray[np.int64]]:
+        """Cut units (U',) into batches (`core.batching.by_length`)."""
+        cut = by_length(self._unit_tokens[units], self._tokens, longest=self._longest[units], multiple=self.ranks)
+        return [np.sort(units[group]) for group in cut]
 
     def batch(self, units: IntArray, *, dropout_key: int | None = None) -> FeatureBatch:
         """Make one batch of units (U',), at least one, ascending; without `dropout_key` there is no dropout."""
@@ -331,7 +320,7 @@ class FeatureCollator:
         """
         micro_batches = tuple(
             self.batch(group, dropout_key=integer_key(self.seed, "dropout", step, number))
-            for number, group in list(enumerate(self.by_length(rows.numbers)))[share]
+            for number, group in list(enumerate(self.groups(rows.numbers)))[share]
         ) or (replace(self.batch(rows.numbers[:1]), labels=None),)
         lengths = self._lengths[self._sequences.pick(rows.numbers).tokens]
         return StepBatch(
@@ -347,5 +336,5 @@ class FeatureCollator:
 def scoring_batches(features: Features, *, tokens: int, device: torch.device) -> Iterator[FeatureBatch]:
     """Yield this rank's share of all units, longest sequences first, in batches of at most `tokens` tokens."""
     collator = FeatureCollator(features, tokens=tokens, device=device)
-    for group in collator.by_length(np.arange(features.num_units))[rank() :: world_size()]:
+    for group in collator.groups(np.arange(features.num_units))[rank() :: world_size()]:
         yield collator.batch(group)

@@ -12,8 +12,8 @@ import numpy as np
 from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.files import read_json, write_json
-from maskwright.core.randomness import Permutation, integer_key
 from maskwright.core.spec import validate
+from maskwright.data.held_out import document_key, held_out
 from maskwright.finetuning.benchmarks import BENCHMARKS, Benchmark, Split
 from maskwright.finetuning.examples import E, Example, ExampleFile, Skipped, TextExample, has_labels, summary_of
 from maskwright.finetuning.readers import Data, read_examples, sources_of
@@ -253,32 +253,23 @@ def with_held_out(
 
 
 def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:
-    """Split examples of a file into training and development ones, the same way for every seed.
+    """Split examples of a file into training and development ones by a hash of the text (`data.held_out`).
 
     Equal texts, and questions about one text, stay together: no text is in both parts.
     """
-    groups: dict[Hashable, int] = {}
     texts = [getattr(example, "context", "") or example.content for example in examples]
-    group_of = np.array([groups.setdefault(text, len(groups)) for text in texts])
-    if len(groups) < 2:
+    keys = np.array([document_key(repr(text)) for text in texts], dtype=np.uint64)
+    _, counts = np.unique(keys, return_counts=True)
+    if len(counts) < 2:
         raise DataError(
-            f"{name} has {pluralize(len(examples), 'example')} of {pluralize(len(groups), 'text')}: none can be held "
+            f"{name} has {pluralize(len(examples), 'example')} of {pluralize(len(counts), 'text')}: none can be held "
             "out for development",
             todo="Give more examples, or a development file with `--dev FILE`.",
         )
-    sizes = np.bincount(group_of)
-    wanted = left = max(round(_HELD_OUT_SHARE * len(examples)), min(_FEWEST_HELD_OUT, len(examples) // 3))
-    shuffled = Permutation(len(groups), integer_key(0, "held-out examples"))(np.arange(len(groups))).tolist()
-    held = np.zeros(len(groups), dtype=bool)
-    for group in shuffled:
-        if sizes[group] <= left:
-            held[group] = True
-            left -= int(sizes[group])
-    if left == wanted:  # Every text has more examples than are wanted.
-        held[min(shuffled, key=lambda group: sizes[group])] = True
-    kept, out = (
-        [examples[number] for number in np.flatnonzero(held[group_of] == part).tolist()] for part in (False, True)
-    )
+    limit = max(round(_HELD_OUT_SHARE * len(examples)), min(_FEWEST_HELD_OUT, len(examples) // 3))
+    # The smallest text is held out even if it has more examples.
+    held = held_out(keys, np.ones(len(keys), dtype=np.int64), max(limit, int(counts.min())))
+    kept, out = ([examples[number] for number in np.flatnonzero(held == part).tolist()] for part in (False, True))
     return kept, out
 
 

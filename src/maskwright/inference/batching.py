@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from maskwright.core.batching import by_length
 from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import IntArray
 
@@ -24,16 +25,10 @@ def batches(
 ) -> Iterator[TextBatch]:
     """Batch all sequences: token ids with special ones, shape (L,), L at least 1, and segment ids, None for 0.
 
-    A batch has at most `tokens`; a longer sequence is a batch of its own. The cut depends on the lengths alone.
+    A batch has at most `tokens` (`core.batching.by_length`). The cut depends on the lengths alone.
     """
     lengths = np.array([len(ids) for ids in sequences], dtype=np.int64)
-    # The longest come first: if memory does not suffice, that shows at once.
-    by_length = np.argsort(-lengths, kind="stable")
-    ends = np.cumsum(lengths[by_length])
-    first, done = 0, 0
-    while first < len(by_length):
-        last = max(first + 1, int(np.searchsorted(ends, done + tokens, side="right")))
-        texts = by_length[first:last]
+    for texts in by_length(lengths, tokens):
         cu_seqlens = np.append(0, np.cumsum(lengths[texts]))
         ids = np.concatenate([sequences[text] for text in texts]).astype(np.int64, copy=False)
         segment_ids = np.zeros_like(ids) if segments is None else np.concatenate([segments[text] for text in texts])
@@ -45,4 +40,3 @@ def batches(
             max_seqlen=int(lengths[texts].max()),
         )
         yield TextBatch(batch, texts, cu_seqlens[:-1])
-        first, done = last, int(ends[last - 1])

@@ -6,7 +6,6 @@ curves are measured there.) Of a long document only the beginning is held out.
 """
 
 import contextlib
-import hashlib
 import json
 import re
 from array import array
@@ -24,6 +23,7 @@ from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.block import Counts, on_bad_line
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
+from maskwright.data.held_out import document_key, held_out
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.sources.arguments import Source, resolve_sources
 from maskwright.data.sources.readers import documents_of, raw_blocks
@@ -111,25 +111,20 @@ def _documents(sources: tuple[Source, ...], cleaning: Cleaning) -> Iterator[tupl
                     yield block.source, document
 
 
-def _key(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
-
-
 def _split(folder: Path, sources: tuple[Source, ...], cleaning: Cleaning) -> None:
     numbers = array("Q")  # Source, key and characters of each document; a large corpus has millions.
     for source, text in _documents(sources, cleaning):
-        numbers.extend((source, _key(text), len(text)))
+        numbers.extend((source, document_key(text), len(text)))
     source_of, keys, sizes = np.array(numbers, dtype=np.uint64).reshape(-1, 3).T
     share = min(SHARE, MAX_CHARACTERS / max(int(sizes.sum()), 1))
-    # Of each source: the largest key that is held out, and the most characters of a document.
-    last, part = [], []
+    # Of each source: the keys of the held-out documents, and the most characters of a document.
+    held_keys, part = list[set[int]](), list[int]()
     for number in range(len(sources)):
-        order = np.argsort(keys[source_of == number], kind="stable")
-        its_keys, its_sizes = keys[source_of == number][order], sizes[source_of == number][order].astype(np.int64)
-        limit = int(share * its_sizes.sum())
+        source_keys, source_sizes = keys[source_of == number], sizes[source_of == number].astype(np.int64)
+        limit = int(share * source_sizes.sum())
         part.append(max(PASSAGE_BYTES, limit // _PARTS))
-        taken = np.minimum(its_sizes, part[-1]).cumsum()
-        last.append(int(its_keys[min(int(np.searchsorted(taken, limit)), len(its_keys) - 1)]) if len(its_keys) else -1)
+        chosen = held_out(source_keys, np.minimum(source_sizes, part[-1]), max(limit, part[-1]))
+        held_keys.append(set(source_keys[chosen].tolist()))
     names = {
         f"{number:02d}-{re.sub(r'[^0-9A-Za-z_-]+', '-', Path(each.name).name.partition('.')[0])}.jsonl": each
         for number, each in enumerate(sources)
@@ -138,7 +133,7 @@ def _split(folder: Path, sources: tuple[Source, ...], cleaning: Cleaning) -> Non
         train, held = (_opened(folder / kind, names, stack) for kind in ("train", "held_out"))
         for source, text in _documents(sources, cleaning):
             cut = 0
-            if _key(text) <= last[source]:
+            if document_key(text) in held_keys[source]:
                 cut = len(text) if len(text) <= part[source] else _boundary(text, part[source])
             if cut:
                 held[source].write(json.dumps({"text": text[:cut]}) + "\n")

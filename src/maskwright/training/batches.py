@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from maskwright.core.batching import even_bounds
 from maskwright.core.randomness import RandomNumbers, integer_key
 from maskwright.core.tensors import PackedBatch, TargetTensors
 from maskwright.core.types import Instances, IntArray, TakenTokens, Targets
@@ -242,31 +243,6 @@ def output_positions(
 def _skipped(micro_batch: MicroBatch, encoder: str) -> int:
     positions = micro_batch.output_positions[encoder]
     return 0 if positions is None else micro_batch.batch.num_tokens - len(positions)
-
-
-def even_bounds(cu_seqlens: IntArray, limit: int, ranks: int = 1) -> IntArray:
-    """Return the first sequence of each micro-batch, and B: few of about equal size, each a pass over the weights.
-
-    A sequence longer than `limit` tokens is a micro-batch of its own. The number of micro-batches is a multiple of
-    `ranks`, unless long sequences prevent that; it is never less if there are as many sequences.
-    """
-    long = np.flatnonzero(np.diff(cu_seqlens) > limit)
-    edges = np.unique([0, *long, *(long + 1), len(cu_seqlens) - 1])
-    runs = [
-        first + _even_bounds(cu_seqlens[first : last + 1], limit, ranks) for first, last in itertools.pairwise(edges)
-    ]
-    return np.unique(np.concatenate([edges, *runs]))
-
-
-def _even_bounds(cu_seqlens: IntArray, limit: int, ranks: int) -> IntArray:
-    # Of sequences of which none is longer than the limit, or of one.
-    cu_seqlens = cu_seqlens - cu_seqlens[0]
-    num_sequences, num_tokens = len(cu_seqlens) - 1, int(cu_seqlens[-1])
-    for num_parts in range(ranks * max(1, -(-num_tokens // (ranks * limit))), num_sequences, ranks):
-        bounds = np.unique(np.searchsorted(cu_seqlens, np.arange(num_parts + 1) * num_tokens / num_parts))
-        if np.diff(cu_seqlens[bounds]).max() <= limit and len(bounds) > ranks:
-            return bounds
-    return np.arange(num_sequences + 1)
 
 
 def _tensor(values: IntArray) -> Tensor:
