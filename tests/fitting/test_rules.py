@@ -3,8 +3,8 @@
 import pytest
 
 from maskwright.core.errors import RecipeError
-from maskwright.fitting.rules import Choice, Rule, apply_rules, round_digits
-from maskwright.recipes.catalog import get
+from maskwright.fitting.rules import Choice, Rule, apply_rules, reset_fields, round_digits
+from maskwright.recipes.catalog import get, resolve
 
 RULES: tuple[Rule[int], ...] = (
     Rule("training.steps", lambda steps: steps, lambda steps: f"{steps} steps"),
@@ -40,3 +40,21 @@ def test_values_that_do_not_fit_together_are_an_error_of_the_recipe() -> None:
 
 def test_numbers_are_rounded_to_significant_digits() -> None:
     assert [round_digits(0.01234), round_digits(2160.2, 3)] == [0.012, 2160]
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "field"),
+    [
+        ("modernbert/tiny", "training.schedule=linear", "training.decay_share"),
+        ("modernbert/tiny", "encoder.norm_placement=post", "encoder.first_attention_norm"),
+        ("roberta/tiny", "encoder.positions=rotary", "encoder.position_offset"),
+    ],
+)
+def test_published_fields_without_effect_are_reset_and_listed(name: str, setting: str, field: str) -> None:
+    changed, fixed = resolve(name, [setting]), {setting.partition("=")[0]}
+    (choice,) = reset_fields(get(name), changed, fixed)
+    assert choice.field == field
+    assert resolve(name, [setting, f"{field}={str(choice.chosen).lower()}"]) == changed
+    assert reset_fields(get(name), get(name), fixed) == ()
+    with pytest.raises(RecipeError, match=field.rpartition(".")[2]):  # The user's value is not reset.
+        resolve(name, [setting, f"{field}={str(choice.published).lower()}"])

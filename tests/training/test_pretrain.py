@@ -125,7 +125,7 @@ def test_a_time_budget_is_replanned_once_from_the_measured_speed(
     assert f"in 1 minute: trained on {short_count(run.tokens)} tokens, planned {short_count(speed * 60)}" in line
     (line,) = listening.on("length")
     assert "reads 32 tokens" in line
-    assert "training.phases" in line  # The encoder has more positions.
+    assert "--set 'training.phases=[{max_length: 128}]'" in line  # The encoder has more positions.
 
 
 @pytest.mark.parametrize("budget", [{"steps": 60}, {"steps": None, "tokens": 20_000}])

@@ -6,8 +6,8 @@ alternative with its defaults (`masking=whole_word`).
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
@@ -15,17 +15,22 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.fields import explain, kinds, member_of, suggest_path
 from maskwright.core.plain_yaml import read_yaml
 
+Conditions: TypeAlias = Mapping[str, tuple[str, Callable[[Any], bool]]]
+
 
 class Spec(BaseModel):
     """Base of every configuration value: frozen, no unknown fields, defaults validated.
 
     Attributes:
         synonyms: Names that other programs use for a field, with its dotted path here; suggested in error messages.
+        used_with: Fields without effect unless another field has certain values: that field, and whether a value of it
+            is one of these.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
     synonyms: ClassVar[Mapping[str, str]] = {}
+    used_with: ClassVar[Conditions] = {}
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed; RecipeError if it is not valid as a whole."""
@@ -114,7 +119,8 @@ def override(spec: SpecType, pairs: Iterable[tuple[str, Any]]) -> SpecType:
 
     Changes are made in order and only the result is validated, so two fields that must agree can both change. A
     mapping changes only the fields it names. Choosing another member of a union, by name or through its `kind`,
-    starts from that member's defaults.
+    starts from that member's defaults. A field that the changes leave without effect (`Spec.used_with`) gets its
+    default, unless it is among the changes itself.
 
     Example:
         >>> override(recipe, [("masking", "whole_word"), ("objectives.mlm.weight", 2.0)])
@@ -123,9 +129,25 @@ def override(spec: SpecType, pairs: Iterable[tuple[str, Any]]) -> SpecType:
     """
     model = type(spec)
     data: Any = spec.model_dump()
+    pairs = list(pairs)
     for path, value in pairs:
         data = _changed(data, model, path.split("."), 0, value, model)
-    return validate(model, data)
+    return validate(model, _without_unused(data, model, overridden_fields(pairs)))
+
+
+def _without_unused(data: Any, model: type[Spec], fixed: Collection[str], prefix: str = "") -> Any:
+    """Return plain data of a model without fields that have no effect and are not fixed."""
+    if not isinstance(data, dict):
+        return data
+    data = dict(data)
+    for name, (other, is_used) in model.used_with.items():
+        if f"{prefix}{name}" not in fixed and not is_used(data.get(other, model.model_fields[other].default)):
+            data.pop(name, None)
+    for name, field in model.model_fields.items():
+        member = member_of(field.annotation, data.get(name))
+        if member is not None and issubclass(member, Spec):
+            data[name] = _without_unused(data[name], member, fixed, f"{prefix}{name}.")
+    return data
 
 
 def _changed(old: Any, annotation: Any, steps: list[str], depth: int, value: Any, root: type[Spec]) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from maskwright.core.amounts import exact_or_short, plain_float
-from maskwright.core.spec import SpecType, validate
+from maskwright.core.spec import Spec, SpecType, validate
 
 Facts = TypeVar("Facts")
 
@@ -75,6 +75,19 @@ def apply_rules(
                 choices.append(Choice(prefix + path, parent[name], chosen, reason))
                 parent[name] = chosen
     return (validate(type(spec), data) if choices else spec), tuple(choices)
+
+
+def reset_fields(published: Spec, changed: Spec, fixed: Collection[str], prefix: str = "") -> tuple[Choice, ...]:
+    """Return the published fields that the user's settings left without effect (`core.spec.override`)."""
+    choices: list[Choice] = []
+    for name in type(changed).model_fields:
+        before, after, path = getattr(published, name), getattr(changed, name), f"{prefix}{name}"
+        if isinstance(before, Spec) and type(before) is type(after):
+            choices += reset_fields(before, after, fixed, f"{path}.")
+        elif name in type(changed).used_with and before != after and path not in fixed:
+            other = type(changed).used_with[name][0]
+            choices.append(Choice(path, before, after, f"without effect with {other} {getattr(changed, other)}"))
+    return tuple(choices)
 
 
 def is_fixed(path: str, fixed: Collection[str]) -> bool:

@@ -3,11 +3,11 @@
 Most names are those of Hugging Face's config.json; `checkpoints/families` has a table of those that differ.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from maskwright.core.spec import Spec
+from maskwright.core.spec import Conditions, Spec
 from maskwright.core.types import HeadShape
 
 Rate = Annotated[float, Field(ge=0, lt=1)]
@@ -61,6 +61,11 @@ class EncoderConfig(Spec):
         initial_attention: "random", as published, or "neighbors": each head of the first layer starts attending to one
             neighboring token (`neighbor_attention`), for short runs.
     """
+
+    used_with: ClassVar[Conditions] = {
+        "position_offset": ("positions", lambda positions: positions == "absolute"),
+        "first_attention_norm": ("norm_placement", lambda placement: placement == "pre"),
+    }
 
     hidden_size: Size = 768
     num_layers: Layers = 12

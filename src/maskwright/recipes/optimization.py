@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from maskwright.core.spec import ByName, Spec
+from maskwright.core.spec import ByName, Conditions, Spec
 
 Rate = Annotated[float, Field(ge=0, lt=1)]
 
@@ -129,6 +129,11 @@ class Training(Spec):
         decay_share: Only for "warmup_stable_decay".
         clip_norm: Maximum global norm of the gradients; 0 turns clipping off.
     """
+
+    used_with: ClassVar[Conditions] = {
+        "decay_share": ("schedule", lambda schedule: schedule == "warmup_stable_decay"),
+        "batch_ramp_share": ("first_batch_share", lambda share: share < 1),
+    }
 
     steps: PositiveInt = 1_000_000
     batch_sequences: PositiveInt = 256

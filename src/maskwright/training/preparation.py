@@ -51,7 +51,10 @@ _CHARACTERS_PER_TOKEN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The validated arguments of a run (see `pretrain`): the published recipe with the fields that the user fixed."""
+    """The validated arguments of a run (see `pretrain`): the published recipe with the fields that the user fixed.
+
+    `reset` are published fields that these leave without effect.
+    """
 
     sources: tuple[str, ...]
     recipe: Recipe
@@ -66,6 +69,7 @@ class Request:
     workers: int | None
     cache: Path | None
     precision: Precision = "auto"
+    reset: tuple[Choice, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return what identifies a run: two requests with equal data are the same run."""
@@ -185,7 +189,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
         tokenizer=tokenizer,
         text=text,
         expected_tokens=resolved.expected_tokens,
-        choices=[*before.choices, *resolved.choices],
+        choices=[*request.reset, *before.choices, *resolved.choices],
         cleaned=cleaned,
         teacher=origins.teacher,
         start=origins.start(resolved.recipe),

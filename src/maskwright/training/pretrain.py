@@ -15,6 +15,7 @@ from maskwright.data.tokenizers.files import TOKENIZER_FILES
 from maskwright.data.words.annotator import words_fingerprint
 from maskwright.data.words.span_facts import with_span_facts
 from maskwright.fitting.budget import Budget
+from maskwright.fitting.rules import reset_fields
 from maskwright.kernels.setting import Kernels
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
@@ -192,7 +193,8 @@ def request_of(
     pairs = parse_overrides(set)
     if teacher is not None:
         pairs.append(("teacher.model", str(teacher)))
-    chosen = override(recipe if isinstance(recipe, Recipe) else resolve(str(recipe)), pairs)
+    published = recipe if isinstance(recipe, Recipe) else resolve(str(recipe))
+    chosen, fixed = override(published, pairs), overridden_fields(pairs)
     if budget is None and not as_published:
         raise RecipeError(
             "no budget was given",
@@ -202,7 +204,8 @@ def request_of(
     return Request(
         sources=(str(corpus),) if isinstance(corpus, str | Path) else tuple(str(source) for source in corpus),
         recipe=chosen,
-        fixed=overridden_fields(pairs),
+        fixed=fixed,
+        reset=reset_fields(published, chosen, fixed),
         budget=budget or Budget("steps", chosen.training.steps),
         seed=seed,
         as_published=as_published,

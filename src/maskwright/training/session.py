@@ -323,7 +323,9 @@ class Session:
             done += f" in {self.budget}" if self.budget.unit in ("seconds", "flops") else ""
             self.reporter.message("finished", f"{done}: trained on {trained} tokens, planned {planned}")
             longest = self.recipe.training.max_length
-            longer = "; for longer ones set training.phases" if longest < self.recipe.encoder.max_positions else ""
+            longer, most = "", min(4 * longest, self.recipe.encoder.max_positions)
+            if most > longest:
+                longer = f"; for longer ones train with `--set 'training.phases=[{{max_length: {most}}}]'`"
             self.reporter.message("length", f"reads {longest} tokens, longer texts are truncated{longer}")
         return Run(
             folder=self.directory.path,
