@@ -284,6 +284,38 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     )
     | adam((0.9, 0.98), 1e-6, 0.0, "matrices", True)
     | {"objectives": {"soft_targets": 5.0, "mlm": 2.0, "cosine": 1.0}},
+    "modernbert/*": parts(
+        encoder={
+            "max_positions": 8192,
+            "positions": "rotary",
+            "rope_theta": 1e4,
+            "attention_window": 64,
+            "global_attention_every": 3,
+            "norm_placement": "pre",
+            "first_attention_norm": False,
+            "norm_bias": False,
+            "dense_bias": False,
+            "feed_forward": "gated",
+            "hidden_activation": "gelu",
+            "layer_norm_eps": 1e-5,
+            "hidden_dropout": 0.0,
+            "attention_dropout": 0.1,
+            "initializer": "megatron",
+            "initializer_range": 0.02,
+        },
+        tokenizer={"kind": "byte_bpe", "vocab_size": 50368},
+        masking={"kind": "token", "rate": 0.3, "candidates": "all", "max_targets": None},
+        replacement=MASK_80_10_10,
+        masks={"copies": None},
+        training={
+            "batch_sequences": 4608,
+            "phases": phases((1.0, 1024)),
+            "schedule": "warmup_stable_decay",
+            "clip_norm": 0.0,
+        },
+        **{"training.optimizer": {"kind": "stable_adamw", "betas": (0.9, 0.98), "eps": 1e-6}},
+    )
+    | {"objectives": {"mlm": 1.0}},
     # A student of BERT has no segments, one of RoBERTa one kind.
     "distilbert/*": {"family": "distilbert", "encoder.type_vocab_size": 0, "encoder.layer_norm_eps": 1e-12},
     "distilroberta/*": {"family": "roberta", "encoder.type_vocab_size": 1, "encoder.layer_norm_eps": 1e-5},
@@ -301,6 +333,28 @@ def test_fields_are_as_published(pattern: str) -> None:
         for path, value in PUBLISHED[pattern].items():
             expected = pytest.approx(value) if path.endswith("_shares") else value
             assert _at(data, path) == expected, (name, path)
+
+
+@pytest.mark.parametrize(
+    ("size", "shape", "rate", "decay", "warmup"),
+    [
+        ("mini", (7, 256, 384, 4), 3e-3, 3e-4, 4e9),
+        ("small", (10, 384, 576, 6), 3e-3, 3e-4, 4e9),
+        ("medium", (19, 512, 768, 8), 3e-3, 3e-4, 3e9),
+        ("base", (22, 768, 1152, 12), 8e-4, 1e-5, 3e9),
+        ("large", (28, 1024, 2624, 16), 5e-4, 1e-6, 2e9),
+    ],
+)
+def test_modernbert_s_sizes_are_as_published(
+    size: str, shape: tuple[int, ...], rate: float, decay: float, warmup: float
+) -> None:
+    recipe = catalog.get(f"modernbert/{size}")
+    encoder, training = recipe.encoder, recipe.training
+    assert (encoder.num_layers, encoder.hidden_size, encoder.intermediate_size, encoder.num_heads) == shape
+    assert (training.learning_rate, training.optimizer.weight_decay) == (rate, decay)
+    step = training.batch_sequences * training.phases[0].max_length
+    assert training.warmup_steps * step == pytest.approx(warmup, rel=1e-3)
+    assert training.decay_share * training.steps * step == pytest.approx(50e9, rel=0.02)
 
 
 def _at(data: Any, path: str) -> Any:

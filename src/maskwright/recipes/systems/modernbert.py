@@ -6,6 +6,9 @@ DEVIATION: the originals train 250 billion tokens more at length 8,192, with an 
 the learning rate falls in the last 50 billion; here all steps are at length 1,024, and the batch size is constant from
 the start, where theirs grows over the first 50 to 125 billion tokens. Documents are not packed into sequences of 1,024
 tokens: a batch holds sequences of any length without padding.
+
+DEVIATION: the original's large begins with base's weights, repeated from the middle (tile_weights_from_middle), and its
+rate is 5e-4 for 900 billion tokens and 5e-5 for the rest; here it begins with random weights, and the rate is 5e-4.
 """
 
 from collections.abc import Iterator
@@ -79,7 +82,7 @@ SYSTEMS: tuple[tuple[str, tuple[int, int, int, int], Training, str, str], ...] =
     ("small",  (10, 384, 576, 6),    _training(3e-3, 3e-4, 4e9), ETTIN, "rotary, windows, gated; Ettin's 32M"),
     ("medium", (19, 512, 768, 8),    _training(3e-3, 3e-4, 3e9), ETTIN, "rotary, windows, gated; Ettin's 68M"),
     ("base",   (22, 768, 1152, 12),  _training(8e-4, 1e-5, 3e9), PAPER, "rotary positions, windows, gated"),
-    ("large",  (28, 1024, 2624, 16), _training(5e-4, 1e-6, 3e9), PAPER, "rotary positions, windows, gated"),
+    ("large",  (28, 1024, 2624, 16), _training(5e-4, 1e-6, 2e9), PAPER, "rotary positions, windows, gated"),
 )  # fmt: skip
 
 
