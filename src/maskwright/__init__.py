@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from maskwright.study.plan import plan as plan
     from maskwright.training.doctor import doctor as doctor
     from maskwright.training.examination import examine as examine
+    from maskwright.training.prepared_text import prepare as prepare
     from maskwright.training.pretrain import Run as Run
     from maskwright.training.pretrain import pretrain as pretrain
 
@@ -54,6 +55,7 @@ _MODULES = {
     "load": "inference.model",
     "plan": "study.plan",
     "predict": "finetuning.predict",
+    "prepare": "training.prepared_text",
     "pretrain": "training.pretrain",
     "push": "serving.push",
     "quickstart": "inference.quickstart",

@@ -43,6 +43,7 @@ SUBCOMMANDS: Mapping[str, Subcommand] = MappingProxyType(
     {
         "quickstart": Subcommand("quickstart", "Train and try a small model on text already on this machine.", _TRAIN),
         "pretrain": Subcommand("pretrain", "Pretrain an encoder on a corpus; run again to resume.", _TRAIN),
+        "prepare": Subcommand("prepare", "Clean and tokenize a corpus ahead of training, also on a cluster.", _TRAIN),
         "finetune": Subcommand("finetune", "Fine-tune a model on labeled examples and evaluate it.", _TRAIN),
         "compare": Subcommand(
             "compare", "Compare recipes on your text with equal spend, seeds and statistics.", _TRAIN

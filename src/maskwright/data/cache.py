@@ -35,17 +35,10 @@ def open_or_build(
         DeviceError: If it cannot be written.
     """
 
-    def opened() -> Opened:
-        try:
-            compare_files(folder, read_record(folder / CONTENTS))
-        except ValueError as error:
-            raise DataError(f"{folder}: {error}") from error
-        return open_folder(folder)
-
     damaged = folder.exists()
     if damaged:
         try:
-            return opened()
+            return open_checked(folder, open_folder)
         except DataError as error:
             warnings.warn(f"prepared data is damaged and is rebuilt: {error.problem}", stacklevel=3)
     remove_abandoned(folder.parent)
@@ -58,6 +51,15 @@ def open_or_build(
     except DeviceError:
         # Another process may have finished the same folder in the meantime.
         with contextlib.suppress(DataError):
-            return opened()
+            return open_checked(folder, open_folder)
         raise
-    return opened()
+    return open_checked(folder, open_folder)
+
+
+def open_checked(folder: Path, open_folder: Callable[[Path], Opened]) -> Opened:
+    """Compare the checksums of a folder of `open_or_build` and open it; raises DataError if it is damaged."""
+    try:
+        compare_files(folder, read_record(folder / CONTENTS))
+    except ValueError as error:
+        raise DataError(f"{folder}: {error}") from error
+    return open_folder(folder)

@@ -14,9 +14,12 @@ from maskwright.checkpoints.families import family_named
 from maskwright.checkpoints.refusals import position_offset
 from maskwright.core.amounts import pluralize, short_count, size_in_bytes
 from maskwright.core.errors import RecipeError
+from maskwright.core.files import cache_folder
 from maskwright.core.randomness import RandomNumbers
 from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning.text import Cleaning
+from maskwright.data.prepared import PreparedText, find_prepared
+from maskwright.data.shards.corpus import TOKENIZER
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.sources.arguments import resolve_sources
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -112,7 +115,10 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
     if (similar := recipe.replacement.similar_words) is not None:
         check_source(similar)
     check_words(recipe.words)
+    prepared = find_prepared(request.sources, request.cache or cache_folder(), reporter.stage)
     given = None if request.tokenizer is None else Tokenizer.from_folder(request.tokenizer)
+    if given is None and prepared and _uses_tokenizer(request, prepared):
+        given = Tokenizer.from_folder(prepared.tokens / TOKENIZER)
     origins = open_origins(recipe, request.init, given, request.extend_vocabulary)
     given = origins.tokenizer or given
     if given is not None:
@@ -136,7 +142,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
         reporter.message("encoder", f"as in the initial model: {changes}")
     check_savable(recipe, pad)
     # After the other checks, since URLs are fetched.
-    sources = resolve_sources(request.sources, cache=request.cache, progress=reporter.stage)
+    sources = () if prepared else resolve_sources(request.sources, cache=request.cache, progress=reporter.stage)
     _common_weights([source.weight for source in sources])
     cleaned = _clean(request, reporter)
     if origins.new_words is not None:
@@ -232,6 +238,14 @@ def restore_prepared(
         cleaned=cleaned,
         teacher=teacher,
     )
+
+
+def _uses_tokenizer(request: Request, prepared: PreparedText) -> bool:
+    """Return whether a run uses the tokenizer of prepared text: its recipe would train one with the same settings."""
+    if request.init is not None or request.recipe.teacher is not None or "tokenizer.vocab_size" in request.fixed:
+        return False
+    settings = request.recipe.tokenizer.model_dump(mode="json", exclude={"vocab_size"})
+    return settings == {name: value for name, value in (prepared.tokenizer or {}).items() if name != "vocab_size"}
 
 
 def with_tokenizer(recipe: Recipe, tokenizer: Tokenizer, *, adopt: bool = False) -> Recipe:

@@ -21,13 +21,14 @@ from maskwright.core.files import cache_folder, checksum, read_json, write_json,
 from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import bits, keys
 from maskwright.core.spec import fingerprint
-from maskwright.data.cache import open_or_build
+from maskwright.data.cache import open_checked, open_or_build
 from maskwright.data.cleaning.block import EXCLUDED, Counts, clean_block, on_bad_line, take_block
 from maskwright.data.cleaning.data_card import SourceCount, card_page, data_card
 from maskwright.data.cleaning.deduplication import BlockWriter, repeated, without_repeats
 from maskwright.data.cleaning.overlap import excluded_hashes
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.engines import ordered_map
+from maskwright.data.prepared import PreparedText, find_prepared
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.sources.arguments import Source, resolve_sources
 from maskwright.data.sources.docstrings import docstrings_fingerprint
@@ -231,7 +232,7 @@ def clean_corpus(
     Args:
         corpus: Files, folders, globs, URLs of these, `owner/name` of a hub dataset, or `docstrings`; each may end in
             `:weight` and name a column with `#column` (`sources`). Of repeated text that of the earlier argument is
-            kept.
+            kept. Or one folder or URL of prepared text (`data.prepared`), which is opened.
         cache: Cache directory; None for `core.files.cache_folder()`.
         workers: Processes; 1 works in this process, None uses the available cores.
 
@@ -243,6 +244,8 @@ def clean_corpus(
         >>> corpus = clean_corpus(["novels.txt", "news/*.jsonl.gz:0.3"])  # doctest: +SKIP
     """
     cache = cache or cache_folder()
+    if prepared := find_prepared(corpus, cache, progress):
+        return _open_prepared(prepared, cleaning)
     sources = resolve_sources(corpus, cache=cache, progress=progress)
     with ChecksumCache(cache / CHECKSUMS) as checksums:
         described = [
@@ -267,6 +270,18 @@ def clean_corpus(
         _build_store(folder, sources, cleaning, key, workers, progress)
 
     return open_or_build(cache / f"clean-{key}", partial(_open, sources=sources), make, ("blocks/*",))
+
+
+def _open_prepared(prepared: PreparedText, cleaning: Cleaning) -> CleanCorpus:
+    if cleaning not in (Cleaning(), used := Cleaning.model_validate(prepared.cleaning)):
+        changed = [name for name in Cleaning.model_fields if getattr(cleaning, name) != getattr(used, name)]
+        raise DataError(
+            f"{prepared.clean.parent} was prepared with another cleaning ({', '.join(changed)})",
+            todo="Leave out --clean, or prepare the text again.",
+        )
+    named = zip(prepared.names, prepared.weights, strict=True)
+    sources = tuple(Source(name=name, weight=weight) for name, weight in named)
+    return open_checked(prepared.clean, partial(_open, sources=sources))
 
 
 def _checksum(path: Path, checksums: ChecksumCache) -> str:

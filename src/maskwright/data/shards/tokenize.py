@@ -166,6 +166,8 @@ def tokenize_corpus(
     words_key = words_fingerprint(words)
     key = fingerprint(["shards", VERSION, clean.fingerprint, tokenizer.fingerprint, words_key, shard_tokens])
     cache = cache or cache_folder()
+    if clean.folder.with_name(f"tokens-{key}").is_dir():
+        cache = clean.folder.parent  # of prepared text
 
     def make(folder: Path) -> None:
         tokenizer.save(folder / TOKENIZER)

@@ -26,6 +26,7 @@ from maskwright.core.errors import DataError, nearest
 from maskwright.core.files import cache_folder
 from maskwright.core.object_stores import is_url
 from maskwright.data.files import COMPRESSIONS
+from maskwright.data.prepared import PREPARED
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.sources.objects import fetch, list_objects
 from maskwright.data.tables import TABLE_SUFFIXES, TableFormat
@@ -145,6 +146,8 @@ def _split_weight(argument: str) -> tuple[str, float | None]:
 
 def _from_path(path: Path) -> Source:
     if path.is_dir():
+        if (path / PREPARED).is_file():
+            raise _is_prepared(str(path))
         files, passed_over = _divide(_walk(path))
         if not files:
             others = ", ".join(f"{count} {suffix}" for suffix, count in passed_over[:8]) or "nothing else"
@@ -201,12 +204,21 @@ def _from_glob(pattern: str) -> Source:
 
 def _from_url(url: str, *, cache: Path, progress: Progress) -> Source:
     objects = {each.name: each for each in list_objects(url)}
+    if any(name.name == PREPARED for name in objects):
+        raise _is_prepared(url)
     names, passed_over = _divide(objects)
     if not names:
         found = ", ".join(f"{count} {suffix}" for suffix, count in passed_over[:8]) or "nothing"
         raise DataError(f"{url} names no text files; it names {found}", allowed=_READ)
     files = fetch([objects[name] for name in names], cache, progress)
     return Source(name=Path(url).name, files=files, passed_over=passed_over)
+
+
+def _is_prepared(argument: str) -> DataError:
+    return DataError(
+        f"{argument} is prepared text, on which only pretrain trains, as its one CORPUS argument",
+        todo="Give the corpus that it was prepared from.",
+    )
 
 
 def _looks_like_path(argument: str) -> bool:

@@ -1,0 +1,49 @@
+"""`maskwright prepare`: clean and tokenize a corpus ahead of training."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maskwright.cli import options, output
+
+
+def command(
+    corpus: options.CorpusArgument,
+    out: Annotated[
+        str,
+        typer.Option(metavar="DIR_OR_URL", help="Where to write the prepared text; it then is a CORPUS of pretrain."),
+    ],
+    recipe: Annotated[str, typer.Option(help="Recipe whose tokenizer and words are used.")] = "bert/mini",
+    set: options.SetOption = None,
+    seed: Annotated[int, typer.Option(help="Random seed of the tokenizer's sample.")] = 0,
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="Use this tokenizer directory instead of training a vocabulary.")
+    ] = None,
+    clean: options.CleanOption = None,
+    workers: options.WorkersOption = None,
+    engine: options.EngineOption = "local",
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Clean and tokenize a corpus on this machine or a cluster; `maskwright pretrain DIR_OR_URL` then trains on it."""
+    options.check_recipes([recipe], set or ())
+    from maskwright.training.prepared_text import prepare
+
+    prepared = prepare(
+        corpus,
+        out=out,
+        recipe=recipe,
+        set=set or (),
+        seed=seed,
+        tokenizer=tokenizer,
+        clean=clean or (),
+        workers=workers,
+        engine=engine,
+    )
+    if json:
+        output.print_json(
+            {key: str(value) if isinstance(value, Path) else value for key, value in asdict(prepared).items()}
+        )
+    else:
+        output.note(f"train on it: maskwright pretrain {out} --recipe {recipe} --hours 1 --out RUN")

@@ -1,0 +1,174 @@
+"""Prepared text: a folder, or a URL, with clean text and its tokens, on which a run trains without the corpus.
+
+prepared.json    the names of the two folders, the corpus arguments' names and weights, cleaning and tokenizer
+clean-KEY/       the clean text (`cleaning.store`)
+tokens-KEY/      token shards and their tokenizer (`shards`)
+"""
+
+import glob
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+from maskwright.core.checksums import CONTENTS, read_record, record_bytes, write_record
+from maskwright.core.errors import DataError
+from maskwright.core.files import atomic_folder, check_writable, parse_json, remove_abandoned
+from maskwright.core.object_stores import download, is_hidden, is_url, open_store, store_problems
+from maskwright.core.spec import fingerprint
+from maskwright.data.progress import Progress
+
+PREPARED = "prepared.json"
+_FORMAT, _VERSION = "maskwright prepared text", 1
+_AGAIN = "Prepare the text again: `maskwright prepare`."
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedText:
+    """Prepared text on this machine.
+
+    Attributes:
+        clean, tokens: Its two folders.
+        names, weights: Of each CORPUS argument.
+        cleaning, tokenizer: The settings, as plain data; `tokenizer` is None if a tokenizer directory was given.
+        digest: Identifies every byte of text and tokens.
+    """
+
+    clean: Path
+    tokens: Path
+    names: tuple[str, ...]
+    weights: tuple[float | None, ...]
+    cleaning: Mapping[str, Any]
+    tokenizer: Mapping[str, Any] | None
+    digest: str
+
+
+def write_prepared(
+    out: str | Path,
+    clean: Path,
+    tokens: Path,
+    described: Mapping[str, Any],
+    progress: Progress,
+) -> PreparedText:
+    """Describe prepared text: in the folder `out` that holds both folders, or at a URL, to which they are copied.
+
+    Args:
+        described: names, weights, cleaning and tokenizer, as in `PreparedText`.
+
+    Raises:
+        DeviceError: If it cannot be written.
+    """
+    digest = fingerprint([read_record(folder / CONTENTS) for folder in (clean, tokens)])
+    files = {
+        path.relative_to(clean.parent).as_posix(): path.stat().st_size
+        for folder in (clean, tokens)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+    record = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "clean": clean.name,
+        "tokens": tokens.name,
+        "digest": digest,
+        **described,
+        "files": files,
+    }
+    if not is_url(str(out)):
+        write_record(Path(out) / PREPARED, record)
+        return _described(record, clean.parent)
+    system, path = open_store(str(out))
+    done, total = 0, sum(files.values())
+    with store_problems(str(out)):
+        for name, size in files.items():
+            # An object of this size is that of an interrupted call: names contain the fingerprint of the content.
+            if not system.exists(f"{path}/{name}") or system.info(f"{path}/{name}")["size"] != size:
+                system.makedirs(f"{path}/{name}".rpartition("/")[0], exist_ok=True)
+                system.put_file(str(clean.parent / name), f"{path}/{name}")
+            done += size
+            progress("uploading (bytes)", done, total)
+        system.pipe_file(f"{path}/{PREPARED}", record_bytes(record))  # Last: without it there is no prepared text.
+    return _described(record, clean.parent)
+
+
+def check_target(out: str | Path) -> None:
+    """Raise DeviceError if nothing can be written to a folder or URL."""
+    if not is_url(str(out)):
+        Path(out).mkdir(parents=True, exist_ok=True)
+        check_writable(Path(out))
+        return
+    system, path = open_store(str(out))
+    with store_problems(str(out)):
+        system.makedirs(path, exist_ok=True)
+        system.pipe_file(f"{path}/.writable", b"")
+        system.rm(f"{path}/.writable")
+
+
+def find_prepared(corpus: Sequence[str | Path], cache: Path, progress: Progress) -> PreparedText | None:
+    """Return the prepared text that a CORPUS argument names, None if it names something else.
+
+    That at a URL is downloaded to the cache directory once.
+
+    Raises:
+        DataError: If it is damaged or of another version.
+        DeviceError: If a URL cannot be used.
+    """
+    if len(corpus) != 1 or glob.has_magic(argument := str(corpus[0])):
+        return None
+    if not is_url(argument):
+        file = Path(argument).expanduser() / PREPARED
+        return _described(_checked(file.read_bytes(), str(file)), file.parent) if file.is_file() else None
+    if PurePath(argument).suffix:
+        return None
+    system, path = open_store(argument)
+    with store_problems(argument):
+        if not system.exists(f"{path}/{PREPARED}"):
+            return None
+        record = _checked(system.cat_file(f"{path}/{PREPARED}"), f"{argument}/{PREPARED}")
+    folder = cache / f"prepared-{fingerprint([argument, record])}"
+    if not folder.exists():
+        _download(system, path, argument, record, folder, progress)
+    return _described(record, folder)
+
+
+def _download(system: Any, path: str, url: str, record: Mapping[str, Any], folder: Path, progress: Progress) -> None:
+    files: Mapping[str, int] = record["files"]
+    done, total = 0, sum(files.values())
+    remove_abandoned(folder.parent)
+    with atomic_folder(folder) as temporary:
+        for name, size in files.items():
+            if PurePath(name).is_absolute() or is_hidden(name):
+                raise DataError(f"{url}/{PREPARED} names the file {name!r}", todo=_AGAIN)
+
+            def arrived(_: int | None, count: int, before: int = done) -> None:
+                progress("downloading (bytes)", before + count, total)
+
+            with store_problems(url):
+                download(system, f"{path}/{name}", temporary / name, arrived)
+            if (found := (temporary / name).stat().st_size) != size:
+                raise DataError(f"{url}/{name} has {found:,} of {size:,} bytes", todo="Run the same command again.")
+            done += size
+
+
+def _checked(content: bytes, name: str) -> dict[str, Any]:
+    try:
+        record = parse_json(content)
+        if record_bytes({key: value for key, value in record.items() if key != "checksum"}) != content:
+            raise ValueError("its checksum differs")
+        if (found := (record["format"], record["version"])) != (_FORMAT, _VERSION):
+            raise ValueError(f"it is of the format {found}, this program reads {(_FORMAT, _VERSION)}")
+    except (ValueError, KeyError, AttributeError) as error:
+        raise DataError(f"{name} cannot be used: {error}", todo=_AGAIN) from error
+    return dict(record)
+
+
+def _described(record: Mapping[str, Any], folder: Path) -> PreparedText:
+    return PreparedText(
+        clean=folder / record["clean"],
+        tokens=folder / record["tokens"],
+        names=tuple(record["names"]),
+        weights=tuple(record["weights"]),
+        cleaning=record["cleaning"],
+        tokenizer=record["tokenizer"],
+        digest=record["digest"],
+    )

@@ -1,0 +1,81 @@
+"""Text prepared ahead: a run trains on it, without the corpus, as on the corpus itself."""
+
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from toy_runs import CLEAN, TOY, assert_same_files, train_toy, write_corpus
+
+from maskwright.core.errors import DataError
+from maskwright.data.prepared import PREPARED
+from maskwright.training.prepared_text import prepare
+from maskwright.training.reporting import Silent
+
+TOKENIZER = "tokenizer.vocab_size=300"
+
+
+def prepare_toy(folder: Path, out: str | Path, **changes: Any) -> str:
+    write_corpus(corpus := folder / "corpus.txt")
+    settings = {"recipe": "bert/tiny", "set": [TOKENIZER], "clean": CLEAN, "reporter": Silent(), "workers": 1}
+    return prepare(corpus, out=out, **{**settings, **changes}).digest
+
+
+@pytest.fixture
+def memory() -> Iterator[Any]:
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    yield system
+    system.store.clear()
+
+
+def test_a_run_on_prepared_text_is_the_run_on_the_corpus(tmp_path: Path) -> None:
+    prepare_toy(tmp_path, tmp_path / "prepared")
+    undisturbed = train_toy(tmp_path)
+    (tmp_path / "corpus.txt").unlink()
+    settings = [each for each in TOY if each != TOKENIZER]
+    run = train_toy(tmp_path, "other", corpus=tmp_path / "prepared", clean=(), set=settings, cache=tmp_path / "empty")
+    assert_same_files(undisturbed, run, "model.safetensors", "tokenizer.json")
+    assert not list((tmp_path / "empty").glob("tokens-*"))
+
+
+def test_other_cleaning_is_refused_and_another_vocabulary_trained(tmp_path: Path) -> None:
+    prepare_toy(tmp_path, tmp_path / "prepared")
+    with pytest.raises(DataError, match=r"another cleaning \(unicode, deduplicate\)"):
+        train_toy(tmp_path, corpus=tmp_path / "prepared", clean=("unicode=NFKC",))
+    smaller = [each if each != TOKENIZER else "tokenizer.vocab_size=190" for each in TOY]
+    run = train_toy(tmp_path, corpus=tmp_path / "prepared", set=smaller, steps=1)
+    assert len((run.folder / "vocab.txt").read_text().splitlines()) == 190
+
+
+def test_only_pretrain_reads_prepared_text(tmp_path: Path) -> None:
+    prepare_toy(tmp_path, tmp_path / "prepared")
+    with pytest.raises(DataError, match="prepared text"):
+        prepare([tmp_path / "corpus.txt", tmp_path / "prepared"], out=tmp_path / "twice", reporter=Silent())
+
+
+def test_damaged_prepared_text_is_refused(tmp_path: Path) -> None:
+    prepare_toy(tmp_path, tmp_path / "prepared")
+    record = tmp_path / "prepared" / PREPARED
+    record.write_text(record.read_text().replace("clean-", "clean_"))
+    with pytest.raises(DataError, match=r"prepared.json cannot be used.*maskwright prepare"):
+        train_toy(tmp_path, corpus=tmp_path / "prepared", clean=())
+
+
+def test_engines_and_folders_give_the_same_bytes(tmp_path: Path, memory: Any) -> None:
+    digest = prepare_toy(tmp_path, tmp_path / "one")
+    with ThreadPoolExecutor(2) as executor:
+        assert prepare_toy(tmp_path, tmp_path / "other", engine=executor) == digest
+    url = "memory://prepared/toy"
+    assert prepare_toy(tmp_path, url, cache=tmp_path / "cache") == digest
+    shutil.rmtree(tmp_path / "cache")
+    run = train_toy(tmp_path, corpus=url, clean=(), steps=1)  # type: ignore[arg-type]
+    assert run.finished
+    # Downloaded once: what is in the store is not asked for again.
+    for name in memory.find("/prepared/toy"):
+        if not name.endswith(PREPARED):
+            memory.rm(name)
+    assert train_toy(tmp_path, "again", corpus=url, clean=(), steps=1).finished  # type: ignore[arg-type]
