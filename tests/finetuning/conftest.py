@@ -5,6 +5,7 @@ import torch
 
 from maskwright.core.devices import choose_device
 from maskwright.finetuning import evaluate, finetuning
+from maskwright.inference import precision as inference_precision
 from maskwright.training.device import Machine
 
 
@@ -12,8 +13,8 @@ from maskwright.training.device import Machine
 def at_once():
     """Leave out the second in which a machine's speed is measured, and leave this process's memory as it is."""
 
+    # Any processor can compute in bf16; those that have to emulate it are not asked to.
     def prepared(device, matmul, cache, precision):
-        # Any processor can compute in bf16; `prepare_machine` refuses those that have to emulate it.
         autocast = torch.bfloat16 if precision == "bf16" else None
         return Machine(choose_device(device), "a machine", 1, "default", 1e9, autocast)
 
@@ -23,5 +24,6 @@ def at_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(finetuning, "restore_machine", again)
         patch.setattr(evaluate, "prepare_machine", prepared)
+        patch.setattr(inference_precision, "multiplies_bf16", lambda device: True)
         evaluate.machine_to_score.cache_clear()
         yield

@@ -1,13 +1,15 @@
 """Batches hold every unit once, whole, with its own positions and labels; the order of units is keyed."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.finetuning.features import FeatureCollator, Features, ShuffledUnits, scoring_batches
+from maskwright.finetuning.features import FeatureCollator, Features, ShuffledUnits
+from maskwright.finetuning.heads import Head
 from maskwright.training.batches import map_tensors
 
 CPU = torch.device("cpu")
@@ -51,10 +53,6 @@ def check_batch(batch, features):
     assert packed.segment_ids.tolist() == features.segment_ids[flat].tolist()
     assert packed.position_ids.tolist() == [place for each in tokens for place in range(len(each))]
     if features.positions is None:
-        assert batch.rows.tolist() == [sequence for each in sequences for sequence in each]
-    else:
-        assert features.positions[batch.rows].tolist() == [token for token in flat if token in features.positions]
-    if features.positions is None:
         assert batch.positions is None
         assert batch.labels.tolist() == features.labels[batch.unit_numbers].tolist()
     else:
@@ -67,16 +65,19 @@ def units_in(batches):
     return [int(unit) for batch in batches for unit in batch.unit_numbers]
 
 
-@given(features=made_up_features(), tokens=st.integers(1, 60))
-def test_scoring_batches_hold_every_unit_once_whole_and_aligned(features, tokens):
-    batches = list(scoring_batches(features, tokens=tokens, device=CPU))
-    assert sorted(units_in(batches)) == list(range(features.num_units))
-    for batch in batches:
-        check_batch(batch, features)
-        assert batch.batch.dropout_key is None
-        assert batch.batch.num_tokens <= tokens or len(batch.unit_numbers) == 1
-    longest = [int(batch.batch.lengths.max()) for batch in batches]
-    assert longest == sorted(longest, reverse=True)
+@given(features=made_up_features(), source=st.sampled_from(["first", "pooled", "tokens"]))
+def test_the_head_gets_first_tokens_tagged_tokens_or_all_in_the_order_of_the_features(features, source):
+    head = SimpleNamespace(_row=SimpleNamespace(source=source))
+    positions = Head.positions_by_sequence(head, features)
+    starts = features.cu_seqlens[:-1]
+    assert len(positions) == len(starts) == len(features.by_sequence(features.ids))
+    tokens = [int(token) for start, each in zip(starts, positions, strict=True) for token in start + each]
+    if source != "tokens":
+        assert tokens == starts.tolist()
+    elif features.positions is None:
+        assert tokens == list(range(len(features.ids)))
+    else:
+        assert tokens == features.positions.tolist()
 
 
 def test_a_batch_moves_to_another_device_in_one_piece() -> None:
@@ -99,7 +100,6 @@ def test_a_batch_moves_to_another_device_in_one_piece() -> None:
     assert [(each.shape, each.dtype) for each in moved] == [(each.shape, each.dtype) for each in given]
     assert all(each.is_meta for each in moved)
     assert len({each.untyped_storage()._cdata for each in moved}) == 1
-    assert there.rows.tolist() == here.rows.tolist()
 
 
 @given(features=made_up_features(), batch_size=st.integers(1, 5), tokens=st.integers(1, 60), seed=st.integers(0, 99))

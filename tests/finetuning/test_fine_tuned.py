@@ -167,7 +167,8 @@ def test_scoring_computes_what_training_does_by_the_fastest_code(folders, family
         wanted = model.scores(batch)
         for kernels in (True, False):
             with use_kernels(kernels):
-                found = model.scores_from(InferenceEncoder(model.encoder, "fp32"), batch)
+                encode = InferenceEncoder(model.encoder, "fp32")
+                found = model.scores_of(encode(batch.batch, model.head.output_positions(batch)))
             torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 

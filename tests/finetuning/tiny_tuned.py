@@ -156,7 +156,6 @@ def ragged(family: str, kind: HeadKind, seed: int = 0) -> Ragged:
             max_seqlen=shape[1],
         ),
         unit_numbers=np.arange(len(LENGTHS) // of_unit),
-        rows=np.arange(len(LENGTHS)),
         units=torch.arange(len(LENGTHS)) // of_unit,
         positions=torch.arange(sum(LENGTHS))[::2] if kind == "token" else None,
         labels=None,
@@ -186,7 +185,7 @@ def with_key(batch: FeatureBatch, dropout_key: int | None) -> FeatureBatch:
 
 def predict_examples(model: FineTunedModel, examples: Sequence[Any]) -> list[Prediction]:
     """Return one prediction per example."""
-    return predict_and_count(model, examples)[0]
+    return predict_and_count(model, model.for_inference("fp32"), examples)[0]
 
 
 def tensors_of(folder: Path) -> dict[str, Tensor]:

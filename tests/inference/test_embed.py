@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from maskwright.core.errors import MaskwrightError
-from maskwright.inference.batching import batches
+from maskwright.inference.batches import batches
 from maskwright.inference.embed import nearest_texts
 from maskwright.inference.model import Model, TextCut, load
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import MatmulPrecision
-from maskwright.inference.batching import TextBatch, batches
+from maskwright.inference.batches import TextBatch, batches
 from maskwright.kernels import ops
 from maskwright.kernels.cpu.encoder import MAX_INPUTS_INT8, quantize_int8
 from maskwright.kernels.setting import use_kernels

@@ -13,26 +13,27 @@ import torch
 
 from maskwright.checkpoints.locating import locate
 from maskwright.checkpoints.sentence_folder import MODULES
+from maskwright.core.devices import choose_device
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.core.files import check_writable, write_text
 from maskwright.core.tensors import check_finite
-from maskwright.core.types import IntArray
+from maskwright.core.types import IntArray, MatmulPrecision
 from maskwright.data.progress import Progress, no_progress
 from maskwright.finetuning.examples import Example, ExampleFile, TextExample
-from maskwright.finetuning.features import Features, scoring_batches
+from maskwright.finetuning.features import Features
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import check_measurable, read_for_model, report_file
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.tasks.base import Prediction, Scores
-from maskwright.training.device import Machine, Precision, prepare_machine, use_machine
-from maskwright.training.distributed import all_gather_object, world_size
+from maskwright.inference.batches import TextEncoder
+from maskwright.inference.precision import Precision, choose_precision
+from maskwright.training.device import Machine, prepare_machine, use_machine
+from maskwright.training.device import Precision as TrainingPrecision
+from maskwright.training.distributed import all_gather_object, rank, world_size
 from maskwright.training.reporting import OnConsole, Reporter
 
 _TEXTS = {1: "single texts", 2: "pairs of texts"}
-BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
-"""Tokens of a forward pass, a few hundred MB for a base model. On CPU 1024 take 0.87 of the time of 8192 (LOG.md): they
-fit the caches, and lengths in a batch are more alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class Evaluation:
     examples: int
     skipped: int
     cut: int
-    precision: Precision
+    precision: MatmulPrecision
     metrics: dict[str, float]
     by_class: dict[str, dict[str, float]]
     confusion: dict[str, dict[str, int]]
@@ -81,7 +82,8 @@ def evaluate(
         read: Further read options, "quoting=none". Labels that the model calls otherwise are mapped by
             "label_names=[[1, POSITIVE], [0, NEGATIVE]]".
         out: Write the predictions to this `.jsonl` file.
-        device, precision, reporter: As for `finetune`.
+        device, reporter: As for `finetune`.
+        precision: As for `maskwright.load`.
 
     Raises:
         MaskwrightError: If model and examples do not fit together, or the examples have no labels.
@@ -97,16 +99,16 @@ def evaluate(
         # Here, since it needs the module of training, and that this one.
         from maskwright.finetuning.embedding import evaluate_embedding
 
-        if out is not None or precision == "bf16":
+        if out is not None or precision not in ("auto", "fp32"):
             raise MaskwrightError(
                 f"{'--out' if out else '--precision'} has no effect on sentence embeddings", todo="Leave it out."
             )
         return evaluate_embedding(model, file=file, options=options, device=device, reporter=reporter)
-    with model_to_score(model, device, precision, reporter) as (loaded, machine, reporter):
+    with model_to_score(model, device, precision, reporter) as (loaded, encoder, reporter):
         task = loaded.task
         examples = read_file(file, loaded, options, reporter)
         check_measurable(examples, task)
-        predictions, cut = predict_examples(loaded, examples.examples, reporter.stage, autocast=machine.autocast)
+        predictions, cut = predict_examples(loaded, encoder, examples.examples, reporter.stage)
         if out is not None:
             write_predictions(Path(out).expanduser(), predictions)
     return Evaluation(
@@ -116,7 +118,7 @@ def evaluate(
         examples=len(examples.examples),
         skipped=len(examples.skipped),
         cut=cut,
-        precision=machine.precision,
+        precision=encoder.precision,
         metrics=task.measure(predictions, examples.examples),
         **task.report(predictions, examples.examples)._asdict(),
     )
@@ -125,19 +127,21 @@ def evaluate(
 @contextlib.contextmanager
 def model_to_score(
     model: str | Path | FineTunedModel, device: str, precision: Precision, reporter: Reporter | None
-) -> Iterator[tuple[FineTunedModel, Machine, Reporter]]:
+) -> Iterator[tuple[FineTunedModel, TextEncoder, Reporter]]:
     """Load a model onto a device that computes while the block runs, and report its notes."""
-    machine = machine_to_score(device, precision)
+    chosen = choose_precision(precision, choose_device(device))
+    machine = machine_to_score(device, "bf16" if chosen == "bf16" else "fp32")
     loaded = model if isinstance(model, FineTunedModel) else load(model)
     with reporter or OnConsole() as reporter, use_machine(machine):
         for note in () if loaded is model else loaded.notes:
             reporter.message("model", note)
-        yield loaded.to(machine.device), machine, reporter
+        loaded.to(machine.device)
+        yield loaded, loaded.for_inference(chosen), reporter
 
 
 @functools.cache
-def machine_to_score(device: str, precision: Precision) -> Machine:
-    """Choose device, precision and matmul backend as training does, once per process: scores equal `finetune`'s."""
+def machine_to_score(device: str, precision: TrainingPrecision) -> Machine:
+    """Choose device and matmul backend as training does, once per process: scores equal `finetune`'s."""
     return prepare_machine(device, None, None, precision)
 
 
@@ -164,43 +168,40 @@ def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str) 
 
 
 def predict_examples(
-    model: FineTunedModel,
-    examples: Sequence[Any],
-    progress: Progress = no_progress,
-    *,
-    autocast: torch.dtype | None = None,
+    model: FineTunedModel, encoder: TextEncoder, examples: Sequence[Any], progress: Progress = no_progress
 ) -> tuple[list[Prediction], int]:
     """Return one prediction per example, and the number of truncated examples (arguments: see `score_features`)."""
     features = model.task.features(examples, model.layout, training=False)
-    scores = score_features(model, features, progress, autocast=autocast)
+    scores = score_features(model, encoder, features, progress)
     check_finite(scores)
     return model.task.predictions(scores, features, examples), features.num_cut
 
 
 def score_features(
-    model: FineTunedModel, features: Features, progress: Progress = no_progress, *, autocast: torch.dtype | None = None
+    model: FineTunedModel, encoder: TextEncoder, features: Features, progress: Progress = no_progress
 ) -> Scores:
     """Return the head's fp32 outputs for all features, in order, without dropout (shapes: see `Task.predictions`).
 
-    The model is on its device, and in evaluation mode afterwards. `progress` is called after each forward pass with the
-    tokens done; `autocast` None is fp32. Each rank scores a share and gets the scores of all.
+    The model is on its device, and in evaluation mode afterwards. `encoder` is its `for_inference`. `progress` is
+    called after each forward pass with the tokens done. Each rank scores a share and gets the scores of all.
     """
     model.eval()
     device = next(model.parameters()).device
+    sequences, segments = features.by_sequence(features.ids), features.by_sequence(features.segment_ids)
+    positions = model.head.positions_by_sequence(features)
+    encoded = encoder.encode_positions(sequences, positions, segments=segments, share=slice(rank(), None, world_size()))
     found: list[tuple[IntArray, Scores]] = []
     done, total = 0, len(features.ids)
-    # Weights are converted and packed once for all batches.
-    states = model.packed("fp32" if autocast is None else "bf16")
-    precision = torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None)
-    with torch.inference_mode(), precision:
-        for batch in scoring_batches(features, tokens=BATCH_TOKENS[device.type], device=device):
-            found.append((batch.rows, model.scores_from(states, batch).cpu().numpy()))
+    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=encoder.precision == "bf16"):
+        for batch, rows, hidden in encoded:
+            found.append((rows, model.scores_of(hidden).cpu().numpy()))
             done += batch.batch.num_tokens
             progress("scoring", min(total, done * world_size()), total)
-    found = [each for part in all_gather_object(found) for each in part]
-    scores = np.concatenate([np.zeros((0, model.task.num_outputs), np.float32), *(each for _, each in found)])
-    order = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in found)])
-    return scores[np.argsort(order)]
+    scores = np.zeros((sum(map(len, positions)), model.task.num_outputs), np.float32)
+    for part in all_gather_object(found):
+        for rows, each in part:
+            scores[rows] = each
+    return scores
 
 
 def plain(prediction: Prediction) -> dict[str, Any]:

@@ -4,8 +4,8 @@ Sequences equal those of transformers' tokenizers: one separator between the tex
 2) or two, `<s> A </s></s> B </s>` (Liu et al. 2019), as the tokenizer's own files say.
 """
 
+import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -23,7 +23,6 @@ from maskwright.core.types import BoolArray, IntArray, Plan, TakenTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.pretext.formats.assemble import assemble
 from maskwright.training.batches import StepBatch, move
-from maskwright.training.distributed import rank, world_size
 from maskwright.training.sampler import Cursor, SourcePosition
 
 
@@ -148,6 +147,10 @@ class Features:
         """U."""
         return len(self.examples)
 
+    def by_sequence(self, values: IntArray) -> list[IntArray]:
+        """Split values of all tokens (T,) into those of each sequence."""
+        return [values[start:end] for start, end in itertools.pairwise(self.cu_seqlens)]
+
 
 def lay_out(
     ids: IntArray, first: Ranges, second: Ranges | None, layout: Layout, pairs: BoolArray | None = None
@@ -187,14 +190,12 @@ def lay_out(
 class FeatureBatch:
     """Some units of `Features`, packed for the encoder; sequences are ordered by unit and option.
 
-    `unit_numbers`, (U',), NumPy: indices of these units in the features, ascending. `rows`, (W',), NumPy: of the head's
-    outputs for all features those for this batch: tagged tokens, for answers all tokens, else sequences. `units`, (B,):
-    unit of each sequence, from 0 within this batch. `positions`, (M',), and `labels` as in `Features`, on the device.
+    `unit_numbers`, (U',), NumPy: indices of these units in the features, ascending. `units`, (B,): unit of each
+    sequence, from 0 within this batch. `positions`, (M',), and `labels` as in `Features`, on the device.
     """
 
     batch: PackedBatch
     unit_numbers: IntArray
-    rows: IntArray
     units: Tensor
     positions: Tensor | None
     labels: Tensor | None
@@ -288,11 +289,10 @@ class FeatureCollator:
         first_tokens = features.cu_seqlens[sequences]
         tokens = concatenated_ranges(first_tokens, lengths)
         positions, labeled = None, np.asarray(units, dtype=np.int64)
-        rows = sequences if features.offsets is None else tokens
         if self._positions is not None:
             assert features.positions is not None
             of_sequences = self._positions.pick(sequences)
-            rows = labeled = of_sequences.tokens
+            labeled = of_sequences.tokens
             positions = features.positions[labeled] + np.repeat(cu_seqlens[:-1] - first_tokens, of_sequences.lengths)
 
         batch = FeatureBatch(
@@ -305,7 +305,6 @@ class FeatureCollator:
                 dropout_key=dropout_key,
             ),
             unit_numbers=np.asarray(units, dtype=np.int64),
-            rows=rows,
             units=torch.from_numpy(np.repeat(np.arange(len(units)), of_units.lengths)),
             positions=None if positions is None else torch.from_numpy(positions),
             labels=None if features.labels is None else torch.from_numpy(features.labels[labeled]),
@@ -331,10 +330,3 @@ class FeatureCollator:
             squared_lengths=int((lengths**2).sum()),
             key=f"seed {self.seed}, epoch {rows.epochs:.4g}",
         )
-
-
-def scoring_batches(features: Features, *, tokens: int, device: torch.device) -> Iterator[FeatureBatch]:
-    """Yield this rank's share of all units, longest sequences first, in batches of at most `tokens` tokens."""
-    collator = FeatureCollator(features, tokens=tokens, device=device)
-    for group in collator.groups(np.arange(features.num_units))[rank() :: world_size()]:
-        yield collator.batch(group)

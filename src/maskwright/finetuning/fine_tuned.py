@@ -31,9 +31,9 @@ from maskwright.finetuning.readers.options import ReadAs
 from maskwright.finetuning.tasks import TASK_FILE, entries_of, guessed_task, means_the_same, read_task
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.texts import Regression
+from maskwright.inference.batches import TextEncoder
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.inference import InferenceEncoder
 from maskwright.model.initialization import initialize
 from maskwright.training.existing import open_existing
 from maskwright.training.initialization import parts_of
@@ -55,8 +55,7 @@ class FineTunedModel(nn.Module):
     """An encoder with a task head (a `training.step.TrainedModel`). Parameter names are "encoder.*" and "head.*".
 
     `max_length` includes special tokens. `read_as` says how the training file was read, empty if unknown. `notes` are
-    messages on loaded, newly initialized and ignored weights. `is_frozen`: weights, device and precision stay as they
-    are (`serving`), so that they are packed once.
+    messages on loaded, newly initialized and ignored weights.
     """
 
     def __init__(
@@ -80,8 +79,7 @@ class FineTunedModel(nn.Module):
         self.max_length = max_length
         self.read_as: ReadAs = dict(read_as)
         self.notes = notes
-        self.is_frozen = False
-        self._packed: InferenceEncoder | None = None
+        self._frozen: TextEncoder | None = None
 
     @property
     def layout(self) -> Layout:
@@ -93,16 +91,17 @@ class FineTunedModel(nn.Module):
         scores: Tensor = self.head(self.encoder(batch.batch, self.head.output_positions(batch)), batch)
         return scores
 
-    def packed(self, precision: MatmulPrecision) -> InferenceEncoder:
-        """Return the encoder for inference."""
-        packed = self._packed or InferenceEncoder(self.encoder, precision)
-        if self.is_frozen:
-            self._packed = packed
-        return packed
+    def freeze(self, precision: MatmulPrecision) -> TextEncoder:
+        """Fix weights, device and precision of inference, so that the weights are converted once, not at every call."""
+        self._frozen = TextEncoder(self.encoder, precision)
+        return self._frozen
 
-    def scores_from(self, states: InferenceEncoder, batch: FeatureBatch) -> Tensor:
-        """Return scores without dropout, with hidden states from `states` (see `scores`)."""
-        hidden = states(batch.batch, self.head.output_positions(batch))
+    def for_inference(self, precision: MatmulPrecision) -> TextEncoder:
+        """Return the encoder for inference."""
+        return self._frozen or TextEncoder(self.encoder, precision)
+
+    def scores_of(self, hidden: Tensor) -> Tensor:
+        """Return scores without dropout for hidden states (W, H) of the tokens that the head needs (see `scores`)."""
         return self.head.score(hidden if self.encoder.pooler is None else self.encoder.pool(hidden))
 
     @property

@@ -513,7 +513,7 @@ def measure_test(folder: Path, test: ExampleFile[Any], machine: Machine, reporte
         except (ValueError, KeyError) as error:
             reporter.message("restored", f"{folder.name}: {error}; the test examples are predicted again")
     model = load(folder / MODEL).to(machine.device)
-    predictions, cut = predict_examples(model, test.examples, reporter.stage, autocast=machine.autocast)
+    predictions, cut = predict_examples(model, model.for_inference(machine.precision), test.examples, reporter.stage)
     write_predictions(folder / PREDICTIONS, predictions)
     metrics = model.task.measure(predictions, test.examples) if has_labels(test.examples) else None
     files = {PREDICTIONS: checksum(folder / PREDICTIONS)}

@@ -16,14 +16,16 @@ over sequences.
 T tokens, B sequences, M targets, H hidden, C outputs.
 """
 
+import itertools
 from typing import final
 
+import numpy as np
 from torch import Tensor, nn
 
 from maskwright.checkpoints.families.base import TaskHead
 from maskwright.core.tensors import EncoderOutput
-from maskwright.core.types import HeadKind
-from maskwright.finetuning.features import FeatureBatch
+from maskwright.core.types import HeadKind, IntArray
+from maskwright.finetuning.features import FeatureBatch, Features
 from maskwright.kernels import ops
 from maskwright.model.config import EncoderConfig
 from maskwright.model.dropout import num_sites
@@ -79,3 +81,14 @@ class Head(nn.Module):
             return batch.batch.first_tokens
         assert batch.positions is not None or self._kind == "span", "a batch for tags has positions"
         return batch.positions
+
+    def positions_by_sequence(self, features: Features) -> list[IntArray]:
+        """Return for each sequence the same tokens, counted from its first one, for `TextEncoder`."""
+        bounds = features.cu_seqlens
+        if self._row.source in ("pooled", "first"):
+            return [np.zeros(1, dtype=np.int64)] * (len(bounds) - 1)
+        if features.positions is None:
+            return [np.arange(length) for length in np.diff(bounds)]
+        ends = np.searchsorted(features.positions, bounds)
+        ranges = zip(itertools.pairwise(ends), bounds[:-1], strict=True)
+        return [features.positions[first:last] - start for (first, last), start in ranges]

@@ -26,7 +26,7 @@ from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, wit
 from maskwright.finetuning.readers.tables import as_text
 from maskwright.finetuning.readers.tagged import cut_into_words
 from maskwright.finetuning.tasks.base import Prediction
-from maskwright.training.device import Precision
+from maskwright.inference.precision import Precision
 from maskwright.training.reporting import Reporter
 
 Input = str | tuple[str, str] | Mapping[str, Any]
@@ -60,7 +60,8 @@ def predict(
             and files clash, they become "input:1" and "texts.csv:1".
         text, text2: Columns of the file; the others are as in the training file, or guessed and reported.
         read: Further read options, "quoting=none".
-        device, precision, reporter: As for `finetune`.
+        device, reporter: As for `finetune`.
+        precision: As for `maskwright.load`.
 
     Returns:
         One prediction per input, then one per example of the file. `details` holds the probabilities of all classes,
@@ -75,7 +76,7 @@ def predict(
         'good'
     """
     options = with_overrides(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
-    with model_to_score(model, device, precision, reporter) as (loaded, machine, reporter):
+    with model_to_score(model, device, precision, reporter) as (loaded, encoder, reporter):
         kind, trained = cast(Kind, loaded.task.kind), loaded.read_as
         # Lists of dictionaries are also inputs of these kinds, with errors that name the input.
         is_list = isinstance(inputs, list | tuple) and kind in ("question_answering", "multiple_choice")
@@ -97,7 +98,7 @@ def predict(
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
         progress = reporter.stage if len(examples) > _LONG else no_progress
-        predictions, _ = predict_examples(loaded, examples, progress, autocast=machine.autocast)
+        predictions, _ = predict_examples(loaded, encoder, examples, progress)
         shown = getattr(loaded.task, "text_of", attrgetter("shown"))
     return [replace(each, input_text=shown(example)) for each, example in zip(predictions, examples, strict=True)]
 

@@ -317,7 +317,7 @@ class SeedRun:
             text = f"{self.title}  step {step:,}  evaluating on dev: {done / (tokens or done):.0%}"
             self.reporter.training(step / self.total_steps, text)
 
-        raw = score_features(model, data.dev, progress, autocast=self.machine.autocast)
+        raw = score_features(model, model.for_inference(self.machine.precision), data.dev, progress)
         scored = (raw, data.dev, data.dev_examples)
         predictions = model.task.predictions(*scored)
         if (tuned := model.task.tuned(predictions, data.dev_examples)) is not model.task:

@@ -21,19 +21,15 @@ from maskwright.core.tensors import check_finite
 from maskwright.core.types import IntArray, MatmulPrecision
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.inference.batching import TextBatch, batches
+from maskwright.inference.batches import TextBatch, TextEncoder
 from maskwright.inference.detect import THRESHOLD, Detection, detection
 from maskwright.inference.embed import check_pooling, mean_of_tokens
 from maskwright.inference.fill_mask import Filled, best_tokens, fill, read_masks
 from maskwright.inference.precision import Precision, choose_precision
 from maskwright.model.encoder import Encoder
-from maskwright.model.inference import InferenceEncoder
 from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead, ReplacedTokenDetectionHead
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.training.device import multiplies_bf16
-
-BATCH_TOKENS = 8192
-"""Tokens of a forward pass: enough to keep all cores busy, a few hundred MB for a model of base size."""
 
 _SCORED_AT_ONCE = 512
 _FIRST = np.zeros(1, dtype=np.int64)
@@ -86,7 +82,7 @@ class Model:
     modules: SentenceModules = field(default_factory=SentenceModules)
 
     def fill_mask(
-        self, texts: str | Sequence[str], *, top_k: int = 5, batch_tokens: int = BATCH_TOKENS
+        self, texts: str | Sequence[str], *, top_k: int = 5, batch_tokens: int | None = None
     ) -> list[list[list[Filled]]]:
         """Predict the tokens at each mask. Several masks in one text are predicted independently.
 
@@ -96,7 +92,7 @@ class Model:
             texts: Texts with `[MASK]` or `<mask>` (both work for any model). Of a text that is too long, the part
                 around its masks is used, with the warning `TextCut`.
             top_k: Tokens for each mask, 1 to the size of the vocabulary.
-            batch_tokens: Tokens of a forward pass.
+            batch_tokens: Tokens of a forward pass; None for the best number of the device.
 
         Returns:
             For each text, for each of its masks in order, the best tokens, best first.
@@ -141,7 +137,7 @@ class Model:
         ]
 
     def detect(
-        self, texts: str | Sequence[str], *, threshold: float = THRESHOLD, batch_tokens: int = BATCH_TOKENS
+        self, texts: str | Sequence[str], *, threshold: float = THRESHOLD, batch_tokens: int | None = None
     ) -> list[Detection]:
         """Predict which tokens of a text were replaced (Clark et al. 2020).
 
@@ -149,7 +145,7 @@ class Model:
             texts: Of a text that is too long, the beginning is used, with the warning `TextCut`. Special tokens
                 written in a text are ordinary text.
             threshold: Probability from which a token counts as replaced, in [0, 1].
-            batch_tokens: Tokens of a forward pass.
+            batch_tokens: Tokens of a forward pass; None for the best number of the device.
 
         Returns:
             For each text its tokens, each with the probability that it was replaced.
@@ -194,7 +190,7 @@ class Model:
         *,
         pooling: Pooling | None = None,
         normalize: bool | None = None,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
         progress: Progress = no_progress,
     ) -> NDArray[np.float32]:
         """Compute one embedding per text, shape (n, H), in the order of the texts.
@@ -205,7 +201,7 @@ class Model:
                 folder of sentence-transformers, else "mean".
             normalize: Whether to scale embeddings to length 1, so that a dot product is the cosine similarity; None
                 for what a folder of sentence-transformers does, else not.
-            batch_tokens: Tokens of a forward pass.
+            batch_tokens: Tokens of a forward pass; None for the best number of the device.
             progress: Called after each forward pass with the tokens done.
 
         Raises:
@@ -242,25 +238,16 @@ class Model:
         positions: Sequence[IntArray] | None = None,
         *,
         segments: Sequence[IntArray] | None = None,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
     ) -> Iterator[tuple[TextBatch, Tensor]]:
-        """Yield batches of token ids (see `batches`) with the hidden states of all tokens, or of each text's positions.
-
-        Hidden states are in fp32, shape (M, H), in the order of the texts of a batch.
-        """
-        device = self.encoder.word_embeddings.weight.device
-        for batch in batches(sequences, segments, tokens=batch_tokens, device=device):
-            if positions is None:
-                yield batch, self._states(batch.batch)
-            else:
-                slots = [start + positions[text] for text, start in zip(batch.texts, batch.starts, strict=True)]
-                yield batch, self._states(batch.batch, torch.from_numpy(np.concatenate(slots)).to(device))
+        """Yield the hidden states of token ids (see `TextEncoder.encode`)."""
+        return self._texts.encode(sequences, positions, segments=segments, batch_tokens=batch_tokens)
 
     def token_scores(
         self,
         sequences: Sequence[IntArray],
         positions: Sequence[IntArray],
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
         *,
         segments: Sequence[IntArray] | None = None,
     ) -> Iterator[tuple[IntArray, Tensor]]:
@@ -269,16 +256,15 @@ class Model:
         The model has a masked language modeling head. A block is the indices of its positions, counted through all
         texts, shape (M,), and their scores in fp32, (M, V).
         """
-        ends = np.cumsum([len(each) for each in positions])
-        for batch, hidden in self.encode(sequences, positions, segments=segments, batch_tokens=batch_tokens):
-            indices = np.concatenate([np.arange(ends[text] - len(positions[text]), ends[text]) for text in batch.texts])
+        encoded = self._texts.encode_positions(sequences, positions, segments=segments, batch_tokens=batch_tokens)
+        for _, indices, hidden in encoded:
             for first in range(0, len(indices), _SCORED_AT_ONCE):
                 block = slice(first, first + _SCORED_AT_ONCE)
                 yield indices[block], self._scores(hidden[block])
 
     @functools.cached_property
-    def _states(self) -> InferenceEncoder:
-        return InferenceEncoder(self.encoder, self.precision)
+    def _texts(self) -> TextEncoder:
+        return TextEncoder(self.encoder, self.precision)
 
     @functools.cached_property
     def _score_matrix(self) -> Tensor:

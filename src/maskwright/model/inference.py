@@ -22,14 +22,16 @@ class PrecisionChanged(UserWarning):
 class InferenceEncoder:
     """Hidden states of an encoder in evaluation mode, without gradients. The weights of the layers may be copied.
 
-    int8 becomes fp32, with a warning, for shapes that the C code does not support.
+    int8 becomes fp32, with a warning, for shapes that the C code does not support; `precision` is what computes.
     """
 
     def __init__(self, encoder: Encoder, precision: MatmulPrecision) -> None:
         self._encoder = _with_bf16_weights(encoder) if precision == "bf16" else encoder
         self._autocast = precision == "bf16"
         self.layers = None if precision == "bf16" else _layers(encoder, precision)
+        self.precision: MatmulPrecision = precision
         if precision == "int8" and self.layers is None:
+            self.precision = "fp32"
             warnings.warn(
                 "computing in fp32: int8 supports post-norm encoders whose widths are multiples of 16",
                 PrecisionChanged,

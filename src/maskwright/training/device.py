@@ -71,7 +71,7 @@ class Machine:
     kernels: Kernels = "auto"
 
     @property
-    def precision(self) -> Precision:
+    def precision(self) -> Literal["fp32", "bf16"]:
         """Precision of matmuls; weights and sums are always fp32."""
         return "fp32" if self.autocast is None else "bf16"
 
