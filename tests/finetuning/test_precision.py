@@ -1,18 +1,28 @@
-"""bf16: results are near those of fp32, the precision is reported wherever results are, and a run keeps it."""
+"""bf16 and int8: results are near those of fp32, the precision is reported with results, and a run keeps it."""
 
+import copy
 import json
 
 import numpy as np
 import pytest
+import torch
 import toy_tasks
 from tiny_tuned import pretrained
 
+from maskwright.core.errors import DeviceError
 from maskwright.core.files import read_json
+from maskwright.core.tensors import PackedBatch
 from maskwright.finetuning.evaluate import evaluate
-from maskwright.finetuning.fine_tuned import load
+from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.finetuning import finetune
 from maskwright.finetuning.predict import predict
+from maskwright.finetuning.tasks.texts import Classification
+from maskwright.inference import precision as inference_precision
+from maskwright.kernels.cpu.encoder import quantize_int8
+from maskwright.model import inference as model_inference
+from maskwright.model.inference import PrecisionChanged
 from maskwright.training.reporting import Silent
+from tests.precisions import skip_without
 
 # Without dropout and with a low rate: how sure a model is decides how much rounding shows, and the masks that are drawn
 # decide the losses. Adam's first steps are of the rate's size whatever the gradient is, rounding or not.
@@ -69,4 +79,63 @@ def test_a_model_is_measured_and_asked_in_either(trained):
     # Measured on four trainings of this model: at most .019 to .034, .009 in the mean.
     np.testing.assert_allclose(rounded, exact, atol=0.05)
     assert np.abs(rounded - exact).mean() < 0.015
+    assert not np.array_equal(rounded, exact)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """A folder with texts.csv and a fine-tuned model with attention heads of 16, which int8 code exists for."""
+    folder = tmp_path_factory.mktemp("wide")
+    model = pretrained(folder / "model", "bert", initializer_range=0.05, num_attention_heads=2)
+    toy_tasks.texts(folder)
+    build(model, Classification(labels=("canine", "feline")), seed=1).save(folder / "tuned")
+    return folder
+
+
+def scores_in(folder, precision):
+    asked = {"file": folder / "texts.csv", "device": "cpu", "reporter": Silent()}
+    done = evaluate(folder / "tuned", precision=precision, **asked)
+    return done.precision, np.array([one.score for one in predict(folder / "tuned", precision=precision, **asked)])
+
+
+def test_int8_predictions_are_near_those_of_fp32(wide):
+    skip_without("int8")
+    (_, exact), (computed_in, rounded) = scores_in(wide, "fp32"), scores_in(wide, "int8")
+    assert computed_in == "int8"
+    np.testing.assert_allclose(rounded, exact, atol=0.02)
+    assert not np.array_equal(rounded, exact)
+
+
+def test_without_int8_instructions_fp32_computes_with_a_warning(wide, monkeypatch):
+    monkeypatch.setattr(inference_precision.ops, "inference_problem", lambda name: DeviceError("no instructions"))
+    _, exact = scores_in(wide, "fp32")
+    with pytest.warns(PrecisionChanged, match="no instructions"):
+        computed_in, scores = scores_in(wide, "int8")
+    assert computed_in == "fp32"
+    assert np.array_equal(scores, exact)
+
+
+def test_int8_layers_compute_predictions_and_evaluation(wide, monkeypatch):
+    """With layers in place of the C code, whose weights are rounded to integers of 8 bits in the same way."""
+
+    def rounded_layers(encoder, precision):
+        copied = copy.deepcopy(encoder)
+        for module in copied.modules():
+            if isinstance(module, torch.nn.Linear) and precision == "int8":
+                integers, scales = quantize_int8(module.weight.data)
+                module.weight.data = integers * scales[:, None]
+
+        def compute(hidden, sequences, positions):
+            copied.embed = lambda *_: hidden
+            ids = torch.zeros(len(hidden), dtype=torch.int64)
+            bounds = {"cu_seqlens": sequences.cu_seqlens, "max_seqlen": sequences.max_seqlen}
+            return copied.encode(PackedBatch(ids=ids, position_ids=ids, segment_ids=ids, **bounds), positions)
+
+        return compute
+
+    monkeypatch.setattr(inference_precision.ops, "inference_problem", lambda name: None)
+    monkeypatch.setattr(model_inference, "_layers", rounded_layers)
+    (_, exact), (computed_in, rounded) = scores_in(wide, "fp32"), scores_in(wide, "int8")
+    assert computed_in == "int8"
+    np.testing.assert_allclose(rounded, exact, atol=0.02)
     assert not np.array_equal(rounded, exact)

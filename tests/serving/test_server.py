@@ -22,12 +22,13 @@ import maskwright
 from maskwright.core.errors import MaskwrightError
 from maskwright.finetuning import fine_tuned
 from maskwright.finetuning.evaluate import plain
+from maskwright.model.inference import PrecisionChanged
 from maskwright.serving import server
 from maskwright.serving.batching import Limits
 from maskwright.serving.served import Result, ServedModel, load_served
 from maskwright.serving.server import build_app, named_models
 from tests.finetuning.tiny_tuned import LABELS, TEXTS
-from tests.serving.servers import running
+from tests.serving.servers import TASKS, running
 
 pytest.importorskip("fastapi")
 pytest.importorskip("transformers")
@@ -58,7 +59,7 @@ def test_the_weights_of_a_fine_tuned_model_are_packed_once(
     served: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Loading made a prediction.
-    monkeypatch.setattr(fine_tuned, "InferenceEncoder", None)
+    monkeypatch.setattr(fine_tuned, "TextEncoder", None)
     assert served["classes"].run("predict", [TEXTS[0]], {})
 
 
@@ -343,9 +344,16 @@ def test_models_are_named_by_their_folder_unless_named() -> None:
             named_models([empty])
 
 
-def test_int8_is_refused_for_a_fine_tuned_model(folders: dict[str, Path]) -> None:
-    with pytest.raises(MaskwrightError, match="int8"):
-        load_served("classes", folders["classes"], device="cpu", precision="int8")
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_a_fine_tuned_model_without_int8_code_is_served_in_fp32_with_a_warning(
+    name: str, folders: dict[str, Path], served: dict[str, ServedModel]
+) -> None:
+    # Its attention heads are 8 wide, for which there is no int8 code on any machine.
+    with pytest.warns(PrecisionChanged, match="computing in fp32"):
+        rounded = load_served(name, folders[name], device="cpu", precision="int8")
+    assert rounded.precision == rounded.describe()["precision"] == "fp32"
+    inputs = INPUTS[name]
+    assert rounded.run("predict", inputs, {}) == served[name].run("predict", inputs, {})
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ import typer
 
 from maskwright.cli import output
 from maskwright.cli.finetune import LABEL_HELP, READ_HELP, TEXT2_HELP, TEXT_HELP
-from maskwright.cli.options import DeviceOption, TrainingPrecisionOption
-from maskwright.cli.texts import check_model
+from maskwright.cli.options import DeviceOption, PrecisionOption
+from maskwright.cli.texts import check_model, print_warnings
 from maskwright.core.amounts import pluralize
 from maskwright.core.files import check_writable
 
@@ -29,7 +29,7 @@ def command(
         Path | None, typer.Option(help="Write the predictions to this .jsonl file.", show_default=False)
     ] = None,
     device: DeviceOption = "auto",
-    precision: TrainingPrecisionOption = "auto",
+    precision: PrecisionOption = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Evaluate a fine-tuned model, or sentence embeddings, on labeled examples."""
@@ -38,17 +38,18 @@ def command(
     check_model(model)
     from maskwright.finetuning.evaluate import evaluate
 
-    done = evaluate(
-        model,
-        file=file,
-        text=text,
-        text2=text2,
-        label=label,
-        read=read or (),
-        out=out,
-        device=device,
-        precision=precision,
-    )
+    with print_warnings():
+        done = evaluate(
+            model,
+            file=file,
+            text=text,
+            text2=text2,
+            label=label,
+            read=read or (),
+            out=out,
+            device=device,
+            precision=precision,
+        )
     if json:
         output.print_json(done.to_json())
         return

@@ -8,8 +8,8 @@ import typer
 from maskwright.cli import output
 from maskwright.cli.evaluate import FINE_TUNED_HELP
 from maskwright.cli.finetune import READ_HELP, TEXT2_HELP, TEXT_HELP
-from maskwright.cli.options import DeviceOption, TrainingPrecisionOption
-from maskwright.cli.texts import check_model
+from maskwright.cli.options import DeviceOption, PrecisionOption
+from maskwright.cli.texts import check_model, print_warnings
 
 _SHOWN = 80
 """Characters of a text in the table."""
@@ -33,7 +33,7 @@ def command(
         typer.Option(help="Write the predictions to this .jsonl file, one per line.", show_default=False),
     ] = None,
     device: DeviceOption = "auto",
-    precision: TrainingPrecisionOption = "auto",
+    precision: PrecisionOption = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the predictions as JSON.")] = False,
 ) -> None:
     """Predict a class with its probability, a number, entities with their positions, an answer or a choice."""
@@ -46,9 +46,10 @@ def command(
     from maskwright.finetuning.predict import given_inputs, predict
 
     inputs, files = given_inputs(texts or [], file or [])
-    predictions = predict(
-        model, inputs, file=files, text=text, text2=text2, read=read or (), device=device, precision=precision
-    )
+    with print_warnings():
+        predictions = predict(
+            model, inputs, file=files, text=text, text2=text2, read=read or (), device=device, precision=precision
+        )
     if out:
         write_predictions(out.expanduser(), predictions)
         output.note(f"{len(predictions):,} predictions in {out}")

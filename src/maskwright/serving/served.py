@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maskwright.checkpoints.checkpoint import read_checkpoint
-from maskwright.core.errors import MaskwrightError
+from maskwright.core.devices import choose_device
+from maskwright.core.types import MatmulPrecision
 from maskwright.finetuning import fine_tuned
 from maskwright.finetuning.evaluate import plain
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.predict import Input, predict
 from maskwright.inference.commands import filled_to_json
 from maskwright.inference.model import Model, TextCut, load
-from maskwright.inference.precision import Precision
+from maskwright.inference.precision import Precision, choose_precision
 from maskwright.training.reporting import Silent
 
 _EXAMPLE = "A [MASK] of text."
@@ -31,12 +32,15 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """A pretrained model under its name in requests, or a fine-tuned one, which answers "predict" only."""
+    """A pretrained model under its name in requests, or a fine-tuned one, which answers "predict" only.
+
+    `precision` is that of its matmuls, which may not be the requested one.
+    """
 
     name: str
     model: Model | FineTunedModel
     device: str
-    precision: Precision
+    precision: MatmulPrecision
 
     @property
     def tasks(self) -> tuple[TaskName, ...]:
@@ -49,7 +53,11 @@ class ServedModel:
 
     def describe(self) -> dict[str, Any]:
         """Return what a client needs to know, as plain data."""
-        facts: dict[str, Any] = {"tasks": list(self.tasks), "max_length": self.model.max_length}
+        facts: dict[str, Any] = {
+            "tasks": list(self.tasks),
+            "max_length": self.model.max_length,
+            "precision": self.precision,
+        }
         if isinstance(self.model, FineTunedModel):
             facts["kind"] = self.model.task.kind
             facts["labels"] = list(self.model.task.labels)
@@ -70,7 +78,6 @@ class ServedModel:
         """
         model = self.model
         if isinstance(model, FineTunedModel):
-            assert self.precision != "int8"
             tuned = predict(
                 model, list(map(_input, inputs)), device=self.device, precision=self.precision, reporter=Silent()
             )
@@ -101,7 +108,7 @@ def load_served(name: str, path: str | Path, *, device: str, precision: Precisio
     checkpoint = read_checkpoint(path)
     if checkpoint.task is None:
         model = load(checkpoint, device=device, precision=precision)
-        served = ServedModel(name=name, model=model, device=device, precision=precision)
+        served = ServedModel(name=name, model=model, device=device, precision=model.precision)
         if "fill-mask" in served.tasks:
             model.fill_mask(_EXAMPLE)
         if "detect" in served.tasks:
@@ -109,15 +116,10 @@ def load_served(name: str, path: str | Path, *, device: str, precision: Precisio
         # By the mean: the folder's own modules may not be supported, which each request then says.
         model.embed(_EXAMPLE, pooling="mean")
         return served
-    if precision == "int8":
-        raise MaskwrightError(
-            f"{path} is a fine-tuned model, and int8 is for pretrained ones",
-            allowed="auto, fp32 or bf16",
-            todo="For int8 predictions, use `maskwright export --to onnx --precision int8`.",
-        )
-    model = fine_tuned.load(checkpoint)
-    model.is_frozen = True
-    served = ServedModel(name=name, model=model, device=device, precision=precision)
+    place = choose_device(device)
+    model = fine_tuned.load(checkpoint).to(place)
+    encoder = model.freeze(choose_precision(precision, place))
+    served = ServedModel(name=name, model=model, device=device, precision=encoder.precision)
     pair = [_EXAMPLE, _EXAMPLE] if model.read_as.get("text2") else _EXAMPLE
     question = {"question": _EXAMPLE, "context": _EXAMPLE, "options": [_EXAMPLE, _EXAMPLE]}
     given: Mapping[str, Any] = {

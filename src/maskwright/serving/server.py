@@ -130,7 +130,7 @@ def serve(
         token: If given, clients must send `Authorization: Bearer TOKEN`.
         allow_host: Accepted Host headers, against DNS rebinding; none for any, and for this machine's names if `host`
             is a loopback address.
-        device, precision: As for `maskwright.load`; int8 is for pretrained models.
+        device, precision: As for `maskwright.load`.
         max_waiting, max_body, timeout: See `Limits`.
         reporter: Where messages go; None for standard error.
 
