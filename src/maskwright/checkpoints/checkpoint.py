@@ -21,6 +21,7 @@ from maskwright.core.fields import member_of
 from maskwright.core.files import atomic_path, checksum, write_json
 from maskwright.core.spec import fingerprint
 from maskwright.core.tensor_files import write_tensors
+from maskwright.core.tensors import PackedBatch, View
 from maskwright.core.types import FamilyName, SpecialTokens
 from maskwright.data.tokenizers.extension import Extension
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -41,6 +42,37 @@ _OLD_ENDS = ((".gamma", ".weight"), (".beta", ".bias"))
 _NAMES_SHOWN = 6
 # Objectives whose heads have one shape; the shapes of other heads depend on their recipes and are checked there.
 _OBJECTIVES = (MaskedLanguageModeling(), NextSentencePrediction(), SentenceOrderPrediction(), ReplacedTokenDetection())
+
+
+@dataclass(eq=False)
+class PretrainedModel:
+    """An encoder with the heads that it has, by kind, for inference and for teaching: no dropout, no gradients.
+
+    It is no module, so that a model that learns from it neither trains nor saves it. Without `sees_segments` all tokens
+    are of segment 0.
+    """
+
+    encoder: Encoder
+    heads: dict[str, nn.Module]
+    sees_segments: bool = True
+
+    def __post_init__(self) -> None:
+        for module in (self.encoder, *self.heads.values()):
+            module.eval().requires_grad_(False)
+
+    def to(self, device: torch.device) -> "PretrainedModel":
+        """Move it to a device, in place."""
+        for module in (self.encoder, *self.heads.values()):
+            module.to(device)
+        return self
+
+    def view(self, batch: PackedBatch) -> View:
+        """Encode a batch, without gradient."""
+        if not self.sees_segments:
+            batch = replace(batch, segment_ids=torch.zeros_like(batch.segment_ids))
+        with torch.no_grad():
+            output = self.encoder(batch)
+        return View(ids=batch.ids, output=output, word_embeddings=self.encoder.word_embeddings.weight, heads=self.heads)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -109,7 +141,7 @@ class Checkpoint:
         """Return what a run records."""
         return {"model": self.name, "family": self.family, "fingerprint": self.fingerprint}
 
-    def build(self) -> tuple[Encoder, dict[str, nn.Module]]:
+    def build(self) -> "PretrainedModel":
         """Return the encoder, and by kind its heads among "mlm", "nsp", "sop" and "rtd".
 
         Nothing is copied, nor initialized at random, which would take seconds. Other weights in `state` are not used.
@@ -120,7 +152,7 @@ class Checkpoint:
             heads: dict[str, nn.Module] = {each.kind: each.head(shape) for each in _OBJECTIVES if each.kind in kinds}
         modules = nn.ModuleDict({"encoder": encoder, "heads": nn.ModuleDict(heads)})
         modules.load_state_dict({name: self.state[name] for name in modules.state_dict()}, assign=True)
-        return encoder, heads
+        return PretrainedModel(encoder, heads)
 
     def trimmed(self) -> "Checkpoint":
         """Return the model without rows that the tokenizer has no entry for (ERNIE's: 18,000 rows for 17,964)."""

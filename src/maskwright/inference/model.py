@@ -334,13 +334,12 @@ def load(model: str | Path | Checkpoint, *, device: str = "auto", precision: Pre
     chosen = choose_precision(precision, place)
     checkpoint = model if isinstance(model, Checkpoint) else read_checkpoint(model)
     tokenizer, modules, generator = checkpoint.tokenizer, checkpoint.modules, checkpoint.generator
-    encoder, heads = checkpoint.build()
-    for module in (encoder, *heads.values()):
-        module.to(place).eval()
+    built = checkpoint.build().to(place)
+    heads = dict(built.heads)
     return Model(
         name=checkpoint.name,
         tokenizer=tokenizer,
-        encoder=encoder,
+        encoder=built.encoder,
         max_length=min(checkpoint.max_length, modules.max_length or checkpoint.max_length),
         modules=modules,
         mlm_head=cast(MaskedLanguageModelingHead | None, heads.pop("mlm", None)),

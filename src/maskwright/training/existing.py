@@ -4,13 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
-from torch import nn
-
-from maskwright.checkpoints.checkpoint import Checkpoint, read_checkpoint
-from maskwright.core.tensors import PackedBatch, View
+from maskwright.checkpoints.checkpoint import Checkpoint, PretrainedModel, read_checkpoint
 from maskwright.model.config import EncoderConfig
-from maskwright.model.encoder import Encoder
 from maskwright.recipes.recipe import Recipe
 
 
@@ -23,40 +18,14 @@ def open_existing(name: str) -> Checkpoint:
     return read_checkpoint(name).trimmed()
 
 
-class TeacherModel:
-    """An encoder with the heads that turn its hidden states into scores; never trained, never saved.
-
-    Unless it `sees_segments`, all tokens are of segment 0.
-    """
-
-    def __init__(self, encoder: Encoder, heads: dict[str, nn.Module], sees_segments: bool = True) -> None:
-        self.encoder = encoder.eval().requires_grad_(False)
-        self.heads = {kind: head.eval().requires_grad_(False) for kind, head in heads.items()}
-        self.sees_segments = sees_segments
-
-    def to(self, device: torch.device) -> "TeacherModel":
-        """Move it to a device, in place."""
-        for module in (self.encoder, *self.heads.values()):
-            module.to(device)
-        return self
-
-    def view(self, batch: PackedBatch) -> View:
-        """Encode a batch, without gradient."""
-        if not self.sees_segments:
-            batch = replace(batch, segment_ids=torch.zeros_like(batch.segment_ids))
-        with torch.no_grad():
-            output = self.encoder(batch)
-        return View(ids=batch.ids, output=output, word_embeddings=self.encoder.word_embeddings.weight, heads=self.heads)
-
-
-def build_teacher(model: Checkpoint, recipe: Recipe) -> TeacherModel:
+def build_teacher(model: Checkpoint, recipe: Recipe) -> PretrainedModel:
     """Build the teacher of a recipe from a model: its encoder without pooler and, if it has one, its masked-token head.
 
     The teacher of a student without segments gets segment 0 for every token (distillation: distiller.py).
     """
-    encoder, heads = replace(model, config=model.config.replace(pooler=False)).build()
-    mlm = {kind: head for kind, head in heads.items() if kind == "mlm"}
-    return TeacherModel(encoder, mlm, sees_segments=recipe.encoder.type_vocab_size > 1)
+    built = replace(model, config=model.config.replace(pooler=False)).build()
+    mlm = {kind: head for kind, head in built.heads.items() if kind == "mlm"}
+    return PretrainedModel(built.encoder, mlm, sees_segments=recipe.encoder.type_vocab_size > 1)
 
 
 Differences = Mapping[str, tuple[Any, Any]]

@@ -7,6 +7,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from maskwright.checkpoints.checkpoint import PretrainedModel
 from maskwright.core.errors import ConversionError
 from maskwright.core.tensors import EncoderOutput, LossInputs, LossTerm, PackedBatch, TargetTensors, View
 from maskwright.core.types import IntArray
@@ -17,7 +18,6 @@ from maskwright.model.initialization import initialize
 from maskwright.pretext.objectives.base import Objective, by_encoder
 from maskwright.recipes.recipe import SHARED_EMBEDDINGS, Recipe
 from maskwright.training.batches import MicroBatch
-from maskwright.training.existing import TeacherModel
 
 _GENERATOR_KEY = 0x5BD1E995
 
@@ -41,7 +41,7 @@ class PretrainingModel(nn.Module):
         *,
         generator: EncoderConfig | None = None,
         shares_embeddings: bool = True,
-        teacher: TeacherModel | None = None,
+        teacher: PretrainedModel | None = None,
     ) -> None:
         super().__init__()
         self.config = config
@@ -171,7 +171,7 @@ class PretrainingModel(nn.Module):
             raise ConversionError(f"{problem}; unknown or missing: {', '.join(sorted(wrong)[:5])}")
 
 
-def build_model(recipe: Recipe, vocab_size: int, teacher: TeacherModel | None = None) -> PretrainingModel:
+def build_model(recipe: Recipe, vocab_size: int, teacher: PretrainedModel | None = None) -> PretrainingModel:
     """Build the model of a recipe, uninitialized."""
     generator, _ = recipe.encoders.get("generator", (None, ()))
     return PretrainingModel(
