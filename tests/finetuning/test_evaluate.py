@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from maskwright.core.errors import DataError
-from maskwright.finetuning.evaluate import evaluate, plain
+from maskwright.finetuning.evaluate import evaluate
 from maskwright.finetuning.fine_tuned import build
 from maskwright.finetuning.metrics.scores import accuracy
 from maskwright.finetuning.predict import predict
+from maskwright.finetuning.predictions import plain
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.tagging import Tagging

@@ -21,7 +21,7 @@ import pytest
 import maskwright
 from maskwright.core.errors import MaskwrightError
 from maskwright.finetuning import fine_tuned
-from maskwright.finetuning.evaluate import plain
+from maskwright.finetuning.predictions import plain
 from maskwright.model.inference import PrecisionChanged
 from maskwright.serving import server
 from maskwright.serving.batching import Limits

@@ -26,7 +26,7 @@ def command(
     label: Annotated[str | None, typer.Option(help=LABEL_HELP, show_default=False)] = None,
     read: Annotated[list[str] | None, typer.Option("--read", help=READ_HELP, show_default=False)] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the predictions to this .jsonl file.", show_default=False)
+        Path | None, typer.Option(help="Write the predictions to this .jsonl, .csv or .tsv file.", show_default=False)
     ] = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",

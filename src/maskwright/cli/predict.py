@@ -30,19 +30,19 @@ def command(
     read: Annotated[list[str] | None, typer.Option("--read", help=READ_HELP, show_default=False)] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write the predictions to this .jsonl file, one per line.", show_default=False),
+        typer.Option(help="Write the predictions to this .jsonl, .csv or .tsv file.", show_default=False),
     ] = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the predictions as JSON.")] = False,
 ) -> None:
     """Predict a class with its probability, a number, entities with their positions, an answer or a choice."""
-    from maskwright.core.files import check_writable
+    from maskwright.finetuning.predictions import check_output, plain, write_predictions
 
     if out:
-        check_writable(out.expanduser().parent)
+        check_output(out)
     check_model(model)
-    from maskwright.finetuning.evaluate import plain, summary, write_predictions
+    from maskwright.finetuning.evaluate import summary
     from maskwright.finetuning.predict import given_inputs, predict
 
     inputs, files = given_inputs(texts or [], file or [])

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +14,6 @@ from maskwright.checkpoints.locating import locate
 from maskwright.checkpoints.sentence_folder import MODULES
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import DataError, MaskwrightError
-from maskwright.core.files import check_writable, write_text
 from maskwright.core.tensors import check_finite
 from maskwright.core.types import IntArray, MatmulPrecision
 from maskwright.data.progress import Progress, no_progress
@@ -23,6 +21,7 @@ from maskwright.finetuning.examples import Example, ExampleFile, TextExample
 from maskwright.finetuning.features import Features
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import check_measurable, read_for_model, report_file
+from maskwright.finetuning.predictions import check_output, write_predictions
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.tasks.base import Prediction, Scores
@@ -81,7 +80,7 @@ def evaluate(
         text, text2, label: Its columns; the others are as in the training file, or guessed and reported.
         read: Further read options, "quoting=none". Labels that the model calls otherwise are mapped by
             "label_names=[[1, POSITIVE], [0, NEGATIVE]]".
-        out: Write the predictions to this `.jsonl` file.
+        out: Write the predictions to this `.jsonl`, `.csv` or `.tsv` file.
         device, reporter: As for `finetune`.
         precision: As for `maskwright.load`.
 
@@ -93,7 +92,7 @@ def evaluate(
         {'accuracy': 0.86}
     """
     if out is not None:
-        check_writable(Path(out).expanduser().parent)
+        check_output(Path(out))
     options = with_overrides(ReadOptions(), {"text": text, "text2": text2, "label": label}, read)
     if not isinstance(model, FineTunedModel) and (locate(model) / MODULES).is_file():
         # Here, since it needs the module of training, and that this one.
@@ -204,13 +203,6 @@ def score_features(
     return scores
 
 
-def plain(prediction: Prediction) -> dict[str, Any]:
-    """Return a prediction as JSON-compatible data."""
-    # Not `asdict`, whose deep copy takes longer than writing the file.
-    value, score, details = prediction.value, prediction.score, dict(prediction.details)
-    return {"key": prediction.key, "value": value, "score": score, "details": details}
-
-
 def summary(prediction: Prediction) -> tuple[str, str]:
     """Return a prediction's score and value for display; each entity has its own score."""
     score = "" if prediction.score is None else f"{prediction.score:.1%}"
@@ -225,8 +217,3 @@ def summary(prediction: Prediction) -> tuple[str, str]:
     if isinstance(value, float):
         return score, f"{value:.4g}"
     return score, " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def write_predictions(path: Path, predictions: Sequence[Prediction]) -> None:
-    """Write a `.jsonl` file of predictions atomically, one per line."""
-    write_text(path, "".join(json.dumps(plain(one), ensure_ascii=False) + "\n" for one in predictions))

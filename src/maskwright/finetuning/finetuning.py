@@ -21,7 +21,7 @@ from maskwright.core.errors import CheckpointError, MaskwrightError, RecipeError
 from maskwright.core.files import atomic_path, check_writable, checksum, write_json, write_text
 from maskwright.core.spec import override, parse_overrides
 from maskwright.finetuning.baselines import baselines_of
-from maskwright.finetuning.evaluate import predict_examples, write_predictions
+from maskwright.finetuning.evaluate import predict_examples
 from maskwright.finetuning.examples import ExampleFile, has_labels
 from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.hyperparameters import (
@@ -35,6 +35,7 @@ from maskwright.finetuning.hyperparameters import (
     tokens_of,
 )
 from maskwright.finetuning.labeled import Labeled, LabeledRequest, read_labeled
+from maskwright.finetuning.predictions import write_predictions
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.results import Results, SeedRow, data_of, model_card
 from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, TrainingData, read_result, training_data

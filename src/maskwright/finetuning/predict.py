@@ -21,11 +21,11 @@ from maskwright.finetuning.examples import (
     TextExample,
 )
 from maskwright.finetuning.fine_tuned import FineTunedModel
+from maskwright.finetuning.predictions import Predictions
 from maskwright.finetuning.readers import Data, as_one, sources_of
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.readers.tables import as_text
 from maskwright.finetuning.readers.tagged import cut_into_words
-from maskwright.finetuning.tasks.base import Prediction
 from maskwright.inference.precision import Precision
 from maskwright.training.reporting import Reporter
 
@@ -47,7 +47,7 @@ def predict(
     device: str = "auto",
     precision: Precision = "auto",
     reporter: Reporter | None = None,
-) -> list[Prediction]:
+) -> Predictions:
     """Predict with a fine-tuned model.
 
     Args:
@@ -64,8 +64,9 @@ def predict(
         precision: As for `maskwright.load`.
 
     Returns:
-        One prediction per input, then one per example of the file. `details` holds the probabilities of all classes,
-        entities with character offsets (for files of words: in the joined words), or further answers.
+        One prediction per input, then one per example of the file, as a list with `to_pandas()`. `details` holds the
+        probabilities of all classes, entities with character offsets (for files of words: in the joined words), or
+        further answers.
 
     Raises:
         MaskwrightError: If the model cannot be loaded, or does not take such inputs (single texts for a model trained
@@ -100,7 +101,8 @@ def predict(
         progress = reporter.stage if len(examples) > _LONG else no_progress
         predictions, _ = predict_examples(loaded, encoder, examples, progress)
         shown = getattr(loaded.task, "text_of", attrgetter("shown"))
-    return [replace(each, input_text=shown(example)) for each, example in zip(predictions, examples, strict=True)]
+    pairs = zip(predictions, examples, strict=True)
+    return Predictions(replace(made, input_text=shown(example)) for made, example in pairs)
 
 
 def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str], list[Path]]:

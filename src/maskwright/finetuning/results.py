@@ -11,6 +11,7 @@ from maskwright.checkpoints.families import family_named
 from maskwright.core import markdown
 from maskwright.core.markdown import escape, without_html
 from maskwright.core.types import HeadKind
+from maskwright.data.libraries import imported
 from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.examples import ExampleFile
 from maskwright.finetuning.fine_tuned import FineTunedModel
@@ -104,6 +105,21 @@ class Results:
             "seeds": fields.pop("rows"),
             **fields,
         }
+
+    def to_pandas(self) -> Any:
+        """Return a DataFrame with a row per seed: "seed", "steps", "best_epoch", "dev_METRIC" and "test_METRIC".
+
+        Raises DataError if pandas is not installed.
+        """
+        pandas = imported("pandas", "to_pandas()", "hub")
+        return pandas.DataFrame(
+            [
+                {"seed": row.seed, "steps": row.steps, "best_epoch": row.best_epoch}
+                | {f"dev_{name}": value for name, value in row.dev.items()}
+                | {f"test_{name}": value for name, value in (row.test or {}).items()}
+                for row in self.rows
+            ]
+        )
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return (columns, rows) of the table: seeds, mean, standard deviation and best, then the baselines.

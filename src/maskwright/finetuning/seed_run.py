@@ -20,11 +20,12 @@ from maskwright.core.amounts import pluralize
 from maskwright.core.checksums import compare_files, file_checksums, read_record, write_record
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import atomic_path
-from maskwright.finetuning.evaluate import score_features, write_predictions
+from maskwright.finetuning.evaluate import score_features
 from maskwright.finetuning.examples import Example, TextExample
 from maskwright.finetuning.features import FeatureCollator, Features, Layout, ShuffledUnits
 from maskwright.finetuning.fine_tuned import FineTunedModel, reads_segments
 from maskwright.finetuning.hyperparameters import Hyperparameters
+from maskwright.finetuning.predictions import write_predictions
 from maskwright.finetuning.tasks.base import Task
 from maskwright.fitting.budget import Budget, Spent
 from maskwright.model.config import EncoderConfig

@@ -10,9 +10,9 @@ from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.core.devices import choose_device
 from maskwright.core.types import MatmulPrecision
 from maskwright.finetuning import fine_tuned
-from maskwright.finetuning.evaluate import plain
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.predict import Input, predict
+from maskwright.finetuning.predictions import plain
 from maskwright.inference.commands import filled_to_json
 from maskwright.inference.model import Model, TextCut, load
 from maskwright.inference.precision import Precision, choose_precision

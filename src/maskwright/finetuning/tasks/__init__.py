@@ -32,6 +32,20 @@ KINDS: Mapping[str, type[Task]] = {
 """Task classes by their names in saved files."""
 
 
+_OTHER_NAMES: Mapping[str, str] = {
+    "ner": "tagging",
+    "pos": "tagging",
+    "token-classification": "tagging",
+    "text-classification": "classification",
+    "sequence-classification": "classification",
+    "sentiment": "classification",
+    "nli": "classification",
+    "qa": "question-answering",
+    "similarity": "regression",
+}
+"""What other libraries call a kind of task."""
+
+
 def task_from_json(data: Mapping[str, Any]) -> Task:
     kind = data.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
@@ -49,6 +63,8 @@ def task_named(name: str) -> tuple[Kind, Benchmark | None]:
     if row is None:
         kinds = [kind.replace("_", "-") for kind in get_args(Kind)]
         problem, _, todo = unknown_name("task", name, [*BENCHMARKS, *kinds])
+        if usual := _OTHER_NAMES.get(name.replace("_", "-").lower()):
+            todo = f"Did you mean {usual!r}?"
         allowed = f"a kind of task ({', '.join(kinds)}), or a benchmark ({', '.join(BENCHMARKS)})"
         raise RecipeError(problem, allowed=allowed, todo=todo)
     return row.kind, row

@@ -157,8 +157,10 @@ def unmapped_label(example: str, label: str, labels: Sequence[str]) -> DataError
     """Return the error for an example whose label the task does not have, with the `--read` setting that maps it."""
     error = unknown_label(f"example {example}", label, labels)
     # Quoted, since YAML reads some labels as other values.
-    found, meant = (json.dumps(name, ensure_ascii=False) for name in (label, nearest(label, labels) or labels[0]))
-    todo = f"Map it, e.g. `--read {quote(f'label_names=[[{found}, {meant}]]')}`, or drop its rows (`dropped_labels`)."
+    # A number is the index of a class in many files.
+    by_index = labels[int(label)] if label.isdecimal() and int(label) < len(labels) else "LABEL"
+    written, meant = (json.dumps(name, ensure_ascii=False) for name in (label, nearest(label, labels) or by_index))
+    todo = f"Map it, e.g. `--read {quote(f'label_names=[[{written}, {meant}]]')}`, or drop its rows (`dropped_labels`)."
     return DataError(error.problem, allowed=error.allowed, todo=" ".join(filter(None, [error.todo, todo])))
 
 

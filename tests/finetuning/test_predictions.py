@@ -1,0 +1,66 @@
+"""Predictions as DataFrames and files."""
+
+import csv
+import json
+
+import pytest
+
+from maskwright.core.errors import DataError, RecipeError
+from maskwright.finetuning.predictions import Predictions, check_output, write_predictions
+from maskwright.finetuning.results import Results, SeedRow
+from maskwright.finetuning.tasks import task_named
+from maskwright.finetuning.tasks.base import Prediction, unmapped_label
+
+MADE = Predictions(
+    [
+        Prediction(key="1", value="good", score=0.75, details={"probabilities": {"good": 0.75}}, input_text='a "b", c'),
+        Prediction(key="2", value=["joy", "fear"], score=None, details={}, input_text="two\nlines"),
+    ]
+)
+
+
+@pytest.mark.parametrize(("name", "delimiter"), [("p.csv", ","), ("p.TSV", "\t")])
+def test_predictions_are_written_as_a_table_if_the_name_says_so(tmp_path, name, delimiter):
+    write_predictions(tmp_path / name, MADE)
+    with open(tmp_path / name, encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file, delimiter=delimiter))
+    assert rows == [
+        ["key", "input", "value", "score"],
+        ["1", 'a "b", c', "good", "0.75"],
+        ["2", "two\nlines", "joy|fear", ""],
+    ]
+
+
+def test_predictions_are_written_as_json_lines_otherwise(tmp_path):
+    write_predictions(tmp_path / "p.jsonl", MADE)
+    lines = (tmp_path / "p.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["value"] for line in lines] == ["good", ["joy", "fear"]]
+
+
+def test_other_names_of_files_are_refused_before_any_work(tmp_path):
+    check_output(tmp_path / "p.csv")
+    with pytest.raises(DataError, match=r"\.jsonl, \.csv or \.tsv"):
+        check_output(tmp_path / "p.xlsx")
+
+
+def test_predictions_and_results_are_dataframes():
+    frame = MADE.to_pandas()
+    assert list(frame.columns) == ["key", "input", "value", "score", "details"]
+    assert frame["value"].tolist() == ["good", ["joy", "fear"]]
+    rows = tuple(SeedRow(seed=seed, steps=5, best_epoch=1.0, dev={"accuracy": 0.5}) for seed in (0, 1))
+    results = Results(task="classification", kind="classification", model="m", data={}, settings={}, rows=rows)
+    assert results.to_pandas()["dev_accuracy"].tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("label", "meant"), [("0", "positive"), ("1", "negative"), ("negativ", "negative"), ("2", "LABEL"), ("x", "LABEL")]
+)
+def test_the_hint_maps_numbers_by_index_and_never_guesses_another_class(label, meant):
+    error = unmapped_label("3", label, ("positive", "negative"))
+    assert f'label_names=[["{label}", "{meant}"]]' in str(error)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("ner", "tagging"), ("text_classification", "classification")])
+def test_names_of_other_libraries_are_explained(name, kind):
+    with pytest.raises(RecipeError, match=f"Did you mean '{kind}'"):
+        task_named(name)
