@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.errors import ConversionError
-from maskwright.core.files import read_json, records_of, set_default_mode
+from maskwright.core.files import read_json, records_of, set_default_mode, write_json
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 
 Pooling = Literal["mean", "first"]
@@ -14,6 +14,8 @@ MODULES = "modules.json"
 """The file that marks a folder of sentence-transformers."""
 MODES: dict[Pooling, str] = {"mean": "mean", "first": "cls"}
 """sentence-transformers' names of the poolings."""
+_OLD_MODES: dict[Pooling, str] = {"mean": "mean_tokens", "first": "cls_token"}
+"""Endings of their entries before version 6."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,21 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
     return SentenceModules(
         pooling="first" if modes == [MODES["first"]] else "mean", normalize="Normalize" in kinds, max_length=max_length
     )
+
+
+def write_sentence_modules(folder: Path, modules: SentenceModules, *, hidden_size: int, max_length: int) -> None:
+    """Write the modules into a model folder, under the names that all versions of sentence-transformers read."""
+    kinds = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if modules.normalize else {})
+    listed = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (kind, path) in enumerate(kinds.items())
+    ]
+    pooling = {f"pooling_mode_{mode}": modules.pooling == ours for ours, mode in _OLD_MODES.items()}
+    for path in list(kinds.values())[1:]:
+        (folder / path).mkdir(exist_ok=True)
+    write_json(folder / kinds["Pooling"] / "config.json", {"word_embedding_dimension": hidden_size, **pooling})
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+    write_json(folder / MODULES, listed)
 
 
 def write_sentence_folder(

@@ -14,8 +14,13 @@ def command(
     corpus: options.CorpusArgument,
     out: Annotated[Path, typer.Option(help="Run directory; the same command again resumes the run.")],
     recipe: Annotated[
-        str, typer.Option(help="Name of a recipe (see `maskwright recipes`) or path of a JSON file.")
-    ] = "bert/mini",
+        str | None,
+        typer.Option(
+            help="Name of a recipe (see `maskwright recipes`) or path of a JSON file; without it bert/mini, "
+            "with --init the model's own shape and objectives.",
+            show_default=False,
+        ),
+    ] = None,
     minutes: Annotated[float | None, typer.Option(help="Budget: minutes of training.")] = None,
     hours: Annotated[float | None, typer.Option(help="Budget: hours of training.")] = None,
     steps: Annotated[int | None, typer.Option(help="Budget: optimizer steps.")] = None,
@@ -76,7 +81,8 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Pretrain an encoder on a corpus within a budget. Ctrl-C saves a checkpoint; the same command again resumes."""
-    options.check_recipes([recipe], set or ())
+    if recipe is not None or init is None:
+        options.check_recipes([recipe or "bert/mini"], set or ())
     from maskwright.training.distributed import process_group, rank
     from maskwright.training.pretrain import pretrain
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.families import family_named
+from maskwright.checkpoints.sentence_folder import MODULES, SentenceModules
 from maskwright.core.errors import RecipeError
 from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.tokenizers.extension import Extension, extend_vocabulary, frequent_words, tokens_per_word
@@ -69,7 +70,8 @@ _POSITIONS = "position_embeddings.weight"
 class InitialWeights:
     """The initial weights of a run by the names of `PretrainingModel`, and the model that they come from.
 
-    `loaded`, `new` (newly initialized) and `ignored` describe parts in words.
+    `loaded`, `new` (newly initialized) and `ignored` describe parts in words; `modules` are those of an initial model
+    that is a folder of sentence-transformers.
     """
 
     origin: Mapping[str, str]
@@ -77,6 +79,7 @@ class InitialWeights:
     loaded: tuple[str, ...]
     new: tuple[str, ...]
     ignored: tuple[str, ...]
+    modules: SentenceModules | None = None
 
     def copy_to(self, model: PretrainingModel) -> None:
         """Write the weights into an initialized model."""
@@ -205,7 +208,8 @@ def start_from(recipe: Recipe, model: Checkpoint, generator: Checkpoint | None) 
             names = {name: name.replace("encoder.", "generator.", 1) for name in built.generator_weights()}
             state |= {names[name]: tensor for name, tensor in generator.state.items() if names.get(name) in own}
     ignored = parts_of(model.state.keys() & on_generator)
-    return _start(model, state, own, described, ignored, on_generator)
+    start = _start(model, state, own, described, ignored, on_generator)
+    return replace(start, modules=model.modules) if (model.folder / MODULES).is_file() else start
 
 
 def start_from_teacher(recipe: Recipe, teacher: Checkpoint) -> InitialWeights:

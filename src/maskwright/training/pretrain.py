@@ -1,10 +1,11 @@
 """`maskwright.pretrain`: from a corpus and a recipe to a trained, loadable model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from maskwright.checkpoints.sentence_folder import write_sentence_modules
 from maskwright.core.amounts import pluralize, short_count
 from maskwright.core.errors import MaskwrightError, RecipeError
 from maskwright.core.files import checksum, read_json, write_json, write_text
@@ -19,6 +20,7 @@ from maskwright.fitting.rules import reset_fields
 from maskwright.kernels.setting import Kernels
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
+from maskwright.training.continuation import EMBEDDER_WARNING, initial_recipe
 from maskwright.training.device import Machine, Precision, pretraining_microbatch, restore_machine, use_machine
 from maskwright.training.distributed import process_group, rank, rank_zero_first, world_size
 from maskwright.training.extension import extend
@@ -31,6 +33,7 @@ from maskwright.training.run_directory import RunDirectory, environment
 from maskwright.training.session import Run as Run
 from maskwright.training.session import Session
 
+DEFAULT_RECIPE = "bert/mini"
 _FILES = ("recipe.json", "data_card.json")
 
 
@@ -38,7 +41,7 @@ def pretrain(
     corpus: str | Path | Sequence[str | Path],
     *,
     out: str | Path,
-    recipe: str | Recipe = "bert/mini",
+    recipe: str | Recipe | None = None,
     steps: int | None = None,
     tokens: float | None = None,
     minutes: float | None = None,
@@ -69,13 +72,14 @@ def pretrain(
         corpus: Files, folders, globs, URLs of these, `docstrings` or Hugging Face dataset names, each optionally
             `:weight`.
         out: The run directory: new, empty, or of this same run.
-        recipe: A recipe's name, a JSON file, or a recipe.
+        recipe: A recipe's name, a JSON file, or a recipe; None for bert/mini, with `init` for the model's own shape,
+            objectives and length (`continuation.recipe_of`).
         steps, tokens, minutes, hours, flops: The budget; give one. None is needed with `as_published`.
         set: Overrides of recipe fields, "masking.rate=0.3".
         as_published: Keep the published schedule, batch, length and vocabulary, whatever the budget.
         tokenizer: A tokenizer folder to use instead of training a vocabulary.
-        init: A model of the same shape to start from: a run directory, a Hugging Face directory or a hub name. Its
-            tokenizer is used too.
+        init: A model to start from, of the recipe's shape if there is one: a run directory, a Hugging Face directory or
+            a hub name. Its tokenizer is used too.
         extend_vocabulary: How many words of the corpus to add to that model's vocabulary, or a file of words, one a
             line.
         teacher: The model that a recipe with a teacher learns from; the same as `set=["teacher.model=..."]`.
@@ -97,6 +101,9 @@ def pretrain(
     Raises:
         MaskwrightError: If an argument is invalid or the run cannot continue; nothing saved is lost.
     """
+    continues = recipe is None and init is not None
+    if recipe is None:
+        recipe = DEFAULT_RECIPE if init is None else initial_recipe(str(init), Path(out).expanduser())
     request = request_of(
         corpus,
         recipe=recipe,
@@ -112,6 +119,7 @@ def pretrain(
         precision=precision,
         workers=workers,
         cache=cache,
+        fixed=("training.phases",) if continues else (),  # Its length is the model's.
     )
     if keep < 0:
         raise RecipeError(f"--keep is {keep}", allowed="a number of models from 0 on")
@@ -188,8 +196,12 @@ def request_of(
     precision: Precision = "auto",
     workers: int | None = None,
     cache: str | Path | None = None,
+    fixed: Collection[str] = (),
 ) -> Request:
-    """Return what `pretrain` trains with these arguments; raises RecipeError if one is invalid."""
+    """Return what `pretrain` trains with these arguments; raises RecipeError if one is invalid.
+
+    `fixed` fields are not fitted to the budget, and neither are those in `set`.
+    """
     pairs = parse_overrides(set)
     if teacher is not None:
         pairs.append(("teacher.model", str(teacher)))
@@ -263,6 +275,9 @@ def _prepare(
     )
     if prepared.start is not None:
         reporter.message("weights", prepared.start.describe())
+        if (modules := prepared.start.modules) is not None:
+            lost = f"; its {modules.problem} cannot be kept" if modules.problem else ""
+            reporter.message("warning", EMBEDDER_WARNING + lost)
     return prepared, record
 
 
@@ -278,6 +293,10 @@ def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepare
     for place in (directory.path, directory.generator) if prepared.recipe.generator else (directory.path,):
         prepared.tokenizer.save(place, max_length=prepared.recipe.training.max_length)
         tokenizer_files += [place / name for name in TOKENIZER_FILES if (place / name).exists()]
+    start, longest = prepared.start, prepared.recipe.training.max_length
+    if start is not None and start.modules is not None and not start.modules.problem:
+        hidden_size = prepared.recipe.encoder.hidden_size
+        write_sentence_modules(directory.path, start.modules, hidden_size=hidden_size, max_length=longest)
     begun = {
         **record,
         "prepared": True,

@@ -62,7 +62,7 @@ def html(folder: Path) -> str:
 
 def _html(folder: Path) -> str:
     record = read_json(folder / "run.json")
-    result, request = record["result"], record["request"]
+    result, request = {"quality": None, **record["result"]}, record["request"]
     recipe = validate(Recipe, read_json(folder / "recipe.json"), "recipe.json")
     ((unit, amount),) = request["budget"].items()
     spent = Spent(result["steps"], result["tokens"], result["seconds"], result.get("flops", 0.0))

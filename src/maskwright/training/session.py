@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.checkpoints.locating import GENERATOR
+from maskwright.checkpoints.sentence_folder import MODULES, read_sentence_modules
 from maskwright.core.amounts import pluralize, short_count
 from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
 from maskwright.core.files import atomic_folder, write_json
@@ -25,6 +26,14 @@ from maskwright.kernels.setting import use_kernels
 from maskwright.training import checkpoint
 from maskwright.training.checkpoint import CheckpointTimer, save_models, step_name
 from maskwright.training.contention import SlowRanks
+from maskwright.training.continuation import (
+    HEAD_LEARNING_RATE,
+    Quality,
+    has_new_head,
+    sentence_similarity,
+    split_budget,
+    verdict,
+)
 from maskwright.training.device import Machine, pretraining_microbatch
 from maskwright.training.distributed import (
     all_gather_object,
@@ -89,6 +98,7 @@ class Run:
         baseline: The unigram baseline there; None without held-out text.
         fitted: Fitted fields: field, published and chosen value, reason.
         stopped_by: The signal that interrupted the run, or that came while it finished, or None.
+        quality: Held-out results before and after, of a run that began with a model (`continuation.Quality`).
     """
 
     folder: Path
@@ -102,6 +112,7 @@ class Run:
     fitted: list[dict[str, Any]]
     stopped_by: str | None
     flops: float = 0.0
+    quality: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, as `run.json` keeps it."""
@@ -205,6 +216,12 @@ class Session:
         self.tokenizer = prepared.tokenizer
         self.budget, self.machine, self.record = request.budget, machine, record
         self.expected_tokens = prepared.expected_tokens
+        self._head_budget: Budget | None = None
+        if has_new_head(recipe, record.get("begun_with")) and not request.as_published:
+            self._head_budget, self.budget = split_budget(request.budget)
+            self.expected_tokens *= self.budget.amount / request.budget.amount
+        self._begins_with_model = bool(record.get("begun_with")) and prepared.teacher is None
+        self._before = Quality.from_json(record["before"]) if record.get("before") else None
         self._first_loss = math.inf
         self._files: dict[str, bytes] = {}
         smallest = min(sequences for _, sequences in recipe.training.batches)
@@ -274,6 +291,7 @@ class Session:
                 logger = MetricsLogger(self.directory.path, steps, self.budget, peak_flops, self.reporter)
                 stack.callback(logger.close)
             if not steps:
+                self._before = self._begin(position, stop)
                 self._first_loss = self._loss(measure(self.model, self.workload.held_out_sample()))
             self._first_loss = broadcast_object(self._first_loss)
             hosts = all_gather_object(platform.node())
@@ -317,6 +335,12 @@ class Session:
             if rank() == 0:
                 self.directory.update_record(samples=sample_fills(self.model, self.workload.held_out, self.tokenizer))
         self._report_quality(held_out)
+        quality = None
+        if self._before is not None:
+            after = Quality(held_out=held_out, similarity=self._similarity())
+            quality = {"before": self._before.to_json(), "after": after.to_json()}
+            for line in verdict(self._before, after):
+                self.reporter.message("verdict", line)
         if progress >= 1:
             planned, trained = short_count(self.expected_tokens), short_count(position.spent.tokens)
             done = pluralize(position.spent.steps, "step")
@@ -336,20 +360,58 @@ class Session:
             baseline=self.baseline,
             fitted=self.record["fitted"],
             stopped_by=stop.signal,
+            quality=quality,
         )
 
-    def _steps(self, position: Position, stop: StopRequest) -> Iterator[StepReport]:
+    def _begin(self, position: Position, stop: StopRequest) -> Quality | None:
+        """Train a new masked-token head alone, and measure the initial model; None if the run began with none."""
+        if not self._begins_with_model:
+            return None
+        tokens = 0
+        if self._head_budget is not None:
+            heads = dict(self.model.heads.named_parameters(prefix="heads"))
+            optimizer = Optimizer(heads.items(), self.recipe.training.optimizer, peak=HEAD_LEARNING_RATE)
+            self.model.encoder.requires_grad_(False)
+            for report in self._steps(position, stop, optimizer, self._head_budget, HEAD_LEARNING_RATE):
+                tokens = report.position.spent.tokens
+                if stop.agree():
+                    break
+            self.model.encoder.requires_grad_(True)
+            self.reporter.message("head", f"new, trained alone on {short_count(tokens)} tokens; the encoder was frozen")
+        held_out = measure(self.model, self.workload.held_out)
+        before = Quality(held_out=held_out, similarity=self._similarity(), head_tokens=tokens)
+        if rank() == 0:
+            self.directory.update_record(before=before.to_json())
+        return before
+
+    def _similarity(self) -> float | None:
+        """Measure the sentence vectors on held-out text; None for a model that makes none."""
+        folder = self.directory.path
+        if not (folder / MODULES).is_file():
+            return None
+        pooling = read_sentence_modules(folder).pooling
+        return sentence_similarity(self.model.encoder, self.text, self.workload.held_out_documents, pooling)
+
+    def _steps(
+        self,
+        position: Position,
+        stop: StopRequest,
+        optimizer: Optimizer | None = None,
+        budget: Budget | None = None,
+        peak: float = 0.0,
+    ) -> Iterator[StepReport]:
+        """Train with the run's optimizer, budget and peak learning rate, or with others."""
         training = self.recipe.training
         teacher_config = None if self.teacher is None else self.teacher.encoder.config
         return train(
             self.model,
-            self.optimizer,
+            optimizer or self.optimizer,
             self.workload.phases,
             position,
-            budget=self.budget,
+            budget=budget or self.budget,
             schedule=Schedule(
                 shape=training.schedule,
-                peak=training.learning_rate,
+                peak=peak or training.learning_rate,
                 warmup_share=training.warmup_steps / training.steps,
                 batch_sequences=training.batch_sequences,
                 clip_norm=training.clip_norm,

@@ -58,6 +58,7 @@ class Workload:
 
     phases: tuple[Phase, ...]
     held_out: list[StepBatch]
+    held_out_documents: Documents
 
     def held_out_sample(self) -> list[StepBatch]:
         """Return the first micro-batch of the held-out text, if there is any."""
@@ -119,7 +120,7 @@ def build_workload(
         ranks=1,
         device=torch.device("cpu"),  # `measure` moves a micro-batch when it is its turn; baselines count on the CPU.
     )
-    return Workload(tuple(phases), _held_out_batches(measured, parts.held_out))
+    return Workload(tuple(phases), _held_out_batches(measured, parts.held_out), parts.held_out)
 
 
 def _ends(stretches: Sequence[tuple[float, Any]]) -> list[tuple[float, Any]]:

@@ -1,0 +1,227 @@
+"""Continued pretraining: the recipe of an existing model, a new masked-token head, and the effect of the training."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskwright.checkpoints.checkpoint import Checkpoint
+from maskwright.checkpoints.sentence_folder import Pooling
+from maskwright.core.checksums import read_record
+from maskwright.core.files import read_json
+from maskwright.core.flat_arrays import concatenated_ranges
+from maskwright.core.spec import validate
+from maskwright.core.tensors import PackedBatch
+from maskwright.core.types import Documents, IntArray
+from maskwright.fitting.budget import Budget
+from maskwright.model.encoder import Encoder
+from maskwright.pretext.objectives import (
+    MaskedLanguageModeling,
+    NextSentencePrediction,
+    ObjectiveChoice,
+    SentenceOrderPrediction,
+)
+from maskwright.recipes import catalog
+from maskwright.recipes.optimization import AdamW, LengthPhase, Training
+from maskwright.recipes.recipe import MaskSampling, Recipe
+from maskwright.training.evaluation import HeldOutResult
+from maskwright.training.existing import open_existing
+from maskwright.training.run_directory import RECORD
+from maskwright.training.workload import Text
+
+LEARNING_RATE = 5e-5
+"""Peak for the whole model. Gururangan et al. (2020) continue with 1e-4 and batches of 2,048 sequences; at that rate
+and the small batches of a short run, sentence vectors lose more than masked tokens gain (LOG.md)."""
+HEAD_LEARNING_RATE = 1e-3
+HEAD_SHARE = 0.1
+"""Share of the budget in which a new masked-token head is trained alone."""
+_SHORT_LENGTH, _SHORT_SHARE = 128, 0.9
+"""As BERT's own phases (Devlin et al. 2019, appendix A.2): 90 % of the steps at 128 tokens, the rest at full length."""
+_TEMPLATES = {
+    "roberta": "roberta/base",
+    "distilbert": "roberta/base",
+    "albert": "albert/base",
+    "modernbert": "modernbert/base",
+}
+"""Recipes with the format and masking of a family; other families have BERT's."""
+_PAIRS, _MIN_PAIRS, _MIN_TOKENS = 256, 16, 5
+
+EMBEDDER_WARNING = (
+    "this model makes sentence vectors, and masked-token training changes them: all-MiniLM-L6-v2 fell from 0.926 to "
+    "0.878 on STS-B (Spearman) after 47,000 tokens; afterwards train the vectors again: `maskwright finetune RUN "
+    "--task embedding`"
+)
+
+
+def recipe_of(model: Checkpoint) -> Recipe:
+    """Return a recipe that continues the training of a model: its shape, length, and the objectives of its heads.
+
+    A run's own recipe is continued, without its teacher. Another model has masked tokens as objective, with a new head
+    if it has none, and next sentence or sentence order if it has that head.
+    """
+    longest = min(model.max_length, model.modules.max_length or model.max_length)
+    phases: tuple[LengthPhase, ...] = (LengthPhase(share=1.0, max_length=longest),)
+    if longest > _SHORT_LENGTH:
+        short = LengthPhase(share=_SHORT_SHARE, max_length=_SHORT_LENGTH)
+        phases = short, LengthPhase(share=round(1 - _SHORT_SHARE, 2), max_length=longest)
+    training = Training(
+        phases=phases,
+        learning_rate=LEARNING_RATE,
+        optimizer=AdamW(betas=(0.9, 0.98)),
+    )
+    file = model.folder / "recipe.json"
+    if file.is_file():
+        saved = validate(Recipe, read_json(file), str(file))
+        kept = tuple(each for each in saved.objectives if "teacher" not in each.needs)
+        return saved.replace(
+            summary=f"not published: continues {saved.name}",
+            teacher=None,
+            objectives=kept or (MaskedLanguageModeling(),),
+            encoder=model.config,
+            training=training,
+        )
+    template = catalog.get(_TEMPLATES.get(model.family, "bert/base"))
+    mlm = MaskedLanguageModeling(initial_bias="zero" if "mlm" in model.heads else "frequencies")
+    objectives: tuple[ObjectiveChoice, ...] = (mlm,)
+    layout = template.format
+    if "nsp" in model.heads:
+        layout, objectives = catalog.get("bert/base").format, (mlm, NextSentencePrediction())
+    elif "sop" in model.heads:
+        layout, objectives = catalog.get("albert/base").format, (mlm, SentenceOrderPrediction())
+    elif any(each.predicts == "sequence" for each in template.objectives):
+        layout = catalog.get("roberta/base").format
+    return template.replace(
+        name=f"{model.family}/continued",
+        summary="not published: continues a model with its own shape",
+        family=model.family,
+        format=layout,
+        masks=MaskSampling(),
+        objectives=objectives,
+        encoder=model.config,
+        training=training,
+    )
+
+
+def has_new_head(recipe: Recipe, begun_with: Mapping[str, Any] | None) -> bool:
+    """Whether a run has loaded its encoder from a model without masked-token head; `begun_with` is in its record."""
+    new = (begun_with or {}).get("new", [])
+    return recipe.generator is None and "head 'mlm'" in new and all(part.startswith("head ") for part in new)
+
+
+def split_budget(budget: Budget) -> tuple[Budget, Budget]:
+    """Divide a budget between the new head alone and the whole model; steps stay whole."""
+    head = budget.amount * HEAD_SHARE
+    if budget.unit == "steps":
+        head = float(round(head))
+    return Budget(budget.unit, head), Budget(budget.unit, budget.amount - head)
+
+
+def sentence_similarity(encoder: Encoder, text: Text, documents: Documents, pooling: Pooling) -> float | None:
+    """Return how often a held-out sentence is closer to the next one than to one of another document; chance is 0.5.
+
+    By cosine similarity of up to 256 sentences to all others; None for fewer than 16 pairs of sentences.
+    """
+    pairs = np.maximum(documents.last - documents.first - 1, 0)
+    first, number = concatenated_ranges(documents.first, pairs), np.repeat(np.arange(len(documents)), pairs)
+    bounds = documents.bounds(np.arange(len(documents.sentence_ends) + 1))
+    lengths = np.diff(bounds)
+    long_enough = np.minimum(lengths[first], lengths[first + 1]) >= _MIN_TOKENS
+    first, number = first[long_enough], number[long_enough]
+    if len(first) < _MIN_PAIRS:
+        return None
+    chosen = np.unique(np.linspace(0, len(first) - 1, min(len(first), _PAIRS)).astype(np.int64))
+    first, number = first[chosen], number[chosen]
+    left, right = (_vectors(encoder, text, bounds, sentences, pooling) for sentences in (first, first + 1))
+    similarity = (left @ right.T).numpy()
+    others = number[:, None] != number[None, :]
+    if not others.any():
+        return None
+    closer = similarity.diagonal()[:, None] > similarity
+    return float(closer[others].mean())
+
+
+def _vectors(encoder: Encoder, text: Text, bounds: IntArray, sentences: IntArray, pooling: Pooling) -> Tensor:
+    """Return the vectors of sentences, shape (N, H), of length 1."""
+    special, longest = text.vocabulary.special_tokens, min(_SHORT_LENGTH, encoder.config.max_positions) - 2
+    device = encoder.word_embeddings.weight.device
+    vectors = []
+    was_training = encoder.training
+    encoder.eval()
+    with torch.inference_mode():
+        for sentence in sentences.tolist():
+            start, end = bounds[sentence], min(bounds[sentence + 1], bounds[sentence] + longest)
+            inner = text.take(np.array([start]), np.array([end])).ids
+            outer = np.concatenate([[special.cls], inner, [special.sep]]).astype(np.int64)
+            ids = torch.from_numpy(outer).to(device)
+            batch = PackedBatch(
+                ids=ids,
+                position_ids=torch.arange(len(ids), device=device),
+                segment_ids=torch.zeros_like(ids),
+                cu_seqlens=torch.tensor([0, len(ids)], dtype=torch.int32, device=device),
+                max_seqlen=len(ids),
+            )
+            hidden = encoder(batch).hidden
+            vectors.append(hidden[0] if pooling == "first" else hidden.mean(dim=0))
+    encoder.train(was_training)
+    return torch.nn.functional.normalize(torch.stack(vectors).float().cpu())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """Held-out results of a model: by objective, and of its sentence vectors (`sentence_similarity`) if it makes them.
+
+    `head_tokens` is the number of tokens after which these results were measured: those of a new head alone.
+    """
+
+    held_out: dict[str, HeldOutResult]
+    similarity: float | None = None
+    head_tokens: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data, as `run.json` keeps it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Quality":
+        """Read what `to_json` wrote."""
+        held_out = {kind: HeldOutResult(**value) for kind, value in data["held_out"].items()}
+        return cls(held_out=held_out, similarity=data["similarity"], head_tokens=data["head_tokens"])
+
+
+def verdict(before: Quality, after: Quality) -> Iterator[str]:
+    """Yield a line on each objective, and one on sentence vectors, before and after continued pretraining."""
+    for kind, now in after.held_out.items():
+        if (was := before.held_out.get(kind)) is None:
+            continue
+        change = now.loss - was.loss
+        word = "improved" if change < -0.005 else "worse than before" if change > 0.005 else "unchanged"
+        of = " with the new head alone" if before.head_tokens and kind == "mlm" else " before"
+        accuracy = ""
+        if was.accuracy is not None and now.accuracy is not None:
+            accuracy = f", accuracy {was.accuracy:.1%} -> {now.accuracy:.1%}"
+        yield f"held-out {kind.upper()} loss {was.loss:.3f}{of} -> {now.loss:.3f} now{accuracy}: {word}"
+    if before.similarity is not None and after.similarity is not None:
+        change = after.similarity - before.similarity
+        word = "improved" if change > 0.002 else "worse" if change < -0.002 else "unchanged"
+        yield (
+            f"sentence vectors: a held-out sentence is closer to the next one than to a random one in "
+            f"{before.similarity:.1%} before -> {after.similarity:.1%} now: {word}"
+            + ("; train them again: `maskwright finetune RUN --task embedding`" if change < -0.002 else "")
+        )
+
+
+def initial_recipe(init: str, out: Path) -> Recipe:
+    """Return the recipe of a run that names none: `recipe_of` the initial model, or the one that the run began with.
+
+    Resuming needs the initial model no more.
+    """
+    with contextlib.suppress(ValueError):
+        request = (read_record(out / RECORD) or {}).get("request", {})
+        if request.get("init") == init and "recipe" in request:
+            return validate(Recipe, request["recipe"], str(out / RECORD))
+    return recipe_of(open_existing(init))

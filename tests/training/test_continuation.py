@@ -1,0 +1,193 @@
+"""Continued pretraining without a recipe: the model's own shape, a new head, and results before and after."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from toy_models import save_toy
+from toy_runs import TOY, Listening, Train, assert_same_files, killed_after, train_toy, write_corpus
+
+from maskwright.checkpoints.checkpoint import read_checkpoint, save_model
+from maskwright.checkpoints.sentence_folder import SentenceModules, read_sentence_modules, write_sentence_modules
+from maskwright.core.files import read_json
+from maskwright.core.types import Documents, SpecialTokens, TakenTokens
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.fitting.budget import Budget
+from maskwright.model.encoder import Encoder
+from maskwright.pretext.replacement.base import VocabularyFacts
+from maskwright.training.continuation import Quality, recipe_of, sentence_similarity, split_budget, verdict
+from maskwright.training.evaluation import HeldOutResult
+from maskwright.training.existing import open_existing
+from maskwright.training.report import html
+from maskwright.training.workload import Text
+
+
+def save_embedder(run: Path, made: Path) -> Path:
+    """Write the encoder of a run without its heads as a folder of sentence-transformers with at most 20 tokens."""
+    source, tokenizer = read_checkpoint(run), Tokenizer.from_folder(run)
+    save_model(
+        made,
+        family="bert",
+        config=source.config,
+        special_tokens=tokenizer.special_tokens,
+        state={name: tensor for name, tensor in source.state.items() if name.startswith("encoder.")},
+        max_length=32,
+    )
+    tokenizer.save(made, max_length=32)
+    modules = SentenceModules(pooling="first", normalize=True)
+    write_sentence_modules(made, modules, hidden_size=source.config.hidden_size, max_length=20)
+    return made
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("continuation")
+
+
+@pytest.fixture(scope="module")
+def embedder(shared: Path, train: Train) -> Path:
+    run = train(shared / "run", recipe="bert/tiny", set=TOY, steps=2)
+    return save_embedder(run.folder, shared / "embedder")
+
+
+@pytest.fixture(scope="module")
+def train(shared: Path) -> Train:
+    corpus = write_corpus(shared / "corpus.txt", documents=200)
+    return partial(train_toy, shared, corpus=corpus, recipe=None, set=(), steps=10)
+
+
+def test_a_sentence_embedder_keeps_its_length_pooling_and_normalization(
+    train: Train, embedder: Path, tmp_path: Path
+) -> None:
+    heard = Listening()
+    run = train(tmp_path / "run", init=embedder, reporter=heard)
+    assert run.finished
+    assert read_sentence_modules(run.folder) == SentenceModules(pooling="first", normalize=True, max_length=20)
+    assert read_json(run.folder / "tokenizer_config.json")["model_max_length"] == 20
+    before, after = read_checkpoint(embedder), read_checkpoint(run.folder)
+    assert (after.config, after.heads, after.max_length) == (before.config, ("mlm",), 20)
+    assert heard.on("warning", "--task embedding")
+    assert heard.on("head")
+    assert len(heard.on("verdict")) == 2
+    quality = read_json(run.folder / "run.json")["result"]["quality"]
+    assert 0 <= quality["before"]["similarity"] <= 1
+    assert quality["before"]["head_tokens"] > 0
+    assert quality["after"]["held_out"]["mlm"] == read_json(run.folder / "run.json")["result"]["held_out"]["mlm"]
+    page = html(run.folder)
+    assert f"{100 * quality['before']['similarity']:.1f} %" in page
+
+
+def test_a_new_head_is_trained_alone_first(train: Train, embedder: Path, tmp_path: Path) -> None:
+    # At a learning rate of nearly 0, the encoder of the run is the model's, and only the head has changed.
+    still = ("training.learning_rate=1e-12",)
+    run, other = (
+        train(tmp_path / str(steps), init=embedder, steps=steps, set=still, cache=tmp_path / "cache")
+        for steps in (10, 30)
+    )
+    state, source = read_checkpoint(run.folder).state, read_checkpoint(embedder).state
+    for name, tensor in source.items():
+        torch.testing.assert_close(state[name], tensor, rtol=0, atol=1e-9)
+    head = "heads.mlm.dense.weight"
+    assert (read_checkpoint(other.folder).state[head] - state[head]).abs().max() > 1e-4
+    assert (run.steps, other.steps) == (9, 27)
+
+
+def test_a_resumed_run_of_a_model_s_own_recipe_is_the_same(train: Train, embedder: Path, tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {"init": embedder, "checkpoint_minutes": 0.0}
+    whole = train(tmp_path / "whole", **arguments)
+    with killed_after(4):
+        train(tmp_path / "killed", **arguments)
+    resumed = train(tmp_path / "killed", **arguments)
+    assert_same_files(whole, resumed)
+    assert resumed.quality == whole.quality
+
+
+@pytest.mark.parametrize(
+    ("recipe", "objectives"),
+    [
+        ("bert/tiny", ("mlm", "nsp")),
+        ("roberta/tiny", ("mlm",)),
+        ("albert/tiny", ("mlm", "sop")),
+        ("distilbert/tiny", ("mlm",)),
+        ("macbert/tiny", ("mlm", "sop")),
+        ("modernbert/tiny", ("mlm",)),
+        ("electra/tiny", ("mlm",)),
+    ],
+)
+def test_the_objectives_are_those_that_the_heads_can_serve(
+    recipe: str, objectives: tuple[str, ...], tmp_path: Path
+) -> None:
+    changes = ("encoder.position_offset=1",) if recipe == "roberta/tiny" else ()
+    model = open_existing(str(save_toy(tmp_path, recipe, "tokenizer.vocab_size=300", *changes)))
+    made = recipe_of(model)
+    assert tuple(each.kind for each in made.objectives) == objectives
+    assert (made.encoder, made.family, made.training.max_length) == (model.config, model.family, 32)
+    assert made.provides.isdisjoint({"next_sentence_label", "order_label"}) != (len(objectives) == 2)
+
+
+def test_a_run_continues_with_its_own_recipe(train: Train, tmp_path: Path) -> None:
+    rate = ("masking.rate=0.3", 'training.phases=[{"share": 1.0, "max_length": 24}]')
+    shape = ("encoder.hidden_size=32", "encoder.num_heads=2", "encoder.num_layers=1", "encoder.intermediate_size=64")
+    first = train(tmp_path / "first", recipe="spanbert/tiny", set=(*rate, *shape, "tokenizer.vocab_size=300"), steps=2)
+    made = recipe_of(open_existing(str(first.folder)))
+    assert (made.masking.kind, made.masking.mean_rate, made.training.max_length) == ("span", 0.3, 24)
+    second = train(tmp_path / "second", init=first.folder, steps=2)
+    assert read_json(second.folder / "run.json")["begun_with"]["new"] == []
+
+
+@pytest.mark.parametrize(("unit", "amount", "head"), [("steps", 10, 1), ("steps", 4, 0), ("tokens", 50_000, 5_000)])
+def test_the_head_s_part_and_the_rest_are_the_budget(unit: Any, amount: float, head: float) -> None:
+    parts = split_budget(Budget(unit, amount))
+    assert [each.amount for each in parts] == [head, amount - head]
+
+
+def test_similarity_tells_neighbors_from_random_sentences() -> None:
+    # Ten documents of six sentences; each document has its own token, which the encoder's embeddings show.
+    special = SpecialTokens(pad=0, unk=1, cls=2, sep=3, mask=4, vocab_size=20, names=("a", "b", "c", "d", "e"))
+    lengths = np.full(60, 6)
+    ids = np.repeat(np.arange(10) + 5, 36).astype(np.int32)
+    shuffled = np.random.default_rng(0).permutation(ids)
+
+    def text(tokens: Any) -> Text:
+        def take(starts: Any, stops: Any) -> TakenTokens:
+            chosen = np.concatenate([tokens[a:b] for a, b in zip(starts, stops, strict=True)])
+            return TakenTokens(chosen, np.ones(len(chosen), dtype=np.bool_))
+
+        return Text(
+            documents=documents,
+            sources=np.zeros(10, dtype=np.int64),
+            weights=None,
+            document_ends=np.arange(1, 11) * 36,
+            take=take,
+            vocabulary=VocabularyFacts(special_tokens=special, token_counts=None),
+        )
+
+    documents = Documents(np.cumsum(lengths), np.arange(10) * 6, np.arange(1, 11) * 6)
+    from maskwright.recipes.catalog import resolve
+
+    torch.manual_seed(0)
+    shape = resolve("bert/tiny").encoder.replace(hidden_size=32, num_heads=2, num_layers=1, intermediate_size=64)
+    encoder = Encoder(shape, 20)
+    apart = sentence_similarity(encoder, text(ids), documents, "mean")
+    alike = sentence_similarity(encoder, text(shuffled), documents, "mean")
+    assert apart is not None
+    assert alike is not None
+    assert apart > 0.95
+    assert 0.3 < alike < 0.7
+    assert sentence_similarity(encoder, text(ids), documents.pick(np.array([0])), "mean") is None
+
+
+def test_the_verdict_states_both_losses_and_what_got_worse() -> None:
+    before = Quality(held_out={"mlm": HeldOutResult(6.0, 0.1, 50)}, similarity=0.95, head_tokens=100)
+    after = Quality(held_out={"mlm": HeldOutResult(4.0, 0.3, 50)}, similarity=0.9)
+    loss, vectors = verdict(before, after)
+    assert "6.000" in loss
+    assert "4.000" in loss
+    assert loss.endswith("improved")
+    assert "95.0%" in vectors
+    assert "90.0%" in vectors
+    assert "--task embedding" in vectors
+    assert Quality.from_json(before.to_json()) == before
