@@ -133,7 +133,7 @@ def test_a_run_continues_with_its_own_recipe(train: Train, tmp_path: Path) -> No
     shape = ("encoder.hidden_size=32", "encoder.num_heads=2", "encoder.num_layers=1", "encoder.intermediate_size=64")
     first = train(tmp_path / "first", recipe="spanbert/tiny", set=(*rate, *shape, "tokenizer.vocab_size=300"), steps=2)
     made = recipe_of(open_existing(str(first.folder)))
-    assert (made.masking.kind, made.masking.mean_rate, made.training.max_length) == ("span", 0.3, 24)
+    assert (made.masking.kind, made.masking.rate, made.training.max_length) == ("span", 0.3, 24)
     second = train(tmp_path / "second", init=first.folder, steps=2)
     assert read_json(second.folder / "run.json")["begun_with"]["new"] == []
 
