@@ -24,9 +24,12 @@ from maskwright.training.existing import open_existing
 from maskwright.training.report import html
 from maskwright.training.workload import Text
 
+LENGTH = 100
+"""Longer than the sequences of a short run."""
+
 
 def save_embedder(run: Path, made: Path) -> Path:
-    """Write the encoder of a run without its heads as a folder of sentence-transformers with at most 20 tokens."""
+    """Write the encoder of a run without its heads as a folder of sentence-transformers."""
     source, tokenizer = read_checkpoint(run), Tokenizer.from_folder(run)
     save_model(
         made,
@@ -34,11 +37,11 @@ def save_embedder(run: Path, made: Path) -> Path:
         config=source.config,
         special_tokens=tokenizer.special_tokens,
         state={name: tensor for name, tensor in source.state.items() if name.startswith("encoder.")},
-        max_length=32,
+        max_length=LENGTH + 20,
     )
-    tokenizer.save(made, max_length=32)
+    tokenizer.save(made, max_length=LENGTH + 20)
     modules = SentenceModules(pooling="first", normalize=True)
-    write_sentence_modules(made, modules, hidden_size=source.config.hidden_size, max_length=20)
+    write_sentence_modules(made, modules, hidden_size=source.config.hidden_size, max_length=LENGTH)
     return made
 
 
@@ -65,10 +68,10 @@ def test_a_sentence_embedder_keeps_its_length_pooling_and_normalization(
     heard = Listening()
     run = train(tmp_path / "run", init=embedder, reporter=heard)
     assert run.finished
-    assert read_sentence_modules(run.folder) == SentenceModules(pooling="first", normalize=True, max_length=20)
-    assert read_json(run.folder / "tokenizer_config.json")["model_max_length"] == 20
+    assert read_sentence_modules(run.folder) == SentenceModules(pooling="first", normalize=True, max_length=LENGTH)
+    assert read_json(run.folder / "tokenizer_config.json")["model_max_length"] == LENGTH
     before, after = read_checkpoint(embedder), read_checkpoint(run.folder)
-    assert (after.config, after.heads, after.max_length) == (before.config, ("mlm",), 20)
+    assert (after.config, after.heads, after.max_length) == (before.config, ("mlm",), LENGTH)
     assert heard.on("warning", "--task embedding")
     assert heard.on("head")
     assert len(heard.on("verdict")) == 2

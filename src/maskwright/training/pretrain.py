@@ -206,7 +206,7 @@ def request_of(
     if teacher is not None:
         pairs.append(("teacher.model", str(teacher)))
     published = recipe if isinstance(recipe, Recipe) else resolve(str(recipe))
-    chosen, fixed = override(published, pairs), overridden_fields(pairs)
+    chosen, kept = override(published, pairs), overridden_fields(pairs).union(fixed)
     if budget is None and not as_published:
         raise RecipeError(
             "no budget was given",
@@ -216,8 +216,8 @@ def request_of(
     return Request(
         sources=(str(corpus),) if isinstance(corpus, str | Path) else tuple(str(source) for source in corpus),
         recipe=chosen,
-        fixed=fixed,
-        reset=reset_fields(published, chosen, fixed),
+        fixed=kept,
+        reset=reset_fields(published, chosen, kept),
         budget=budget or Budget("steps", chosen.training.steps),
         seed=seed,
         as_published=as_published,
