@@ -135,18 +135,19 @@ def override(spec: SpecType, pairs: Iterable[tuple[str, Any]]) -> SpecType:
     return validate(model, _without_unused(data, model, overridden_fields(pairs)))
 
 
-def _without_unused(data: Any, model: type[Spec], fixed: Collection[str], prefix: str = "") -> Any:
+def _without_unused(
+    data: Mapping[str, Any], model: type[Spec], fixed: Collection[str], prefix: str = ""
+) -> dict[str, Any]:
     """Return plain data of a model without fields that have no effect and are not fixed."""
-    if not isinstance(data, dict):
-        return data
     data = dict(data)
     for name, (other, is_used) in model.used_with.items():
         if f"{prefix}{name}" not in fixed and not is_used(data.get(other, model.model_fields[other].default)):
             data.pop(name, None)
     for name, field in model.model_fields.items():
-        member = member_of(field.annotation, data.get(name))
-        if member is not None and issubclass(member, Spec):
-            data[name] = _without_unused(data[name], member, fixed, f"{prefix}{name}.")
+        part = data.get(name)
+        member = member_of(field.annotation, part)
+        if isinstance(part, dict) and member is not None and issubclass(member, Spec):
+            data[name] = _without_unused(part, member, fixed, f"{prefix}{name}.")
     return data
 
 
