@@ -78,8 +78,8 @@ def test_sharing_follows_the_number_of_layers(settings: str, attention: tuple[in
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("num_groups=4", "sharing is 'none'; set it to 'all'"),
-        ("blocks_per_group=2", "sharing is 'none'"),
+        ("num_groups=4", "num_groups 4 has no effect with sharing 'none'"),
+        ("blocks_per_group=2", "no effect with sharing 'none'"),
         ("sharing=all num_groups=13", "num_layers 12 cannot be 13 groups"),
         ("sharing=all blocks_per_group=5", "must be a multiple of blocks_per_group"),
         ("sharing=all num_groups=4 blocks_per_group=4", "at least num_groups times that"),

@@ -63,7 +63,7 @@ def test_rare_tokens_are_drawn_like_one_by_one_without_replacement() -> None:
 
 
 def test_a_weight_that_would_do_nothing_is_refused() -> None:
-    with pytest.raises(ValidationError, match=r"smoothing 1 has no effect .* set sampling to 'rare'"):
+    with pytest.raises(ValidationError, match=r"smoothing 1 has no effect with sampling 'uniform'; change sampling"):
         TokenMasking(smoothing=1)
     assert TokenMasking(sampling="rare", smoothing=1).uses_token_counts
     # Turning it off in a recipe that prefers rare tokens takes one setting.

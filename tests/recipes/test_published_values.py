@@ -351,7 +351,7 @@ def test_modernbert_s_sizes_are_as_published(
     recipe = catalog.get(f"modernbert/{size}")
     encoder, training = recipe.encoder, recipe.training
     assert (encoder.num_layers, encoder.hidden_size, encoder.intermediate_size, encoder.num_heads) == shape
-    assert (training.learning_rate, training.optimizer.weight_decay) == (rate, decay)
+    assert (training.learning_rate, training.optimizer.weight_decay_per_step) == (rate, decay)
     step = training.batch_sequences * training.phases[0].max_length
     assert training.warmup_steps * step == pytest.approx(warmup, rel=1e-3)
     assert training.decay_share * training.steps * step == pytest.approx(50e9, rel=0.02)

@@ -2,13 +2,14 @@
 
 import pytest
 
+from maskwright.core.errors import RecipeError
 from maskwright.core.spec import Spec, override
 from maskwright.recipes import catalog
 from maskwright.recipes.table import ABSENT, diff, format_field, rows
 
 
 @pytest.mark.parametrize("name", catalog.names())
-def test_rows_show_every_field_once(name):
+def test_rows_show_every_field_that_has_an_effect_once(name):
     recipe = catalog.get(name)
     listed = rows(recipe)
     paths = [row.path for row in listed]
@@ -19,10 +20,11 @@ def test_rows_show_every_field_once(name):
 
 
 def leaves(path, value):
-    """The paths of all fields below a value; a part of a part has fields of its own."""
+    """The paths of all fields below a value that have an effect; a part of a part has fields of its own."""
     if not isinstance(value, Spec):
         return [path]
-    return [leaf for name in type(value).model_fields for leaf in leaves(f"{path}.{name}", getattr(value, name))]
+    used = [name for name in type(value).model_fields if name not in value.unused(dict(value))]
+    return [leaf for name in used for leaf in leaves(f"{path}.{name}", getattr(value, name))]
 
 
 @pytest.mark.parametrize("name", ["bert/base", "roberta/large"])
@@ -99,3 +101,31 @@ def test_diff_marks_fields_that_one_side_lacks():
     pair = compared["objectives.nsp.weight"]
     assert (pair.left, pair.right) == ("weight 1", ABSENT)
     assert all(line.differs for line in compared.values())
+
+
+def test_fields_without_effect_are_neither_shown_nor_set() -> None:
+    bert, modernbert = (catalog.get(f"{name}/base") for name in ("bert", "modernbert"))
+    without_windows = override(modernbert, [("encoder.attention_window", None)])
+    shown = [{row.path for row in rows(recipe)} for recipe in (bert, modernbert, without_windows)]
+    for path, uses in {
+        "encoder.rope_theta": [False, True, True],
+        "encoder.local_rope_theta": [False, True, False],
+        "encoder.global_attention_every": [False, True, False],
+        "encoder.first_attention_norm": [False, True, True],
+        "encoder.position_offset": [True, False, False],
+        "encoder.num_groups": [False, False, False],
+        "training.decay_share": [False, True, True],
+    }.items():
+        assert [path in paths for paths in shown] == uses, path
+    for path, value in (("rope_theta", 2e4), ("local_rope_theta", 2e4), ("global_attention_every", 2)):
+        with pytest.raises(RecipeError, match=rf"{path} {value:g} has no effect with"):
+            override(bert, [(f"encoder.{path}", value)])
+
+
+def test_fields_of_one_recipe_are_beside_their_neighbors() -> None:
+    paths = [each.path for each in diff(catalog.get("bert/base"), catalog.get("modernbert/base"))]
+    position = paths.index("encoder.positions")
+    assert paths[position : position + 3] == [
+        f"encoder.{name}" for name in ("positions", "rope_theta", "local_rope_theta")
+    ]
+    assert paths.index("training.decay_share") == paths.index("training.schedule") + 1

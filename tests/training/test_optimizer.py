@@ -142,7 +142,7 @@ def test_rates_of_parameters_are_scaled_by_name() -> None:
 
 @pytest.mark.parametrize("clips_on_device", [False, True])
 def test_stable_adamw_follows_the_written_formula(clips_on_device: bool) -> None:
-    constants, sizes = StableAdamW(weight_decay=0.3), [12, 35, 4, 8]
+    constants, sizes = StableAdamW(weight_decay_per_step=0.3), [12, 35, 4, 8]
     (beta1, beta2), eps = constants.betas, constants.eps
     parameters = [nn.Parameter(values.double()) for values in random_tensors(sizes, 0)]
     expected = [each.detach().clone() for each in parameters]

@@ -9,13 +9,14 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.fields import explain, kinds, member_of, suggest_path
 from maskwright.core.plain_yaml import read_yaml
 
-Conditions: TypeAlias = Mapping[str, tuple[str, Callable[[Any], bool]]]
+Condition: TypeAlias = tuple[str, Callable[[Any], bool]]
+Conditions: TypeAlias = Mapping[str, tuple[Condition, ...]]
 
 
 class Spec(BaseModel):
@@ -23,8 +24,8 @@ class Spec(BaseModel):
 
     Attributes:
         synonyms: Names that other programs use for a field, with its dotted path here; suggested in error messages.
-        used_with: Fields without effect unless another field has certain values: that field, and whether a value of it
-            is one of these.
+        used_with: Fields without effect unless other fields have certain values: each other field, and whether a value
+            of it is one of these. Without effect, a field must have its default.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
@@ -32,10 +33,39 @@ class Spec(BaseModel):
     synonyms: ClassVar[Mapping[str, str]] = {}
     used_with: ClassVar[Conditions] = {}
 
+    @classmethod
+    def unused(cls, values: Mapping[str, Any]) -> dict[str, str]:
+        """Return the fields that have no effect with these values, each with the field that makes it so.
+
+        A missing value is the default.
+        """
+        causes = {}
+        for name, conditions in cls.used_with.items():
+            for other, is_used in conditions:
+                if not is_used(values.get(other, cls.model_fields[other].default)):
+                    causes[name] = other
+        return causes
+
+    @model_validator(mode="after")
+    def _refuse_unused(self) -> Self:
+        values = dict(self)
+        for name, cause in self.unused(values).items():
+            if values[name] != (default := type(self).model_fields[name].default):
+                value, other = _shown(values[name]), _shown(values[cause])
+                raise ValueError(
+                    f"{name} {value} has no effect with {cause} {other}; change {cause}, or leave {name} "
+                    f"{_shown(default)}"
+                )
+        return self
+
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed; RecipeError if it is not valid as a whole."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return validate(type(self), {**fields, **changes})
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else repr(value)
 
 
 SpecType = TypeVar("SpecType", bound=Spec)
@@ -140,8 +170,8 @@ def _without_unused(
 ) -> dict[str, Any]:
     """Return plain data of a model without fields that have no effect and are not fixed."""
     data = dict(data)
-    for name, (other, is_used) in model.used_with.items():
-        if f"{prefix}{name}" not in fixed and not is_used(data.get(other, model.model_fields[other].default)):
+    for name in model.unused(data):
+        if f"{prefix}{name}" not in fixed:
             data.pop(name, None)
     for name, field in model.model_fields.items():
         part = data.get(name)

@@ -80,13 +80,14 @@ def apply_rules(
 def reset_fields(published: Spec, changed: Spec, fixed: Collection[str], prefix: str = "") -> tuple[Choice, ...]:
     """Return the published fields that the user's settings left without effect (`core.spec.override`)."""
     choices: list[Choice] = []
+    unused = changed.unused(dict(changed))
     for name in type(changed).model_fields:
         before, after, path = getattr(published, name), getattr(changed, name), f"{prefix}{name}"
         if isinstance(before, Spec) and type(before) is type(after):
             choices += reset_fields(before, after, fixed, f"{path}.")
-        elif name in type(changed).used_with and before != after and path not in fixed:
-            other = type(changed).used_with[name][0]
-            choices.append(Choice(path, before, after, f"without effect with {other} {getattr(changed, other)}"))
+        elif name in unused and before != after and path not in fixed:
+            cause = unused[name]
+            choices.append(Choice(path, before, after, f"without effect with {cause} {getattr(changed, cause)}"))
     return tuple(choices)
 
 

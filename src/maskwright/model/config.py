@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from maskwright.core.spec import Conditions, Spec
+from maskwright.core.spec import Condition, Conditions, Spec
 from maskwright.core.types import HeadShape
 
 Rate = Annotated[float, Field(ge=0, lt=1)]
@@ -15,6 +15,10 @@ Size = Annotated[int, Field(ge=1, le=1 << 20)]
 MAX_LAYERS = 1000
 Layers = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
 Theta = Annotated[float, Field(gt=1)]
+
+_IF_ROTARY: Condition = ("positions", lambda positions: positions == "rotary")
+_IF_WINDOWS: Condition = ("attention_window", lambda size: size is not None)
+_IF_SHARED: Condition = ("sharing", lambda sharing: sharing != "none")
 
 
 class EncoderConfig(Spec):
@@ -63,8 +67,13 @@ class EncoderConfig(Spec):
     """
 
     used_with: ClassVar[Conditions] = {
-        "position_offset": ("positions", lambda positions: positions == "absolute"),
-        "first_attention_norm": ("norm_placement", lambda placement: placement == "pre"),
+        "position_offset": (("positions", lambda positions: positions == "absolute"),),
+        "rope_theta": (_IF_ROTARY,),
+        "local_rope_theta": (_IF_ROTARY, _IF_WINDOWS),
+        "global_attention_every": (_IF_WINDOWS,),
+        "first_attention_norm": (("norm_placement", lambda placement: placement == "pre"),),
+        "num_groups": (_IF_SHARED,),
+        "blocks_per_group": (_IF_SHARED,),
     }
 
     hidden_size: Size = 768
@@ -105,11 +114,6 @@ class EncoderConfig(Spec):
                 f"num_heads {self.num_heads} does not divide hidden_size {self.hidden_size}; "
                 "choose a divisor, usually hidden_size / 64"
             )
-        if self.sharing == "none" and (self.num_groups > 1 or self.blocks_per_group > 1):
-            raise ValueError(
-                f"num_groups {self.num_groups} and blocks_per_group {self.blocks_per_group} say how layers share, but "
-                "sharing is 'none'; set it to 'all', 'attention' or 'ffn', or both numbers to 1"
-            )
         if self.num_layers % self.blocks_per_group or self.num_layers // self.blocks_per_group < self.num_groups:
             raise ValueError(
                 f"num_layers {self.num_layers} cannot be {self.num_groups} groups of {self.blocks_per_group} blocks "
@@ -120,15 +124,10 @@ class EncoderConfig(Spec):
                 f"rotary positions rotate pairs of values, but heads have {self.head_size}, an odd number; choose an "
                 "even hidden_size / num_heads"
             )
-        if self.positions == "rotary" and self.position_offset:
+        if not self.first_attention_norm and self.sharing in ("all", "attention"):
             raise ValueError(
-                f"position_offset {self.position_offset} has no effect on rotary positions, which have no table: "
-                "set position_offset=0"
-            )
-        if not self.first_attention_norm and (self.norm_placement == "post" or self.sharing in ("all", "attention")):
-            raise ValueError(
-                f"the first attention cannot lack a norm with norm_placement {self.norm_placement!r} and sharing "
-                f"{self.sharing!r}: set first_attention_norm=true, or norm_placement=pre and sharing=none"
+                f"the first attention cannot lack a norm with sharing {self.sharing!r}, where all layers have the same "
+                "sublayers: set first_attention_norm=true or sharing=none"
             )
         return self
 

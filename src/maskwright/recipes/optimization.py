@@ -82,7 +82,7 @@ class StableAdamW(Optimizer):
     the gradient g and Adam's second moment v, debiased. It replaces gradient clipping (`Training.clip_norm` = 0).
 
     Attributes:
-        weight_decay: Per step at the peak of the learning rate, of matrices and embeddings; AdamW's is per unit of
+        weight_decay_per_step: Of matrices and embeddings, at the peak of the learning rate; AdamW's is per unit of
             learning rate.
     """
 
@@ -91,7 +91,7 @@ class StableAdamW(Optimizer):
     kind: Literal["stable_adamw"] = "stable_adamw"
     betas: tuple[Rate, Rate] = (0.9, 0.98)
     eps: Annotated[float, Field(gt=0)] = 1e-6
-    weight_decay: Annotated[float, Field(ge=0, lt=1)] = 1e-5
+    weight_decay_per_step: Annotated[float, Field(ge=0, lt=1)] = 1e-5
 
 
 OptimizerSpec = Annotated[AdamW | Lamb | Muon | StableAdamW, Field(discriminator="kind"), ByName]
@@ -131,8 +131,8 @@ class Training(Spec):
     """
 
     used_with: ClassVar[Conditions] = {
-        "decay_share": ("schedule", lambda schedule: schedule == "warmup_stable_decay"),
-        "batch_ramp_share": ("first_batch_share", lambda share: share < 1),
+        "decay_share": (("schedule", lambda schedule: schedule == "warmup_stable_decay"),),
+        "batch_ramp_share": (("first_batch_share", lambda share: share < 1),),
     }
 
     steps: PositiveInt = 1_000_000
@@ -154,18 +154,7 @@ class Training(Spec):
             raise ValueError(f"the shares of the length phases add up to {total:g}; make them add up to 1")
         if self.warmup_steps > self.steps:
             raise ValueError(f"warmup_steps {self.warmup_steps} is more than steps {self.steps}; make it smaller")
-        if self.first_batch_share == 1 and self.batch_ramp_share != RAMP_SHARE:
-            raise ValueError(
-                f"batch_ramp_share {self.batch_ramp_share:g} has no effect with first_batch_share 1; make "
-                f"first_batch_share smaller or leave batch_ramp_share {RAMP_SHARE:g}"
-            )
-        if self.schedule != "warmup_stable_decay":
-            if self.decay_share != DECAY_SHARE:
-                raise ValueError(
-                    f"decay_share {self.decay_share:g} has no effect with schedule {self.schedule!r}; set schedule to "
-                    f"'warmup_stable_decay' or leave decay_share {DECAY_SHARE:g}"
-                )
-        elif self.warmup_steps > (1 - self.decay_share) * self.steps + 1:
+        if self.schedule == "warmup_stable_decay" and self.warmup_steps > (1 - self.decay_share) * self.steps + 1:
             raise ValueError(
                 f"warmup_steps {self.warmup_steps} of {self.steps} steps overlap with the decay in the last "
                 f"{self.decay_share:g} of them; make warmup_steps or decay_share smaller"

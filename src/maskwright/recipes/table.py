@@ -53,7 +53,7 @@ def diff(first: Recipe, second: Recipe, every: bool = False) -> list[FieldDiffer
     left, right = ({row.path: row for row in rows(recipe)} for recipe in (first, second))
     compared = []
     for axis in dict.fromkeys(AXES.values()):
-        for path in dict.fromkeys(path for path, row in (left | right).items() if row.axis == axis):
+        for path in _merged(*([path for path, row in side.items() if row.axis == axis] for side in (left, right))):
             old, new = (side[path].value if path in side else ABSENT for side in (left, right))
             comparison = FieldDifference(axis, (left.get(path) or right[path]).label, old, new, path)
             if every or comparison.differs:
@@ -61,9 +61,20 @@ def diff(first: Recipe, second: Recipe, every: bool = False) -> list[FieldDiffer
     return compared
 
 
+def _merged(left: list[str], right: list[str]) -> list[str]:
+    """Return the names of both lists in an order that keeps each one's; new ones of the right follow their neighbor."""
+    merged, position = list(left), 0
+    for name in right:
+        if name not in merged:
+            merged.insert(position, name)
+        position = merged.index(name) + 1
+    return merged
+
+
 def _rows(axis: str, path: str, value: Any) -> Iterator[Row]:
     if isinstance(value, Spec):
-        for name in type(value).model_fields:
+        unused = value.unused(dict(value))
+        for name in (each for each in type(value).model_fields if each not in unused):
             yield from _rows(axis, f"{path}.{name}", getattr(value, name))
     elif isinstance(value, tuple) and value and all(isinstance(item, Spec) and kind_of(type(item)) for item in value):
         for item in value:  # Each field of an objective is a row with the objective's name as label.
@@ -232,7 +243,7 @@ def _copies(copies: int | None) -> str:
 
 def _phases(phases: tuple[LengthPhase, ...]) -> str:
     if len(phases) == 1:
-        return str(phases[0].max_length)
+        return f"{phases[0].max_length:,}"
     return " + ".join(f"{share(phase.share)} at {phase.max_length}" for phase in phases)
 
 
@@ -275,6 +286,7 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
     "encoder.embedding_projection": _one_of(if_needed="if the sizes differ"),
     "encoder.sharing": _one_of(all="attention and feed-forward"),
     "encoder.positions": _one_of(absolute="table of embeddings"),
+    **dict.fromkeys(("encoder.rope_theta", "encoder.local_rope_theta"), lambda base: f"{base:,.0f}"),
     "encoder.attention_window": lambda size: "none" if size is None else f"{size} tokens to either side",
     "encoder.global_attention_every": lambda number: f"the first of every {number}",
     "encoder.norm_placement": _one_of(post="after each sublayer", pre="before each sublayer"),
@@ -289,7 +301,7 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
     "teacher.initialize": _one_of(layers="the teacher's embeddings, head and some layers", none="random weights"),
     "training.batch_sequences": lambda value: f"{exact_or_short(value)} sequences",
     "training.first_batch_share": lambda value: "of full size" if value == 1 else f"{share(value)} of the full size",
-    "training.batch_ramp_share": lambda value: f"the first {share(value)}, if smaller at first",
+    "training.batch_ramp_share": lambda value: f"the first {share(value)}",
     "training.phases": _phases,
     "training.warmup_steps": lambda value: f"{exact_or_short(value)} steps",
     "training.schedule": _one_of(
@@ -298,7 +310,7 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
         linear_product="linear warmup times linear decay",
         warmup_stable_decay="linear warmup, constant, 1 - sqrt decay",
     ),
-    "training.decay_share": lambda value: f"the last {share(value)}, if the schedule has a constant part",
+    "training.decay_share": lambda value: f"the last {share(value)}",
     "training.clip_norm": lambda value: format_value(value) if value else "off",
     "training.optimizer.decayed": _one_of(matrices="all but biases and LayerNorm", all="all parameters"),
 }

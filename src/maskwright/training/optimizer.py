@@ -212,7 +212,7 @@ class _StableAdamW(_AdamW):
 
     def __init__(self, parameters: Iterable[nn.Parameter], constants: StableAdamW, peak: float) -> None:
         super().__init__(parameters, AdamW(betas=constants.betas, eps=constants.eps, weight_decay=0.0), {})
-        self._decay, self._peak = constants.weight_decay, peak
+        self._decay, self._peak = constants.weight_decay_per_step, peak
 
     @torch.no_grad()
     def update(self, learning_rate: float, number: int, clipping: Clipping | None) -> None:

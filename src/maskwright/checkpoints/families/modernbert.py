@@ -78,7 +78,7 @@ def _windows(data: Mapping[str, Any], source: str) -> dict[str, Any]:
     if not isinstance(kinds, list) or len(kinds) != num_layers:
         raise ConversionError(f"{source}: layer_types is {kinds!r}", allowed=f"a list of {num_layers} kinds")
     if _LOCAL not in kinds:
-        return {"attention_window": None}
+        return {"attention_window": None, "local_rope_theta": 1e4}  # Without windows it has no effect.
     # The second layer that attends to everything gives the pattern.
     every = next((layer for layer, kind in enumerate(kinds) if layer and kind == _GLOBAL), max(2, len(kinds)))
     if kinds != [_LOCAL if layer % every else _GLOBAL for layer in range(len(kinds))]:

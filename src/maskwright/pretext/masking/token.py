@@ -1,12 +1,13 @@
 """BERT's masking of single tokens, uniform or, as in DistilBERT, weighted towards rare tokens."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import RandomNumbers
+from maskwright.core.spec import Conditions
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.masking.sampling import FloatArray, RandomOrder
@@ -27,19 +28,11 @@ class TokenMasking(Masking):
         smoothing: Exponent of the weights, only for "rare"; 0 is uniform.
     """
 
+    used_with: ClassVar[Conditions] = {"smoothing": (("sampling", lambda sampling: sampling == "rare"),)}
+
     kind: Literal["token"] = "token"
     sampling: Literal["uniform", "rare"] = "uniform"
     smoothing: Annotated[float, Field(ge=0, le=2)] = 0.7
-
-    @model_validator(mode="after")
-    def _makes_sense(self) -> "TokenMasking":
-        default = type(self).model_fields["smoothing"].default
-        if self.sampling == "uniform" and self.smoothing != default:
-            raise ValueError(
-                f"smoothing {self.smoothing:g} has no effect with sampling 'uniform'; "
-                f"set sampling to 'rare' or leave smoothing {default:g}"
-            )
-        return self
 
     @property
     def uses_token_counts(self) -> bool:

@@ -71,7 +71,7 @@ def _training(learning_rate: float, weight_decay: float, warmup_tokens: float) -
         schedule="warmup_stable_decay",
         decay_share=round(_DECAY_TOKENS / (_STABLE_TOKENS + _DECAY_TOKENS), 3),
         clip_norm=0.0,  # StableAdamW bounds each tensor's update instead
-        optimizer=StableAdamW(betas=(0.9, 0.98), eps=1e-6, weight_decay=weight_decay),
+        optimizer=StableAdamW(betas=(0.9, 0.98), eps=1e-6, weight_decay_per_step=weight_decay),
     )
 
 
