@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from maskwright.core.errors import MaskwrightError as MaskwrightError
     from maskwright.finetuning.evaluate import evaluate as evaluate
     from maskwright.finetuning.finetuning import finetune as finetune
+    from maskwright.finetuning.load import load as load
     from maskwright.finetuning.predict import predict as predict
     from maskwright.inference.commands import detect as detect
     from maskwright.inference.commands import embed as embed
     from maskwright.inference.commands import fill_mask as fill_mask
     from maskwright.inference.model import Model as Model
-    from maskwright.inference.model import load as load
     from maskwright.inference.quickstart import quickstart as quickstart
     from maskwright.inference.show import show as show
     from maskwright.serving.export import export as export
@@ -52,7 +52,7 @@ _MODULES = {
     "export": "serving.export",
     "fill_mask": "inference.commands",
     "finetune": "finetuning.finetuning",
-    "load": "inference.model",
+    "load": "finetuning.load",
     "plan": "study.plan",
     "predict": "finetuning.predict",
     "prepare": "training.prepared_text",

@@ -21,11 +21,13 @@ from maskwright.finetuning.examples import Example, ExampleFile, TextExample
 from maskwright.finetuning.features import Features
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import check_measurable, read_for_model, report_file
+from maskwright.finetuning.load import TaskModel
 from maskwright.finetuning.predictions import check_output, write_predictions
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.tasks.base import Prediction, Scores
 from maskwright.inference.batches import TextEncoder
+from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision, choose_precision
 from maskwright.training.device import Machine, prepare_machine, use_machine
 from maskwright.training.device import Precision as TrainingPrecision
@@ -60,7 +62,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: str | Path | FineTunedModel,
+    model: str | Path | FineTunedModel | Model,
     *,
     file: Data,
     text: str | None = None,
@@ -94,7 +96,7 @@ def evaluate(
     if out is not None:
         check_output(Path(out))
     options = with_overrides(ReadOptions(), {"text": text, "text2": text2, "label": label}, read)
-    if not isinstance(model, FineTunedModel) and (locate(model) / MODULES).is_file():
+    if isinstance(model, str | Path) and (locate(model) / MODULES).is_file():
         # Here, since it needs the module of training, and that this one.
         from maskwright.finetuning.embedding import evaluate_embedding
 
@@ -111,7 +113,7 @@ def evaluate(
         if out is not None:
             write_predictions(Path(out).expanduser(), predictions)
     return Evaluation(
-        model="the model" if model is loaded else str(model),
+        model=str(model) if isinstance(model, str | Path) else getattr(model, "name", "the model"),
         task=task.kind,
         file=examples.name,
         examples=len(examples.examples),
@@ -125,11 +127,15 @@ def evaluate(
 
 @contextlib.contextmanager
 def model_to_score(
-    model: str | Path | FineTunedModel, device: str, precision: Precision, reporter: Reporter | None
+    model: str | Path | FineTunedModel | Model, device: str, precision: Precision, reporter: Reporter | None
 ) -> Iterator[tuple[FineTunedModel, TextEncoder, Reporter]]:
     """Load a model onto a device that computes while the block runs, and report its notes."""
     chosen = choose_precision(precision, choose_device(device))
     machine = machine_to_score(device, "bf16" if chosen == "bf16" else "fp32")
+    if isinstance(model, TaskModel):
+        model = model.fine_tuned
+    elif isinstance(model, Model):
+        raise model.missing_task()
     loaded = model if isinstance(model, FineTunedModel) else load(model)
     with reporter or OnConsole() as reporter, use_machine(machine):
         for note in () if loaded is model else loaded.notes:

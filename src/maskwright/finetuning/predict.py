@@ -26,6 +26,7 @@ from maskwright.finetuning.readers import Data, as_one, sources_of
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.readers.tables import as_text
 from maskwright.finetuning.readers.tagged import cut_into_words
+from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision
 from maskwright.training.reporting import Reporter
 
@@ -37,7 +38,7 @@ _LONG = 200
 
 
 def predict(
-    model: str | Path | FineTunedModel,
+    model: str | Path | FineTunedModel | Model,
     inputs: Input | Sequence[Input] | Data = (),
     *,
     file: Data | None = None,

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast, final
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -51,8 +51,7 @@ class UntrainedHead(UserWarning):
     """The weights of a head look newly initialized, so its predictions are random."""
 
 
-@final
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False, kw_only=True, repr=False)
 class Model:
     """A trained encoder with its tokenizer and its heads, if any.
 
@@ -80,6 +79,29 @@ class Model:
     generator: "Model | None" = None
     precision: MatmulPrecision = "fp32"
     modules: SentenceModules = field(default_factory=SentenceModules)
+
+    def __repr__(self) -> str:
+        config, vocab_size = self.encoder.config, self.tokenizer.special_tokens.vocab_size
+        return (
+            f"<{type(self).__name__} {self.name}: {config.num_layers} layers of {config.hidden_size}, vocabulary of "
+            f"{vocab_size:,}, up to {self.max_length} tokens; {self._purpose()}; "
+            f"{self.encoder.word_embeddings.weight.device}, {self.precision}>"
+        )
+
+    def _purpose(self) -> str:
+        heads = {"mlm": self.mlm_head, "rtd": self.rtd_head, **self.pair_heads, "generator": self.generator}
+        return f"heads: {', '.join(name for name, head in heads.items() if head is not None) or 'none'}"
+
+    def predict(self, inputs: Any = (), **options: Any) -> Any:
+        """Raise ConversionError: only a fine-tuned model predicts (`maskwright.predict` has the arguments)."""
+        raise self.missing_task()
+
+    def missing_task(self) -> ConversionError:
+        """Return the error for a model that was not fine-tuned."""
+        return ConversionError(
+            f"the model {self.name} is a pretrained model, not a fine-tuned one",
+            todo=f"Fine-tune it: `maskwright finetune {self.name} --task ...`. For masked tokens use `fill_mask`.",
+        )
 
     def fill_mask(
         self, texts: str | Sequence[str], *, top_k: int = 5, batch_tokens: int | None = None

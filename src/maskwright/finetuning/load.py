@@ -1,0 +1,74 @@
+"""`maskwright.load`: a pretrained or fine-tuned model in memory."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from maskwright.checkpoints.checkpoint import read_checkpoint
+from maskwright.core.devices import choose_device
+from maskwright.finetuning import fine_tuned
+from maskwright.finetuning.fine_tuned import FineTunedModel
+from maskwright.inference import model as pretrained
+from maskwright.inference.model import Model
+from maskwright.inference.precision import Precision, choose_precision
+
+if TYPE_CHECKING:
+    from maskwright.finetuning.predictions import Predictions
+
+
+@final
+@dataclass(eq=False, kw_only=True, repr=False)
+class TaskModel(Model):
+    """A fine-tuned model: it predicts what it was fine-tuned for, and embeds texts."""
+
+    fine_tuned: FineTunedModel
+
+    def predict(self, inputs: Any = (), **options: Any) -> "Predictions":
+        """Predict with the task head: `maskwright.predict` with this model on its device, with the same options."""
+        from maskwright.finetuning.predict import predict  # It imports this module.
+
+        device = str(self.encoder.word_embeddings.weight.device)
+        return predict(self.fine_tuned, inputs, device=device, precision=self.precision, **options)
+
+    def _purpose(self) -> str:
+        task = self.fine_tuned.task
+        return f"{task.kind} ({', '.join(task.labels)})" if task.labels else task.kind
+
+
+def load(model: str | Path, *, device: str = "auto", precision: Precision = "fp32") -> Model:
+    """Load a pretrained or fine-tuned model for inference, without dropout. No code of the folder is executed.
+
+    Args:
+        model: A run directory, an output folder of `finetune`, a Hugging Face directory or hub name of a BERT, RoBERTa,
+            XLM-RoBERTa, CamemBERT, ALBERT, ELECTRA, DistilBERT, ERNIE 1.0 or ModernBERT. A generator in its
+            subdirectory "generator" is loaded too.
+        device: "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one.
+        precision: Of matmuls: "fp32"; "bf16" or "int8" (CPU only), faster and rounded; "auto" is bf16 on a GPU that
+            supports it. If the device does not support it, fp32 with the warning `PrecisionChanged`.
+
+    Returns:
+        A model with `embed` and, where it has the heads, `fill_mask` and `detect`; of a fine-tuned one with `predict`.
+
+    Raises:
+        MaskwrightError: If there is no such model or device, or the model's files do not fit together.
+
+    Examples:
+        >>> maskwright.load("runs/quickstart").embed(["A first text.", "A second one."]).shape
+        (2, 256)
+        >>> maskwright.load("runs/reviews").predict(["A fine film."])[0].value
+        'good'
+    """
+    checkpoint = read_checkpoint(model)
+    if checkpoint.task is None:
+        return pretrained.load(checkpoint, device=device, precision=precision)
+    place = choose_device(device)
+    tuned = fine_tuned.load(checkpoint).to(place)
+    encoder = tuned.freeze(choose_precision(precision, place))
+    return TaskModel(
+        name=checkpoint.name,
+        tokenizer=tuned.tokenizer,
+        encoder=tuned.encoder,
+        max_length=tuned.max_length,
+        precision=encoder.precision,
+        fine_tuned=tuned,
+    )

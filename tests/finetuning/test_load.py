@@ -1,0 +1,50 @@
+"""`maskwright.load` gives a fine-tuned model with `predict`, and any other without."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import maskwright
+from maskwright.core.errors import ConversionError
+from maskwright.finetuning.fine_tuned import build
+from maskwright.finetuning.tasks.texts import Classification
+from maskwright.training.reporting import Silent
+
+TEXTS = ["the cat sat", "the dog ran to the tree"]
+
+
+@pytest.fixture(scope="module")
+def folder(bert_folder, tmp_path_factory):
+    """A model with an untrained head."""
+    folder = tmp_path_factory.mktemp("tuned")
+    build(bert_folder, Classification(labels=("good", "bad")), seed=3, max_length=32).save(folder)
+    return folder
+
+
+def test_a_fine_tuned_model_predicts_and_embeds(folder):
+    model = maskwright.load(folder, device="cpu")
+    quiet = {"reporter": Silent()}
+    predictions = model.predict(TEXTS, **quiet)
+    assert predictions == maskwright.predict(folder, TEXTS, device="cpu", precision="fp32", **quiet)
+    assert predictions == maskwright.predict(model, TEXTS, device="cpu", precision="fp32", **quiet)
+    assert [one.value for one in model.predict(pd.DataFrame({"text": TEXTS}), **quiet)] == [
+        one.value for one in predictions
+    ]
+    assert predictions.to_pandas()["input"].tolist() == TEXTS
+    assert np.array_equal(model.embed(TEXTS), maskwright.embed(folder, TEXTS, device="cpu"))
+    labeled = [{"text": text, "label": "good"} for text in TEXTS]
+    assert maskwright.evaluate(model, file=labeled, device="cpu", **quiet).examples == 2
+
+
+def test_a_pretrained_model_says_that_it_does_not_predict(bert_folder):
+    model = maskwright.load(bert_folder, device="cpu")
+    for call in (lambda: model.predict("the cat"), lambda: maskwright.predict(model, "the cat", device="cpu")):
+        with pytest.raises(ConversionError, match=r"pretrained model, not a fine-tuned one.*maskwright finetune"):
+            call()
+
+
+def test_representations_are_one_line(folder, bert_folder):
+    for path, part in ((folder, "classification (good, bad)"), (bert_folder, "heads: mlm")):
+        shown = repr(maskwright.load(path, device="cpu"))
+        assert part in shown
+        assert len(shown.splitlines()) == 1
