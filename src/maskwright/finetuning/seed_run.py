@@ -285,17 +285,15 @@ class SeedRun:
             shape=settings.schedule,
             peak=settings.learning_rate,
             warmup_share=settings.warmup_share,
-            batch_sequences=settings.batch_size,
             clip_norm=settings.clip_norm,
         )
         return train(
             self.model,
             self.optimizer,
-            [Phase(1.0, units, collator)],
+            [Phase(1.0, units, collator, settings.batch_size)],
             Position(Spent(steps=step), 0, units.at(step, settings.batch_size)),
             budget=Budget("steps", self.total_steps),
             schedule=schedule,
-            flops_of=lambda _: 0.0,
             autocast=self.machine.autocast,
         )
 

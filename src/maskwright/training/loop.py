@@ -1,4 +1,9 @@
-"""The training loop, a generator of step reports; its caller logs, evaluates, saves checkpoints and stops."""
+"""The training loop, a generator of step reports; its caller logs, evaluates, saves checkpoints and stops.
+
+A step reads the next instances, collates them, computes the gradients and updates the weights (`train`). Two objects
+save time without changing what is computed: `Batches` prepares the next batch in a thread, and `Gradients` launches the
+next step's gradients on a GPU before this step's numbers are read.
+"""
 
 import contextlib
 import dataclasses
@@ -6,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -39,21 +44,23 @@ class RowCollator(Protocol):
 STALL_SECONDS = 60.0
 """A batch that takes longer is reported."""
 
-PreparedBatch = tuple[StepBatch, Cursor, float]
-"""A batch, the cursor after it, and the epochs including it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A share of the budget with one sequence length, masking and batch size; at progress `until` it ends.
-
-    `batch_sequences` None is the schedule's.
-    """
+    """A share of the budget with one sequence length, masking and batch size; at progress `until` it ends."""
 
     until: float
     sampler: Sampler
     collator: RowCollator
-    batch_sequences: int | None = None
+    batch_sequences: int
+
+
+class BatchKey(NamedTuple):
+    """What determines the batch of a step: phase, cursor before it, and steps done before it."""
+
+    phase: int
+    cursor: Cursor
+    step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,22 @@ class Position:
     phase: int
     cursor: Cursor
     epochs: float = 0.0
+
+    @property
+    def next_batch(self) -> BatchKey:
+        """The batch of the next step."""
+        return BatchKey(self.phase, self.cursor, self.spent.steps)
+
+    def at_progress(self, progress: float, phases: Sequence[Phase]) -> "Position":
+        """Return the position in the phase of a progress, below 1."""
+        position = self
+        while progress >= phases[position.phase].until:
+            number = position.phase + 1
+            before, after = phases[position.phase].sampler, phases[number].sampler
+            # Another masking of the same sequences continues at the cursor; another length begins an epoch.
+            cursor = position.cursor if after is before else after.next_epoch(position.cursor)
+            position = replace(position, phase=number, cursor=cursor)
+        return position
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a checkpoint."""
@@ -110,14 +133,17 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Learning rate (`budget.rate_factor`), batch size, and the largest gradient norm (0 is off)."""
+    """Learning rate (`budget.rate_factor`) and the largest gradient norm (0 is off)."""
 
     shape: Shape
     peak: float
     warmup_share: float
-    batch_sequences: int
     clip_norm: float
     decay_share: float = DECAY_SHARE
+
+    def learning_rate(self, progress: float) -> float:
+        """Return the learning rate of the step after this share of the budget."""
+        return self.peak * rate_factor(self.shape, progress, self.warmup_share, self.decay_share)
 
 
 def train(
@@ -128,7 +154,7 @@ def train(
     *,
     budget: Budget,
     schedule: Schedule,
-    flops_of: Callable[[StepBatch], float],
+    flops_of: Callable[[StepBatch], float] = lambda batch: 0.0,
     skipped_flops_of: Callable[[StepBatch], float] = lambda batch: 0.0,
     autocast: torch.dtype | None = None,
     running: Callable[[float], float] = lambda now: now,
@@ -136,10 +162,7 @@ def train(
 ) -> Iterator[StepReport]:
     """Train until the budget is spent, yielding a report after each step.
 
-    Without what saves time, a step is: read the next instances, collate them, compute the gradients (`Step`), update
-    the weights. A thread prepares the next batch during a step; batches are functions of their cursor, so an unused one
-    is dropped when the loop ends. On a GPU the next step's gradients are launched before this step's numbers are read;
-    weights and moments are nevertheless those after the reported step.
+    Weights and moments are then those after the reported step.
 
     Args:
         optimizer: Over the model's parameters, at `position`.
@@ -149,102 +172,149 @@ def train(
     """
     started = running(time.perf_counter()) - position.spent.seconds
     device = next(model.parameters()).device
-    launches_ahead = skips_on_device(device, optimizer)
-    share = slice(rank(), None, world_size())
-    launched: tuple[Step, Cursor, float] | None = None
-    own_seconds = 0.0
-
-    def launch(prepared: PreparedBatch, number: int) -> tuple[Step, Cursor, float]:
-        batch, cursor, epochs = prepared
-        return Step(model, optimizer, batch, number, autocast), cursor, epochs
-
-    def drop_launched() -> None:
-        if launched is not None:
-            launched[0].drop()
-
-    def submit(phase: Phase, cursor: Cursor, step: int) -> Future[PreparedBatch]:
-        count = phase.batch_sequences or schedule.batch_sequences
-        return pool.submit(_prepare, phase, cursor, count, step, share)
-
-    def received(future: Future[PreparedBatch]) -> PreparedBatch:
-        nonlocal own_seconds
-        waiting_since = time.monotonic()
-        while wait([future], STALL_SECONDS).not_done:
-            on_stall(position.spent.steps)
-        batch, cursor, epochs = future.result()
-        own_seconds += time.monotonic() - waiting_since
-        summed = all_reduce_counts(batch.counts | batch.skipped_tokens)
-        counts, skipped = ({name: summed[name] for name in each} for each in (batch.counts, batch.skipped_tokens))
-        return replace(batch, counts=counts, skipped_tokens=skipped), cursor, epochs
-
-    with ThreadPoolExecutor(1, thread_name_prefix="batches") as pool, contextlib.ExitStack() as at_end:
-        at_end.callback(drop_launched)
-        watches_load = device.type == "cpu" and world_size() == 1  # The other ranks keep the cores busy too.
-        spin_control = at_end.enter_context(contextlib.closing(SpinControl())) if watches_load else None
-        batch_ahead: Future[PreparedBatch] | None = None
+    watches_load = device.type == "cpu" and world_size() == 1  # The other ranks keep the cores busy too.
+    with (
+        contextlib.closing(Batches(phases, on_stall)) as batches,
+        contextlib.closing(Gradients(model, optimizer, batches, autocast)) as gradients,
+        contextlib.closing(SpinControl()) if watches_load else contextlib.nullcontext() as spin_control,
+    ):
         while (progress := budget.progress(position.spent)) < 1:
-            begun, waited = time.perf_counter(), 0.0
-            while progress >= phases[position.phase].until:
-                number = position.phase + 1
-                before, after = phases[position.phase].sampler, phases[number].sampler
-                # Another masking of the same sequences continues at the cursor; another length begins an epoch.
-                cursor = position.cursor if after is before else after.next_epoch(position.cursor)
-                position = replace(position, phase=number, cursor=cursor)
-                drop_launched()
-                batch_ahead = launched = None
-            phase, step = phases[position.phase], position.spent.steps
-            if launched is None:
-                if batch_ahead is None:
-                    batch_ahead = submit(phase, position.cursor, step)
-                prepared = received(batch_ahead)
-                waited = time.perf_counter() - begun
-                batch_ahead = submit(phase, prepared[1], step + 1)
-                launched = launch(prepared, step)
-            (current, cursor, epochs), launched = launched, None
-            learning_rate = schedule.peak * rate_factor(
-                schedule.shape, progress, schedule.warmup_share, schedule.decay_share
-            )
-            current.update(learning_rate, schedule.clip_norm)
-            # After the last step, and before another length, these gradients are wasted.
-            if launches_ahead and batch_ahead is not None:
-                waiting_since = time.perf_counter()
-                prepared = received(batch_ahead)
-                if current.is_done:  # Otherwise the device was not idle.
-                    waited += time.perf_counter() - waiting_since
-                if any(prepared[0].counts.values()):  # Otherwise the next step raises.
-                    batch_ahead = submit(phase, prepared[1], step + 2)
-                    launched = launch(prepared, step + 1)
-            result = current.result()
-            batch, flops = current.batch, flops_of(current.batch)
-            now = time.perf_counter()
-            # Ranks have different shares of a batch.
-            own_tokens = sum(each.batch.num_tokens for each in batch.micro_batches)
-            own_seconds = (own_seconds + current.gradient_seconds) / max(1, own_tokens)
+            begun = time.perf_counter()
+            position = position.at_progress(progress, phases)
+            launched = gradients.launch(position.next_batch)  # Reads and collates the batch.
+            step, learning_rate = launched.step, schedule.learning_rate(progress)
+            step.update(learning_rate, schedule.clip_norm)
+            gradients.launch_ahead(launched)
+            result, flops = step.result(), flops_of(step.batch)
             # The ranks must agree on the progress.
-            seconds, rank_seconds = all_reduce_max_gathering(running(now) - started, own_seconds)
-            own_seconds = 0.0
+            seconds, rank_seconds = all_reduce_max_gathering(
+                running(time.perf_counter()) - started, launched.seconds_per_token()
+            )
             spent = Spent(
-                steps=step + 1,
-                tokens=position.spent.tokens + batch.num_tokens,
+                steps=position.spent.steps + 1,
+                tokens=position.spent.tokens + step.batch.num_tokens,
                 seconds=seconds,
                 flops=position.spent.flops + flops,
             )
-            position = Position(spent, position.phase, cursor, epochs)
+            position = Position(spent, position.phase, launched.cursor, launched.epochs)
             yield StepReport(
                 position=position,
                 result=result,
                 learning_rate=learning_rate,
                 progress=budget.progress(spent),
-                batch=batch,
+                batch=step.batch,
                 flops=flops,
-                skipped_flops=skipped_flops_of(batch),
-                seconds=now - begun,
-                waited=waited,
+                skipped_flops=skipped_flops_of(step.batch),
+                seconds=time.perf_counter() - begun,
+                waited=launched.idle_seconds,
                 is_contended=spin_control is not None and spin_control.check(),
                 rank_seconds=rank_seconds,
             )
 
 
-def _prepare(phase: Phase, cursor: Cursor, count: int, step: int, share: slice) -> PreparedBatch:
-    rows, after = phase.sampler.read(cursor, count)
-    return phase.collator.collate(rows, step, share), after, rows.epochs
+class PreparedBatch(NamedTuple):
+    """A batch, with the counts of all ranks; the cursor after it, the epochs including it, and seconds of waiting."""
+
+    batch: StepBatch
+    cursor: Cursor
+    epochs: float
+    waited: float = 0.0
+
+
+class Batches:
+    """Reads and collates this rank's share of batches; a thread prepares the next batch while one is used.
+
+    Batches are functions of their keys, so one that was prepared for another phase is dropped.
+    """
+
+    def __init__(self, phases: Sequence[Phase], on_stall: Callable[[int], None]) -> None:
+        self._phases, self._on_stall = phases, on_stall
+        self._share = slice(rank(), None, world_size())
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="batches")
+        self._next: tuple[BatchKey, Future[PreparedBatch]] | None = None
+
+    def close(self) -> None:
+        """Wait for the thread and end it."""
+        self._pool.shutdown()
+
+    def prepare(self, key: BatchKey) -> PreparedBatch:
+        """Return a batch, and begin to prepare the one after it."""
+        if self._next is None or self._next[0] != key:
+            self._next = key, self._pool.submit(self._prepare, key)
+        waiting_since = time.monotonic()
+        while wait([future := self._next[1]], STALL_SECONDS).not_done:
+            self._on_stall(key.step)
+        batch, cursor, epochs, _ = future.result()
+        waited = time.monotonic() - waiting_since
+        after = BatchKey(key.phase, cursor, key.step + 1)
+        self._next = after, self._pool.submit(self._prepare, after)
+        summed = all_reduce_counts(batch.counts | batch.skipped_tokens)
+        counts, skipped = ({name: summed[name] for name in each} for each in (batch.counts, batch.skipped_tokens))
+        return PreparedBatch(replace(batch, counts=counts, skipped_tokens=skipped), cursor, epochs, waited)
+
+    def _prepare(self, key: BatchKey) -> PreparedBatch:
+        phase = self._phases[key.phase]
+        rows, after = phase.sampler.read(key.cursor, phase.batch_sequences)
+        return PreparedBatch(phase.collator.collate(rows, key.step, self._share), after, rows.epochs)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedStep:
+    """A step whose gradients are launched; the cursor after its batch, and the epochs including it.
+
+    `waited` are the seconds in which this rank waited for the batch, `idle_seconds` those in which its device did.
+    """
+
+    key: BatchKey
+    step: Step
+    cursor: Cursor
+    epochs: float
+    waited: float
+    idle_seconds: float
+
+    def seconds_per_token(self) -> float:
+        """Return this rank's seconds per token of its share, without waiting for others; after `step.result`."""
+        tokens = sum(each.batch.num_tokens for each in self.step.batch.micro_batches)
+        return float((self.waited + self.step.gradient_seconds) / max(1, tokens))
+
+
+class Gradients:
+    """Computes the gradients of steps; on a GPU those of the next step are launched before a step's numbers are read.
+
+    They are wasted after the last step, and before another phase.
+    """
+
+    def __init__(
+        self, model: TrainedModel, optimizer: Optimizer, batches: Batches, autocast: torch.dtype | None
+    ) -> None:
+        self._model, self._optimizer, self._batches, self._autocast = model, optimizer, batches, autocast
+        self._launches_ahead = skips_on_device(next(model.parameters()).device, optimizer)
+        self._next: LaunchedStep | None = None
+
+    def close(self) -> None:
+        """Drop the gradients that are not used."""
+        if self._next is not None:
+            self._next.step.drop()
+            self._next = None
+
+    def launch(self, key: BatchKey) -> LaunchedStep:
+        """Return the step of a batch, launched now unless it was launched ahead."""
+        if self._next is None or self._next.key != key:
+            self.close()
+            prepared = self._batches.prepare(key)
+            return self._launched(key, prepared, prepared.waited)
+        launched, self._next = self._next, None
+        return launched
+
+    def launch_ahead(self, current: LaunchedStep) -> None:
+        """Launch the step after the current one, whose update is launched, on a GPU."""
+        if not self._launches_ahead:
+            return
+        key = BatchKey(current.key.phase, current.cursor, current.key.step + 1)
+        prepared = self._batches.prepare(key)
+        if any(prepared.batch.counts.values()):  # Otherwise `launch` raises.
+            self._next = self._launched(key, prepared, prepared.waited if current.step.is_done else 0.0)
+
+    def _launched(self, key: BatchKey, prepared: PreparedBatch, idle_seconds: float) -> LaunchedStep:
+        step = Step(self._model, self._optimizer, prepared.batch, key.step, self._autocast)
+        return LaunchedStep(key, step, prepared.cursor, prepared.epochs, prepared.waited, idle_seconds)

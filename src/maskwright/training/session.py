@@ -413,7 +413,6 @@ class Session:
                 shape=training.schedule,
                 peak=peak or training.learning_rate,
                 warmup_share=training.warmup_steps / training.steps,
-                batch_sequences=training.batch_sequences,
                 clip_norm=training.clip_norm,
                 decay_share=training.decay_share,
             ),

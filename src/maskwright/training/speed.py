@@ -134,7 +134,6 @@ def _measured(recipe: Recipe, text: Text, machine: Machine, seconds: float) -> _
         shape=recipe.training.schedule,
         peak=1e-4,
         warmup_share=0.1,
-        batch_sequences=recipe.training.batch_sequences,
         clip_norm=1.0,
     )
     with use_kernels(enabled):
