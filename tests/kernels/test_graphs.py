@@ -170,9 +170,22 @@ def test_graphs_are_made_from_the_second_batch_on_and_shared_by_near_sizes(graph
     assert [graphs._size_for(batch_of([8] * 300), None) for _ in range(24)] == [size] * 23 + [close]
 
 
-def test_no_more_than_sixteen_graphs_are_made(graphs: Graphs) -> None:
-    graphs._graphs = {Size.of(batch_of([8] * count), None): None for count in range(1000, 2600, 100)}  # type: ignore[misc]
-    assert [graphs._size_for(batch_of([8] * 300), None) for _ in range(30)] == [None] * 30
+def test_the_seventeenth_size_replaces_the_graphs_of_smaller_steps(
+    graphs: Graphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphs._graphs = {Size.of(batch_of([8] * count), None): None for count in range(100, 260, 10)}  # type: ignore[misc]
+    left, batch = [], batch_of([8] * 300)
+
+    def capture_size(*_: object) -> None:
+        left.append(len(graphs._graphs))
+        raise RuntimeError("no GPU")
+
+    monkeypatch.setattr(graphs, "_captured", capture_size)
+    assert len(graphs._graphs) == 16
+    assert graphs(batch, None) is None
+    with pytest.raises(RuntimeError, match="no GPU"):
+        graphs(batch, None)
+    assert left == [0]
 
 
 @pytest.mark.parametrize(("training", "kept"), [(True, 0), (False, 1)])

@@ -23,7 +23,7 @@ from maskwright.kernels.cuda.attention import is_capturable
 from maskwright.kernels.setting import has_kernels, kernels_enabled
 
 _MAX_GRAPHS = 16
-"""Graphs of an encoder: each has its own gradients of all weights."""
+"""Graphs of an encoder at a time: each has its own gradients of all weights."""
 _UNCAPTURED = 1
 """Batches without a graph before the first capture: capturing does not pay for a run of one batch."""
 _MAX_PADDING_RATIO = 1.04
@@ -192,6 +192,8 @@ class Graphs:
             return None
         self._copy_aliased_gradients()
         if size not in self._graphs:
+            if len(self._graphs) >= _MAX_GRAPHS:  # Of growing steps, the sizes of earlier ones do not come back.
+                self.clear()
             try:
                 self._graphs[size] = self._captured(size, batch, output_positions)
             except RuntimeError as error:
@@ -210,6 +212,7 @@ class Graphs:
         """Drop all graphs and their memory; the gradients of the parameters stay."""
         self._copy_aliased_gradients()
         self._graphs, self._pool = {}, None
+        self._seen.clear()
 
     def add_gradients(self, graph: _Graph) -> None:
         """Add the gradients of a backward pass to those of the parameters."""
@@ -228,15 +231,14 @@ class Graphs:
         # Of the graph to use or to make; None for none.
         if fitting := [size for size in self._graphs if size.fits(batch, output_positions)]:
             return min(fitting, key=lambda each: each.tokens)
-        is_full = self._is_full or len(self._graphs) >= _MAX_GRAPHS
         if fallbacks := [size for size in self._graphs if size.fits(batch, output_positions, _FALLBACK_RATIO)]:
             exact = Size.of(batch, output_positions)
             self._seen[exact] += 1
-            if self._seen[exact] > _CAPTURE_AFTER and not is_full:
+            if self._seen[exact] > _CAPTURE_AFTER and not self._is_full:
                 return exact
             return min(fallbacks, key=lambda each: each.tokens)
         self._missed += 1
-        return None if self._missed <= _UNCAPTURED or is_full else Size.of(batch, output_positions, _HEADROOM)
+        return None if self._missed <= _UNCAPTURED or self._is_full else Size.of(batch, output_positions, _HEADROOM)
 
     def _copy_aliased_gradients(self) -> None:
         # Copy gradients of parameters that share memory with a graph, which overwrites it.
