@@ -20,7 +20,7 @@ from benchmarks.runner import Settings
 from benchmarks.table import Table, number
 from maskwright.core.checksums import compare_files, read_record
 from maskwright.core.files import read_json
-from maskwright.finetuning.finetuning import finetune
+from maskwright.finetuning.finetune import finetune
 from maskwright.study import compare as study
 from maskwright.training.metrics import read_rows
 from maskwright.training.pretrain import pretrain

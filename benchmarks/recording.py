@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from maskwright.finetuning import seed_run
+from maskwright.finetuning.seed_run import SeedRun
 from maskwright.pretext.corrupt import corrupt
-from maskwright.training import loop, session
+from maskwright.training import loop
+from maskwright.training import run as training_run
 from maskwright.training.batches import StepBatch
 from maskwright.training.distributed import all_reduce_max, broadcast_object, world_size
 from maskwright.training.loop import RowCollator, StepReport
+from maskwright.training.pretraining_run import PretrainingRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +61,16 @@ def record_steps(file: Path, pause: float = 0.0) -> None:
             all_reduce_max(0.0)  # Of all processes, before any of them can write a checkpoint.
             yield report
 
-    def in_folder(run: Any, folder_of: Any) -> Any:
+    def in_folder(run: Any) -> Any:
         def noted(self: Any, *arguments: Any) -> Any:
-            folders.append(folder_of(self))
+            folders.append(self.folder)
             return run(self, *arguments)
 
         return noted
 
-    session.Session.run = in_folder(session.Session.run, lambda self: self.directory.path)  # type: ignore[method-assign]
-    seed_run.SeedRun.run = in_folder(seed_run.SeedRun.run, lambda self: self.folder)  # type: ignore[method-assign]
-    session.train = seed_run.train = train  # type: ignore[attr-defined]
+    for kind in (PretrainingRun, SeedRun):
+        kind.run = in_folder(kind.run)  # type: ignore[method-assign]
+    training_run.train = train  # type: ignore[attr-defined]
 
 
 def steps_recorded(out: Path) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from maskwright import recipes as recipes
     from maskwright.core.errors import MaskwrightError as MaskwrightError
     from maskwright.finetuning.evaluate import evaluate as evaluate
-    from maskwright.finetuning.finetuning import finetune as finetune
+    from maskwright.finetuning.finetune import finetune as finetune
     from maskwright.finetuning.load import load as load
     from maskwright.finetuning.predict import predict as predict
     from maskwright.inference.commands import detect as detect
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from maskwright.training.doctor import doctor as doctor
     from maskwright.training.examination import examine as examine
     from maskwright.training.prepared_text import prepare as prepare
-    from maskwright.training.pretrain import Run as Run
+    from maskwright.training.pretrain import RunResult as RunResult
     from maskwright.training.pretrain import pretrain as pretrain
 
 _MODULES = {
     "MaskwrightError": "core.errors",
     "Model": "inference.model",
-    "Run": "training.pretrain",
+    "RunResult": "training.pretrain",
     "compare": "study.compare",
     "detect": "inference.commands",
     "doctor": "training.doctor",
@@ -51,7 +51,7 @@ _MODULES = {
     "examine": "training.examination",
     "export": "serving.export",
     "fill_mask": "inference.commands",
-    "finetune": "finetuning.finetuning",
+    "finetune": "finetuning.finetune",
     "load": "finetuning.load",
     "plan": "study.plan",
     "predict": "finetuning.predict",

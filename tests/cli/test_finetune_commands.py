@@ -10,7 +10,7 @@ import torch
 
 from maskwright.cli.main import main
 from maskwright.finetuning import evaluate as evaluate_module
-from maskwright.finetuning import finetuning
+from maskwright.finetuning import finetune as finetune_module
 from maskwright.finetuning import predict as predict_module
 from maskwright.finetuning.results import Results, SeedRow
 from maskwright.training.device import Machine
@@ -49,7 +49,7 @@ def tuned(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [f"the {animal} {what},{label}" for what in does for animal, label in animals]
     (folder / "texts.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finetuning, "restore_machine", lambda *_: (MACHINE, ""))
+        patch.setattr(finetune_module, "restore_machine", lambda *_: (MACHINE, ""))
         assert _run(
             "finetune", bert_folder, "--task", "classification", "--train", folder / "texts.csv", "--out",
             folder / "out", *THOROUGH, "--device", "cpu",
@@ -60,7 +60,7 @@ def tuned(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_finetune_prints_the_table_and_says_where_the_model_lies(
     tuned: Path, bert_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finetuning, "restore_machine", lambda *_: (MACHINE, ""))
+    monkeypatch.setattr(finetune_module, "restore_machine", lambda *_: (MACHINE, ""))
     again = (
         "finetune", bert_folder, "--task", "classification", "--train", tuned / "texts.csv", "--out", tuned / "out",
         *THOROUGH,
@@ -141,7 +141,7 @@ def test_all_metrics_are_shown_in_tables_of_the_terminal_s_width(
     rows = tuple(SeedRow(seed=seed, steps=1, best_epoch=1.0, dev=metrics, test=metrics) for seed in (0, 1))
     results = Results(task="squad-2.0", kind="question_answering", model="m", data={}, settings={}, rows=rows)
     done = SimpleNamespace(finished=True, results=results, folder="o")
-    monkeypatch.setattr(finetuning, "finetune", lambda model, **_: done)
+    monkeypatch.setattr(finetune_module, "finetune", lambda model, **_: done)
     monkeypatch.setenv("COLUMNS", "100")
     assert _run("finetune", "m", "--task", "squad-2.0", "--data", "d", "--out", "o") == 0
     lines = capsys.readouterr().out.splitlines()
@@ -161,7 +161,7 @@ def test_options_arrive_and_an_interruption_ends_with_130(
         given.update(asked, model=model)
         return SimpleNamespace(finished=False, results=None, stopped_by="SIGINT", folder=asked["out"])
 
-    monkeypatch.setattr(finetuning, "finetune", finetune)
+    monkeypatch.setattr(finetune_module, "finetune", finetune)
     code = _run(
         "finetune", "runs/a", "--task", "squad", "--data", "d", "--out", "o", "--seeds", 3, "--seed", 5,
         "--set", "epochs=1", "--set", "task.doc_stride=32", "--system", "macbert", "--as-published", "--from-scratch",

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from maskwright.core.devices import choose_device
-from maskwright.finetuning import evaluate, finetuning
+from maskwright.finetuning import evaluate, finetune
 from maskwright.inference import precision as inference_precision
 from maskwright.training.device import Machine
 
@@ -22,7 +22,7 @@ def at_once():
         return prepared(device, None, cache, precision), ""
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finetuning, "restore_machine", again)
+        patch.setattr(finetune, "restore_machine", again)
         patch.setattr(evaluate, "prepare_machine", prepared)
         patch.setattr(inference_precision, "multiplies_bf16", lambda device: True)
         evaluate.machine_to_score.cache_clear()

@@ -10,7 +10,7 @@ from toy_tasks import QUICK, Heard
 from damage import HARMS, contents, flip_bit
 from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.finetuning import seed_run
-from maskwright.finetuning.finetuning import finetune
+from maskwright.finetuning.finetune import finetune
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.reporting import Silent
 
@@ -108,7 +108,8 @@ def test_damaged_published_files_are_written_again(again, trained, tmp_path):
     before = contents(out := tmp_path / "out", *RECORDS)
     for name in ("model.safetensors", "task.json", "vocab.txt", "README.md", "results.json"):
         flip_bit(out / name)
-    again()
+    heard = again()
+    assert all(f"{name} is not what was written" in heard for name in ("model.safetensors", "task.json", "vocab.txt"))
     assert not trained
     assert contents(out, *RECORDS) == before
 

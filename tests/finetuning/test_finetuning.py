@@ -13,13 +13,12 @@ import toy_tasks
 from toy_tasks import QUICK, Heard
 
 from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, TrainingError
-from maskwright.finetuning import seed_run
 from maskwright.finetuning.evaluate import evaluate
 from maskwright.finetuning.fine_tuned import build, load
-from maskwright.finetuning.finetuning import finetune, make_plan
+from maskwright.finetuning.finetune import finetune, make_plan
 from maskwright.finetuning.labeled import LabeledRequest
 from maskwright.finetuning.predict import predict
-from maskwright.training import loop
+from maskwright.training import loop, run
 from maskwright.training.device import Machine
 from maskwright.training.existing import open_existing
 from maskwright.training.optimizer import Optimizer
@@ -67,7 +66,7 @@ def no_training(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("nothing is left to train")
 
-    return lambda: monkeypatch.setattr(seed_run, "train", refuse)
+    return lambda: monkeypatch.setattr(run, "train", refuse)
 
 
 def test_a_model_learns_is_measured_and_saved(tune, bert_folder, tmp_path):

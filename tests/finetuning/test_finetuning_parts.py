@@ -11,12 +11,14 @@ from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.labeled import data_warnings, hold_out
 from maskwright.finetuning.predict import given_inputs
-from maskwright.finetuning.seed_run import Measured, best_of, rate_share, should_stop, swapped
+from maskwright.finetuning.seed_run import DevResult, best_of, rate_share, should_stop, swapped
 from maskwright.model.config import EncoderConfig
 
 
 def history(*values):
-    return [Measured(step=number, epoch=number, metrics={"f1": value, "x": 9.0}) for number, value in enumerate(values)]
+    return [
+        DevResult(step=number, epoch=number, metrics={"f1": value, "x": 9.0}) for number, value in enumerate(values)
+    ]
 
 
 def test_the_last_of_the_best_is_kept():

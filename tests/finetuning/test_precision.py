@@ -14,7 +14,7 @@ from maskwright.core.files import read_json
 from maskwright.core.tensors import PackedBatch
 from maskwright.finetuning.evaluate import evaluate
 from maskwright.finetuning.fine_tuned import build, load
-from maskwright.finetuning.finetuning import finetune
+from maskwright.finetuning.finetune import finetune
 from maskwright.finetuning.predict import predict
 from maskwright.finetuning.tasks.texts import Classification
 from maskwright.inference import precision as inference_precision

@@ -7,7 +7,7 @@ from toy_tasks import QUICK
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.evaluate import evaluate
-from maskwright.finetuning.finetuning import finetune
+from maskwright.finetuning.finetune import finetune
 from maskwright.finetuning.labeled import read_for_model
 from maskwright.finetuning.predict import predict
 from maskwright.finetuning.predictions import plain

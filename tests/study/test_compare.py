@@ -21,7 +21,7 @@ from maskwright.study import results as module_of_results
 from maskwright.study.compare import Comparison, compare, tasks_of, variants_of
 from maskwright.study.results import overview, sentences
 from maskwright.study.statistics import NO_DIFFERENCE, NOT_COMPARABLE
-from maskwright.training import session
+from maskwright.training import pretraining_run
 from maskwright.training.reporting import Silent
 
 TOY = (
@@ -123,14 +123,14 @@ def test_a_killed_study_gives_the_same_report(
 def test_a_signal_to_a_run_that_finishes_stops_the_study(
     study: Callable[..., Comparison], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    filled = session.sample_fills
+    filled = pretraining_run.sample_fills
 
     def signaled(*args: Any) -> Any:
         os.kill(os.getpid(), signal.SIGTERM)
         return filled(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(session, "sample_fills", signaled)
+        patch.setattr(pretraining_run, "sample_fills", signaled)
         assert not study("signaled", **ONE_SEED).finished
     assert [run.state for run in study("signaled", **ONE_SEED, dry_run=True).runs] == ["finished", "missing"]
     assert study("signaled", **ONE_SEED).finished

@@ -19,8 +19,8 @@ from unittest.mock import patch
 from toy_runs import Listening
 
 import maskwright
-from maskwright.finetuning import seed_run
-from maskwright.training import loop, session
+from maskwright.training import loop
+from maskwright.training import run as training_run
 from maskwright.training.batches import Collator, StepBatch
 from maskwright.training.distributed import rank, world_size
 from maskwright.training.loop import StepReport
@@ -62,8 +62,7 @@ def do(job: dict[str, Any]) -> None:
     with (
         patch.object(Collator, "collate", collate),
         patch.object(PretrainingModel, "losses", losses),
-        patch.object(session, "train", train),
-        patch.object(seed_run, "train", train),
+        patch.object(training_run, "train", train),
     ):
         run = getattr(maskwright, job["call"])(reporter=(listening := Listening()), **job["arguments"])
     if "slow" in job and os.environ["RANK"] == "0":

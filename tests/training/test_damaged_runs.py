@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_runs import TOY, Listening, Run, killed_after, train_toy
+from toy_runs import TOY, Listening, RunResult, killed_after, train_toy
 
 from damage import HARMS, contents, flip_bit
 from maskwright.core.checksums import read_record
@@ -18,7 +18,7 @@ from maskwright.training.optimizer import Optimizer
 
 NOT_USED_AGAIN = ("checkpoints", "tensorboard", "timing.jsonl", "data_card.md", "run.json")
 MADE_AGAIN = ("config.json", "model.safetensors", "generator/config.json", "generator/model.safetensors")
-Again = Callable[..., Run]
+Again = Callable[..., RunResult]
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,24 @@ def test_every_file_that_is_used_again_is_restored_from_a_checkpoint(
             assert again(reporter=(heard := Listening())).finished
             assert contents(run, *NOT_USED_AGAIN) == before
             assert heard.on("restored", name.rpartition("/")[2])
+
+
+def test_speeds_and_pages_of_a_finished_run_are_restored(
+    again: Again, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_page(folder: Path, _: Any) -> None:
+        (folder / "report.html").write_text("<p>Curves.</p>")
+
+    monkeypatch.setattr("maskwright.training.pretrain.write_page", write_page)
+    monkeypatch.setattr(Optimizer, "step", None)  # Nothing is trained.
+    again()
+    before = contents(run := tmp_path / "run", "run.json")
+    for name in ("timing.jsonl", "data_card.md", "report.html"):
+        for harm in HARMS.values():
+            harm(run / name)
+            assert again(reporter=(heard := Listening())).finished
+            assert contents(run, "run.json") == before
+            assert heard.on("restored", name)
 
 
 @pytest.mark.parametrize(("name", "harm"), [*zip(MADE_AGAIN, HARMS, strict=True)])

@@ -21,7 +21,7 @@ from maskwright.training.device import (
     restore_machine,
     use_machine,
 )
-from maskwright.training.pretrain import Run
+from maskwright.training.pretrain import RunResult
 
 needs_bf16 = pytest.mark.skipif(
     not device.multiplies_bf16(torch.device("cpu")), reason="this processor does not multiply bf16 numbers"
@@ -68,7 +68,7 @@ def test_precision_is_that_of_the_named_gpu(monkeypatch: pytest.MonkeyPatch) -> 
 
 @needs_bf16
 def test_a_run_in_bf16_stays_near_the_one_in_fp32_and_is_another_run(tmp_path: Path) -> None:
-    def train(out: str, precision: Precision) -> Run:
+    def train(out: str, precision: Precision) -> RunResult:
         return train_toy(tmp_path, out, recipe="roberta/tiny", steps=20, precision=precision)
 
     exact, rounded = train("fp32", "auto"), train("bf16", "bf16")

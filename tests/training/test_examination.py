@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from maskwright.cli.main import main
 from maskwright.core.checksums import read_record
 from maskwright.core.errors import CheckpointError
-from maskwright.finetuning.seed_run import Measured, SeedResult
+from maskwright.finetuning.seed_run import DevResult, SeedResult
 from maskwright.training import checkpoint, examination
 from maskwright.training.examination import Finding, examine
 from maskwright.training.run_directory import RunDirectory
@@ -98,7 +98,7 @@ def test_a_checkpoint_that_the_run_removes_meanwhile_is_not_called_damaged(
 def test_the_record_of_one_seed_is_described_and_is_no_pretraining(tmp_path: Path) -> None:
     (tmp_path / "best" / "step-1" / "model").mkdir(parents=True)
     (tmp_path / "best" / "step-1" / "model" / "config.json").write_text("{}")
-    history = (Measured(step=1, epoch=1.0, metrics={"accuracy": 0.5}),)
+    history = (DevResult(step=1, epoch=1.0, metrics={"accuracy": 0.5}),)
     SeedResult(seed=3, folder=tmp_path, steps=1, history=history, cut={}).write()
     assert {path.name for path in tmp_path.iterdir()} == {"model", "run.json"}
     assert on("record", tmp_path)[0].text == "fine-tuning of one seed, finished"

@@ -16,7 +16,7 @@ from toy_runs import TOY, Listening, train_toy
 
 from maskwright.core.checksums import read_record
 from maskwright.core.errors import DataError, TrainingError
-from maskwright.training import checkpoint, loop, session
+from maskwright.training import checkpoint, loop, pretraining_run
 from maskwright.training.evaluation import Spikes, divergence
 from maskwright.training.sampler import Cursor, InstanceSampler
 
@@ -68,7 +68,7 @@ def test_an_error_in_preparation_is_the_one_that_is_shown(tmp_path: Path, monkey
 
 
 def test_any_error_of_a_run_is_kept_for_the_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session.Session, "run", Mock(side_effect=DataError("a shard is damaged")))
+    monkeypatch.setattr(pretraining_run.PretrainingRun, "run", Mock(side_effect=DataError("a shard is damaged")))
     with pytest.raises(DataError):
         train_toy(tmp_path, steps=4)
     assert "a shard is damaged" in read_record(tmp_path / "run" / "run.json")["problem"]
@@ -77,7 +77,7 @@ def test_any_error_of_a_run_is_kept_for_the_doctor(tmp_path: Path, monkeypatch: 
 def test_a_later_session_forgets_the_problem_and_keeps_the_first_loss(tmp_path: Path) -> None:
     failing = iter(["", "", "", "diverged"])  # After evaluating and before saving each step.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "divergence", lambda *_: next(failing))
+        patch.setattr(pretraining_run, "divergence", lambda *_: next(failing))
         with pytest.raises(TrainingError):
             train_toy(tmp_path, steps=4, checkpoint_minutes=0.0)
     assert "diverged" in read_record(tmp_path / "run" / "run.json")["problem"]

@@ -11,7 +11,7 @@ import maskwright
 from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.core.errors import ConversionError
 from maskwright.training.metrics import read_rows
-from maskwright.training.pretrain import Run
+from maskwright.training.pretrain import RunResult
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +26,11 @@ def listening() -> Listening:
 
 
 @pytest.fixture(scope="module")
-def run(train: Train, listening: Listening) -> Run:
+def run(train: Train, listening: Listening) -> RunResult:
     return train("peace", checkpoint_minutes=0.0, reporter=listening)
 
 
-def test_both_halves_are_folders_that_transformers_loads(run: Run) -> None:
+def test_both_halves_are_folders_that_transformers_loads(run: RunResult) -> None:
     from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer
 
     discriminator = AutoModelForPreTraining.from_pretrained(run.folder)
@@ -53,7 +53,7 @@ def test_both_halves_are_folders_that_transformers_loads(run: Run) -> None:
     assert ours == pytest.approx(theirs, abs=1e-5)
 
 
-def test_each_folder_holds_its_own_half_and_a_checkpoint_shared_weights_once(run: Run) -> None:
+def test_each_folder_holds_its_own_half_and_a_checkpoint_shared_weights_once(run: RunResult) -> None:
     loaded = read_checkpoint(run.folder)
     assert (loaded.heads, loaded.unexpected) == (("rtd",), ())
     assert read_checkpoint(run.folder / "generator").heads == ("mlm",)
@@ -62,7 +62,7 @@ def test_each_folder_holds_its_own_half_and_a_checkpoint_shared_weights_once(run
     assert "generator.word_embeddings.weight" not in weights
 
 
-def test_metrics_tell_what_was_replaced_and_found(run: Run) -> None:
+def test_metrics_tell_what_was_replaced_and_found(run: RunResult) -> None:
     rows = read_rows(run.folder / "metrics.jsonl")
     steps = [row for row in rows if "loss" in row]
     assert len(steps) == 12
@@ -77,7 +77,7 @@ def test_metrics_tell_what_was_replaced_and_found(run: Run) -> None:
     assert run.held_out["rtd"].details["replaced"] == held_out[-1]["held_out_rtd_replaced"]
 
 
-def test_the_run_says_how_both_halves_stand(run: Run, listening: Listening) -> None:
+def test_the_run_says_how_both_halves_stand(run: RunResult, listening: Listening) -> None:
     generator, detection = listening.on("health")
     assert generator.startswith("generator: held-out MLM loss")
     assert detection.startswith("discriminator: held-out RTD loss")

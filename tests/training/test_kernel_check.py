@@ -21,9 +21,8 @@ from maskwright.core.errors import DeviceError
 from maskwright.core.files import read_json
 from maskwright.kernels.setting import Kernels as KernelSetting
 from maskwright.kernels.setting import kernels_enabled
-from maskwright.training import kernel_check
+from maskwright.training import kernel_check, pretraining_run
 from maskwright.training import pretrain as pretrain_module
-from maskwright.training import session as session_module
 from maskwright.training.batches import StepBatch
 from maskwright.training.device import Machine, prepare_machine
 from maskwright.training.kernel_check import KernelCheck, _loss_and_gradients, check_kernels
@@ -160,7 +159,7 @@ def test_a_run_tells_the_result_of_the_check_and_can_be_resumed_without(
 
     # As if the processor were a GPU.
     monkeypatch.setattr(Machine, "needs_kernel_check", property(lambda machine: machine.kernels == "auto"))
-    monkeypatch.setattr(session_module, "check_kernels", check)
+    monkeypatch.setattr(pretraining_run, "check_kernels", check)
     listening = Listening()
     with killed_after(3):
         train_toy(tmp_path, steps=6, kernels=wish, checkpoint_minutes=0.0, reporter=listening)
@@ -211,7 +210,7 @@ def test_kernels_are_used_unless_they_are_off_or_unavailable(
 
     monkeypatch.setattr(pretrain_module, "restore_machine", prepared)
     monkeypatch.setattr(pretrain_module, "_prepare", lambda *_: (None, {}))
-    monkeypatch.setattr(pretrain_module, "Session", session)
+    monkeypatch.setattr(pretrain_module, "PretrainingRun", session)
     with pytest.raises(KeyboardInterrupt):
         train_toy(tmp_path, kernels=wish)
     assert found == [computes]

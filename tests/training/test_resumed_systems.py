@@ -11,7 +11,7 @@ from toy_runs import TOY, Train, assert_same_files, killed_after, train_toy, wri
 
 from maskwright.recipes.catalog import get
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.pretrain import Run
+from maskwright.training.pretrain import RunResult
 
 SUBJECTS = ("小明", "老师", "我的妹妹", "北京大学", "船长", "王小明")
 VERBS = ("喜欢", "看见", "研究", "记得")
@@ -41,7 +41,7 @@ def train(shared: Path) -> Train:
     english, chinese = write_corpus(shared / "english.txt"), write_chinese(shared / "chinese.txt")
     (shared / "synonyms.txt").write_text(SYNONYMS, encoding="utf-8")
 
-    def run(recipe: Recipe, out: Path, **changes: Any) -> Run:
+    def run(recipe: Recipe, out: Path, **changes: Any) -> RunResult:
         corpus = english if recipe.words.segmenter == "none" else chinese
         settings = [*TOY, "training.batch_sequences=24"]
         if recipe.tokenizer.kind == "byte_bpe":

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from maskwright.training import checkpoint
-from maskwright.training.pretrain import Run, pretrain
+from maskwright.training.pretrain import RunResult, pretrain
 from maskwright.training.reporting import Reporter, Silent
 
 SUBJECTS = ("the cat", "a dog", "my sister", "the old captain", "our teacher", "the river")
@@ -30,11 +30,11 @@ TOY = (
 
 
 CLEAN = ("deduplicate=none",)
-Train = Callable[..., Run]
+Train = Callable[..., RunResult]
 """`train_toy` with some arguments given."""
 
 
-def train_toy(folder: Path, out: str | Path = "run", *, corpus: Path | None = None, **changes: Any) -> Run:
+def train_toy(folder: Path, out: str | Path = "run", *, corpus: Path | None = None, **changes: Any) -> RunResult:
     """Train bert/tiny for 12 steps on the corpus of a folder (written if it has none), with a cache there."""
     if corpus is None and not (corpus := folder / "corpus.txt").exists():
         write_corpus(corpus)
@@ -57,7 +57,7 @@ def killed_after(step: int) -> Iterator[None]:
         yield
 
 
-def assert_same_files(one: Run, other: Run, *names: str) -> None:
+def assert_same_files(one: RunResult, other: RunResult, *names: str) -> None:
     """Compare the metrics, the model and more files of two runs, byte for byte."""
     for name in ("metrics.jsonl", "model.safetensors", *names):
         assert (one.folder / name).read_bytes() == (other.folder / name).read_bytes(), name

@@ -81,7 +81,7 @@ def command(
     """Fine-tune a model on labeled examples and evaluate it. Ctrl-C saves; the same command again resumes."""
     if "RANK" not in os.environ and not out.expanduser().exists():  # a finished run needs no model
         check_model(model)
-    from maskwright.finetuning.finetuning import finetune
+    from maskwright.finetuning.finetune import finetune
     from maskwright.training.distributed import process_group, rank
 
     with process_group():  # An error of all processes of torchrun is printed once, and only rank 0 prints the result.

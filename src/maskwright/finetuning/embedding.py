@@ -29,7 +29,7 @@ from maskwright.core.tensor_files import full_disk_named
 from maskwright.finetuning.benchmarks import Split
 from maskwright.finetuning.evaluate import Evaluation
 from maskwright.finetuning.examples import ExampleFile, TextExample
-from maskwright.finetuning.finetuning import FineTuning, announce_fitted, open_model, opened, write_results
+from maskwright.finetuning.finetune import FineTuning, announce_fitted, open_model, write_results
 from maskwright.finetuning.hyperparameters import Hyperparameters, Positive, Rate, fit_training, system_of, tokens_of
 from maskwright.finetuning.labeled import (
     READING_FILE,
@@ -51,6 +51,7 @@ from maskwright.training.existing import open_existing
 from maskwright.training.interrupt import stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.run_directory import RECORD, RunDirectory, environment
+from maskwright.training.session import open_session
 
 Texts = ExampleFile[TextExample]
 TASK: Final = "embedding"
@@ -133,8 +134,11 @@ def finetune_embedding(
             "data": {name: f"{pluralize(len(p.examples), 'example')} ({p.fingerprint})" for name, p in parts.items()},
             "settings": settings.model_dump(mode="json"),
             "seed": seed,
+            **({} if precision == "auto" else {"precision": precision}),
         }
-        with opened(folder, wanted, precision, reporter) as record:
+        with open_session(folder, wanted, reporter) as session:
+            record = session.record
+            record.pop("problem", None)
             if record.get("finished"):
                 reporter.message("finished", f"{out} is already trained")
             else:

@@ -5,7 +5,6 @@ Sequences equal those of transformers' tokenizers: one separator between the tex
 """
 
 import itertools
-import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -217,12 +216,6 @@ class ShuffledUnits:
     def __init__(self, num_units: int, seed: int) -> None:
         self.num_units, self.seed = num_units, seed
         self._order = (-1, np.arange(num_units))
-
-    def at(self, step: int, count: int) -> Cursor:
-        """Return the cursor after `step` steps of `count` units."""
-        epoch, step_of_epoch = divmod(step, math.ceil(self.num_units / count))
-        used = step_of_epoch * count
-        return Cursor(epoch * self.num_units + used, (SourcePosition(epoch, used),), epoch + used / self.num_units)
 
     def start(self) -> Cursor:
         return Cursor(0, (SourcePosition(),))

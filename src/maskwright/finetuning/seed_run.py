@@ -10,10 +10,12 @@ copies/                   the fine-tuning's run.json
 
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.core.amounts import pluralize
@@ -27,17 +29,17 @@ from maskwright.finetuning.fine_tuned import FineTunedModel, reads_segments
 from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.finetuning.predictions import write_predictions
 from maskwright.finetuning.tasks.base import Task
-from maskwright.fitting.budget import Budget, Spent
+from maskwright.fitting.budget import Budget
 from maskwright.model.config import EncoderConfig
-from maskwright.training import checkpoint
-from maskwright.training.checkpoint import CheckpointTimer, TrainingState
+from maskwright.training.checkpoint import TrainingState
 from maskwright.training.device import Machine
-from maskwright.training.distributed import on_rank_zero, rank
+from maskwright.training.distributed import rank
 from maskwright.training.interrupt import StopRequest
-from maskwright.training.loop import Phase, Position, Schedule, StepReport, train
-from maskwright.training.metrics import JsonLines, worth_logging
+from maskwright.training.loop import Phase, Schedule, StepReport
+from maskwright.training.metrics import MetricsLogger
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.reporting import Reporter
+from maskwright.training.run import Run
 from maskwright.training.run_directory import COPIES, METRICS, RECORD
 
 MODEL = "model"
@@ -47,8 +49,6 @@ _BEST = "best"
 """Sub-folder with a folder for each epoch that was the best when it ended, by its step, until the run is finished."""
 _NOT_RESULTS = (RECORD, "checkpoints/*", f"{_BEST}/*", f"{COPIES}/*", "test*", ".*")
 _METRICS_SHOWN = 4
-_STEPS_BEFORE_ESTIMATE = 5
-"""Steps before the time left is shown; the first ones are slower."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ def swapped(examples: Sequence[Any]) -> list[TextExample]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class DevResult:
     """Development metrics at the end of an epoch, the main one first."""
 
     step: int
@@ -96,7 +96,7 @@ class Measured:
         return -math.inf if math.isnan(value) else value
 
 
-def best_of(history: Sequence[Measured]) -> int:
+def best_of(history: Sequence[DevResult]) -> int:
     """Return the index of the best measurement; of equal ones the last; -1 if there is none.
 
     Few development examples give many ties; weights trained longer, at a lower learning rate, depend less on chance.
@@ -104,7 +104,7 @@ def best_of(history: Sequence[Measured]) -> int:
     return max(range(len(history)), key=lambda number: (history[number].main, number), default=-1)
 
 
-def should_stop(history: Sequence[Measured], patience: int) -> bool:
+def should_stop(history: Sequence[DevResult], patience: int) -> bool:
     """Whether the last `patience` measurements were all worse than the best before them; 0 never stops."""
     return bool(patience and history) and len(history) - 1 - best_of(history) >= patience
 
@@ -120,11 +120,11 @@ class SeedResult:
     seed: int
     folder: Path
     steps: int
-    history: tuple[Measured, ...]
+    history: tuple[DevResult, ...]
     cut: Mapping[str, int]
 
     @property
-    def chosen(self) -> Measured:
+    def chosen(self) -> DevResult:
         """Metrics of the weights that are kept."""
         return self.history[best_of(self.history)]
 
@@ -166,7 +166,7 @@ def read_result(folder: Path) -> SeedResult | None:
     try:
         data = read_record(record)
         compare_files(folder, data.get("files", {}))
-        history = tuple(Measured(**measured) for measured in data["history"])
+        history = tuple(DevResult(**result) for result in data["history"])
         return SeedResult(seed=data["seed"], folder=folder, steps=data["steps"], history=history, cut=data["cut"])
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
@@ -198,123 +198,96 @@ def rate_share(name: str, config: EncoderConfig, decay: float) -> float:
     return float(decay ** (config.num_layers + 2 - depth))
 
 
-@dataclass(kw_only=True)
-class SeedRun:
-    """A run with everything it needs.
+class SeedRun(Run[FineTunedModel]):
+    """A run of one seed, which ends with its best epoch's model.
 
     `model` is the encoder with a new head, on its device; `seed` keys data order and dropout; dropout masks depend on
     `tokens_per_microbatch` and `ranks` (of `FeatureCollator`).
     """
 
-    folder: Path
-    model: FineTunedModel
-    data: TrainingData
-    settings: Hyperparameters
-    seed: int
-    machine: Machine
-    tokens_per_microbatch: int
-    ranks: int
-    reporter: Reporter
+    saves_when_finished = False
 
-    def __post_init__(self) -> None:
-        self.title = f"seed {self.seed}"
-        config, decay = self.model.encoder.config, self.settings.layer_decay
-        parameters = self.model.named_parameters()
-        self.optimizer = Optimizer(parameters, self.settings.optimizer, lambda name: rate_share(name, config, decay))
-        self.steps_per_epoch = self.settings.steps_of_epoch(self.data.train.num_units)
-        self.total_steps = self.settings.total_steps(self.data.train.num_units)
-        self._history: list[Measured] = []
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        model: FineTunedModel,
+        data: TrainingData,
+        settings: Hyperparameters,
+        seed: int,
+        machine: Machine,
+        tokens_per_microbatch: int,
+        ranks: int,
+        reporter: Reporter,
+    ) -> None:
+        config, decay = model.encoder.config, settings.layer_decay
+        collator = FeatureCollator(
+            data.train,
+            tokens=tokens_per_microbatch,
+            device=machine.device,
+            kind=model.task.kind,
+            seed=seed,
+            ranks=ranks,
+        )
+        super().__init__(
+            folder=folder,
+            model=model.train(),
+            optimizer=Optimizer(
+                model.named_parameters(), settings.optimizer, lambda name: rate_share(name, config, decay)
+            ),
+            phases=[Phase(1.0, ShuffledUnits(data.train.num_units, seed), collator, settings.batch_size)],
+            budget=Budget("steps", settings.total_steps(data.train.num_units)),
+            schedule=Schedule(
+                shape=settings.schedule,
+                peak=settings.learning_rate,
+                warmup_share=settings.warmup_share,
+                clip_norm=settings.clip_norm,
+            ),
+            machine=machine,
+            reporter=reporter,
+            title=f"seed {seed}",
+        )
+        self.seed, self.data, self._patience = seed, data, settings.patience
+        self._steps_per_epoch = settings.steps_of_epoch(data.train.num_units)
+        self._history: list[DevResult] = []
         self._kept_best: tuple[int, ...] = ()
         self._best_files: dict[str, str] = {}
 
-    def run(self, stop: StopRequest, checkpoint_seconds: float) -> bool:
-        """Train until all epochs are done or early stopping applies; return False if `stop` became true before.
+    @property
+    def is_finished(self) -> bool:
+        """Whether all epochs are done, or early stopping applies."""
+        return super().is_finished or should_stop(self._history, self._patience)
 
-        If the loss is not finite or the disk is full, the last checkpoint is valid.
-        """
-        first, is_saved, self._history = on_rank_zero(self._resume)
+    def run(self, stop: StopRequest, checkpoint_seconds: float) -> bool:
+        """Train until the run is finished or a stop is requested; return whether it is finished."""
+        self.resume()
         self._kept_best = (self._best_step(),)
-        checkpoint.broadcast_loaded(first, self.model.state_dict(), self.optimizer)
-        step, total, patience = first, self.total_steps, self.settings.patience
-        metrics = JsonLines(self.folder / METRICS, step) if rank() == 0 else None
-        timer = CheckpointTimer(lambda: self._save(step, metrics), first if is_saved else -1, checkpoint_seconds)
-        self.model.train()
-        loss: float | None = None
-        try:
-            for report in self._reports(step):
-                loss = report.result.loss if loss is None else 0.95 * loss + 0.05 * report.result.loss
-                step = report.position.spent.steps
-                self._show_progress(report, loss, first)
-                if metrics is not None and (worth_logging(step) or step == total):
-                    metrics.write(_logged(report))
-                if step % self.steps_per_epoch == 0 or step == total:
-                    self._measure(step, metrics)
-                if should_stop(self._history, patience) or stop.agree():
-                    break
-                if timer.is_due():
-                    timer.save_step(step)
-            stopped_early = step < total and should_stop(self._history, patience)
-            if stopped_early:
-                self.reporter.message(
-                    "stopped", f"{self.title} early: no improvement in {pluralize(patience, 'epoch')}"
-                )
-            finished = step == total or stopped_early
-            if not finished:
-                timer.save_step(step)
-        finally:
-            if metrics is not None:
-                metrics.close()
-        if finished and metrics is not None:
-            cut = {"train": self.data.train.num_cut, "dev": self.data.dev.num_cut}
-            history = tuple(self._history)
-            SeedResult(seed=self.seed, folder=self.folder, steps=step, history=history, cut=cut).write()
+        finished = self.train_steps(stop, checkpoint_seconds)
+        if finished and self.progress < 1:
+            self.reporter.message(
+                "stopped", f"{self.title} early: no improvement in {pluralize(self._patience, 'epoch')}"
+            )
+        if finished and rank() == 0:
+            SeedResult(
+                seed=self.seed,
+                folder=self.folder,
+                steps=self.position.spent.steps,
+                history=tuple(self._history),
+                cut={"train": self.data.train.num_cut, "dev": self.data.dev.num_cut},
+            ).write()
         return finished
 
-    def _reports(self, step: int) -> Iterator[StepReport]:
-        settings = self.settings
-        units = ShuffledUnits(self.data.train.num_units, self.seed)
-        collator = FeatureCollator(
-            self.data.train,
-            tokens=self.tokens_per_microbatch,
-            device=self.machine.device,
-            kind=self.model.task.kind,
-            seed=self.seed,
-            ranks=self.ranks,
-        )
-        schedule = Schedule(
-            shape=settings.schedule,
-            peak=settings.learning_rate,
-            warmup_share=settings.warmup_share,
-            clip_norm=settings.clip_norm,
-        )
-        return train(
-            self.model,
-            self.optimizer,
-            [Phase(1.0, units, collator, settings.batch_size)],
-            Position(Spent(steps=step), 0, units.at(step, settings.batch_size)),
-            budget=Budget("steps", self.total_steps),
-            schedule=schedule,
-            autocast=self.machine.autocast,
-        )
-
-    def _show_progress(self, report: StepReport, loss: float, first: int) -> None:
-        """Show the smoothed loss, the speed and, after a few steps of this session, the time left."""
-        spent = report.position.spent
-        done = spent.steps - first
-        left = int(spent.seconds / done * (self.total_steps - spent.steps))
-        text = f"{self.title}  step {spent.steps:,} of {self.total_steps:,}  loss {loss:.3f}  "
-        text += f"{spent.tokens / max(spent.seconds, 1e-9):,.0f} tokens/s"
-        text += f"  {left // 60}:{left % 60:02d} left" * (done >= _STEPS_BEFORE_ESTIMATE)
-        self.reporter.training(report.progress, text)
-
-    def _measure(self, step: int, metrics: JsonLines | None) -> None:
-        """Evaluate on the development examples; save the model if it is the best so far."""
+    def evaluate(self, report: StepReport, progress_before: float) -> None:
+        """After an epoch, evaluate on the development examples; save the model if it is the best so far."""
+        step = report.position.spent.steps
+        if step % self._steps_per_epoch and report.progress < 1:
+            return
         # As saved, so that the saved model gives exactly these predictions.
-        data, model, epoch = self.data, self.model.as_saved(), step / self.steps_per_epoch
+        data, model, epoch = self.data, self.model.as_saved(), step / self._steps_per_epoch
 
         def progress(stage: str, done: int, tokens: int | None) -> None:
             text = f"{self.title}  step {step:,}  evaluating on dev: {done / (tokens or done):.0%}"
-            self.reporter.training(step / self.total_steps, text)
+            self.reporter.training(report.progress, text)
 
         raw = score_features(model, model.for_inference(self.machine.precision), data.dev, progress)
         scored = (raw, data.dev, data.dev_examples)
@@ -322,89 +295,76 @@ class SeedRun:
         if (tuned := model.task.tuned(predictions, data.dev_examples)) is not model.task:
             model.task, predictions = tuned, tuned.predictions(*scored)
         scores = model.task.measure(predictions, data.dev_examples)
-        self._history.append(Measured(step=step, epoch=round(epoch, 4), metrics=scores))
+        self._history.append(DevResult(step=step, epoch=round(epoch, 4), metrics=scores))
         is_best = best_of(self._history) == len(self._history) - 1
-        if metrics is not None:
-            metrics.write({"step": step, **{f"dev_{name}": value for name, value in scores.items()}})
+        if self.logger is not None:
+            self.logger.write(step, {f"dev_{name}": value for name, value in scores.items()})
             # Saved before the checkpoint that records it. A run that is killed in between measures this step again, on
             # a GPU perhaps with another result, so the best epoch of the last checkpoint is kept beside it.
             if is_best:
-                place = _best_folder(self.folder, step)
-                model.save(place / MODEL)
-                write_predictions(place / _PREDICTIONS, predictions)
-                self._best_files = file_checksums(place)
+                folder = _best_folder(self.folder, step)
+                model.save(folder / MODEL)
+                write_predictions(folder / _PREDICTIONS, predictions)
+                self._best_files = file_checksums(folder)
                 self._remove_worse({step, *self._kept_best})
         shown = ", ".join(f"{name} {value:.4g}" for name, value in list(scores.items())[:_METRICS_SHOWN])
         self.reporter.message("dev", f"{self.title}, epoch {epoch:.3g}: {shown}{' (best so far)' if is_best else ''}")
         self.model.train()  # Scoring leaves it in evaluation mode.
 
-    def _resume(self) -> tuple[int, bool, list[Measured]]:
-        """Load the newest intact checkpoint; return its step, whether there is one, and the history.
+    def new_logger(self) -> MetricsLogger:
+        return MetricsLogger(self.folder, self.position.spent.steps, self.budget, self.reporter, title=self.title)
+
+    def weights(self) -> Mapping[str, Tensor]:
+        return self.model.state_dict()
+
+    def load_weights(self, saved: TrainingState) -> None:
+        self.model.load_state_dict(saved.weights)
+
+    def state(self) -> dict[str, Any]:
+        """Return the position, the development metrics so far, and checksums of the best epoch's files."""
+        history = [asdict(result) for result in self._history]
+        return {**super().state(), "history": history, "best": self._best_files}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self._history, self._best_files = [DevResult(**result) for result in state["history"]], state["best"]
+
+    def read_checkpoint(self) -> TrainingState | None:
+        """Return the newest intact checkpoint.
 
         If none is intact, or the best epoch's model is damaged, everything is trained again.
         """
         try:
-            found, damaged = checkpoint.latest(self.folder / "checkpoints")
-            history = [] if found is None else self._history_of(found)
+            if (saved := super().read_checkpoint()) is not None:
+                self._check_best(saved)
         except CheckpointError as error:
             self.reporter.message("restored", f"{self.title}: {error.problem}; trained again from the start")
             _remove_unfinished(self.folder)
-            return 0, False, []
-        for line in damaged:
-            self.reporter.message("warning", f"{line}; using the previous checkpoint")
-        if found is None:
-            if (self.folder / METRICS).exists():
-                self.reporter.message(
-                    "resuming", f"{self.title} from the start: it was interrupted before a checkpoint"
-                )
-            return 0, False, []
-        try:
-            self.model.load_state_dict(found.weights)
-            self.optimizer.load_state(found.moments, found.step)
-        except (KeyError, TypeError, RuntimeError) as error:
-            todo = f"Remove {self.folder} to train it from the start."
-            raise CheckpointError(f"{found.folder} does not fit: {error}", todo=todo) from error
-        found.restore(self.folder / METRICS)
-        self.reporter.message("resuming", f"{self.title} from step {found.step:,} of {self.total_steps:,}")
-        return found.step, True, history
+            return None
+        if saved is None and (self.folder / METRICS).exists():
+            self.reporter.message("resuming", f"{self.title} from the start: it was interrupted before a checkpoint")
+        return saved
 
-    def _history_of(self, found: TrainingState) -> list[Measured]:
-        """Return a checkpoint's history; raises CheckpointError if the best epoch's model is damaged."""
+    def _check_best(self, saved: TrainingState) -> None:
+        """Raise CheckpointError if a checkpoint's best epoch's model is damaged."""
         try:
-            history = [Measured(**measured) for measured in found.state["history"]]
-            self._best_files = found.state["best"]
+            history = [DevResult(**result) for result in saved.state["history"]]
             if history:
-                compare_files(_best_folder(self.folder, history[best_of(history)].step), self._best_files)
-            return history
+                compare_files(_best_folder(self.folder, history[best_of(history)].step), saved.state["best"])
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"the best epoch's model is damaged: {error}") from error
 
-    def _save(self, step: int, metrics: JsonLines | None) -> None:
-        if metrics is None:
-            return
-        metrics.sync()
-        state = {"history": [asdict(measured) for measured in self._history], "best": self._best_files}
-        weights, moments = dict(self.model.named_parameters()), self.optimizer.state()
-        copies = {METRICS: (self.folder / METRICS).read_bytes()} if (self.folder / METRICS).is_file() else {}
-        checkpoint.save(self.folder / "checkpoints", step, state, weights, moments, copies)
-        # That of the checkpoint before, too: the run resumes from it if this one is damaged.
-        self._kept_best = (*self._kept_best[-1:], self._best_step())
-        self._remove_worse(set(self._kept_best))
+    def save(self) -> None:
+        """Write a checkpoint, on rank 0, and remove the models of epochs that are no longer the best."""
+        super().save()
+        if rank() == 0:
+            # That of the checkpoint before, too: the run resumes from it if this one is damaged.
+            self._kept_best = (*self._kept_best[-1:], self._best_step())
+            self._remove_worse(set(self._kept_best))
 
     def _remove_worse(self, kept: set[int]) -> None:
-        for place in set((self.folder / _BEST).glob("step-*")) - {_best_folder(self.folder, step) for step in kept}:
-            shutil.rmtree(place)
+        for folder in set((self.folder / _BEST).glob("step-*")) - {_best_folder(self.folder, step) for step in kept}:
+            shutil.rmtree(folder)
 
     def _best_step(self) -> int:
         return self._history[best_of(self._history)].step if self._history else 0
-
-
-def _logged(report: StepReport) -> dict[str, Any]:
-    """Return the reproducible numbers of a step: all but the time."""
-    return {
-        "step": report.position.spent.steps,
-        "loss": report.result.loss,
-        "gradient_norm": report.result.gradient_norm,
-        "learning_rate": report.learning_rate,
-        "num_tokens": report.batch.num_tokens,
-    }

@@ -6,7 +6,7 @@ from typing import Any
 
 from maskwright.inference.fill_mask import Filled
 from maskwright.inference.model import load
-from maskwright.training.pretrain import Run, pretrain
+from maskwright.training.pretrain import RunResult, pretrain
 from maskwright.training.reporting import Reporter
 
 RECIPE = "bert/tiny"
@@ -32,7 +32,7 @@ PROMPTS = (
 class Quickstart:
     """The run, and for each of `PROMPTS` the best tokens of its mask; none if the run was interrupted."""
 
-    run: Run
+    run: RunResult
     filled: list[list[Filled]]
 
     def to_json(self) -> dict[str, Any]:

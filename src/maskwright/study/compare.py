@@ -39,7 +39,7 @@ from maskwright.data.engines import Engine, use_engine
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.finetuning.benchmarks import BENCHMARKS
-from maskwright.finetuning.finetuning import finetune
+from maskwright.finetuning.finetune import finetune
 from maskwright.finetuning.tasks import KINDS
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import CorpusStatistics, ResolvedRun, Speed, resolve, vocabulary_size
@@ -63,7 +63,7 @@ from maskwright.training.distributed import (
     world_size,
 )
 from maskwright.training.initialization import require_teacher
-from maskwright.training.pretrain import Run, pretrain, request_of
+from maskwright.training.pretrain import RunResult, pretrain, request_of
 from maskwright.training.reporting import OnConsole, Reporter, Silent
 from maskwright.training.run_directory import COPIES, is_same_run, lock_directory, unlock_directory
 from maskwright.training.speed import measure_speed
@@ -593,7 +593,7 @@ class Study:
             for place in _places(self.folder):
                 write_record(place, self.shared)
 
-    def train(self, variant: Variant, seed: int, text: StudyText) -> Run:
+    def train(self, variant: Variant, seed: int, text: StudyText) -> RunResult:
         """Train a run; a finished one is read."""
         with rank_zero_first():
             tokenizer = self._tokenizer(variant, text)

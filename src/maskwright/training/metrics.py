@@ -24,6 +24,7 @@ from maskwright.fitting.budget import Budget
 from maskwright.training.evaluation import Baseline, HeldOutResult
 from maskwright.training.loop import StepReport
 from maskwright.training.reporting import Reporter
+from maskwright.training.run_directory import METRICS, TIMING
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -76,7 +77,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 def curve(folder: Path, name: str) -> list[tuple[float, float]]:
     """Return (tokens trained, value) of a number in a run's metrics.jsonl along training."""
     tokens, points = 0.0, []
-    for row in read_rows(folder / "metrics.jsonl"):
+    for row in read_rows(folder / METRICS):
         tokens = row.get("tokens", tokens)
         if name in row:
             points.append((tokens, row[name]))
@@ -101,23 +102,36 @@ def _whole_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 class MetricsLogger:
-    """Writes the metrics of each step and updates the progress line.
+    """Writes the metrics of each step and updates the progress line, which begins with `title`.
 
-    `last_step` is the number of steps done so far; `peak_flops` is for the model FLOPs utilization (MFU).
+    `last_step` is the number of steps done so far; `peak_flops` is for the model FLOPs utilization (MFU). If that is
+    None, neither timing.jsonl nor TensorBoard's log is written.
     """
 
     _SMOOTHING = 0.95
     _STEPS_BEFORE_ESTIMATE = 5
     """Steps of a session before the time left is shown; the first ones are slower."""
 
-    def __init__(self, folder: Path, last_step: int, budget: Budget, peak_flops: float, reporter: Reporter) -> None:
-        self._metrics = JsonLines(folder / "metrics.jsonl", last_step)
-        self._timing = JsonLines(folder / "timing.jsonl", last_step)
-        self._folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        last_step: int,
+        budget: Budget,
+        reporter: Reporter,
+        *,
+        title: str = "",
+        peak_flops: float | None = None,
+    ) -> None:
+        self._metrics = JsonLines(folder / METRICS, last_step)
+        self._folder, self._budget, self._reporter = folder, budget, reporter
+        self._title, self._peak_flops = title, peak_flops
+        self._timing: JsonLines | None = None
+        self._board: SummaryWriter | None = None
         self._reporting = contextlib.ExitStack()
-        self._reporting.enter_context(_without_tracebacks_of_tensorboard())
-        self._board = _tensorboard(folder / "tensorboard", last_step)
-        self._budget, self._peak, self._reporter = budget, peak_flops, reporter
+        if peak_flops is not None:
+            self._timing = JsonLines(folder / TIMING, last_step)
+            self._reporting.enter_context(_without_tracebacks_of_tensorboard())
+            self._board = _tensorboard(folder / "tensorboard", last_step)
         self._smooth_loss: float | None = None
         self._window, self._session = np.zeros(5), np.zeros(5)
         """Sums of steps, tokens, seconds, seconds of waiting and FLOPs."""
@@ -131,7 +145,7 @@ class MetricsLogger:
         old = self._smooth_loss
         self._smooth_loss = result.loss if old is None else self._SMOOTHING * old + (1 - self._SMOOTHING) * result.loss
         if worth_logging(step) or report.progress >= 1:
-            self._write(
+            self.write(
                 step,
                 {
                     "loss": result.loss,
@@ -159,7 +173,7 @@ class MetricsLogger:
             numbers |= {f"held_out_{kind}_{name}": share for name, share in value.details.items()}
         if baseline is not None:
             numbers["unigram_loss"], numbers["unigram_accuracy"] = baseline.loss, baseline.accuracy
-        self._write(step, numbers)
+        self.write(step, numbers)
 
     def speed_line(self) -> str:
         """Return one line on the speed of this session."""
@@ -174,7 +188,8 @@ class MetricsLogger:
     def close(self) -> None:
         """Flush and close all files."""
         self._metrics.close()
-        self._timing.close()
+        if self._timing is not None:
+            self._timing.close()
         if self._board is not None:
             with contextlib.suppress(OSError):
                 self._board.close()
@@ -184,7 +199,8 @@ class MetricsLogger:
         """Flush to disk (fsync); called before each checkpoint."""
         self._metrics.sync()
 
-    def _write(self, step: int, numbers: Mapping[str, float]) -> None:
+    def write(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Record numbers of a step that the seed determines."""
         self._metrics.write({"step": step, **numbers})
         self._show(step, numbers)
 
@@ -208,7 +224,7 @@ class MetricsLogger:
             "tokens_per_second": tokens / seconds,
             "data_wait": waited / seconds,
             "steps_per_second": steps / seconds,
-            "mfu": flops / seconds / self._peak,
+            **({} if self._peak_flops is None else {"mfu": flops / seconds / self._peak_flops}),
         }
 
     def _record_speed(self, report: StepReport) -> None:
@@ -216,13 +232,15 @@ class MetricsLogger:
         spent = report.position.spent
         numbers = {"seconds": spent.seconds, **self._speeds(self._window)}
         self._window[:] = 0
-        self._timing.write({"step": spent.steps, **numbers})
+        if self._timing is not None:
+            self._timing.write({"step": spent.steps, **numbers})
         self._show(spent.steps, numbers, "timing/")
         left = spent.seconds * (1 - report.progress) / report.progress if report.progress else 0.0
         if self._budget.unit == "seconds":
             left = self._budget.amount - spent.seconds
         minutes, seconds = divmod(int(max(left, 0)), 60)
-        parts = [f"step {spent.steps:,}", f"loss {self._smooth_loss:.3f}"]
+        total = f" of {self._budget.amount:,.0f}" if self._budget.unit == "steps" else ""
+        parts = [*filter(None, [self._title]), f"step {spent.steps:,}{total}", f"loss {self._smooth_loss:.3f}"]
         if (accuracy := report.result.accuracies.get("mlm")) is not None:
             parts.append(f"mlm_acc {accuracy:.2f}")
         if (recall := report.result.details.get("rtd", {}).get("recall")) is not None:

@@ -7,9 +7,11 @@ from typing import Any
 
 from maskwright.checkpoints.sentence_folder import write_sentence_modules
 from maskwright.core.amounts import pluralize, short_count
-from maskwright.core.errors import MaskwrightError, RecipeError
+from maskwright.core.checksums import damaged_files
+from maskwright.core.errors import RecipeError
 from maskwright.core.files import checksum, read_json, write_json, write_text
 from maskwright.core.spec import overridden_fields, override, parse_overrides, validate
+from maskwright.data.cleaning.data_card import card_page
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.engines import Engine, use_engine
 from maskwright.data.tokenizers.files import TOKENIZER_FILES
@@ -25,16 +27,17 @@ from maskwright.training.device import Machine, Precision, pretraining_microbatc
 from maskwright.training.distributed import process_group, rank, rank_zero_first, world_size
 from maskwright.training.extension import extend
 from maskwright.training.interrupt import stop_on_signals
-from maskwright.training.mirror import Mirror
 from maskwright.training.preparation import Prepared, Request, prepare, restore_prepared
+from maskwright.training.pretraining_run import PretrainingRun
+from maskwright.training.pretraining_run import RunResult as RunResult
 from maskwright.training.report import PAGE, write_page
 from maskwright.training.reporting import OnConsole, Reporter, Silent
-from maskwright.training.run_directory import RunDirectory, environment
-from maskwright.training.session import Run as Run
-from maskwright.training.session import Session
+from maskwright.training.run_directory import RECORD, RunDirectory, environment
+from maskwright.training.session import open_session
 
 DEFAULT_RECIPE = "bert/mini"
 _FILES = ("recipe.json", "data_card.json")
+_CARD_PAGE = "data_card.md"
 
 
 def pretrain(
@@ -65,7 +68,7 @@ def pretrain(
     keep: int = 0,
     mirror: str | None = None,
     reporter: Reporter | None = None,
-) -> Run:
+) -> RunResult:
     """Train an encoder on a corpus. The same call again resumes an interrupted run, or finds a finished one.
 
     Args:
@@ -123,61 +126,35 @@ def pretrain(
     )
     if keep < 0:
         raise RecipeError(f"--keep is {keep}", allowed="a number of models from 0 on")
-    directory, is_ours = RunDirectory(Path(out).expanduser()), False
-    with process_group(), (reporter or OnConsole()) if rank() == 0 else Silent() as reporter, ExitStack() as at_end:
-        try:
-            with rank_zero_first():
-                is_first = rank() == 0
-                copy = Mirror(mirror, directory.path, reporter) if mirror is not None and is_first else None
-                if copy is not None:
-                    copy.restore(request.to_json())
-                wanted = request.to_json()
-                record = directory.open(wanted, extend) if is_first else read_json(directory.path / "run.json")
-                is_ours = is_first
-                for note in directory.notes:
-                    reporter.message("restored", note)
-                if record.get("result", {}).get("finished"):
-                    reporter.message("finished", f"{directory.path} is already trained; nothing to do")
-                    if is_first and not (directory.path / PAGE).exists():
-                        write_page(directory.path, reporter)
-                    if copy is not None:
-                        is_ours = False  # A copy that fails is no problem of the run.
-                        copy.finish()
-                    return Run.from_json(record["result"], directory.path)
-                recorded = record.get("machine", {})
-                machine, warning = restore_machine(recorded, device, request.cache, precision, kernels)
-                if warning:
-                    reporter.message("warning", warning)
-                at_end.enter_context(use_machine(machine))
-                with use_engine(engine):
-                    prepared, record = _prepare(request, directory, record, machine, reporter)
-                if record.pop("problem", None) and is_first:
-                    directory.write_record(record)
-            session = Session(directory, request, prepared, record, machine, reporter)
-            with stop_on_signals() as stop:
-                run = session.run(stop, checkpoint_minutes * 60, keep, copy.try_upload if copy else None)
-            if is_first:
-                directory.finish(run.to_json())
-                write_page(directory.path, reporter)
-            if copy is not None:
-                is_ours = False
-                copy.finish()
-            return run
-        except MaskwrightError as error:
-            if is_ours:
-                directory.record_problem(error)
-            raise
-        except KeyboardInterrupt:
-            saved = any(directory.checkpoints.glob("step-*"))
-            reporter.message(
-                "stopped",
-                "after the last checkpoint; the same command resumes from it"
-                if saved
-                else "before the first checkpoint; the same command starts again with the text prepared so far",
-            )
-            raise
-        finally:
-            directory.close()
+    directory = RunDirectory(Path(out).expanduser())
+    with (
+        process_group(),
+        (reporter or OnConsole()) if rank() == 0 else Silent() as reporter,
+        open_session(directory, request.to_json(), reporter, mirror, extend) as session,
+        ExitStack() as at_end,
+    ):
+        if session.record.get("result", {}).get("finished"):
+            reporter.message("finished", f"{directory.path} is already trained; nothing to do")
+            if rank() == 0:
+                _restore_pages(directory, session.record.get("pages", {}), reporter)
+            return RunResult.from_json(session.record["result"], directory.path)
+        with rank_zero_first():
+            record = session.record if rank() == 0 else read_json(directory.path / RECORD)
+            machine, warning = restore_machine(record.get("machine", {}), device, request.cache, precision, kernels)
+            if warning:
+                reporter.message("warning", warning)
+            at_end.enter_context(use_machine(machine))
+            with use_engine(engine):
+                prepared, record = _prepare(request, directory, record, machine, reporter)
+            if record.pop("problem", None) and rank() == 0:
+                directory.write_record(record)
+        run = PretrainingRun(directory, request, prepared, record, machine, reporter, keep, session.upload)
+        with stop_on_signals() as stop:
+            result = run.run(stop, checkpoint_minutes * 60)
+        if rank() == 0:
+            directory.finish(result.to_json())
+            _write_pages(directory, {}, reporter)
+        return result
 
 
 def request_of(
@@ -287,8 +264,7 @@ def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepare
     write_json(directory.path / "recipe.json", prepared.recipe.model_dump(mode="json"))
     card = read_json(prepared.cleaned.folder / "data_card.json")
     write_json(directory.path / "data_card.json", {**card, "levels": prepared.text.span_facts})
-    page = (prepared.cleaned.folder / "data_card.md").read_text(encoding="utf-8")
-    write_text(directory.path / "data_card.md", with_span_facts(page, prepared.text.span_facts))
+    write_text(directory.path / _CARD_PAGE, _data_card_page(directory))
     tokenizer_files: list[Path] = []
     for place in (directory.path, directory.generator) if prepared.recipe.generator else (directory.path,):
         prepared.tokenizer.save(place, max_length=prepared.recipe.training.max_length)
@@ -318,3 +294,27 @@ def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepare
     }
     directory.write_record(begun)
     return begun
+
+
+def _data_card_page(directory: RunDirectory) -> str:
+    """Return the content of data_card.md, a function of data_card.json."""
+    card = read_json(directory.path / "data_card.json")
+    return with_span_facts(card_page(card), card["levels"])
+
+
+def _write_pages(directory: RunDirectory, recorded: Mapping[str, str], reporter: Reporter) -> None:
+    """Write the pages of a run, and their checksums into run.json; `recorded` are those that are there."""
+    write_text(directory.path / _CARD_PAGE, _data_card_page(directory))
+    write_page(directory.path, reporter)
+    written = {name: checksum(directory.path / name) for name in (_CARD_PAGE, PAGE) if (directory.path / name).exists()}
+    if written != recorded:
+        directory.update_record(pages=written)
+
+
+def _restore_pages(directory: RunDirectory, recorded: Mapping[str, str], reporter: Reporter) -> None:
+    """Write the pages of a finished run again if one is missing or damaged."""
+    problems = damaged_files(directory.path, recorded)
+    for problem in problems.values():
+        reporter.message("restored", f"{problem}: written again")
+    if problems or not (directory.path / PAGE).exists():
+        _write_pages(directory, recorded, reporter)

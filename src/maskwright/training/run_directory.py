@@ -47,7 +47,7 @@ Extend = Callable[[Path, Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
 ONE_SEED = "fine-tuning of one seed"
 """The work of a record that names none: `SeedResult.write`."""
 LOCK = ".lock"
-RECORD, METRICS = "run.json", "metrics.jsonl"
+RECORD, METRICS, TIMING = "run.json", "metrics.jsonl", "timing.jsonl"
 STABLE = "stable"
 """Sub-directory of a run's directory with the checkpoint of the step at which its learning rate began to decay."""
 COPIES = "copies"
@@ -112,7 +112,7 @@ class RunDirectory:
                 todo="Choose another --out.",
             )
         remove_temporary(self.path)
-        saved = any(self.path.glob(self._kept))
+        saved = self.has_checkpoint()
         is_finished = bool(held.get("finished") or held.get("result", {}).get("finished"))
         if not saved and not (self.path / WEIGHTS).exists() and not is_finished:
             return {"request": dict(request)}  # It ended before anything was saved.
@@ -133,6 +133,10 @@ class RunDirectory:
             self.write_record(held)
         self._record = dict(held)
         return held
+
+    def has_checkpoint(self) -> bool:
+        """Whether there is something to resume from."""
+        return any(self.path.glob(self._kept))
 
     def _copies(self, name: str) -> list[Path]:
         """Return the copies of a file, those of the newest checkpoint first."""
@@ -207,8 +211,9 @@ class RunDirectory:
         """Write the result of a session into `run.json`; once the run is finished, with checksums of its outputs."""
         fields = {}
         if result["finished"]:
-            places = [place for place in (self.path, self.generator) if place.is_dir()]
-            outputs = [self.path / METRICS, *(place / name for place in places for name in ("config.json", WEIGHTS))]
+            models = [folder for folder in (self.path, self.generator) if folder.is_dir()]
+            outputs = [self.path / name for name in (METRICS, TIMING)]
+            outputs += [folder / name for folder in models for name in ("config.json", WEIGHTS)]
             fields["outputs"] = {path.relative_to(self.path).as_posix(): checksum(path) for path in outputs}
         self.update_record(result=result, **fields)
 

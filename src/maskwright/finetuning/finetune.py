@@ -6,18 +6,17 @@ OUT/run.json              the request, the environment, whether it finished
 OUT/runs/seed-N/          one folder per seed (`seed_run`)
 """
 
-import contextlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from maskwright.checkpoints.checkpoint import Checkpoint
-from maskwright.core.checksums import compare_files, read_record, write_record
+from maskwright.core.checksums import compare_files, damaged_files, read_record, write_record
 from maskwright.core.devices import choose_device
-from maskwright.core.errors import CheckpointError, MaskwrightError, RecipeError
+from maskwright.core.errors import CheckpointError, RecipeError
 from maskwright.core.files import atomic_path, check_writable, checksum, write_json, write_text
 from maskwright.core.spec import override, parse_overrides
 from maskwright.finetuning.baselines import baselines_of
@@ -58,6 +57,7 @@ from maskwright.training.existing import open_existing
 from maskwright.training.interrupt import StopRequest, stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter, Silent
 from maskwright.training.run_directory import RunDirectory, environment
+from maskwright.training.session import open_session
 
 RUNS = "runs"
 """Sub-folder of all runs."""
@@ -199,13 +199,15 @@ def finetune(
             as_published=as_published,
             from_scratch=from_scratch,
         )
-        with opened(folder, plan.request, precision, reporter) as record:
+        request_now = {**plan.request, **({} if precision == "auto" else {"precision": precision})}
+        with open_session(folder, request_now, reporter) as session:
+            session.record.pop("problem", None)
             with rank_zero_first():  # The choice of a matmul library is measured once and cached.
-                machine, message = restore_machine(record.get("machine", {}), device, None, precision)
+                machine, message = restore_machine(session.record.get("machine", {}), device, None, precision)
             if message:
                 reporter.message("kernels", message)
             with use_machine(machine), stop_on_signals() as stop:
-                work = _FineTuningRun(folder, plan, record, machine, checkpoint_minutes * 60, reporter, stop)
+                work = _FineTuningRun(folder, plan, session.record, machine, checkpoint_minutes * 60, reporter, stop)
                 results = work.run(range(seed, seed + seeds))
     return FineTuning(folder=folder.path, finished=results is not None, results=results, stopped_by=stop.signal)
 
@@ -216,28 +218,6 @@ def open_model(model: str | Path, out: Path) -> Checkpoint:
     if out.resolve() == existing.folder.resolve():
         raise CheckpointError(f"{out} is the model to fine-tune; it would be overwritten", todo="Choose another --out.")
     return existing
-
-
-@contextlib.contextmanager
-def opened(
-    folder: RunDirectory, request: Mapping[str, Any], precision: Precision, reporter: Reporter
-) -> Iterator[dict[str, Any]]:
-    """Lock a run directory while the block runs; yield its record, in which an error of the block is written."""
-    is_ours = False
-    try:
-        wanted = {**request, **({} if precision == "auto" else {"precision": precision})}
-        record = on_rank_zero(lambda: folder.open(wanted))
-        is_ours = rank() == 0
-        for note in folder.notes:
-            reporter.message("restored", note)
-        record.pop("problem", None)
-        yield record
-    except MaskwrightError as error:
-        if is_ours:
-            folder.record_problem(error)
-        raise
-    finally:
-        folder.close()
 
 
 def announce_fitted(choices: Sequence[Choice], reporter: Reporter) -> None:
@@ -408,13 +388,21 @@ class _FineTuningRun:
             tested.append(measure_test(run.folder, plan.labeled.parts["test"], self.machine, self.reporter))
         results = self._results(trained, tested)
         best = next(run for run in trained if run.seed == results.best.seed)
-        for file in sorted((best.folder / MODEL).iterdir()):
-            with atomic_path(self.folder.path / file.name) as temporary:
-                shutil.copyfile(file, temporary)
+        self._publish(best)
         card = model_card(self.folder.path.name, load(self.folder.path), results)
         write_results(self.folder.path, results, card)
         self.folder.write_record({**record, "finished": True, "best_seed": best.seed})
         return results
+
+    def _publish(self, best: SeedResult) -> None:
+        """Copy the best seed's model into the output folder; report what was damaged there."""
+        files = {file.name: file for file in sorted((best.folder / MODEL).iterdir())}
+        damaged = damaged_files(self.folder.path, {name: checksum(file) for name, file in files.items()})
+        for name, problem in damaged.items():
+            if self.record.get("best_seed") == best.seed:  # It was published before.
+                self.reporter.message("restored", f"{problem}: copied from {best.folder.name}")
+            with atomic_path(self.folder.path / name) as temporary:
+                shutil.copyfile(files[name], temporary)
 
     def _announce(self) -> None:
         plan, settings = self.plan, self.plan.settings

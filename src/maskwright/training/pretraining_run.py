@@ -1,0 +1,475 @@
+"""A pretraining run: its model, text and schedule, held-out evaluations, kept models and saved models."""
+
+import contextlib
+import dataclasses
+import math
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from maskwright.checkpoints.locating import GENERATOR
+from maskwright.checkpoints.sentence_folder import MODULES, read_sentence_modules
+from maskwright.core.amounts import pluralize, short_count
+from maskwright.core.errors import RecipeError, TrainingError
+from maskwright.core.files import atomic_folder, write_json
+from maskwright.fitting.budget import Budget, Spent
+from maskwright.fitting.flops import EVALUATIONS, held_out_tokens, skipped_flops, step_flops
+from maskwright.kernels.setting import use_kernels
+from maskwright.training.batches import StepBatch
+from maskwright.training.checkpoint import TrainingState, save_models, step_name
+from maskwright.training.continuation import (
+    HEAD_LEARNING_RATE,
+    Quality,
+    has_new_head,
+    sentence_similarity,
+    split_budget,
+    verdict,
+)
+from maskwright.training.device import Machine, pretraining_microbatch
+from maskwright.training.distributed import (
+    all_reduce_max,
+    broadcast_object,
+    microbatch_multiple,
+    rank,
+    single_process,
+    world_size,
+)
+from maskwright.training.evaluation import (
+    Baseline,
+    HeldOutResult,
+    detection_line,
+    divergence,
+    health_line,
+    majority_share,
+    measure,
+    pair_line,
+    restoration_line,
+    unigram_baseline,
+)
+from maskwright.training.existing import build_teacher
+from maskwright.training.extension import stable_until
+from maskwright.training.interrupt import StopRequest
+from maskwright.training.kernel_check import KernelCheck, check_kernels
+from maskwright.training.loop import Schedule, StepReport
+from maskwright.training.metrics import MetricsLogger
+from maskwright.training.model import PretrainingModel, build_model
+from maskwright.training.optimizer import Optimizer
+from maskwright.training.preparation import Prepared, Request
+from maskwright.training.report import sample_fills
+from maskwright.training.reporting import Reporter
+from maskwright.training.run import Run
+from maskwright.training.run_directory import RECORD, STABLE, RunDirectory
+from maskwright.training.workload import Workload, build_workload
+
+_CHECKED_SEQUENCES = 8
+_ROUNDING = 1e-9
+"""Of a share of the budget: 29 of 100 steps, times 100, are less than 29."""
+_REPLAN_FROM, _REPLAN_FACTOR, _REPLAN_AGAIN_FACTOR = 0.05, 1.25, 2.0
+"""Share of a time budget after which the plan is compared with the measured speed; ratio of both that is reported the
+first time, and again."""
+_WARMUP_STEPS, _REPLAN_STEPS = 3, 10
+"""First steps of a session, which are slower and are left out of the measured speed; steps before the comparison."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """The state of a pretraining run, finished or not.
+
+    Attributes:
+        folder: The run directory; also a Hugging Face model directory.
+        finished: Whether the budget is spent; if not, the same call resumes the run.
+        steps: Optimizer steps done.
+        tokens: Training tokens, padding not counted.
+        epochs: Epochs of the training text.
+        seconds: Seconds inside the training loop.
+        flops: Training FLOPs by the formula of `model.sizes`.
+        held_out: Loss and accuracy of each objective on held-out text, by kind.
+        baseline: The unigram baseline there; None without held-out text.
+        fitted: Fitted fields: field, published and chosen value, reason.
+        stopped_by: The signal that interrupted the run, or that came while it finished, or None.
+        quality: Held-out results before and after, of a run that began with a model (`continuation.Quality`).
+    """
+
+    folder: Path
+    finished: bool
+    steps: int
+    tokens: int
+    epochs: float
+    seconds: float
+    held_out: dict[str, HeldOutResult]
+    baseline: Baseline | None
+    fitted: list[dict[str, Any]]
+    stopped_by: str | None
+    flops: float = 0.0
+    quality: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data, as `run.json` keeps it."""
+        stopped_by = None if self.finished else self.stopped_by
+        return {**dataclasses.asdict(self), "folder": str(self.folder), "stopped_by": stopped_by}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], folder: Path) -> "RunResult":
+        """Read what `to_json` wrote; the folder may have been moved since."""
+        held_out = {kind: HeldOutResult(**value) for kind, value in data["held_out"].items()}
+        baseline = None if data["baseline"] is None else Baseline(**data["baseline"])
+        return cls(**{**data, "folder": folder, "held_out": held_out, "baseline": baseline})
+
+
+class PlanMonitor:
+    """Compares the planned tokens of a time budget with those of the measured speed, and reports a wrong plan.
+
+    `expected_tokens` is the plan of the first session, `planned_tokens` its last correction, if there is one.
+    """
+
+    def __init__(self, budget: Budget, expected_tokens: float, planned_tokens: float | None) -> None:
+        self._budget, self._expected_tokens = budget, expected_tokens
+        self._planned_tokens = planned_tokens or expected_tokens
+        self._num_steps = 0
+        self._warmed_up: Spent | None = None
+
+    def correct(self, spent: Spent, progress: float) -> tuple[float, float] | None:
+        """Take note of a step of this session; return the planned tokens, before and now, if the plan is corrected."""
+        self._num_steps += 1
+        if self._num_steps == _WARMUP_STEPS:
+            self._warmed_up = spent
+        if self._warmed_up is None or self._num_steps < _REPLAN_STEPS or not _REPLAN_FROM <= progress < 1:
+            return None
+        speed = (spent.tokens - self._warmed_up.tokens) / (spent.seconds - self._warmed_up.seconds)
+        tokens = spent.tokens + speed * (self._budget.amount - spent.seconds)
+        factor = _REPLAN_FACTOR if self._planned_tokens == self._expected_tokens else _REPLAN_AGAIN_FACTOR
+        if 1 / factor <= tokens / self._planned_tokens <= factor:
+            return None
+        planned, self._planned_tokens = self._planned_tokens, tokens
+        return planned, tokens
+
+
+class PretrainingRun(Run[PretrainingModel]):
+    """A run of `pretrain`.
+
+    GPU kernels are used if they reproduce PyTorch's loss and gradients (`kernel_check.check_kernels`).
+
+    Args:
+        record: The content of run.json.
+        keep: How many models are kept in the folder `kept`, at equal shares of the budget.
+        on_saved: Called on rank 0 after each checkpoint, as a part of saving it.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        request: Request,
+        prepared: Prepared,
+        record: Mapping[str, Any],
+        machine: Machine,
+        reporter: Reporter,
+        keep: int = 0,
+        on_saved: Callable[[], None] = lambda: None,
+    ) -> None:
+        recipe, text = prepared.recipe, prepared.text
+        self.directory, self.recipe, self.text = directory, recipe, text
+        self.tokenizer, self.expected_tokens, self.record = prepared.tokenizer, prepared.expected_tokens, record
+        budget, self._head_budget = request.budget, None
+        if has_new_head(recipe, record.get("begun_with")) and not request.as_published:
+            self._head_budget, budget = split_budget(request.budget)
+            self.expected_tokens *= budget.amount / request.budget.amount
+        self._begins_with_model = bool(record.get("begun_with")) and prepared.teacher is None
+        self._before = Quality.from_json(record["before"]) if record.get("before") else None
+        self._keep_count, self._on_saved = keep, on_saved
+        self._first_loss = math.inf
+        self._files: dict[str, bytes] = {}
+        self._held_out: dict[str, HeldOutResult] = {}
+        self.workload = _workload(request, prepared, self.expected_tokens, record, machine, reporter)
+        if not self.workload.held_out:
+            reporter.message("warning", "the corpus is too small for held-out text; no held-out loss will be reported")
+        self.baseline = unigram_baseline(self.workload.held_out, text.vocabulary.token_counts)
+        teacher = None if prepared.teacher is None else build_teacher(prepared.teacher, recipe).to(machine.device)
+        self._teacher_config = None if teacher is None else teacher.encoder.config
+        model = build_model(recipe, text.vocab_size, teacher)
+        model.initialize(request.seed, text.vocabulary.token_counts)
+        if prepared.start is not None:  # A checkpoint replaces these weights.
+            prepared.start.copy_to(model)
+        model.to(machine.device).train()
+        training = recipe.training
+        super().__init__(
+            folder=directory.path,
+            model=model,
+            optimizer=Optimizer(model.named_parameters(), training.optimizer, peak=training.learning_rate),
+            phases=self.workload.phases,
+            budget=budget,
+            schedule=Schedule(
+                shape=training.schedule,
+                peak=training.learning_rate,
+                warmup_share=training.warmup_steps / training.steps,
+                clip_norm=training.clip_norm,
+                decay_share=training.decay_share,
+            ),
+            machine=machine,
+            reporter=reporter,
+        )
+        self._plan = PlanMonitor(self.budget, self.expected_tokens, record.get("replanned_tokens"))
+
+    def run(self, stop: StopRequest, checkpoint_seconds: float) -> RunResult:
+        """Train until the budget is spent or a stop is requested; the model is saved either way.
+
+        Raises TrainingError if training diverges (`evaluation.py`), DeviceError if the disk is full; the last
+        checkpoint stays intact in both cases.
+        """
+        self.resume()
+        if rank() == 0:
+            self._files = self.directory.files()
+            # Under a budget of time other steps may follow than those before the interruption.
+            self._drop_kept_after(self.position.spent.steps)
+            if self.was_resumed and self.is_finished:
+                # It was finished, or killed when it was, and its models may be damaged.
+                self._save_models()
+        with self._checked_kernels():
+            if not self.position.spent.steps:
+                self._before = self._begin(stop)
+                self._first_loss = self._loss(measure(self.model, self.workload.held_out_sample()))
+            self._first_loss = broadcast_object(self._first_loss)
+            self.train_steps(stop, checkpoint_seconds)
+            if self.logger is not None:
+                self.reporter.message("speed", self.logger.speed_line())
+            self._held_out = self._held_out or measure(self.model, self.workload.held_out)
+            if rank() == 0:
+                self.directory.update_record(samples=sample_fills(self.model, self.workload.held_out, self.tokenizer))
+        self._report_quality(self._held_out)
+        quality = self._compared_quality()
+        if self.is_finished:
+            self._report_finished()
+        return RunResult(
+            folder=self.folder,
+            finished=self.is_finished,
+            **dataclasses.asdict(self.position.spent),
+            epochs=self.position.epochs,
+            held_out=self._held_out,
+            baseline=self.baseline,
+            fitted=self.record["fitted"],
+            stopped_by=stop.signal,
+            quality=quality,
+        )
+
+    def evaluate(self, report: StepReport, progress_before: float) -> None:
+        """Correct the plan, measure the held-out text, keep models and the stable checkpoint, each where it is due."""
+        spent, progress = report.position.spent, report.progress
+        if self.budget.unit == "seconds" and (plans := self._plan.correct(spent, progress)) is not None:
+            if rank() == 0:
+                self.directory.update_record(replanned_tokens=plans[1])
+            self.reporter.message(
+                "plan",
+                f"planned {short_count(plans[0])} tokens; at the measured speed {short_count(plans[1])} fit into "
+                f"{self.budget}",
+            )
+        # Evaluations happen at fixed progress, not at fixed times.
+        if self.workload.held_out and int(progress * EVALUATIONS) > int(progress_before * EVALUATIONS):
+            self._held_out = measure(self.model, self.workload.held_out)
+            if self.logger is not None:
+                self.logger.held_out(spent.steps, self._held_out, self.baseline)
+            self._check(spent.steps, self._held_out)
+        kept, kept_before = (int(share * self._keep_count + _ROUNDING) for share in (progress, progress_before))
+        if rank() == 0 and kept > kept_before:
+            self._keep(spent.steps)
+        if progress_before < stable_until(self.recipe.training) <= progress:
+            self.write_checkpoint(self.folder / STABLE)
+
+    def new_logger(self) -> MetricsLogger:
+        peak_flops = self.machine.peak_flops * world_size()
+        return MetricsLogger(self.folder, self.position.spent.steps, self.budget, self.reporter, peak_flops=peak_flops)
+
+    def flops(self, batch: StepBatch) -> float:
+        return step_flops(self.recipe, self.text.vocab_size, batch, self._teacher_config)
+
+    def skipped_flops(self, batch: StepBatch) -> float:
+        return skipped_flops(self.recipe, batch)
+
+    def weights(self) -> Mapping[str, Tensor]:
+        return self.model.weights()
+
+    def load_weights(self, saved: TrainingState) -> None:
+        self.model.load(saved.weights, str(saved.folder))
+
+    def state(self) -> dict[str, Any]:
+        """Return the position, and the held-out loss before the first step."""
+        return {**super().state(), "first_loss": self._first_loss}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self._first_loss = float(state["first_loss"])
+
+    def copies(self) -> dict[str, bytes]:
+        """Return the content of all files that resuming needs, as they were written, not as they may be now."""
+        return {**self._files, RECORD: self.directory.copied_record(), **super().copies()}
+
+    def save(self) -> None:
+        super().save()
+        if rank() == 0:
+            self._on_saved()
+
+    def write_checkpoint(self, checkpoints: Path) -> None:
+        """Save the models, then a checkpoint, on rank 0."""
+        if rank():
+            return
+        self._check_sample(self.position.spent.steps)
+        # The models first: a checkpoint of a step implies that the models of that step are saved.
+        self._save_models()
+        super().write_checkpoint(checkpoints)
+
+    def _begin(self, stop: StopRequest) -> Quality | None:
+        """Train a new masked-token head alone, and measure the initial model; None if the run began with none."""
+        if not self._begins_with_model:
+            return None
+        tokens = 0
+        if self._head_budget is not None:
+            heads = dict(self.model.heads.named_parameters(prefix="heads"))
+            optimizer = Optimizer(heads.items(), self.recipe.training.optimizer, peak=HEAD_LEARNING_RATE)
+            schedule = dataclasses.replace(self.schedule, peak=HEAD_LEARNING_RATE)
+            self.model.encoder.requires_grad_(False)
+            for report in self.reports(stop, optimizer, self._head_budget, schedule):
+                tokens = report.position.spent.tokens
+                if stop.agree():
+                    break
+            self.model.encoder.requires_grad_(True)
+            self.reporter.message("head", f"new, trained alone on {short_count(tokens)} tokens; the encoder was frozen")
+        held_out = measure(self.model, self.workload.held_out)
+        before = Quality(held_out=held_out, similarity=self._similarity(), head_tokens=tokens)
+        if rank() == 0:
+            self.directory.update_record(before=before.to_json())
+        return before
+
+    def _similarity(self) -> float | None:
+        """Measure the sentence vectors on held-out text; None for a model that makes none."""
+        if not (self.folder / MODULES).is_file():
+            return None
+        pooling = read_sentence_modules(self.folder).pooling
+        return sentence_similarity(self.model.encoder, self.text, self.workload.held_out_documents, pooling)
+
+    def _compared_quality(self) -> dict[str, Any] | None:
+        """Compare the held-out results with those of the initial model; None if the run began with none."""
+        if self._before is None:
+            return None
+        after = Quality(held_out=self._held_out, similarity=self._similarity())
+        for line in verdict(self._before, after):
+            self.reporter.message("verdict", line)
+        return {"before": self._before.to_json(), "after": after.to_json()}
+
+    @contextlib.contextmanager
+    def _checked_kernels(self) -> Iterator[None]:
+        """Use no kernels while the block runs, if they are to be checked and fail on any rank."""
+        is_checked = self.machine.needs_kernel_check
+        if is_checked:
+            check = self._check_kernels()
+            self.reporter.message("kernels", check.message)
+        with use_kernels(False) if is_checked and all_reduce_max(not check.passed) else contextlib.nullcontext():
+            yield
+
+    def _report_finished(self) -> None:
+        spent = self.position.spent
+        planned, trained = short_count(self.expected_tokens), short_count(spent.tokens)
+        done = pluralize(spent.steps, "step")
+        done += f" in {self.budget}" if self.budget.unit in ("seconds", "flops") else ""
+        self.reporter.message("finished", f"{done}: trained on {trained} tokens, planned {planned}")
+        longest = self.recipe.training.max_length
+        longer, most = "", min(4 * longest, self.recipe.encoder.max_positions)
+        if most > longest:
+            longer = f"; for longer ones train with `--set 'training.phases=[{{max_length: {most}}}]'`"
+        self.reporter.message("length", f"reads {longest} tokens, longer texts are truncated{longer}")
+
+    def _report_quality(self, held_out: dict[str, HeldOutResult]) -> None:
+        for kind, measured in held_out.items():
+            if kind == "mlm" and self.baseline is not None:
+                model = "" if self.recipe.generator is None else "generator: "
+                self.reporter.message("health", model + health_line(measured, self.baseline, self.text.vocab_size))
+            elif kind == "rtd":
+                self.reporter.message("health", "discriminator: " + detection_line(measured))
+            elif kind == "replace_mlm":
+                self.reporter.message("health", "encoder: " + restoration_line(measured))
+            elif any(each.kind == kind and each.predicts == "sequence" for each in self.recipe.objectives):
+                majority = majority_share(self.workload.held_out, kind)
+                self.reporter.message("health", pair_line(kind, measured, majority))
+
+    def _check_kernels(self) -> KernelCheck:
+        # One batch per sequence length of the run, since the kernels differ by length.
+        check = KernelCheck(False, "")
+        for phase in {each.sampler: each for each in self.workload.phases}.values():
+            rows, _ = phase.sampler.read(phase.sampler.start(), _CHECKED_SEQUENCES)
+            check = check_kernels(self.model, phase.collator.collate(rows, 0), self.machine.autocast)
+            if not check.passed:
+                break
+        return check
+
+    def _check(self, step: int, held_out: Mapping[str, HeldOutResult]) -> None:
+        """Raise TrainingError if the run has diverged."""
+        baseline = 0.0 if self.baseline is None else self.baseline.loss
+        if problem := divergence(self._loss(held_out), self._first_loss, baseline, self.model.weights().values()):
+            kept = max(self.directory.checkpoints.glob("step-*"), default=None)
+            raise TrainingError(
+                f"training has diverged: after step {step:,} {problem}; "
+                + ("no checkpoint was written before" if kept is None else f"the checkpoint {kept.name} is kept"),
+                todo="Lower the learning rate (`--set training.learning_rate=...`) and use a new --out folder.",
+            )
+
+    def _loss(self, held_out: Mapping[str, HeldOutResult]) -> float:
+        objectives = [each for each in self.model.objectives if each.kind in held_out]
+        return float(sum(each.weight * held_out[each.kind].loss for each in objectives))
+
+    def _drop_kept_after(self, step: int) -> None:
+        for folder in self.directory.kept.glob("step-*"):
+            if folder.name > step_name(step):
+                shutil.rmtree(folder)
+
+    def _keep(self, step: int) -> None:
+        """Save the models with what loading them needs: not to resume from, and never deleted."""
+        self._check_sample(step)
+        with atomic_folder(self.directory.kept / step_name(step)) as folder:
+            save_models(folder, self.recipe, self.model, self.text.vocabulary.special_tokens)
+            write_json(folder / "recipe.json", self.recipe.model_dump(mode="json"))
+            for place in (folder, folder / GENERATOR) if self.recipe.generator else (folder,):
+                self.tokenizer.save(place, max_length=self.recipe.training.max_length)
+
+    def _check_sample(self, step: int) -> None:
+        """Raise TrainingError if a few sequences show that the run has diverged, whose weights are then not saved."""
+        # The step's own loss was that of the weights before.
+        with single_process():
+            self._check(step, measure(self.model, self.workload.held_out_sample()))
+
+    def _save_models(self) -> None:
+        save_models(self.directory.path, self.recipe, self.model, self.text.vocabulary.special_tokens)
+
+
+def _workload(
+    request: Request,
+    prepared: Prepared,
+    expected_tokens: float,
+    record: Mapping[str, Any],
+    machine: Machine,
+    reporter: Reporter,
+) -> Workload:
+    """Return the phases and held-out text; raises RecipeError if there are more processes than sequences of a step."""
+    recipe = prepared.recipe
+    smallest = min(sequences for _, sequences in recipe.training.batches)
+    if smallest < world_size():
+        raise RecipeError(
+            f"{world_size()} processes share batches of {smallest} sequences",
+            todo="Start fewer processes, or set training.batch_sequences and use a new --out folder.",
+        )
+    # Dropout is keyed by micro-batch, so a resumed run keeps its size on the same kind of device.
+    kind = str(record.get("machine", {}).get("device", "")).partition(":")[0]
+    recorded = record.get("tokens_per_microbatch", 0) if kind == machine.device.type else 0
+    return build_workload(
+        recipe,
+        prepared.text,
+        seed=request.seed,
+        held_out_tokens=held_out_tokens(record.get("first_expected_tokens", expected_tokens)),
+        tokens_per_microbatch=broadcast_object(recorded or pretraining_microbatch(machine, recipe)),
+        ranks=microbatch_multiple(
+            record["ranks"],
+            dropout=bool(recipe.encoder.hidden_dropout or recipe.encoder.attention_dropout),
+            reporter=reporter,
+        ),
+        device=machine.device,
+    )

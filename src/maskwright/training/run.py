@@ -1,0 +1,247 @@
+"""A training run: steps and, between them, logging, evaluations, checkpoints and stops. It resumes where it stopped."""
+
+import contextlib
+import os
+import platform
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from torch import Tensor
+
+from maskwright.core.errors import CheckpointError
+from maskwright.fitting.budget import Budget, Spent
+from maskwright.training import checkpoint
+from maskwright.training.batches import StepBatch
+from maskwright.training.checkpoint import CheckpointTimer, TrainingState
+from maskwright.training.contention import SlowRanks
+from maskwright.training.device import Machine
+from maskwright.training.distributed import all_gather_object, on_rank_zero, rank
+from maskwright.training.evaluation import Spikes
+from maskwright.training.interrupt import StopRequest
+from maskwright.training.loop import STALL_SECONDS, Phase, Position, Schedule, StepReport, train
+from maskwright.training.metrics import MetricsLogger
+from maskwright.training.optimizer import Optimizer
+from maskwright.training.reporting import Reporter
+from maskwright.training.run_directory import METRICS, TIMING
+from maskwright.training.step import TrainedModel
+
+_WARMUP_STEPS = 3
+"""First steps of a session, which are slower, and in which ranks are not compared."""
+
+ModelType = TypeVar("ModelType", bound=TrainedModel)
+
+
+class StepMonitor:
+    """Reports spikes, slow ranks and the load of the machine; `hosts` is the name of each rank's machine."""
+
+    def __init__(self, hosts: Sequence[str], reporter: Reporter) -> None:
+        self._hosts, self._reporter = hosts, reporter
+        self._spikes, self._num_spikes = Spikes(), 0
+        self._slow_ranks, self._num_steps = SlowRanks(), 0
+        self._is_contended = False
+
+    def step(self, report: StepReport) -> None:
+        """Take note of a step of this session."""
+        self._num_steps += 1
+        result = report.result
+        for spike in self._spikes.find({"loss": result.loss, "gradient norm": result.gradient_norm}):
+            self._num_spikes += 1
+            if self._num_spikes.bit_count() == 1:  # the first, second, fourth, eighth ...
+                where = f"step {report.position.spent.steps:,} ({report.batch.key})"
+                self._reporter.message("spike", f"{where}: {spike}; number {self._num_spikes:,}")
+        if report.is_contended and not self._is_contended:
+            self._is_contended = True
+            self._reporter.message("load", "other processes use the CPU; training is slower than alone")
+        if self._num_steps > _WARMUP_STEPS:
+            for slow, seconds, ratio in self._slow_ranks.find(report.rank_seconds):
+                self._reporter.message(
+                    "slow",
+                    f"rank {slow} on {self._hosts[slow]} takes {1000 * seconds:.3g} s per 1,000 tokens, "
+                    f"{ratio:.1f} times the median of the ranks; all wait for it",
+                )
+
+
+class Run(ABC, Generic[ModelType]):
+    """A model in training, with its optimizer, data and files: metrics.jsonl and checkpoints/ in its folder.
+
+    `PretrainingRun` and `SeedRun`, a fine-tuning, say how it is evaluated and what else is saved. Weights and moments
+    are those of `position`.
+
+    Args:
+        model: On its device, in training mode.
+        title: Begins messages and progress lines.
+    """
+
+    saves_when_finished = True
+    """Whether a finished run has a checkpoint of its last step."""
+
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        model: ModelType,
+        optimizer: Optimizer,
+        phases: Sequence[Phase],
+        budget: Budget,
+        schedule: Schedule,
+        machine: Machine,
+        reporter: Reporter,
+        title: str = "",
+    ) -> None:
+        self.folder, self.model, self.optimizer, self.phases = folder, model, optimizer, phases
+        self.budget, self.schedule, self.machine = budget, schedule, machine
+        self.reporter, self.title = reporter, title
+        self.position = Position(Spent(), 0, phases[0].sampler.start())
+        self.was_resumed = False
+        self.logger: MetricsLogger | None = None
+        """Of this session, on rank 0, once training has begun."""
+
+    @property
+    def progress(self) -> float:
+        """Share of the budget spent."""
+        return self.budget.progress(self.position.spent)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.progress >= 1
+
+    @abstractmethod
+    def evaluate(self, report: StepReport, progress_before: float) -> None:
+        """Evaluate after a step, where that is due; every rank calls it after every step, before a checkpoint."""
+
+    @abstractmethod
+    def weights(self) -> Mapping[str, Tensor]:
+        """Return the weights of a checkpoint."""
+
+    @abstractmethod
+    def load_weights(self, saved: TrainingState) -> None:
+        """Replace all weights by those of a checkpoint."""
+
+    @abstractmethod
+    def new_logger(self) -> MetricsLogger:
+        """Return the logger of a session."""
+
+    def flops(self, batch: StepBatch) -> float:
+        """Return the training FLOPs of a step by the documented formula; 0 if they are not counted."""
+        return 0.0
+
+    def skipped_flops(self, batch: StepBatch) -> float:
+        """Return those FLOPs that the step did not compute."""
+        return 0.0
+
+    def state(self) -> dict[str, Any]:
+        """Return plain data for a checkpoint, beside weights and moments."""
+        return self.position.to_json()
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Read what `state` returned; raises KeyError, TypeError or ValueError if it does not fit."""
+        self.position = Position.from_json(dict(state))
+
+    def copies(self) -> dict[str, bytes]:
+        """Return the content of the files that a checkpoint has copies of, by name."""
+        paths = (self.folder / name for name in (METRICS, TIMING))
+        return {path.name: path.read_bytes() for path in paths if path.is_file()}
+
+    def resume(self) -> None:
+        """Load the newest intact checkpoint on every rank, if there is one.
+
+        Raises CheckpointError if there are checkpoints and none is intact, or it does not fit.
+        """
+        if (state := on_rank_zero(self._load_checkpoint)) is not None:
+            self.was_resumed = True
+            self.load_state(state)
+        checkpoint.broadcast_loaded(self.position.spent.steps, self.weights(), self.optimizer)
+
+    def read_checkpoint(self) -> TrainingState | None:
+        """Return the newest intact checkpoint."""
+        saved, damaged = checkpoint.latest(self.folder / "checkpoints")
+        for line in damaged:
+            self.reporter.message("warning", f"{line}; using the previous checkpoint")
+        return saved
+
+    def _load_checkpoint(self) -> dict[str, Any] | None:
+        if (saved := self.read_checkpoint()) is None:
+            return None
+        try:
+            self.load_state(saved.state)
+            self.load_weights(saved)
+            self.optimizer.load_state(saved.moments, saved.step)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise CheckpointError(
+                f"{saved.folder} does not fit this version: {error}",
+                todo=f"Remove {self.folder} to train from the start.",
+            ) from error
+        for name in (METRICS, TIMING):
+            saved.restore(self.folder / name)
+        where = f"step {saved.step:,}, {self.progress:.0%} of the budget spent"
+        self.reporter.message("resuming", f"{self.title} from {where}".lstrip())
+        return saved.state
+
+    def train_steps(self, stop: StopRequest, checkpoint_seconds: float) -> bool:
+        """Train until the run is finished or a stop is requested, and save; return whether it is finished.
+
+        Raises DeviceError if the disk is full, TrainingError if a loss is not finite; the last checkpoint stays intact.
+        """
+        timer = CheckpointTimer(self.save, self.position.spent.steps if self.was_resumed else -1, checkpoint_seconds)
+        monitor = StepMonitor(all_gather_object(platform.node()), self.reporter)
+        with contextlib.ExitStack() as at_end:
+            if rank() == 0:
+                self.logger = at_end.enter_context(contextlib.closing(self.new_logger()))
+            for report in self.reports(stop, self.optimizer, self.budget, self.schedule):
+                progress_before, self.position = self.progress, report.position
+                if self.logger is not None:
+                    self.logger.step(report)
+                monitor.step(report)
+                self.evaluate(report, progress_before)
+                if stop.agree() or self.is_finished:
+                    break
+                if timer.is_due():
+                    timer.save_step(self.position.spent.steps)
+            if self.saves_when_finished or not self.is_finished:
+                timer.save_step(self.position.spent.steps)
+        return self.is_finished
+
+    def reports(
+        self, stop: StopRequest, optimizer: Optimizer, budget: Budget, schedule: Schedule
+    ) -> Iterator[StepReport]:
+        """Train from the position on, and nothing else, yielding a report after each step."""
+        return train(
+            self.model,
+            optimizer,
+            self.phases,
+            self.position,
+            budget=budget,
+            schedule=schedule,
+            flops_of=self.flops,
+            skipped_flops_of=self.skipped_flops,
+            autocast=self.machine.autocast,
+            running=stop.running,
+            on_stall=self._report_stall,
+        )
+
+    def save(self) -> None:
+        """Write a checkpoint to resume from, on rank 0."""
+        self.write_checkpoint(self.folder / "checkpoints")
+
+    def write_checkpoint(self, checkpoints: Path) -> None:
+        """Write a checkpoint into a folder of checkpoints, on rank 0."""
+        if self.logger is None:
+            return
+        self.logger.sync()
+        checkpoint.save(
+            checkpoints,
+            self.position.spent.steps,
+            self.state(),
+            self.weights(),
+            self.optimizer.state(),
+            self.copies(),
+        )
+
+    def _report_stall(self, step: int) -> None:
+        text = f"after step {step:,}: no batch for {STALL_SECONDS:.0f} s; is the cache's disk slow?"
+        if rank():  # Other reporters than rank 0's are silent.
+            os.write(2, f"process {rank()}: {text}\n".encode())
+        self.reporter.message("waiting", text)
