@@ -5,12 +5,12 @@ import warnings
 import pandas as pd
 import pytest
 import toy_tasks
-from maskwright.finetuning.finetuning import finetune
 from toy_tasks import QUICK
 
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.finetuning.evaluate import evaluate
 from maskwright.finetuning.examples import ChoiceExample, QuestionExample
+from maskwright.finetuning.finetune import finetune
 from maskwright.finetuning.labeled import LabeledRequest
 from maskwright.finetuning.predict import predict
 from maskwright.finetuning.readers import read_examples

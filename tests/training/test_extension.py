@@ -10,7 +10,7 @@ from toy_runs import TOY, Train, killed_after, train_toy
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import read_json
 from maskwright.training.metrics import read_rows
-from maskwright.training.session import Run
+from maskwright.training.pretrain import RunResult
 
 STABLE_PART = (
     *TOY,
@@ -26,7 +26,7 @@ def train(tmp_path: Path) -> Train:
     return partial(train_toy, tmp_path, set=STABLE_PART, recipe="roberta/tiny")
 
 
-def assert_same(one: Run, other: Run) -> None:
+def assert_same(one: RunResult, other: RunResult) -> None:
     """Compare two runs, except for the steps at which they were evaluated."""
     for name in ("recipe.json", "model.safetensors"):
         assert (one.folder / name).read_bytes() == (other.folder / name).read_bytes(), name
