@@ -64,6 +64,15 @@ def test_results_and_gradients_are_those_of_the_formula(
     assert_same_gradients(found, expected, inputs, atol=1e-10, rtol=1e-10)
 
 
+def test_long_rows_are_computed_without_a_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "_LONGEST_ROW_MASK", 5)
+    monkeypatch.setattr(Sequences, "row_mask", lambda *_: pytest.fail("a mask of R x R"))
+    inputs = inputs_of(PACKED, torch.float64)
+    found, expected = rows.attention(*inputs, sequences_of(PACKED), HEADS, None), by_formula(inputs, PACKED)
+    torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
+    assert_same_gradients(found, expected, inputs, atol=1e-10, rtol=1e-10)
+
+
 @lengths
 @masks
 def test_gradients_are_those_of_finite_differences(lengths: tuple[int, ...], mask: DropoutMask | None) -> None:

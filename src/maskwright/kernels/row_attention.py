@@ -17,6 +17,8 @@ from maskwright.kernels.sequences import Rows, Sequences
 # Measured on two CPU cores, D = 64, forward and backward. Time of fused attention / time of matmuls: 1 at R = 128 with
 # MKL (4 with oneDNN), 0.67 at R = 512, 0.5 at R = 1024. It has no keyed dropout.
 _LONGEST_FOR_MATMULS = 256
+_LONGEST_ROW_MASK = 1024
+"""Longest rows of several sequences, or with padding, that have a mask, which takes 4 R^2 bytes for each row."""
 _BLOCK = 64
 """Fewest queries in a block, where a window limits their keys."""
 _BLOCKS_FROM = 2
@@ -36,6 +38,8 @@ def attention(
     rows = sequences.rows
     if window is not None and rows.length >= _BLOCKS_FROM * (max(window, _BLOCK) + 2 * window):
         return _by_blocks(query, key, value, sequences, num_heads, mask, window)
+    if mask is None and window is None and rows.slots is not None and rows.length > _LONGEST_ROW_MASK:
+        return _by_sequences(query, key, value, sequences, num_heads)
     row_mask = sequences.row_mask(window)
     if mask is None and rows.length > _LONGEST_FOR_MATMULS:
         q, k, v = (_split_heads(each, rows, num_heads) for each in (query, key, value))
@@ -44,6 +48,17 @@ def attention(
         return _merge_heads(context.flatten(0, 1), rows, num_heads)
     inputs = (as_autocast(tensor) for tensor in (query, key, value))
     return cast(Tensor, _RowsAttention.apply(*inputs, rows, row_mask, num_heads, mask))  # type: ignore[no-untyped-call]
+
+
+def _by_sequences(query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, num_heads: int) -> Tensor:
+    """Compute attention of each sequence alone. Memory is linear in the tokens."""
+    lengths = sequences.cu_seqlens.diff().tolist()
+    contexts = []
+    for parts in zip(*(torch.split(each, lengths) for each in (query, key, value)), strict=True):
+        q, k, v = (_split_heads(each, Rows(1, len(each)), num_heads) for each in parts)
+        context = F.scaled_dot_product_attention(q, k, v)
+        contexts.append(context.transpose(1, 2).flatten(2).squeeze(0))
+    return torch.cat(contexts)
 
 
 def _by_blocks(
