@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from maskwright.core.errors import ConversionError, MaskwrightError
-from maskwright.inference.detect import Detection, Judged, highlight, summary
-from maskwright.inference.model import Model, TextCut, load
+from maskwright.inference.detect import Detection, TokenPrediction, highlight, summary
+from maskwright.inference.model import Model, TruncationWarning, load
 
 TEXTS = ["the cat sat on the mat.", "", "We love, the dog ran to a tree 我爱北京", "xyz cats"]
 
@@ -60,7 +60,7 @@ def test_threshold_says_what_counts(electra: Model) -> None:
 
 
 def test_a_long_text_is_read_from_its_beginning(electra: Model) -> None:
-    with pytest.warns(TextCut, match="the text has more than 40 tokens"):
+    with pytest.warns(TruncationWarning, match="the text has more than 40 tokens"):
         (detection,) = electra.detect("cat " * 60)
     assert len(detection.tokens) == 38
 
@@ -91,7 +91,7 @@ def test_a_discriminator_alone_fills_no_masks(electra_folder: Path, tmp_path: Pa
 
 
 def judged(text: str, *spans: tuple[int, int, float]) -> Detection:
-    return Detection(text, tuple(Judged(text[a:b], 0, a, b, share, share >= 0.5) for a, b, share in spans))
+    return Detection(text, tuple(TokenPrediction(text[a:b], 0, a, b, share, share >= 0.5) for a, b, share in spans))
 
 
 def test_marked_texts_are_readable_without_colors() -> None:

@@ -12,7 +12,7 @@ import torch
 from maskwright.core.errors import MaskwrightError
 from maskwright.inference.batches import batches
 from maskwright.inference.embed import nearest_texts
-from maskwright.inference.model import Model, TextCut, load
+from maskwright.inference.model import Model, TruncationWarning, load
 
 TEXTS = [
     "the cat sat on the mat.",
@@ -61,7 +61,7 @@ def test_embed_normalizes_to_length_one(models: dict[str, Model]) -> None:
 
 def test_embed_cuts_a_long_text_and_says_so(models: dict[str, Model]) -> None:
     long = " ".join(["cat"] * 100)
-    with pytest.warns(TextCut, match=r"1 of 2 texts .*ignored \(texts 2\)"):
+    with pytest.warns(TruncationWarning, match=r"1 of 2 texts .*ignored \(texts 2\)"):
         vectors = models["bert"].embed(["dog", long])
     np.testing.assert_allclose(vectors[1], models["bert"].embed(" ".join(["cat"] * 38))[0], atol=1e-6)
 

@@ -14,7 +14,7 @@ from maskwright.core.errors import ConversionError, MaskwrightError
 from maskwright.data.tokenizers.spec import Unigram
 from maskwright.data.tokenizers.training import train_unigram
 from maskwright.inference.fill_mask import _window, read_masks
-from maskwright.inference.model import Model, TextCut, UntrainedHead, load
+from maskwright.inference.model import Model, TruncationWarning, UntrainedHead, load
 
 BERT_TEXTS = [
     "the cat sat on the [MASK].",
@@ -152,7 +152,7 @@ def test_filled_tokens_are_joined_to_the_text(
 def test_fill_mask_reads_a_long_text_around_its_mask(bert: Model) -> None:
     words = ["cat"] * 60
     words[50] = "[MASK]"
-    with pytest.warns(TextCut, match=r"1 of 2 texts have more than 40 tokens.* around the masks .*texts 2\)"):
+    with pytest.warns(TruncationWarning, match=r"1 of 2 texts have more than 40 tokens.* around the masks .*texts 2\)"):
         short, long = bert.fill_mask(["the [MASK]", " ".join(words)])
     (window,) = bert.fill_mask(" ".join(words[22:60]))
     assert [best.score for best in long[0]] == pytest.approx([best.score for best in window[0]], abs=1e-6)

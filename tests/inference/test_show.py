@@ -1,4 +1,4 @@
-"""Showing: what is drawn is what training would do, every character of it."""
+"""Preview: what is drawn is what training would do, every character of it."""
 
 import io
 import itertools
@@ -51,21 +51,21 @@ def shown(recipe, tokenizers, text=ENGLISH, **options):
     return show(recipe, text, tokenizer=tokenizers[kind], **options)
 
 
-def drawn(showing):
+def drawn(preview):
     console = Console(width=4000, no_color=True, record=True, file=io.StringIO())
-    console.print(render(showing))
+    console.print(render(preview))
     return console.export_text()
 
 
 @pytest.mark.parametrize("name", catalog.names())
 def test_every_recipe_can_be_shown_and_drawn(name, tokenizers):
-    showing = shown(name, tokenizers, text=ENGLISH + "\n\n" + CHINESE)
-    assert showing.num_sequences == len(showing.sequences) > 0
-    text = drawn(showing)
+    preview = shown(name, tokenizers, text=ENGLISH + "\n\n" + CHINESE)
+    assert preview.num_sequences == len(preview.sequences) > 0
+    text = drawn(preview)
     assert name in text
-    for sequence in showing.sequences:
+    for sequence in preview.sequences:
         assert all(f"{token.seen}{{{token.original}}}" in text for token in sequence.tokens if token.change)
-    json.dumps(showing.to_json())
+    json.dumps(preview.to_json())
 
 
 @pytest.mark.parametrize("name", ["bert/tiny", "roberta/tiny"])
@@ -84,8 +84,8 @@ def test_tokens_say_what_happened_to_them(name, tokenizers):
 
 
 def test_originals_are_the_text_that_was_given(tokenizers):
-    showing = shown("roberta/tiny", tokenizers)
-    [sequence] = showing.sequences
+    preview = shown("roberta/tiny", tokenizers)
+    [sequence] = preview.sequences
     words = "".join(token.original for token in sequence.tokens if not token.special)
     assert words == "".join(ENGLISH.split())
     assert sequence.tokens[0].seen_id == sequence.tokens[0].original_id
@@ -111,11 +111,11 @@ def test_seed_and_epoch_determine_what_is_shown_and_static_masks_return(tokenize
     ],
 )
 def test_pairs_are_labeled_in_words(name, fields, words, tokenizers):
-    showing = shown(name, tokenizers, text="\n\n".join([ENGLISH] * 6), set=fields)
-    labels = {sequence.pair_label for sequence in showing.sequences}
+    preview = shown(name, tokenizers, text="\n\n".join([ENGLISH] * 6), set=fields)
+    labels = {sequence.pair_label for sequence in preview.sequences}
     assert labels - {-1} == ({0, 1} if words[0] else set())
-    assert [showing.pair_words(label) for label in (0, 1)] == list(words)
-    assert bool(showing.pair_words(-1)) == bool(words[0])
+    assert [preview.pair_words(label) for label in (0, 1)] == list(words)
+    assert bool(preview.pair_words(-1)) == bool(words[0])
 
 
 def test_a_single_sentence_says_that_it_is_no_pair(tokenizers):
@@ -124,11 +124,11 @@ def test_a_single_sentence_says_that_it_is_no_pair(tokenizers):
 
 
 def test_boundaries_and_positions_of_spans_are_shown(tokenizers):
-    showing = shown(
+    preview = shown(
         "spanbert/tiny", tokenizers, set=["masking.rate=0.3", "objectives=[mlm, {kind: sbo, max_places: 3}]"]
     )
-    text, predicted = drawn(showing), 0
-    for sequence in showing.sequences:
+    text, predicted = drawn(preview), 0
+    for sequence in preview.sequences:
         for span in sequence.spans:
             first, last = span.left + 1, span.right - 1
             assert all(sequence.tokens[index].unit is not None for index in range(first, last + 1))
@@ -143,16 +143,16 @@ def test_boundaries_and_positions_of_spans_are_shown(tokenizers):
 
 
 def test_what_a_generator_samples_is_labeled_as_replaced_or_original(tokenizers):
-    showing = shown("electra/tiny", tokenizers, set=["masking.rate=0.5"])
-    tokens = [token for sequence in showing.sequences for token in sequence.tokens]
+    preview = shown("electra/tiny", tokenizers, set=["masking.rate=0.5"])
+    tokens = [token for sequence in preview.sequences for token in sequence.tokens]
     for token in tokens:
         assert (token.sampled_id is None) == (token.unit is None)
         assert token.is_replaced == (token.sampled_id not in (None, token.original_id))
     # From unigram frequencies some samples are right by chance; every one is a token of the text.
     assert {token.sampled_id for token in tokens} - {None} <= {token.original_id for token in tokens}
-    for sequence in showing.sequences:
+    for sequence in preview.sequences:
         replaced = sum(token.is_replaced for token in sequence.tokens)
-        assert f"{replaced} replaced, {len(sequence.tokens) - replaced} original" in drawn(showing)
+        assert f"{replaced} replaced, {len(sequence.tokens) - replaced} original" in drawn(preview)
     for fields in ("objectives=[mlm, replace_mlm]", "objectives=[mlm, {kind: rtd, loss_at: selected}]"):
         for token in shown("electra/tiny", tokenizers, set=[fields]).sequences[0].tokens:
             assert (token.is_replaced is not None) == ("rtd" in fields and token.unit is not None)
@@ -171,9 +171,9 @@ def test_a_runs_own_generator_is_sampled(tokenizers, tmp_path):
     with torch.no_grad():
         model.heads["mlm"].bias[certain] = 100.0
     save_models(folder, recipe, model, special)
-    showing = show(str(folder), ENGLISH)
-    assert any(f"the generator of {folder}" in note for note in showing.notes)
-    sampled = {token.sampled_id for sequence in showing.sequences for token in sequence.tokens}
+    preview = show(str(folder), ENGLISH)
+    assert any(f"the generator of {folder}" in note for note in preview.notes)
+    sampled = {token.sampled_id for sequence in preview.sequences for token in sequence.tokens}
     assert sampled == {None, certain}
 
 
@@ -183,14 +183,14 @@ def test_stages_of_masking_are_shown_one_at_a_time(tokenizers, tmp_path):
     fields = [f"words.phrases=[{names}]", f"words.entities=[{names}]", "words.segmenter=none", "masking.rate=0.9"]
 
     def units(**options):
-        showing = shown("ernie/tiny", tokenizers, set=fields, **options)
-        [note] = [note for note in showing.notes if "stages of training" in note]
+        preview = shown("ernie/tiny", tokenizers, set=fields, **options)
+        [note] = [note for note in preview.notes if "stages of training" in note]
         grouped = {}
-        for sequence in showing.sequences:
+        for sequence in preview.sequences:
             for token in sequence.tokens:
                 if token.unit is not None:
                     grouped.setdefault((id(sequence), token.unit), []).append(token.original)
-        return showing, note, list(grouped.values())
+        return preview, note, list(grouped.values())
 
     first, note, basic = units(stage=1)
     assert (first.stage, "stage 1, basic units (33% of training)" in note) == (1, True)
@@ -210,20 +210,20 @@ def test_stages_of_masking_are_shown_one_at_a_time(tokenizers, tmp_path):
 
 
 def test_words_of_a_unit_and_pieces_of_a_word_are_joined(tokenizers):
-    showing = shown("spanbert/tiny", tokenizers, set=["masking.rate=0.6", "masking.geometric_p=0.05"])
+    preview = shown("spanbert/tiny", tokenizers, set=["masking.rate=0.6", "masking.geometric_p=0.05"])
     tied = sum(
         token.begins_word and token.unit is not None and token.unit == before.unit
-        for sequence in showing.sequences
+        for sequence in preview.sequences
         for before, token in itertools.pairwise(sequence.tokens)
     )
     legend = 1
     assert tied > 0
-    assert drawn(showing).count("‿") == tied + legend
+    assert drawn(preview).count("‿") == tied + legend
     for name, is_marked in (("bert/tiny", True), ("roberta/tiny", False)):
-        showing = shown(name, tokenizers, text="Unthinkable harbourings. So they were, everlastingly.")
-        pieces = [token for sequence in showing.sequences for token in sequence.tokens if not token.begins_word]
+        preview = shown(name, tokenizers, text="Unthinkable harbourings. So they were, everlastingly.")
+        pieces = [token for sequence in preview.sequences for token in sequence.tokens if not token.begins_word]
         joints = sum(not token.seen.startswith("##") for token in pieces)
-        assert drawn(showing).count("·") == joints + legend
+        assert drawn(preview).count("·") == joints + legend
         assert (joints < len(pieces)) == is_marked
 
 
@@ -248,9 +248,9 @@ def test_remarks_are_made_where_they_matter(name, options, note, tokenizers):
 
 
 def test_a_run_is_shown_with_its_own_tokenizer_and_another_kind_of_tokenizer_is_remarked_on(tokenizers, tmp_path):
-    showing = show("bert/tiny", ENGLISH, tokenizer=tokenizers["byte_bpe"])
-    assert "byte_bpe" in showing.notes[0]
-    assert showing.sequences[0].tokens[0].seen == "<s>"
+    preview = show("bert/tiny", ENGLISH, tokenizer=tokenizers["byte_bpe"])
+    assert "byte_bpe" in preview.notes[0]
+    assert preview.sequences[0].tokens[0].seen == "<s>"
     run = tmp_path / "run"
     shutil.copytree(tokenizers["wordpiece"], run)
     write_json(run / "recipe.json", catalog.resolve("bert/tiny").model_dump(mode="json"))
@@ -259,10 +259,10 @@ def test_a_run_is_shown_with_its_own_tokenizer_and_another_kind_of_tokenizer_is_
 
 
 def test_number_of_sequences_is_limited(tokenizers):
-    showing = shown("bert/tiny", tokenizers, text="\n\n".join([ENGLISH] * 6), max_sequences=2)
-    assert len(showing.sequences) == 2
-    assert showing.num_sequences > 2
-    assert f"and {showing.num_sequences - 2} more" in drawn(showing)
+    preview = shown("bert/tiny", tokenizers, text="\n\n".join([ENGLISH] * 6), max_sequences=2)
+    assert len(preview.sequences) == 2
+    assert preview.num_sequences > 2
+    assert f"and {preview.num_sequences - 2} more" in drawn(preview)
 
 
 def test_sentences_keep_all_text():
@@ -306,12 +306,12 @@ def test_shown_text_is_cut_into_words_as_a_corpus_would_be_and_phrases_of_a_corp
 
     def words_and_notes(**words):
         recipe = catalog.resolve("bert/tiny").replace(words=Words(**words))
-        showing = show(recipe, text, tokenizer=tmp_path)
+        preview = show(recipe, text, tokenizer=tmp_path)
         found = []
-        for token in showing.sequences[0].tokens:
+        for token in preview.sequences[0].tokens:
             found += [""] * token.begins_word
             found[-1] += token.original
-        return set(found), any("need a corpus" in note for note in showing.notes)
+        return set(found), any("need a corpus" in note for note in preview.notes)
 
     assert {"使", "用"} <= words_and_notes()[0]
     for phrases, is_noted in ((), False), (("collocations",), True), (("segmenter",), False):

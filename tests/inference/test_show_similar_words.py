@@ -8,7 +8,7 @@ import pytest
 from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.spec import WordPiece
 from maskwright.data.tokenizers.training import train_wordpiece
-from maskwright.inference.show import Showing, show
+from maskwright.inference.show import Preview, show
 
 TEXT = "The red cat sat in the garden. The red dog slept in the house. The red cat saw the old dog."
 REPLACED = ("replacement={kind: similar_word, similar: 1, random: 0, keep: 0}", "masking={kind: whole_word, rate: 0.5}")
@@ -30,10 +30,10 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def changes(showing: Showing) -> list[tuple[str, str]]:
+def changes(preview: Preview) -> list[tuple[str, str]]:
     return [
         (token.original, token.seen)
-        for sequence in showing.sequences
+        for sequence in preview.sequences
         for token in sequence.tokens
         if token.change == "replaced"
     ]
@@ -43,38 +43,38 @@ def test_a_thesaurus_is_used_and_named(tmp_path: Path, tokenizer: Path) -> None:
     thesaurus = tmp_path / "synonyms.txt"
     thesaurus.write_text("cat dog\nred old\n", encoding="utf-8")
     fields = (*REPLACED, f"replacement.table.source={thesaurus}", "replacement.max_stand_ins=0")
-    showing = show("bert/tiny", TEXT, set=fields, tokenizer=tokenizer, cache=tmp_path)
-    assert set(changes(showing)) == {("cat", "dog"), ("dog", "cat"), ("red", "old"), ("old", "red")}
-    assert any("synonyms.txt: 2 groups" in note and "words of this text have one" in note for note in showing.notes)
-    selected = sum(token.change is not None for sequence in showing.sequences for token in sequence.tokens)
-    assert f"of the {selected} predicted tokens shown: {selected} similar word" in showing.notes
+    preview = show("bert/tiny", TEXT, set=fields, tokenizer=tokenizer, cache=tmp_path)
+    assert set(changes(preview)) == {("cat", "dog"), ("dog", "cat"), ("red", "old"), ("old", "red")}
+    assert any("synonyms.txt: 2 groups" in note and "words of this text have one" in note for note in preview.notes)
+    selected = sum(token.change is not None for sequence in preview.sequences for token in sequence.tokens)
+    assert f"of the {selected} predicted tokens shown: {selected} similar word" in preview.notes
 
 
 def test_a_corpus_teaches_vocabulary_and_similar_words(tmp_path: Path, corpus: Path) -> None:
     pytest.importorskip("gensim")
     fields = (*REPLACED, "replacement.table={min_count: 1, min_similarity: -1}")
-    showing = show("bert/tiny", TEXT, set=fields, corpus=corpus, cache=tmp_path)
-    assert str(corpus) in showing.tokenizer
-    assert len(changes(showing)) > 3
-    assert any("the corpus itself: vectors of" in note for note in showing.notes)
+    preview = show("bert/tiny", TEXT, set=fields, corpus=corpus, cache=tmp_path)
+    assert str(corpus) in preview.tokenizer
+    assert len(changes(preview)) > 3
+    assert any("the corpus itself: vectors of" in note for note in preview.notes)
     again = show("bert/tiny", TEXT, set=fields, corpus=[corpus], cache=tmp_path)
-    assert again.sequences == showing.sequences
+    assert again.sequences == preview.sequences
 
 
 def test_a_corpus_gives_the_counts_that_random_tokens_are_drawn_by(tmp_path: Path, corpus: Path) -> None:
     # Tokens that stand in the corpus and not in the text come up too.
     fields = ("replacement={mask: 0, random: 1, keep: 0, random_from: corpus}", "masking.rate=0.9")
-    showing = show("bert/tiny", "Cat and dog. Bird.", set=fields, corpus=corpus, cache=tmp_path)
-    own = {token.original for sequence in showing.sequences for token in sequence.tokens}
-    assert {seen for _, seen in changes(showing)} - own
-    assert not any("counted in this text alone" in note for note in showing.notes)
+    preview = show("bert/tiny", "Cat and dog. Bird.", set=fields, corpus=corpus, cache=tmp_path)
+    own = {token.original for sequence in preview.sequences for token in sequence.tokens}
+    assert {seen for _, seen in changes(preview)} - own
+    assert not any("counted in this text alone" in note for note in preview.notes)
 
 
 def test_without_a_corpus_there_is_nothing_to_learn_from(tmp_path: Path, tokenizer: Path) -> None:
     pytest.importorskip("gensim")
-    showing = show("bert/tiny", TEXT, set=REPLACED, tokenizer=tokenizer, cache=tmp_path)
-    assert any("--corpus" in note for note in showing.notes)
-    assert any("(no similar word)" in note for note in showing.notes)
+    preview = show("bert/tiny", TEXT, set=REPLACED, tokenizer=tokenizer, cache=tmp_path)
+    assert any("--corpus" in note for note in preview.notes)
+    assert any("(no similar word)" in note for note in preview.notes)
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

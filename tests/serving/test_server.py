@@ -24,7 +24,7 @@ from maskwright.finetuning import fine_tuned
 from maskwright.finetuning.predictions import plain
 from maskwright.model.inference import PrecisionChanged
 from maskwright.serving import server
-from maskwright.serving.batching import Limits
+from maskwright.serving.batcher import Limits
 from maskwright.serving.served import Result, ServedModel, load_served
 from maskwright.serving.server import build_app, named_models
 from tests.finetuning.tiny_tuned import LABELS, TEXTS

@@ -9,7 +9,7 @@ from test_batches import SPECIAL, VOCABULARY, step
 from toy_models import take_step
 
 from maskwright.checkpoints.checkpoint import PretrainedModel, read_checkpoint
-from maskwright.checkpoints.locating import GENERATOR
+from maskwright.checkpoints.location import GENERATOR
 from maskwright.core.errors import ConversionError
 from maskwright.fitting.resolve import fit_length, fit_vocabulary
 from maskwright.fitting.schedule import fit_schedule

@@ -6,7 +6,7 @@ from pathlib import Path
 from toy_runs import OBJECTS, SUBJECTS, VERBS
 
 from maskwright.checkpoints.checkpoint import Checkpoint
-from maskwright.checkpoints.locating import GENERATOR
+from maskwright.checkpoints.location import GENERATOR
 from maskwright.data.tokenizers.backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.recipes.catalog import resolve

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from maskwright.checkpoints.config_json import from_json, to_json
 from maskwright.checkpoints.families import Family, family_named
-from maskwright.checkpoints.locating import GENERATOR, locate
+from maskwright.checkpoints.location import GENERATOR, locate
 from maskwright.checkpoints.refusals import refuse_inexpressible
 from maskwright.checkpoints.sentence_folder import SentenceModules, read_sentence_modules
 from maskwright.checkpoints.task_entries import TaskEntries, entries_from_json

@@ -36,7 +36,7 @@ def command(
     if out and out.suffix != ".npy":
         raise MaskwrightError(f"cannot write vectors as {out.name!r}", allowed="a name that ends in .npy")
     loaded = load_for_use(model, device, precision)
-    from maskwright.checkpoints.locating import locate
+    from maskwright.checkpoints.location import locate
     from maskwright.checkpoints.sentence_folder import MODULES
     from maskwright.data.progress import no_progress
     from maskwright.inference.commands import embed

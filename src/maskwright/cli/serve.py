@@ -7,7 +7,7 @@ import typer
 
 from maskwright.cli import options, output
 from maskwright.cli.texts import check_model
-from maskwright.serving.batching import LIMITS
+from maskwright.serving.batcher import LIMITS
 
 
 def command(

@@ -38,7 +38,7 @@ def command(
     from maskwright.inference.show_output import render
     from maskwright.inference.texts import read_source
 
-    showing = show(
+    preview = show(
         recipe,
         read_source(text, text_file),
         tokenizer=tokenizer,
@@ -50,9 +50,9 @@ def command(
         max_sequences=limit,
         progress=lambda stage, done, total: None if done else output.note(stage.removesuffix(" (bytes)")),
     )
-    for note in showing.notes:
+    for note in preview.notes:
         output.note(f"note: {note}")
     if as_json:
-        output.print_json(showing.to_json())
+        output.print_json(preview.to_json())
     else:
-        output.console().print(render(showing))
+        output.console().print(render(preview))

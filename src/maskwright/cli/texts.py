@@ -24,7 +24,7 @@ def gather(texts: Sequence[str] | None, file: Path | None, column: str | None = 
 
 def check_model(model: str) -> None:
     """Raise ConversionError for a misspelled model folder, before PyTorch is imported, which takes seconds."""
-    from maskwright.checkpoints.locating import check_folder
+    from maskwright.checkpoints.location import check_folder
 
     check_folder(model)
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from maskwright.checkpoints.locating import locate
+from maskwright.checkpoints.location import locate
 from maskwright.checkpoints.sentence_folder import MODULES
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import DataError, MaskwrightError

@@ -28,7 +28,7 @@ from maskwright.finetuning.features import FeatureBatch, Layout
 from maskwright.finetuning.heads import Head
 from maskwright.finetuning.labeled import load_read_as, save_read_as
 from maskwright.finetuning.readers.options import ReadAs
-from maskwright.finetuning.tasks import TASK_FILE, entries_of, guessed_task, means_the_same, read_task
+from maskwright.finetuning.tasks import TASK_FILE, entries_of, infer_task, read_task, same_labels
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.texts import Regression
 from maskwright.inference.batches import TextEncoder
@@ -144,7 +144,7 @@ class FineTunedModel(nn.Module):
             family=self.family,
             config=self.encoder.config,
             special_tokens=self.tokenizer.special_tokens,
-            state={_filed(name, task): tensor for name, tensor in state.items()},
+            state={_to_saved_name(name, task): tensor for name, tensor in state.items()},
             max_length=self.max_length,
             task=entries_of(task, self.head.rate),
         )
@@ -200,7 +200,7 @@ def build(
             f"max_length is {length}, but {model} has {config.max_positions} positions",
             todo=f"Give `--set max_length={config.max_positions}` or less.",
         )
-    keeps_head = existing.task is not None and means_the_same(existing.task, task) and not from_scratch
+    keeps_head = existing.task is not None and same_labels(existing.task, task) and not from_scratch
     if head_dropout is not None and row.dropout is not None and row.dropout.name is not None:
         rate = head_dropout
     elif keeps_head and existing.task is not None:
@@ -214,7 +214,7 @@ def build(
         built.notes = (f"all weights are newly initialized; shape and tokenizer are those of {existing.name}",)
         return built.eval()
     wanted = built.state_dict().keys()
-    state = _named_as_here(existing, task)
+    state = _to_internal_names(existing, task)
     loaded = {name for name in wanted & state.keys() if keeps_head or not name.startswith("head.")}
     _load_weights(built, {name: state[name] for name in loaded})
     notes = _weight_notes(existing, task.head, row, loaded=loaded, wanted=wanted, ignored=state.keys() - wanted)
@@ -253,7 +253,7 @@ def load(folder: str | Path | Checkpoint) -> FineTunedModel:
         )
     row = family_named(existing.family).tasks[entries.kind]
     path = existing.folder / TASK_FILE
-    task = read_task(path, entries) if path.exists() else guessed_task(entries, existing.folder)
+    task = read_task(path, entries) if path.exists() else infer_task(entries, existing.folder)
     needs_pooler = row.source == "pooled"
     if needs_pooler and not existing.config.pooler:
         raise ConversionError(
@@ -262,7 +262,7 @@ def load(folder: str | Path | Checkpoint) -> FineTunedModel:
         )
     existing = replace(existing, config=existing.config.replace(pooler=needs_pooler))
     built = _assemble(existing, task, row, entries.dropout, existing.max_length)
-    state = _named_as_here(existing, task)
+    state = _to_internal_names(existing, task)
     _load_weights(built, {name: state[name] for name in built.state_dict()})
     built.read_as = load_read_as(existing.folder)
     if not path.exists():
@@ -290,15 +290,15 @@ def _load_weights(built: FineTunedModel, state: Mapping[str, Tensor]) -> None:
     built.load_state_dict({name: tensor.clone() for name, tensor in state.items()}, assign=True, strict=False)
 
 
-def _named_as_here(existing: Checkpoint, task: Task) -> dict[str, Tensor]:
-    mine = f"heads.{task.head}."
+def _to_internal_names(existing: Checkpoint, task: Task) -> dict[str, Tensor]:
+    prefix = f"heads.{task.head}."
     return {
-        "head." + name.removeprefix(mine) if name.startswith(mine) else name: tensor
+        "head." + name.removeprefix(prefix) if name.startswith(prefix) else name: tensor
         for name, tensor in existing.state.items()
     }
 
 
-def _filed(name: str, task: Task) -> str:
+def _to_saved_name(name: str, task: Task) -> str:
     return f"heads.{task.head}." + name.removeprefix("head.") if name.startswith("head.") else name
 
 

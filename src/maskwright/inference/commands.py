@@ -13,7 +13,7 @@ from maskwright.checkpoints.sentence_folder import Pooling
 from maskwright.core.files import atomic_path
 from maskwright.data.progress import Progress, no_progress
 from maskwright.inference.detect import THRESHOLD, Detection
-from maskwright.inference.fill_mask import Filled
+from maskwright.inference.fill_mask import MaskPrediction
 from maskwright.inference.model import Model, load
 from maskwright.inference.precision import Precision
 from maskwright.inference.texts import gather, write_json_lines
@@ -29,7 +29,7 @@ def fill_mask(
     out: str | Path | None = None,
     device: str = "auto",
     precision: Precision = "fp32",
-) -> list[list[list[Filled]]]:
+) -> list[list[list[MaskPrediction]]]:
     """Predict the token at each mask of each text (`Model.fill_mask`).
 
     Args:
@@ -41,14 +41,14 @@ def fill_mask(
         out: A .jsonl file for the results, one line per text.
         device, precision: As for `load`.
     """
-    given = gather(texts, file, column)
-    filled = _loaded(model, device, precision).fill_mask(given, top_k=top_k)
+    gathered = gather(texts, file, column)
+    filled = _loaded(model, device, precision).fill_mask(gathered, top_k=top_k)
     if out is not None:
-        write_json_lines(Path(out).expanduser(), filled_to_json(given, filled))
+        write_json_lines(Path(out).expanduser(), filled_to_json(gathered, filled))
     return filled
 
 
-def filled_to_json(texts: Sequence[str], filled: list[list[list[Filled]]]) -> list[dict[str, Any]]:
+def filled_to_json(texts: Sequence[str], filled: list[list[list[MaskPrediction]]]) -> list[dict[str, Any]]:
     """Return the predictions for each text as plain data."""
     return [
         {"text": text, "masks": [[asdict(best) for best in mask] for mask in masks]}
@@ -68,8 +68,8 @@ def detect(
     precision: Precision = "fp32",
 ) -> list[Detection]:
     """Predict which tokens of each text were replaced (`Model.detect`); other arguments as for `fill_mask`."""
-    given = gather(texts, file, column)
-    detections = _loaded(model, device, precision).detect(given, threshold=threshold)
+    gathered = gather(texts, file, column)
+    detections = _loaded(model, device, precision).detect(gathered, threshold=threshold)
     if out is not None:
         write_json_lines(Path(out).expanduser(), map(asdict, detections))
     return detections
@@ -92,11 +92,11 @@ def embed(
 
     `out` is a .npy file; the other arguments are as for `fill_mask`.
     """
-    given = gather(texts, file, column)
+    gathered = gather(texts, file, column)
     loaded = _loaded(model, device, precision)
     # The file is opened first, so that an unwritable directory fails immediately.
     with atomic_path(Path(out).expanduser()) if out is not None else contextlib.nullcontext() as temporary:
-        vectors = loaded.embed(given, pooling=pooling, normalize=normalize, progress=progress)
+        vectors = loaded.embed(gathered, pooling=pooling, normalize=normalize, progress=progress)
         if temporary:
             with open(temporary, "wb") as saved:
                 np.save(saved, vectors)

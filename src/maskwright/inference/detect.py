@@ -15,7 +15,7 @@ _TOKEN_STYLE, _PROBABILITY_STYLE = "bold white on red", "red"
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class TokenPrediction:
     """One token of a text with its probability of being replaced.
 
     Attributes:
@@ -38,10 +38,10 @@ class Detection:
     """The tokens of one text in order, up to the maximum length."""
 
     text: str
-    tokens: tuple[Judged, ...]
+    tokens: tuple[TokenPrediction, ...]
 
     @property
-    def replaced(self) -> tuple[Judged, ...]:
+    def replaced(self) -> tuple[TokenPrediction, ...]:
         """The tokens that look replaced."""
         return tuple(token for token in self.tokens if token.replaced)
 
@@ -54,18 +54,20 @@ def detection(
     text: str, encoded: Encoded, probabilities: Sequence[float], threshold: float, tokenizer: Tokenizer
 ) -> Detection:
     """Combine the tokens of a text with their probabilities; tokens beyond the maximum length have none."""
-    judged = tuple(
-        Judged(tokenizer.token_text(int(id)), int(id), int(start), int(end), probability, probability >= threshold)
+    predictions = tuple(
+        TokenPrediction(
+            tokenizer.token_text(int(id)), int(id), int(start), int(end), probability, probability >= threshold
+        )
         for id, (start, end), probability in zip(encoded.ids, encoded.offsets, probabilities, strict=False)
     )
-    return Detection(text, judged)
+    return Detection(text, predictions)
 
 
 def summary(detections: Sequence[Detection]) -> str:
     """Return a summary such as "2 of 9 tokens look replaced"."""
     total = sum(len(detection.tokens) for detection in detections)
-    found = sum(len(detection.replaced) for detection in detections)
-    return f"{found:,} of {total:,} token{'s' * (total != 1)} look{'s' * (found == 1)} replaced"
+    replaced = sum(len(detection.replaced) for detection in detections)
+    return f"{replaced:,} of {total:,} token{'s' * (total != 1)} look{'s' * (replaced == 1)} replaced"
 
 
 def highlight(detection: Detection) -> Text:

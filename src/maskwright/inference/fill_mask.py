@@ -18,7 +18,7 @@ MASK_FORMS = ("[MASK]", "<mask>")
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class MaskPrediction:
     """One predicted token.
 
     Attributes:
@@ -42,14 +42,14 @@ class MaskedText:
         ids: Shape (L,), with special tokens.
         positions: Shape (K,), of the masks in `ids`.
         spans: Shape (K, 2), the characters [start, end) of each mask in `text`.
-        is_cut: Whether the text was truncated to the part around the masks.
+        is_truncated: Whether the text was truncated to the part around the masks.
     """
 
     text: str
     ids: IntArray
     positions: IntArray
     spans: IntArray
-    is_cut: bool
+    is_truncated: bool
 
 
 def read_masks(text: str, name: str, tokenizer: Tokenizer, max_length: int) -> MaskedText:
@@ -84,7 +84,7 @@ def read_masks(text: str, name: str, tokenizer: Tokenizer, max_length: int) -> M
         ids=np.concatenate([[special.cls], encoded.ids[low:high], [special.sep]]),
         positions=masks - low + 1,
         spans=encoded.offsets[masks],
-        is_cut=high - low < len(encoded.ids),
+        is_truncated=high - low < len(encoded.ids),
     )
 
 
@@ -107,13 +107,13 @@ def best_tokens(logits: Tensor, top_k: int, vocab_size: int) -> tuple[Tensor, Te
 
 def fill(
     masked: MaskedText, number: int, scores: Sequence[float], ids: Sequence[int], tokenizer: Tokenizer
-) -> list[Filled]:
+) -> list[MaskPrediction]:
     """Put the best tokens (probabilities and ids) of mask `number` into its text."""
     start, end = masked.spans[number].tolist()
     before, after = masked.text[:start], masked.text[end:]
     tokens = [tokenizer.token_text(id) for id in ids]
     return [
-        Filled(score, token, id, _join(before, token, tokenizer) + after)
+        MaskPrediction(score, token, id, _join(before, token, tokenizer) + after)
         for score, token, id in zip(scores, tokens, ids, strict=True)
     ]
 

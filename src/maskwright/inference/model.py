@@ -24,7 +24,7 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.inference.batches import TextBatch, TextEncoder
 from maskwright.inference.detect import THRESHOLD, Detection, detection
 from maskwright.inference.embed import check_pooling, mean_of_tokens
-from maskwright.inference.fill_mask import Filled, best_tokens, fill, read_masks
+from maskwright.inference.fill_mask import MaskPrediction, best_tokens, fill, read_masks
 from maskwright.inference.precision import Precision, choose_precision
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead, ReplacedTokenDetectionHead
@@ -35,7 +35,7 @@ _SCORED_AT_ONCE = 512
 _FIRST = np.zeros(1, dtype=np.int64)
 
 
-class TextCut(UserWarning):
+class TruncationWarning(UserWarning):
     """Texts were longer than the model's maximum length and were truncated.
 
     Attributes:
@@ -105,14 +105,14 @@ class Model:
 
     def fill_mask(
         self, texts: str | Sequence[str], *, top_k: int = 5, batch_tokens: int | None = None
-    ) -> list[list[list[Filled]]]:
+    ) -> list[list[list[MaskPrediction]]]:
         """Predict the tokens at each mask. Several masks in one text are predicted independently.
 
         A model without a masked language modeling head uses its generator.
 
         Args:
             texts: Texts with `[MASK]` or `<mask>` (both work for any model). Of a text that is too long, the part
-                around its masks is used, with the warning `TextCut`.
+                around its masks is used, with a `TruncationWarning`.
             top_k: Tokens for each mask, 1 to the size of the vocabulary.
             batch_tokens: Tokens of a forward pass; None for the best number of the device.
 
@@ -145,14 +145,14 @@ class Model:
         masked = [
             read_masks(text, name, self.tokenizer, self.max_length) for text, name in zip(texts, names, strict=True)
         ]
-        self._warn_of_cuts([text.is_cut for text in masked], "only the part around the masks is used")
+        self._warn_if_truncated([text.is_truncated for text in masked], "only the part around the masks is used")
         sequences, positions = [text.ids for text in masked], [text.positions for text in masked]
-        found: dict[int, tuple[list[float], list[int]]] = {}
+        by_mask: dict[int, tuple[list[float], list[int]]] = {}
         for masks, logits in self.token_scores(sequences, positions, batch_tokens):
             scores, ids = best_tokens(logits, top_k, vocab_size)
             check_finite(scores.numpy())
-            found.update(zip(masks.tolist(), zip(scores.tolist(), ids.tolist(), strict=True), strict=True))
-        best = iter(sorted(found.items()))
+            by_mask.update(zip(masks.tolist(), zip(scores.tolist(), ids.tolist(), strict=True), strict=True))
+        best = iter(sorted(by_mask.items()))
         return [
             [fill(text, number, *next(best)[1], self.tokenizer) for number in range(len(text.positions))]
             for text in masked
@@ -164,7 +164,7 @@ class Model:
         """Predict which tokens of a text were replaced (Clark et al. 2020).
 
         Args:
-            texts: Of a text that is too long, the beginning is used, with the warning `TextCut`. Special tokens
+            texts: Of a text that is too long, the beginning is used, with a `TruncationWarning`. Special tokens
                 written in a text are ordinary text.
             threshold: Probability from which a token counts as replaced, in [0, 1].
             batch_tokens: Tokens of a forward pass; None for the best number of the device.
@@ -202,8 +202,8 @@ class Model:
                     # Without the special tokens at both ends.
                     probabilities[text] = scores[start + 1 : start + len(sequences[text]) - 1].tolist()
         return [
-            detection(text, tokens, its, threshold, self.tokenizer)
-            for text, tokens, its in zip(texts, encoded, probabilities, strict=True)
+            detection(text, tokens, of_tokens, threshold, self.tokenizer)
+            for text, tokens, of_tokens in zip(texts, encoded, probabilities, strict=True)
         ]
 
     def embed(
@@ -227,7 +227,7 @@ class Model:
             progress: Called after each forward pass with the tokens done.
 
         Raises:
-            MaskwrightError: If the pooling is unknown, or the folder's own is another.
+            MaskwrightError: If the pooling is unknown, or that of the folder is unsupported.
         """
         pooling, normalize = self.pooled_as(pooling, normalize)
         texts = _listed(texts)
@@ -247,7 +247,7 @@ class Model:
         return vectors
 
     def pooled_as(self, pooling: Pooling | None, normalize: bool | None) -> tuple[Pooling, bool]:
-        """Return pooling and normalization of `embed`: the given ones, or the folder's own."""
+        """Return pooling and normalization of `embed`: the given ones, or those of the folder."""
         if pooling is None:
             self.modules.check(self.name)
         else:
@@ -305,18 +305,18 @@ class Model:
     def _sequences(self, encoded: Sequence[IntArray]) -> list[IntArray]:
         """Truncate token ids and add the special tokens."""
         special, longest = self.tokenizer.special_tokens, self.max_length - 2
-        self._warn_of_cuts([len(ids) > longest for ids in encoded], "the rest is ignored")
+        self._warn_if_truncated([len(ids) > longest for ids in encoded], "the rest is ignored")
         return [np.concatenate([[special.cls], ids[:longest], [special.sep]]) for ids in encoded]
 
-    def _warn_of_cuts(self, is_cut: list[bool], effect: str) -> None:
-        cut = [number for number, was in enumerate(is_cut) if was]
-        if cut:
-            which = ", ".join(str(number + 1) for number in cut[:10]) + (", ..." if len(cut) > 10 else "")
-            who, which = f"{len(cut)} of {len(is_cut)} texts have", f" (texts {which})"
-            if len(is_cut) == 1:
-                who, which = "the text has", ""
-            message = f"{who} more than {self.max_length} tokens, the maximum of {self.name}; {effect}{which}"
-            warnings.warn(TextCut(message, cut), stacklevel=4)
+    def _warn_if_truncated(self, is_truncated: list[bool], effect: str) -> None:
+        truncated = [number for number, was in enumerate(is_truncated) if was]
+        if truncated:
+            shown = ", ".join(str(number + 1) for number in truncated[:10]) + ", ..." * (len(truncated) > 10)
+            subject, which = f"{len(truncated)} of {len(is_truncated)} texts have", f" (texts {shown})"
+            if len(is_truncated) == 1:
+                subject, which = "the text has", ""
+            message = f"{subject} more than {self.max_length} tokens, the maximum of {self.name}; {effect}{which}"
+            warnings.warn(TruncationWarning(message, truncated), stacklevel=4)
 
     def _warn_if_untrained(self, head: nn.Module, kind: str) -> None:
         # Libraries initialize biases to zero; training changes all of them.

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.inference.fill_mask import Filled
+from maskwright.inference.fill_mask import MaskPrediction
 from maskwright.inference.model import load
 from maskwright.training.pretrain import RunResult, pretrain
 from maskwright.training.reporting import Reporter
@@ -33,7 +33,7 @@ class Quickstart:
     """The run, and for each of `PROMPTS` the best tokens of its mask; none if the run was interrupted."""
 
     run: RunResult
-    filled: list[list[Filled]]
+    filled: list[list[MaskPrediction]]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""

@@ -47,7 +47,7 @@ Change = Literal["masked", "replaced", "kept"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownToken:
+class TokenPreview:
     """One token of a sequence.
 
     Attributes:
@@ -74,7 +74,7 @@ class ShownToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownSpan:
+class SpanPreview:
     """The targets of the span boundary objective in a span.
 
     Attributes:
@@ -88,19 +88,19 @@ class ShownSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownSequence:
+class SequencePreview:
     """The tokens of a sequence and its label: 0 or 1 (see `Format.label_meanings`), -1 for none.
 
     `spans` is None without a span boundary objective.
     """
 
-    tokens: tuple[ShownToken, ...]
+    tokens: tuple[TokenPreview, ...]
     pair_label: int
-    spans: tuple[ShownSpan, ...] | None = None
+    spans: tuple[SpanPreview, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Showing:
+class Preview:
     """What a recipe does to a text.
 
     Attributes:
@@ -118,7 +118,7 @@ class Showing:
     mask_sample: int
     stage: int
     max_length: int
-    sequences: tuple[ShownSequence, ...]
+    sequences: tuple[SequencePreview, ...]
     num_sequences: int
     notes: tuple[str, ...]
 
@@ -147,7 +147,7 @@ def show(
     max_sequences: int = 10,
     cache: Path | None = None,
     progress: Progress = no_progress,
-) -> Showing:
+) -> Preview:
     """Format a text into sequences, then mask and replace tokens as training does in one epoch.
 
     Args:
@@ -223,7 +223,7 @@ def show(
             f"this is what the generator sees; the encoder sees the tokens sampled from {source} at all selected "
             f"positions, and learns by {', '.join(format_name(each.kind) for each in chosen.encoders['encoder'][1])}"
         )
-    return Showing(
+    return Preview(
         recipe=chosen,
         tokenizer=f"{described}, {special.vocab_size:,} entries",
         seed=seed,
@@ -389,7 +389,7 @@ def _samples(examples: Examples, rng: RandomNumbers, counts: IntArray, run: Path
 
 def _shown_sequences(
     examples: Examples, tokenizer: Tokenizer, recipe: Recipe, samples: IntArray | None
-) -> Iterator[ShownSequence]:
+) -> Iterator[SequencePreview]:
     """Yield the sequences of a batch with readable tokens."""
     instances, selection = examples.instances, examples.selection
     units = np.full(len(instances.ids), -1, dtype=np.int64)
@@ -411,7 +411,7 @@ def _shown_sequences(
             change: Change = "masked" if seen == mask else "kept" if seen == original else "replaced"
             is_selected = units[position] >= 0
             sampled = int(encoder_ids[position]) if is_selected and samples is not None else None
-            token = ShownToken(
+            token = TokenPreview(
                 seen=_readable(tokenizer, seen),
                 original=_readable(tokenizer, original),
                 seen_id=seen,
@@ -426,12 +426,12 @@ def _shown_sequences(
                 is_replaced=labels.get(position),
             )
             tokens.append(token)
-        yield ShownSequence(
+        yield SequencePreview(
             tuple(tokens), label, tuple(_shown_spans(targets["sbo"], start, end)) if "sbo" in targets else None
         )
 
 
-def _shown_spans(targets: Targets, start: int, end: int) -> Iterator[ShownSpan]:
+def _shown_spans(targets: Targets, start: int, end: int) -> Iterator[SpanPreview]:
     """Yield the spans in the tokens [start, end)."""
     columns = zip(
         *(targets.anchors[side].tolist() for side in ("left", "right")),
@@ -442,7 +442,7 @@ def _shown_spans(targets: Targets, start: int, end: int) -> Iterator[ShownSpan]:
     for (left, right), rows in groupby(columns, key=lambda row: row[:2]):
         if start <= left < end:
             places = tuple((position - start, place) for _, _, position, place in rows)
-            yield ShownSpan(left=left - start, right=right - start, targets=places)
+            yield SpanPreview(left=left - start, right=right - start, targets=places)
 
 
 def _readable(tokenizer: Tokenizer, id: int) -> str:

@@ -1,4 +1,4 @@
-"""Display of `Showing` as colored text, readable without colors too: `[MASK]{cat}`, `dog{cat}`, `cat{cat}` if kept."""
+"""Display of `Preview` as colored text, readable without colors too: `[MASK]{cat}`, `dog{cat}`, `cat{cat}` if kept."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from maskwright.inference.show import Change, Showing, ShownSequence, ShownToken
+from maskwright.inference.show import Change, Preview, SequencePreview, TokenPreview
 
 _ON: dict[Change, str] = {"masked": "bold black on yellow", "replaced": "bold white on red", "kept": "black on green"}
 _BESIDE: dict[Change, str] = {"masked": "yellow", "replaced": "red", "kept": "green"}
@@ -16,19 +16,19 @@ _CONTINUES, _SAME_UNIT = "·", "‿"
 """Separators between tokens of a word, and between words of a selected unit."""
 
 
-def render(showing: Showing) -> Group:
+def render(preview: Preview) -> Group:
     """Return a renderable for `rich.console.Console.print`."""
-    copies = showing.recipe.masks.copies
-    sample = f"mask sample {showing.mask_sample + 1}" + (f" of {copies}" if copies else "")
+    copies = preview.recipe.masks.copies
+    sample = f"mask sample {preview.mask_sample + 1}" + (f" of {copies}" if copies else "")
     headline = Text.assemble(
-        (showing.recipe.name, "bold"),
-        (f"  seed {showing.seed}, epoch {showing.epoch} ({sample}), ", "dim"),
-        (f"sequences of at most {showing.max_length} tokens\n", "dim"),
-        (f"tokenizer: {showing.tokenizer}", "dim"),
+        (preview.recipe.name, "bold"),
+        (f"  seed {preview.seed}, epoch {preview.epoch} ({sample}), ", "dim"),
+        (f"sequences of at most {preview.max_length} tokens\n", "dim"),
+        (f"tokenizer: {preview.tokenizer}", "dim"),
     )
     parts: list[Text | Padding] = [headline, _legend()]
-    for number, sequence in enumerate(showing.sequences, start=1):
-        facts = ", ".join(_facts(showing, sequence))
+    for number, sequence in enumerate(preview.sequences, start=1):
+        facts = ", ".join(_facts(preview, sequence))
         parts.append(Text.assemble((f"\n{number}", "bold"), (f"  {facts}", "dim")))
         lines = [_sequence_text(sequence.tokens)]
         if any(token.sampled is not None for token in sequence.tokens):
@@ -36,29 +36,29 @@ def render(showing: Showing) -> Group:
         if sequence.spans is not None:
             lines += _spans_text(sequence)
         parts.append(Padding(Group(*lines), (0, 0, 0, 2), expand=False))
-    if more := showing.num_sequences - len(showing.sequences):
+    if more := preview.num_sequences - len(preview.sequences):
         parts.append(Text(f"\nand {more:,} more", style="dim"))
     return Group(*parts)
 
 
-def _facts(showing: Showing, sequence: ShownSequence) -> list[str]:
+def _facts(preview: Preview, sequence: SequencePreview) -> list[str]:
     """List length, selected tokens, outcomes and pair label of a sequence."""
     tokens, changes = len(sequence.tokens), [token.change for token in sequence.tokens]
     selected = tokens - changes.count(None)
     facts = [f"{tokens} tokens", f"{selected} predicted ({selected / tokens:.1%})"]
     facts.append(", ".join(f"{changes.count(change)} {change}" for change in _ON))
-    pair = showing.pair_words(sequence.pair_label)
+    pair = preview.pair_words(sequence.pair_label)
     return [*facts, pair] if pair else facts
 
 
-def _encoder_facts(sequence: ShownSequence) -> str:
+def _encoder_facts(sequence: SequencePreview) -> str:
     labels = [token.is_replaced for token in sequence.tokens]
     if set(labels) == {None}:
         return "the encoder sees"
     return f"the encoder sees, and labels: {labels.count(True)} replaced, {labels.count(False)} original"
 
 
-def _encoder_tokens(sequence: ShownSequence) -> list[ShownToken]:
+def _encoder_tokens(sequence: SequencePreview) -> list[TokenPreview]:
     """Return the tokens with the generator's samples in place of the selected ones."""
     return [
         token
@@ -68,7 +68,7 @@ def _encoder_tokens(sequence: ShownSequence) -> list[ShownToken]:
     ]
 
 
-def _spans_text(sequence: ShownSequence) -> list[Text]:
+def _spans_text(sequence: SequencePreview) -> list[Text]:
     """Format each span with its boundary tokens, and its predicted tokens with their positions in the span."""
     if not sequence.spans:
         return [Text("no span between two boundary tokens of text", style="dim")]
@@ -86,10 +86,10 @@ def _spans_text(sequence: ShownSequence) -> list[Text]:
     ]
 
 
-def _sequence_text(tokens: Sequence[ShownToken]) -> Text:
+def _sequence_text(tokens: Sequence[TokenPreview]) -> Text:
     """Format one sequence; the original of a changed token follows in braces."""
     text = Text()
-    previous: ShownToken | None = None
+    previous: TokenPreview | None = None
     for token in tokens:
         if previous is not None:
             if token.begins_word:

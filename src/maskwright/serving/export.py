@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from maskwright.checkpoints.checkpoint import Checkpoint, read_checkpoint
-from maskwright.checkpoints.locating import GENERATOR
+from maskwright.checkpoints.location import GENERATOR
 from maskwright.checkpoints.quiet import quiet
 from maskwright.checkpoints.sentence_folder import MODULES, Pooling, write_sentence_folder
 from maskwright.checkpoints.weight_files import WEIGHTS

@@ -14,7 +14,7 @@ from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.predict import Input, predict
 from maskwright.finetuning.predictions import plain
 from maskwright.inference.commands import filled_to_json
-from maskwright.inference.model import Model, TextCut, load
+from maskwright.inference.model import Model, TruncationWarning, load
 from maskwright.inference.precision import Precision, choose_precision
 from maskwright.training.reporting import Silent
 
@@ -82,7 +82,7 @@ class ServedModel:
                 model, list(map(_input, inputs)), device=self.device, precision=self.precision, reporter=Silent()
             )
             return [Result(value={key: value for key, value in plain(each).items() if key != "key"}) for each in tuned]
-        with warnings.catch_warnings(record=True, action="always", category=TextCut) as caught:
+        with warnings.catch_warnings(record=True, action="always", category=TruncationWarning) as caught:
             values: list[Any]
             if task == "fill-mask":
                 values = [each["masks"] for each in filled_to_json(inputs, model.fill_mask(inputs, **options))]
@@ -90,7 +90,9 @@ class ServedModel:
                 values = [[asdict(token) for token in each.tokens] for each in model.detect(inputs, **options)]
             else:
                 values = list(model.embed(inputs, **options))
-        truncated = {text for each in caught if isinstance(each.message, TextCut) for text in each.message.texts}
+        truncated = {
+            text for each in caught if isinstance(each.message, TruncationWarning) for text in each.message.texts
+        }
         return [Result(value=value, truncated=number in truncated) for number, value in enumerate(values)]
 
 

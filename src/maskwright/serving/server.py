@@ -26,7 +26,7 @@ from maskwright.core.errors import DataError, MaskwrightError, unknown_name
 from maskwright.core.extras import require
 from maskwright.inference.detect import THRESHOLD
 from maskwright.inference.precision import Precision
-from maskwright.serving.batching import LIMITS, MAX_INPUTS, Batcher, Call, Limits, QueueFullError
+from maskwright.serving.batcher import LIMITS, MAX_INPUTS, Batcher, Call, Limits, QueueFullError
 from maskwright.serving.served import Result, ServedModel, TaskName, load_served
 from maskwright.training.reporting import OnConsole, Reporter
 

@@ -31,7 +31,7 @@ from maskwright.core.randomness import generator
 from maskwright.core.types import IntArray
 from maskwright.data.files import decompressed, lines_in, reading
 from maskwright.data.words.scripts import WORD
-from maskwright.inference.model import Model, TextCut
+from maskwright.inference.model import Model, TruncationWarning
 from maskwright.inference.show import show
 from maskwright.model.sizes import flops_per_token
 from maskwright.recipes.catalog import resolve
@@ -79,7 +79,7 @@ def mean_of(values: Floats, by: str = "", *, chance: float | None = None, unigra
 
 
 def embed_texts(model: Model, texts: Sequence[str]) -> Floats:
-    with warnings.catch_warnings(action="ignore", category=TextCut):
+    with warnings.catch_warnings(action="ignore", category=TruncationWarning):
         return model.embed(texts).astype(np.float64)
 
 

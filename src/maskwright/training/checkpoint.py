@@ -19,7 +19,7 @@ from torch import Tensor
 
 from maskwright.checkpoints.checkpoint import save_model
 from maskwright.checkpoints.families import family_named
-from maskwright.checkpoints.locating import GENERATOR
+from maskwright.checkpoints.location import GENERATOR
 from maskwright.checkpoints.refusals import refuse_inexpressible
 from maskwright.core.checksums import (
     compare_files,

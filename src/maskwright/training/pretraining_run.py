@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from maskwright.checkpoints.locating import GENERATOR
+from maskwright.checkpoints.location import GENERATOR
 from maskwright.checkpoints.sentence_folder import MODULES, read_sentence_modules
 from maskwright.core.amounts import pluralize, short_count
 from maskwright.core.errors import RecipeError, TrainingError

@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 import torch
 
-from maskwright.checkpoints.locating import GENERATOR
+from maskwright.checkpoints.location import GENERATOR
 from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.checksums import damaged_files, read_record, record_bytes, write_record
 from maskwright.core.errors import CheckpointError, MaskwrightError

@@ -113,14 +113,14 @@ def entries_of(task: Task, rate: float) -> TaskEntries:
     )
 
 
-def means_the_same(there: TaskEntries, task: Task) -> bool:
+def same_labels(entries: TaskEntries, task: Task) -> bool:
     """Whether a folder's head and a task have the same labels, with meaningful names."""
-    if there.kind != task.head:
+    if entries.kind != task.head:
         return False
-    here = entries_of(task, 0.0)
+    wanted = entries_of(task, 0.0)
     # "0" and "1" of one data set are not those of another.
-    meaningful = not all(_NUMBERED.fullmatch(label) for label in here.labels) or not here.labels
-    return meaningful and here.labels == there.labels and there.problem_type in (None, here.problem_type)
+    meaningful = not all(_NUMBERED.fullmatch(label) for label in wanted.labels) or not wanted.labels
+    return meaningful and wanted.labels == entries.labels and entries.problem_type in (None, wanted.problem_type)
 
 
 def read_task(path: Path, entries: TaskEntries) -> Task:
@@ -135,7 +135,7 @@ def read_task(path: Path, entries: TaskEntries) -> Task:
     return task
 
 
-def guessed_task(entries: TaskEntries, folder: Path) -> Task:
+def infer_task(entries: TaskEntries, folder: Path) -> Task:
     """Return the task that a transformers class and its labels imply; `folder` is for messages."""
     if entries.kind == "token":
         each = [TaggedExample(key=tag, words=("",), tags=(tag,)) for tag in entries.labels]

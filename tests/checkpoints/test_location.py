@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.checkpoints import locating
-from maskwright.checkpoints.locating import locate
+from maskwright.checkpoints import location
+from maskwright.checkpoints.location import locate
 from maskwright.core.errors import ConversionError
 
 
@@ -22,7 +22,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_misspelled_folder_is_not_requested_from_the_hub(
     name: str | Path, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(locating, "_from_hub", lambda name: pytest.fail(f"{name} was requested from the hub"))
+    monkeypatch.setattr(location, "_from_hub", lambda name: pytest.fail(f"{name} was requested from the hub"))
     with pytest.raises(ConversionError, match=r"no folder 'runs/quickstat'.*others.*Did you mean 'runs/quickstart'\?"):
         locate(name)
     monkeypatch.chdir(runs)
@@ -32,7 +32,7 @@ def test_a_misspelled_folder_is_not_requested_from_the_hub(
 
 def test_folders_are_found_and_hub_names_go_to_the_hub(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert locate("runs/quickstart") == Path("runs/quickstart")
-    monkeypatch.setattr(locating, "_from_hub", lambda name: Path("fetched") / name)
+    monkeypatch.setattr(location, "_from_hub", lambda name: Path("fetched") / name)
     assert locate("owner/quickstat") == Path("fetched/owner/quickstat")
 
 

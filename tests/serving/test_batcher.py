@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from maskwright.core.errors import DataError
-from maskwright.serving.batching import MAX_INPUTS, Batcher, Call, QueueFullError
+from maskwright.serving.batcher import MAX_INPUTS, Batcher, Call, QueueFullError
 
 CALL = Call("model", "embed")
 
