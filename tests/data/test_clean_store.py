@@ -14,7 +14,7 @@ from token_samples import files_of, sentences_of
 
 from maskwright.core.checksums import CONTENTS
 from maskwright.core.errors import DataError, DeviceError
-from maskwright.data.cleaning import deduplication as block_writer
+from maskwright.data.cleaning import deduplication
 from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning.text import Cleaning, clean_document
 from maskwright.data.sources import readers
@@ -46,7 +46,7 @@ def blocks(corpus: CleanCorpus) -> list[bytes]:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "BLOCK_BYTES", 2000)
-    monkeypatch.setattr(block_writer, "STORED_BLOCK_BYTES", 3000)
+    monkeypatch.setattr(deduplication, "STORED_BLOCK_BYTES", 3000)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -67,6 +67,28 @@ def test_number_of_workers_does_not_change_a_byte(tmp_path: Path, small_blocks: 
     assert len(one.blocks) > 3
     assert one.card == three.card
     assert files_of(one.folder) == files_of(three.folder)
+
+
+@pytest.mark.parametrize("near_duplicates", [False, True])
+def test_number_of_hash_files_does_not_change_a_byte(
+    near_duplicates: bool, tmp_path: Path, small_blocks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if near_duplicates:
+        pytest.importorskip("rensa")
+    texts = [
+        prose(number % 40, 4 + number % 7) + f"\n\nThe ending number {number % 90}, once or more."
+        for number in range(120)
+    ]
+    path = jsonl(tmp_path / "a.jsonl", texts)
+    cleaning = Cleaning(near_duplicates=near_duplicates)
+    one = clean_corpus([path], cleaning=cleaning, cache=tmp_path / "1", workers=1)
+    monkeypatch.setattr(deduplication, "PARTITION_BYTES", 3000)
+    monkeypatch.setattr(deduplication, "_BUFFERED_ROWS", 50)
+    many = clean_corpus([path], cleaning=cleaning, cache=tmp_path / "2", workers=1)
+    assert files_of(one.folder) == files_of(many.folder)
+    dropped = one.card["total"]["dropped"]
+    assert dropped["repeated paragraphs"]["paragraphs"] > 30
+    assert (dropped["nearly repeated documents"]["documents"] > 0) == near_duplicates
 
 
 def test_lines_lead_with_a_space_where_white_space_stood(tmp_path: Path) -> None:

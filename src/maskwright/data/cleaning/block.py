@@ -4,9 +4,13 @@ Besides the sentences it writes an index (lengths and hashes of paragraphs and d
 blocks can be removed without parsing the text again.
 """
 
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from secrets import token_hex
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,7 +128,7 @@ def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: P
     lengths: list[int] = []
     hashes: list[int] = []
     bands: list[list[int]] = []
-    with open(folder / f"{number:08d}.txt", "wb") as file:
+    with whole_file(folder / f"{number:08d}.txt", folder) as file:
         for text in _bounded_documents(block, on_bad_line(counts, cleaning)):
             paragraphs = _without_excluded(clean_document(text, cleaning), counts, excluded)
             encoded = [paragraph.encode() for paragraph in paragraphs]
@@ -146,7 +150,8 @@ def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: P
             bands.append(band_hashes(" ".join(paragraphs)) if cleaning.near_duplicates else [])
     stored_bytes, characters, text_bytes, paragraph_hashes = zip(*index, strict=True) if index else ((), (), (), ())
     arrays = BlockIndex(*(np.array(each, dtype=np.int64) for each in (lengths, stored_bytes, characters, text_bytes)))
-    np.savez(folder / f"{number:08d}.npz", **asdict(arrays))
+    with whole_file(folder / f"{number:08d}.npz", folder) as file:
+        np.savez(file, **asdict(arrays))
     return CleanedBlock(
         source=block.source,
         paragraph_hashes=np.array(paragraph_hashes, dtype=np.uint64),
@@ -158,14 +163,33 @@ def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: P
     )
 
 
-def take_block(folder: Path, number: int) -> tuple[bytes, BlockIndex]:
-    """Read what `clean_block` wrote, and remove it."""
-    text, index = folder / f"{number:08d}.txt", folder / f"{number:08d}.npz"
-    with np.load(index, allow_pickle=False) as arrays:
-        taken = text.read_bytes(), BlockIndex(**arrays)
-    text.unlink()
-    index.unlink()
-    return taken
+@contextmanager
+def whole_file(path: Path, temporary: Path) -> Iterator[BinaryIO]:
+    """Open a file of the folder `temporary` that is moved to `path` at the end of the block.
+
+    An engine may repeat a call while the first, on a node that it has lost, still writes.
+    """
+    part = temporary / f"{path.name}.{token_hex(8)}"
+    with open(part, "wb") as file:
+        yield file
+    os.replace(part, path)
+
+
+def read_text(folder: Path, number: int) -> bytes:
+    """Read the sentences that `clean_block` wrote."""
+    return (folder / f"{number:08d}.txt").read_bytes()
+
+
+def read_index(folder: Path, number: int) -> BlockIndex:
+    """Read the index that `clean_block` wrote."""
+    with np.load(folder / f"{number:08d}.npz", allow_pickle=False) as arrays:
+        return BlockIndex(**arrays)
+
+
+def remove_block(folder: Path, number: int) -> None:
+    """Remove what `clean_block` wrote."""
+    for suffix in ("txt", "npz"):
+        (folder / f"{number:08d}.{suffix}").unlink()
 
 
 def on_bad_line(counts: Counts, cleaning: Cleaning) -> OnBadLine:

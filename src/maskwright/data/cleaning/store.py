@@ -1,19 +1,19 @@
 """The clean corpus on disk: built in two passes, cached by fingerprint.
 
-The first pass reads, cleans and splits blocks in a process pool and records hashes of paragraphs and documents; the
-second removes duplicates and writes the store. Each pass is a pure function from files to files, so both can become
-steps of a cluster pipeline without changing a byte.
+The first pass reads, cleans and splits blocks and records hashes of paragraphs and documents; then each file of hashes
+is searched for repeats; the second pass removes them and writes the store. All three are maps of pure functions from
+files to files over an engine (`data.engines`); this process reads the corpus and moves hashes.
 """
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import chain, compress
+from itertools import chain, compress, tee
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.core.checksums import CHECKSUMS, ChecksumCache, damaged_file_error, refuse_unreadable
 from maskwright.core.errors import DataError
@@ -22,10 +22,11 @@ from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import bits, keys
 from maskwright.core.spec import fingerprint
 from maskwright.data.cache import open_checked, open_or_build
-from maskwright.data.cleaning.block import EXCLUDED, Counts, clean_block, on_bad_line, take_block
+from maskwright.data.cleaning.block import EXCLUDED, Counts, clean_block, on_bad_line, remove_block
 from maskwright.data.cleaning.data_card import SourceCount, card_page, data_card
-from maskwright.data.cleaning.deduplication import BlockWriter, repeated, without_repeats
+from maskwright.data.cleaning.deduplication import Duplicates, plan_blocks, store_block
 from maskwright.data.cleaning.overlap import excluded_hashes
+from maskwright.data.cleaning.statistics import TextStatistics
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.engines import ordered_map
 from maskwright.data.prepared import PreparedText, find_prepared
@@ -48,10 +49,8 @@ def _build_store(
     if cleaning.exclude:
         np.save(work / EXCLUDED, excluded_hashes(cleaning))
     counts = [Counts() for _ in sources]
-    documents, paragraphs = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.uint64)]
-    lengths = [np.empty(0, dtype=np.int64)]
-    bands: list[NDArray[np.uint64]] = []
     sizes = [sum(path.stat().st_size for path in source.files) for source in sources]
+    duplicates = Duplicates(work, sum(sizes))
     block_sources: list[int] = []
     # Rows of tables are checked here, while they are read; lines of text in the workers, which parse them.
     reading = [on_bad_line(count, cleaning) for count in counts]
@@ -59,43 +58,30 @@ def _build_store(
     clean = partial(clean_block, cleaning=cleaning, folder=work)
     for block in ordered_map(clean, enumerate(blocks), workers=workers):
         counts[block.source].add(block.counts)
-        documents.append(block.document_hashes)
-        paragraphs.append(block.paragraph_hashes)
-        lengths.append(block.lengths)
-        bands.append(block.band_hashes)
+        duplicates.add(block)
         block_sources.append(block.source)
         progress("reading and cleaning (bytes)", block.bytes_read, sum(sizes) or None)
     for source, read in zip(sources, counts, strict=True):
         _refuse_empty(source, read, cleaning)
-    writer = BlockWriter(folder / "blocks", len(sources))
-    repeated_documents = repeated(_joined(documents))
-    near_repeats = np.zeros_like(repeated_documents)
-    for band in _joined(bands):
-        near_repeats |= repeated(band) & ~repeated_documents
-    hashes = _joined(paragraphs)
-    hashes[np.repeat(repeated_documents | near_repeats, _joined(lengths))] = 0  # A dropped paragraph repeats nothing.
-    repeated_paragraphs = repeated(hashes)
-    del hashes
-    document = paragraph = 0
-    for number, place in enumerate(block_sources):
-        data, index = take_block(work, number)
-        data, dropped = without_repeats(
-            data,
-            index,
-            repeated_documents[document : document + len(index.paragraphs)],
-            near_repeats[document : document + len(index.paragraphs)],
-            repeated_paragraphs[paragraph : paragraph + len(index.characters)],
-            cleaning.min_document_bytes,
-        )
-        document += len(index.paragraphs)
-        paragraph += len(index.characters)
-        counts[place].add(dropped)
-        writer.add(place, data)
-        progress("deduplicating", number + 1, len(block_sources))
-    writer.flush()
-    (work / EXCLUDED).unlink(missing_ok=True)
-    work.rmdir()
-    columns = zip(sources, sizes, counts, writer.statistics, writer.examples, strict=True)
+    duplicates.find(workers)
+    (folder / "blocks").mkdir()
+    statistics = [TextStatistics() for _ in sources]
+    examples: list[list[str]] = [[] for _ in sources]
+    stored: list[dict[str, Any]] = []
+    plans, planned = tee(plan_blocks(block_sources, work, duplicates, cleaning.min_document_bytes))
+    store = partial(store_block, work=work, folder=folder / "blocks", min_document_bytes=cleaning.min_document_bytes)
+    for plan, made in zip(planned, ordered_map(store, plans, workers=workers), strict=True):
+        counts[plan.source].add(made.counts)
+        statistics[plan.source].add(made.statistics)
+        examples[plan.source] = examples[plan.source] or made.examples
+        if plan.name:
+            stored.append({"name": plan.name, "source": plan.source, "text_checksum": made.checksum})
+        for number, _ in plan.parts:
+            remove_block(work, number)
+            progress("deduplicating", number + 1, len(block_sources))
+    del duplicates  # Its mapped files are in the folder.
+    shutil.rmtree(work)
+    columns = zip(sources, sizes, counts, statistics, examples, strict=True)
     counted = [SourceCount(*row) for row in columns]
     for each in counted:
         if not each.kept.documents:
@@ -106,15 +92,7 @@ def _build_store(
     card = data_card(counted, cleaning, key)
     write_json(folder / "data_card.json", card)
     write_text(folder / "data_card.md", card_page(card))
-    store = {"version": STORE_VERSION, "fingerprint": key, "blocks": writer.blocks}
-    write_json(folder / STORE_FILE, store)
-
-
-def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """Join arrays along their last axis, and let go of them."""
-    whole = np.concatenate(parts, axis=-1)
-    parts.clear()
-    return whole
+    write_json(folder / STORE_FILE, {"version": STORE_VERSION, "fingerprint": key, "blocks": stored})
 
 
 def _refuse_empty(source: Source, read: Counts, cleaning: Cleaning) -> None:
