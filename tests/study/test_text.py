@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.core.errors import DataError
+from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.study.text import PASSAGE_BYTES, StudyText, prepare_text
 
@@ -43,6 +44,14 @@ def test_held_out_text_is_in_no_training_text_and_nothing_else_is_lost(tmp_path:
     assert 0.02 * whole < sum(map(len, held)) < 0.06 * whole
     assert len(trained) > 0.9 * whole
     assert set(text.sources) == {"corpus.jsonl"}
+
+
+def test_held_out_documents_are_a_corpus_of_the_same_sentences(tmp_path: Path) -> None:
+    text = split(tmp_path, documents())
+    cleaning = Cleaning(deduplicate="none", min_document_bytes=1)
+    cleaned = clean_corpus([text.held_out], cleaning=cleaning, cache=tmp_path / "cache", workers=1)
+    sentences = [tuple(document) for block in range(len(cleaned.blocks)) for document in cleaned.sentences(block)]
+    assert sentences == list(text.documents)
 
 
 def test_each_source_gives_its_share(tmp_path: Path) -> None:

@@ -1,13 +1,24 @@
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_batches import recipe, workload
+from test_batches import recipe, toy_text, workload
+from toy_runs import CLEAN, TOY, train_toy, write_corpus
 
+from maskwright.core.errors import CheckpointError, RecipeError
+from maskwright.core.files import read_json
 from maskwright.core.types import Documents
+from maskwright.fitting.budget import Budget
+from maskwright.recipes.catalog import get
 from maskwright.training.batches import map_tensors
-from maskwright.training.workload import split
+from maskwright.training.preparation import restore_prepared
+from maskwright.training.pretrain import request_of
+from maskwright.training.reporting import Silent
+from maskwright.training.workload import build_workload, split
 
 
 def corpus(sentences_a_document: list[int], tokens: int = 10) -> Documents:
@@ -72,3 +83,46 @@ def test_held_out_batches_wait_on_the_cpu_and_training_batches_are_on_the_device
         for batch in batches:
             map_tensors(batch.micro_batches[0], tensors.append)
         assert {tensor.device.type for tensor in tensors} == {device}
+
+
+def test_given_held_out_text_is_measured_whatever_the_seed_and_all_of_the_corpus_is_trained_on() -> None:
+    text, other = toy_text(), toy_text()
+    built = [
+        build_workload(
+            recipe(), replace(text, held_out=other), seed=seed, held_out_tokens=10_000, tokens_per_microbatch=128
+        )
+        for seed in (1, 2)
+    ]
+    assert built[0].held_out_documents.num_tokens == built[1].held_out_documents.num_tokens > 0
+    for one, two in zip(built[0].held_out, built[1].held_out, strict=True):
+        assert torch.equal(one.micro_batches[0].batch.ids, two.micro_batches[0].batch.ids)
+    (sources,) = built[0].phases[0].sampler.sources
+    assert sources.num_tokens == text.documents.num_tokens
+
+
+@pytest.mark.slow
+def test_a_run_is_measured_on_the_held_out_file_and_not_resumed_with_another(tmp_path: Path) -> None:
+    held_out = write_corpus(tmp_path / "held_out.txt", documents=8, seed=5)
+    run = train_toy(tmp_path, held_out=held_out, steps=2)
+    assert run.held_out["mlm"].count > 0
+    with pytest.raises(CheckpointError, match="held_out"):
+        train_toy(tmp_path, held_out=tmp_path / "corpus.txt", steps=2)
+    record = read_json(tmp_path / "run" / "run.json")
+    held_out.write_text("Another text, which is not the one that was measured before.", encoding="utf-8")
+    with pytest.raises(RecipeError, match="the held-out text has changed"):
+        restore_prepared(
+            request_of(
+                tmp_path / "corpus.txt",
+                recipe="bert/tiny",
+                budget=Budget("steps", 2),
+                set=TOY,
+                clean=CLEAN,
+                held_out=held_out,
+                workers=1,
+                cache=tmp_path / "cache",
+            ),
+            get("bert/tiny"),
+            tmp_path / "run",
+            record,
+            Silent(),
+        )

@@ -54,6 +54,10 @@ def command(
             metavar="DIR_OR_NAME", help="Teacher model of a distilbert recipe; short for `--set teacher.model=...`."
         ),
     ] = None,
+    held_out: Annotated[
+        list[str] | None,
+        typer.Option(help="Text to measure the model on. Default: a share of the corpus.", show_default=False),
+    ] = None,
     clean: options.CleanOption = None,
     device: options.DeviceOption = "auto",
     precision: options.TrainingPrecisionOption = "auto",
@@ -103,6 +107,7 @@ def command(
             init=init,
             extend_vocabulary=extend_vocabulary,
             teacher=teacher,
+            held_out=held_out or (),
             clean=clean or (),
             device=device,
             precision=precision,

@@ -619,6 +619,8 @@ class Study:
             "tokenizer": tokenizer,
             "seed": seed,
             "clean": self.clean,
+            # Rates are not chosen on the text that the study measures: trials hold out text of their own.
+            "held_out": () if seed == TUNING_SEED else text.held_out or (),
         }
 
     def file(self, task: Task, variant: Variant, seed: int) -> Path:

@@ -1,8 +1,7 @@
 """The text of a study: documents that all runs train on, documents that no run sees, and the examples probes take.
 
 The held-out documents are chosen by a hash of their text, so they are the same for every recipe, tokenizer and seed.
-(Each run also sets text of its own aside, which depends on its seed and tokenizer, from the training text; the learning
-curves are measured there.) Of a long document only the beginning is held out.
+The learning curves of runs are measured on a part of them too. Of a long document only the beginning is held out.
 """
 
 import contextlib
@@ -45,11 +44,13 @@ class StudyText:
         train: CORPUS arguments for `pretrain`.
         documents: Held-out documents as sentences, with the space before each where there was one.
         sources: The source of each.
+        held_out: The held-out documents as a CORPUS argument; "" in studies of earlier versions.
     """
 
     train: tuple[str, ...]
     documents: tuple[tuple[str, ...], ...]
     sources: tuple[str, ...]
+    held_out: str = ""
 
     def passages(self, most: int, size: int = PASSAGE_BYTES) -> list[tuple[int, str]]:
         """Return at most `most` passages of whole sentences, spread over the documents, as (document, text), in order.
@@ -99,6 +100,8 @@ def open_text(folder: Path) -> StudyText:
         train=tuple(f"{folder / 'train' / name}{weight}" for name, weight in described["train"].items()),
         documents=tuple(tuple(each["sentences"]) for each in documents),
         sources=tuple(each["source"] for each in documents),
+        # Earlier versions wrote sentences alone.
+        held_out=f"{folder / 'held_out.jsonl'}#text" if all("text" in each for each in documents) else "",
     )
 
 
@@ -178,7 +181,10 @@ def _clean(folder: Path, cleaning: Cleaning, cache: Path | None, workers: int | 
             if source >= len(train):
                 name = described["sources"][held[source - len(train)].name]
                 for sentences in cleaned.sentences(block):
-                    file.write(json.dumps({"source": name, "sentences": sentences}, ensure_ascii=False) + "\n")
+                    # A sentence without a space before it begins a paragraph, or is Chinese.
+                    text = "".join(each if each[:1].isspace() else f"\n\n{each}" for each in sentences).strip()
+                    document = {"source": name, "sentences": sentences, "text": text}
+                    file.write(json.dumps(document, ensure_ascii=False) + "\n")
 
 
 def _grouped(sentences: Sequence[str], size: int) -> list[str]:

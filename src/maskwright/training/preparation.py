@@ -73,6 +73,7 @@ class Request:
     cache: Path | None
     precision: Precision = "auto"
     reset: tuple[Choice, ...] = ()
+    held_out: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return what identifies a run: two requests with equal data are the same run."""
@@ -88,6 +89,7 @@ class Request:
             "extend_vocabulary": self.extend_vocabulary,
             "cleaning": self.cleaning.model_dump(mode="json"),
             **({} if self.precision == "auto" else {"precision": self.precision}),
+            **({"held_out": list(self.held_out)} if self.held_out else {}),
         }
 
 
@@ -101,6 +103,7 @@ class Prepared:
     expected_tokens: float
     choices: list[Choice] = field(default_factory=list)
     cleaned: CleanCorpus
+    held_out: CleanCorpus | None = None
     teacher: Checkpoint | None = None
     start: InitialWeights | None = None
 
@@ -144,7 +147,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
     # After the other checks, since URLs are fetched.
     sources = () if prepared else resolve_sources(request.sources, cache=request.cache, progress=reporter.stage)
     _common_weights([source.weight for source in sources])
-    cleaned = _clean(request, reporter)
+    cleaned, held_out = _clean(request, reporter), _clean_held_out(request, reporter)
     if origins.new_words is not None:
         origins = origins.extended(cleaned, request.seed, reporter)
         given = origins.tokenizer
@@ -183,7 +186,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
         before.recipe.tokenizer, cleaned, seed=request.seed, cache=request.cache, progress=reporter.stage
     )
     recipe = with_tokenizer(before.recipe, tokenizer)
-    text = _tokenize(request, recipe, cleaned, tokenizer, reporter)
+    text = _tokenize(request, recipe, cleaned, held_out, tokenizer, reporter)
     statistics = CorpusStatistics(
         chinese_share=chinese_share,
         tokens=text.documents.num_tokens,
@@ -197,6 +200,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
         expected_tokens=resolved.expected_tokens,
         choices=[*request.reset, *before.choices, *resolved.choices],
         cleaned=cleaned,
+        held_out=held_out,
         teacher=origins.teacher,
         start=origins.start(resolved.recipe),
     )
@@ -224,10 +228,12 @@ def restore_prepared(
     check_words(recipe.words)
     words = words_fingerprint(recipe.words)
     check("a word list, or the version of the segmenter,", record.get("words_fingerprint"), words)
-    cleaned = _clean(request, reporter)
+    cleaned, held_out = _clean(request, reporter), _clean_held_out(request, reporter)
     check("the corpus", record["clean_fingerprint"], cleaned.fingerprint)
+    held_out_fingerprint = None if held_out is None else held_out.fingerprint
+    check("the held-out text", record.get("held_out_fingerprint"), held_out_fingerprint)
     tokenizer = Tokenizer.from_folder(folder)
-    text = _tokenize(request, recipe, cleaned, tokenizer, reporter)
+    text = _tokenize(request, recipe, cleaned, held_out, tokenizer, reporter)
     similar = text.similar_words_fingerprint
     check("the source of similar words", record.get("similar_words_fingerprint"), similar)
     return Prepared(
@@ -236,6 +242,7 @@ def restore_prepared(
         text=text,
         expected_tokens=record["expected_tokens"],
         cleaned=cleaned,
+        held_out=held_out,
         teacher=teacher,
     )
 
@@ -299,7 +306,30 @@ def _clean(request: Request, reporter: Reporter) -> CleanCorpus:
     return cleaned
 
 
-def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer: Tokenizer, reporter: Reporter) -> Text:
+def _clean_held_out(request: Request, reporter: Reporter) -> CleanCorpus | None:
+    """Clean the held-out text that was given, but leave nothing out of it."""
+    if not request.held_out:
+        return None
+    cleaned = clean_corpus(
+        request.held_out,
+        cleaning=request.cleaning.replace(deduplicate="none", near_duplicates=False, exclude=(), min_document_bytes=1),
+        cache=request.cache,
+        workers=request.workers,
+        progress=reporter.stage,
+    )
+    amount = f"{size_in_bytes(cleaned.num_bytes)} of clean text, {pluralize(cleaned.num_documents, 'document')}"
+    reporter.message("held out", f"{', '.join(cleaned.source_names)}: {amount}")
+    return cleaned
+
+
+def _tokenize(
+    request: Request,
+    recipe: Recipe,
+    cleaned: CleanCorpus,
+    held_out: CleanCorpus | None,
+    tokenizer: Tokenizer,
+    reporter: Reporter,
+) -> Text:
     begun = time.perf_counter()
     corpus = tokenize_corpus(
         cleaned, tokenizer, words=recipe.words, cache=request.cache, workers=request.workers, progress=reporter.stage
@@ -334,6 +364,25 @@ def _tokenize(request: Request, recipe: Recipe, cleaned: CleanCorpus, tokenizer:
         vocabulary=vocabulary,
         span_facts=corpus.span_facts,
     )
+    if held_out is not None:
+        words = recipe.words
+        if corpus.collocations is not None:  # Those of the training text.
+            found = str(corpus.collocations)
+            words = words.replace(phrases=[found if each == "collocations" else each for each in words.phrases])
+        measured = tokenize_corpus(
+            held_out, tokenizer, words=words, cache=request.cache, workers=request.workers, progress=reporter.stage
+        )
+        text = replace(
+            text,
+            held_out=replace(
+                text,
+                documents=measured.documents,
+                sources=measured.document_sources,
+                document_ends=measured.document_ends,
+                take=measured.take,
+                weights=None,
+            ),
+        )
     if made is not None:
         _report_similar_words(text, request, recipe, made, reporter)
     return text

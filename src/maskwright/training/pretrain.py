@@ -57,6 +57,7 @@ def pretrain(
     init: str | Path | None = None,
     extend_vocabulary: int | str | Path | None = None,
     teacher: str | Path | None = None,
+    held_out: str | Path | Sequence[str | Path] = (),
     clean: Sequence[str] = (),
     device: str = "auto",
     precision: Precision = "auto",
@@ -86,6 +87,8 @@ def pretrain(
         extend_vocabulary: How many words of the corpus to add to that model's vocabulary, or a file of words, one a
             line.
         teacher: The model that a recipe with a teacher learns from; the same as `set=["teacher.model=..."]`.
+        held_out: Text to measure the model on during training, named like `corpus`. Without it a share of the corpus is
+            held out, by the seed.
         clean: Overrides of the cleaning, "deduplicate=none".
         device: "auto", "cpu", "cuda" or "cuda:N".
         precision: Of matmuls (weights, sums and losses are always fp32); "auto" is bf16 on a GPU that has it.
@@ -118,6 +121,7 @@ def pretrain(
         init=init,
         extend_vocabulary=extend_vocabulary,
         teacher=teacher,
+        held_out=held_out,
         clean=clean,
         precision=precision,
         workers=workers,
@@ -169,6 +173,7 @@ def request_of(
     init: str | Path | None = None,
     extend_vocabulary: int | str | Path | None = None,
     teacher: str | Path | None = None,
+    held_out: str | Path | Sequence[str | Path] = (),
     clean: Sequence[str] = (),
     precision: Precision = "auto",
     workers: int | None = None,
@@ -191,7 +196,7 @@ def request_of(
             "the published number of steps.",
         )
     return Request(
-        sources=(str(corpus),) if isinstance(corpus, str | Path) else tuple(str(source) for source in corpus),
+        sources=_sources(corpus),
         recipe=chosen,
         fixed=kept,
         reset=reset_fields(published, chosen, kept),
@@ -205,7 +210,12 @@ def request_of(
         precision=precision,
         workers=workers,
         cache=None if cache is None else Path(cache).expanduser(),
+        held_out=_sources(held_out),
     )
+
+
+def _sources(corpus: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
+    return (str(corpus),) if isinstance(corpus, str | Path) else tuple(map(str, corpus))
 
 
 def _words_to_add(words: int | str | Path, init: str | Path | None) -> int | str:
@@ -281,6 +291,7 @@ def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepare
             for path in (*(directory.path / name for name in _FILES), *tokenizer_files)
         },
         "clean_fingerprint": prepared.cleaned.fingerprint,
+        "held_out_fingerprint": None if prepared.held_out is None else prepared.held_out.fingerprint,
         "words_fingerprint": words_fingerprint(prepared.recipe.words),
         "similar_words_fingerprint": prepared.text.similar_words_fingerprint,
         "expected_tokens": prepared.expected_tokens,

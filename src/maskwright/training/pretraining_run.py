@@ -346,7 +346,8 @@ class PretrainingRun(Run[PretrainingModel]):
         if not (self.folder / MODULES).is_file():
             return None
         pooling = read_sentence_modules(self.folder).pooling
-        return sentence_similarity(self.model.encoder, self.text, self.workload.held_out_documents, pooling)
+        text = self.text if self.text.held_out is None else self.text.held_out
+        return sentence_similarity(self.model.encoder, text, self.workload.held_out_documents, pooling)
 
     def _compared_quality(self) -> dict[str, Any] | None:
         """Compare the held-out results with those of the initial model; None if the run began with none."""

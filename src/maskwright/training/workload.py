@@ -30,6 +30,7 @@ class Text:
         weights: Share of each source; None for natural shares.
         document_ends: Ascending token offsets at which documents end.
         span_facts: Counts of phrase and entity spans (`data.words.span_facts`).
+        held_out: Text that is held out instead of a share of these documents, with the same vocabulary.
     """
 
     documents: Documents
@@ -39,6 +40,7 @@ class Text:
     take: TakeTokens
     vocabulary: VocabularyFacts
     span_facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    held_out: "Text | None" = None
 
     @property
     def similar_words_fingerprint(self) -> str | None:
@@ -79,8 +81,16 @@ def build_workload(
     ranks: int = 1,
     device: torch.device = torch.device("cpu"),
 ) -> Workload:
-    """Split off at most `held_out_tokens` of held-out text and build every phase, with micro-batches for `ranks`."""
-    parts = split_text(text, seed, held_out_tokens)
+    """Split off at most `held_out_tokens` of held-out text and build every phase, with micro-batches for `ranks`.
+
+    Of text that comes with held-out text (`Text.held_out`) all is trained on, and so many of those tokens are measured.
+    """
+    held_out = text if text.held_out is None else text.held_out
+    if held_out is text:
+        parts = split_text(text, seed, held_out_tokens)
+    else:
+        measured_part = split(held_out.documents, _HELD_OUT_SEED, share=1.0, max_tokens=held_out_tokens).held_out
+        parts = Split(text.documents, measured_part)
     collator = Collator(
         format=recipe.format,
         masking=recipe.masking,
@@ -114,6 +124,8 @@ def build_workload(
         phases.append(Phase(cut, samplers[length], replace(collator, masking=masking, max_length=length), batch))
     measured = replace(
         collator,
+        take=held_out.take,
+        separator_points=recipe.format.separator_points(held_out.documents),
         replacement=recipe.replacement.hiding_all,
         seed=_HELD_OUT_SEED,
         dropout=False,
