@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal
-
-from pydantic import Field, PositiveInt
+from typing import Any
 
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.quiet import quiet
@@ -24,13 +22,11 @@ from maskwright.core.devices import choose_device
 from maskwright.core.errors import DataError, DeviceError
 from maskwright.core.extras import require
 from maskwright.core.files import check_writable
-from maskwright.core.spec import Spec, override, parse_overrides
+from maskwright.core.spec import override, parse_overrides
 from maskwright.core.tensor_files import full_disk_named
 from maskwright.finetuning.benchmarks import Split
-from maskwright.finetuning.evaluate import Evaluation
-from maskwright.finetuning.examples import ExampleFile, TextExample
-from maskwright.finetuning.finetune import FineTuning, announce_fitted, open_model, write_results
-from maskwright.finetuning.hyperparameters import Hyperparameters, Positive, Rate, fit_training, system_of, tokens_of
+from maskwright.finetuning.embedding_data import DEFAULTS, TASK, EmbeddingSettings, Rows, Texts, check_rows, rows_of
+from maskwright.finetuning.hyperparameters import Hyperparameters, fit_training, system_of, tokens_of
 from maskwright.finetuning.labeled import (
     READING_FILE,
     LabeledRequest,
@@ -44,60 +40,20 @@ from maskwright.finetuning.labeled import (
 )
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.readers.options import ReadAs, ReadOptions, to_keep
-from maskwright.finetuning.results import Results, SeedRow, card, data_of
+from maskwright.finetuning.results import Evaluation, FineTuning, Results, SeedRow, card, data_of, write_results
 from maskwright.fitting.rules import Choice
 from maskwright.training.device import Precision, restore_machine, use_machine
 from maskwright.training.existing import open_existing
 from maskwright.training.interrupt import stop_on_signals
-from maskwright.training.reporting import OnConsole, Reporter
+from maskwright.training.reporting import OnConsole, Reporter, report_fitted
 from maskwright.training.run_directory import RECORD, RunDirectory, environment
 from maskwright.training.session import open_session
 
-Texts = ExampleFile[TextExample]
-TASK: Final = "embedding"
 _LIBRARIES = ("sentence_transformers", "datasets", "accelerate")
 _RECORDED = ("sentence-transformers", "transformers", "accelerate")
 _NOT_OUTPUTS = ("checkpoints/*", RECORD, "results.*", "README.md", READING_FILE, ".*")
 """Patterns of files that are not the model, and are written again by each call."""
 _COLUMNS = ("text", "text2", "negative", "label")
-Rows = Literal["scored pairs", "pairs", "triplets", "texts"]
-"""What the rows of a file are."""
-
-
-class EmbeddingSettings(Spec):
-    """Hyperparameters of sentence embeddings.
-
-    Defaults are those of sentence-transformers' examples, by what the rows are (`DEFAULTS`); 5e-5 is the rate of its
-    training arguments.
-
-    Attributes:
-        epochs: Number of epochs; may be a fraction.
-        batch_size: Rows per step; except for scored pairs, the other texts of a batch are the negatives.
-        learning_rate: Peak learning rate.
-        warmup_share: Share of steps for warmup; the rate then falls linearly to 0.
-        weight_decay: Decoupled weight decay, of all weights but biases and LayerNorm.
-        dropout: In the encoder.
-        max_length: Maximum tokens of a text in training, special tokens included; None or more: the model's.
-    """
-
-    synonyms: ClassVar[Mapping[str, str]] = {**Hyperparameters.synonyms, "hidden_dropout": "dropout", "seed": "--seed"}
-
-    epochs: Positive = 1.0
-    batch_size: PositiveInt = 128
-    learning_rate: Positive = 5e-5
-    warmup_share: Rate = 0.1
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    dropout: Rate = 0.1
-    max_length: Annotated[int, Field(ge=8)] | None = None
-
-
-DEFAULTS: Mapping[Rows, EmbeddingSettings] = {
-    "scored pairs": EmbeddingSettings(epochs=4.0, batch_size=16),  # training/sts/training_stsbenchmark.py
-    "pairs": EmbeddingSettings(),  # training/nli/training_nli_v2.py
-    "triplets": EmbeddingSettings(),
-    "texts": EmbeddingSettings(max_length=32),  # unsupervised_learning/SimCSE/train_stsb_simcse.py
-}
-"""By what the rows are; the files are sentence-transformers' examples."""
 
 
 def finetune_embedding(
@@ -125,7 +81,8 @@ def finetune_embedding(
     check_writable(out)
     folder = RunDirectory(out, work="fine-tuning", kept="checkpoints/checkpoint-*")
     with reporter or OnConsole() as reporter:
-        existing, modules = _with_modules(open_model(model, out))
+        existing, modules = _with_modules(open_existing(str(model)))
+        folder.refuse_model(existing.folder)
         parts, rows, read_as, notes = _read(request, reporter)
         settings, choices = _fitted(rows["train"], parts["train"], overrides, existing, as_published)
         wanted = {
@@ -149,37 +106,49 @@ def finetune_embedding(
                     "environment": {**environment(), **{name: version(name) for name in _RECORDED}},
                 }
                 folder.write_record(record)
-                announce_fitted(choices, reporter)
+                report_fitted(choices, reporter, field="setting")
                 with quiet(), use_machine(machine), stop_on_signals() as stop, full_disk_named(out):
-                    from maskwright.finetuning.embedding_trainer import train
+                    from maskwright.finetuning.embedding_trainer import train  # It needs the extra.
 
                     seconds = checkpoint_minutes * 60
-                    found = train(
+                    trained = train(
                         existing, modules, parts, rows, settings, seed, folder, machine, seconds, stop, reporter
                     )
-                if found is None:
+                if trained is None:
                     return FineTuning(folder=out, finished=False, results=None, stopped_by=stop.signal)
-                record |= found
-            longest = {name: settings.max_length if name == "train" else existing.max_length for name in parts}
-            cut = {name: _cut(part, existing, longest[name]) for name, part in parts.items()}
-            results = Results(
-                task=TASK,
-                kind=TASK,
-                model=existing.name,
-                data=data_of(parts, cut),
-                settings=settings.model_dump(mode="json"),
-                rows=(SeedRow(**record["row"]),),
-                notes=(f"Trained on {rows['train']} with {record['loss']}; {modules.pooling} pooling.", *notes),
-                precision=record["machine"]["precision"],
-                pairs=rows["train"] != "texts",
-                baselines={"before training": record["before"]} if record["before"] else {},
-            )
+                record |= trained
+            notes = (f"Trained on {rows['train']} with {record['loss']}; {modules.pooling} pooling.", *notes)
+            results = _results(existing, parts, settings, rows["train"], record, notes)
             save_read_as(out, read_as)
             write_results(out, results, _model_card(out.name, results))
             outputs = file_checksums(out, without=_NOT_OUTPUTS)
             folder.write_record({**record, "outputs": outputs, "finished": True})
             shutil.rmtree(folder.checkpoints, ignore_errors=True)
     return FineTuning(folder=out, finished=True, results=results, stopped_by=None)
+
+
+def _results(
+    existing: Checkpoint,
+    parts: Mapping[str, Texts],
+    settings: EmbeddingSettings,
+    rows: Rows,
+    record: Mapping[str, Any],
+    notes: tuple[str, ...],
+) -> Results:
+    """Return the results of a finished training from its record; `rows` are those of the training file."""
+    longest = {name: settings.max_length if name == "train" else existing.max_length for name in parts}
+    return Results(
+        task=TASK,
+        kind=TASK,
+        model=existing.name,
+        data=data_of(parts, {name: _num_truncated(part, existing, longest[name]) for name, part in parts.items()}),
+        settings=settings.model_dump(mode="json"),
+        rows=(SeedRow(**record["row"]),),
+        notes=notes,
+        precision=record["machine"]["precision"],
+        pairs=rows != "texts",
+        baselines={"before training": record["before"]} if record["before"] else {},
+    )
 
 
 def evaluate_embedding(
@@ -192,14 +161,14 @@ def evaluate_embedding(
         options = options.replace(labels="if_there")
         examples = read_for_model(file, TASK, options, load_read_as(existing.folder))
         report_file("file", examples, reporter)
-        rows, notes = _rows(examples), list[str]()
+        rows, notes = rows_of(examples), list[str]()
         if rows == "texts":
             raise DataError(
                 f"{examples.name} has one text per row: it cannot be evaluated",
                 todo="Name scored pairs, pairs or triplets.",
             )
         examples = without_unlabeled(examples, reporter, notes)
-        _check_rows(examples, rows)
+        check_rows(examples, rows)
         from maskwright.finetuning.embedding_trainer import score_folder
 
         metrics = score_folder(existing.folder, rows, examples.examples, device=str(choose_device(device)))
@@ -209,7 +178,7 @@ def evaluate_embedding(
         file=examples.name,
         examples=len(examples.examples),
         skipped=len(examples.skipped),
-        cut=_cut(examples, existing, None),
+        cut=_num_truncated(examples, existing, None),
         precision="fp32",
         metrics=metrics,
         by_class={},
@@ -224,7 +193,7 @@ def _with_modules(existing: Checkpoint) -> tuple[Checkpoint, SentenceModules]:
     return replace(existing, max_length=min(existing.max_length, modules.max_length or existing.max_length)), modules
 
 
-def _cut(part: Texts, existing: Checkpoint, longest: int | None) -> int:
+def _num_truncated(part: Texts, existing: Checkpoint, longest: int | None) -> int:
     """Return how many examples have a text that is truncated to `longest` tokens, special ones included."""
     most = (longest or existing.max_length) - 2
     columns = zip(*(example.texts for example in part.examples), strict=True)
@@ -255,8 +224,8 @@ def _read(
     train = (without_names if has_lines else request).read("train", reporter)
     assert train is not None
     notes: list[str] = []
-    rows, parts = {"train": _rows(train)}, {"train": without_unlabeled(train, reporter, notes)}
-    _check_rows(parts["train"], rows["train"], training=True)
+    rows, parts = {"train": rows_of(train)}, {"train": without_unlabeled(train, reporter, notes)}
+    check_rows(parts["train"], rows["train"], training=True)
     read_as: ReadAs = to_keep(request.options, train.read_as)
     if rows["train"] != "scored pairs":
         # The columns of other files may be others: e.g. training on pairs, evaluation with scores.
@@ -268,7 +237,7 @@ def _read(
         file = request.read(name, reporter, read_as)
         if file is None:
             continue
-        kind = _rows(file)
+        kind = rows_of(file)
         if kind == "texts" or (kind != rows["train"] == "scored pairs"):
             lacking = "one text per row" if kind == "texts" else "no similarities, as the training pairs have"
             problem = f"{file.name} has {lacking}: it cannot be evaluated"
@@ -278,41 +247,17 @@ def _read(
             reporter.message(name, problem)
             continue
         rows[name], parts[name] = kind, without_unlabeled(file, reporter, notes)
-        _check_rows(parts[name], kind)
+        check_rows(parts[name], kind)
     if "dev" not in parts and rows["train"] == "texts":
         notes.append("Without development pairs (--dev) nothing selects the epoch: the last one's weights are kept.")
         reporter.message("dev", notes[-1])
     elif "dev" not in parts:
         parts["train"], parts["dev"] = with_held_out(parts["train"], reporter, notes)
         rows["dev"] = rows["train"]
-        _check_rows(parts["train"], rows["train"], training=True)
-        _check_rows(parts["dev"], rows["dev"])
+        check_rows(parts["train"], rows["train"], training=True)
+        check_rows(parts["dev"], rows["dev"])
     notes += warn_of(parts, reporter)
     return parts, rows, read_as, tuple(notes)
-
-
-def _check_rows(file: Texts, rows: Rows, *, training: bool = False) -> None:
-    """Raise DataError on rows without any difference to learn or measure."""
-    scores = {example.label for example in file.examples}
-    if rows == "scored pairs" and len(scores) < 2:
-        raise DataError(
-            f"{file.name}: the similarity of {pluralize(len(file.examples), 'pair')} is always {scores.pop()}",
-            allowed="at least two different similarities, since only their order counts",
-            todo="Check that --label is the right column, or name another file.",
-        )
-    if training and len({example.texts for example in file.examples}) < 2:
-        raise DataError(
-            f"{file.name} has {pluralize(len(file.examples), 'row')} of the same texts",
-            allowed="at least two different rows, since the other texts of a batch are the negatives",
-            todo="Give more rows.",
-        )
-
-
-def _rows(file: Texts) -> Rows:
-    if any(example.label is not None for example in file.examples):
-        return "scored pairs"
-    by_columns: tuple[Rows, ...] = ("texts", "pairs", "triplets")
-    return by_columns[len(file.examples[0].texts) - 1]
 
 
 def _fitted(

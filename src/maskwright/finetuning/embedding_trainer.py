@@ -24,7 +24,7 @@ from transformers import PrinterCallback, TrainerCallback, set_seed
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.sentence_folder import SentenceModules, save_sentence_folder, write_sentence_folder
 from maskwright.core.errors import TrainingError
-from maskwright.finetuning.embedding import EmbeddingSettings, Rows
+from maskwright.finetuning.embedding_data import EmbeddingSettings, Rows
 from maskwright.finetuning.examples import ExampleFile, TextExample
 from maskwright.training.device import Machine
 from maskwright.training.interrupt import StopRequest
@@ -141,6 +141,59 @@ def _diverged(problem: str) -> TrainingError:
     return TrainingError(problem, todo="Choose a lower --set learning_rate and a new --out folder.")
 
 
+def _model(existing: Checkpoint, modules: SentenceModules, dropout: float) -> SentenceTransformer:
+    """Return the model to train."""
+    with tempfile.TemporaryDirectory() as start:
+        model = write_sentence_folder(
+            existing.folder,
+            Path(start),
+            existing.tokenizer,
+            hidden_size=existing.config.hidden_size,
+            max_length=existing.max_length,
+            pooling=modules.pooling,
+            normalize=modules.normalize,
+        )
+    # As published for fine-tuning and SimCSE, whatever the model was pretrained with: without it SimCSE learns nothing.
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = dropout
+    return model
+
+
+def _arguments(
+    checkpoints: Path, rows: Rows, settings: EmbeddingSettings, main: str | None, seed: int, machine: Machine
+) -> SentenceTransformerTrainingArguments:
+    """Return the trainer's arguments; `main` is the metric on development examples, None without any."""
+    use_cpu = machine.device.type == "cpu"
+    args = SentenceTransformerTrainingArguments(
+        output_dir=str(checkpoints),
+        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        warmup_steps=settings.warmup_share,
+        weight_decay=settings.weight_decay,
+        # MultipleNegativesRankingLoss takes the other texts of a batch as negatives.
+        batch_sampler=_batch_sampler if rows == "scored pairs" else "no_duplicates",
+        eval_strategy="no" if main is None else "epoch",
+        save_strategy="epoch",
+        save_total_limit=2,  # the best and the newest
+        load_best_model_at_end=main is not None,
+        metric_for_best_model=main,
+        greater_is_better=True,
+        logging_steps=10,
+        logging_first_step=True,
+        logging_nan_inf_filter=False,
+        seed=seed,
+        use_cpu=use_cpu,
+        bf16=machine.autocast is not None,
+        report_to="none",
+        disable_tqdm=True,
+    )
+    if not use_cpu:
+        args._n_gpu = 1  # else it splits batches between all GPUs, and with them the negatives
+    return args
+
+
 def train(
     existing: Checkpoint,
     modules: SentenceModules,
@@ -161,20 +214,7 @@ def train(
     stop was requested, after a checkpoint was saved. Raises TrainingError if a loss or a weight is not finite.
     """
     set_seed(seed)  # A pooler that the model lacks is random.
-    with tempfile.TemporaryDirectory() as start:
-        model = write_sentence_folder(
-            existing.folder,
-            Path(start),
-            existing.tokenizer,
-            hidden_size=existing.config.hidden_size,
-            max_length=existing.max_length,
-            pooling=modules.pooling,
-            normalize=modules.normalize,
-        ).to(machine.device)
-    # As published for fine-tuning and SimCSE, whatever the model was pretrained with: without it SimCSE learns nothing.
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = settings.dropout
+    model = _model(existing, modules, settings.dropout).to(machine.device)
     kind, examples = rows["train"], parts["train"].examples
     loss = LOSSES[kind](model)
     reporter.message(
@@ -190,37 +230,10 @@ def train(
         return {name: _scores(evaluator, model, rows[name]) for name, evaluator in evaluators.items()}
 
     before = scores()
-    use_cpu = machine.device.type == "cpu"
-    args = SentenceTransformerTrainingArguments(
-        output_dir=str(folder.checkpoints),
-        num_train_epochs=settings.epochs,
-        per_device_train_batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
-        warmup_steps=settings.warmup_share,
-        weight_decay=settings.weight_decay,
-        # MultipleNegativesRankingLoss takes the other texts of a batch as negatives.
-        batch_sampler=_batch_sampler if kind == "scored pairs" else "no_duplicates",
-        eval_strategy="no" if dev is None else "epoch",
-        save_strategy="epoch",
-        save_total_limit=2,  # the best and the newest
-        load_best_model_at_end=dev is not None,
-        metric_for_best_model=main,
-        greater_is_better=True,
-        logging_steps=10,
-        logging_first_step=True,
-        logging_nan_inf_filter=False,
-        seed=seed,
-        use_cpu=use_cpu,
-        bf16=machine.autocast is not None,
-        report_to="none",
-        disable_tqdm=True,
-    )
-    if not use_cpu:
-        args._n_gpu = 1  # else it splits batches between all GPUs, and with them the negatives
     session = _Session(stop, checkpoint_seconds, main, reporter)
     trainer = _Trainer(
         model=model,
-        args=args,
+        args=_arguments(folder.checkpoints, kind, settings, main, seed, machine),
         train_dataset=_dataset(kind, examples),
         # Texts are shortened in training only: scores are those of whole texts.
         data_collator=SentenceTransformerDataCollator(model.preprocess, max_length=settings.max_length),

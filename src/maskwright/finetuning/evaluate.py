@@ -3,7 +3,6 @@
 import contextlib
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,8 +14,9 @@ from maskwright.checkpoints.sentence_folder import MODULES
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.core.tensors import check_finite
-from maskwright.core.types import IntArray, MatmulPrecision
+from maskwright.core.types import IntArray
 from maskwright.data.progress import Progress, no_progress
+from maskwright.finetuning.embedding import evaluate_embedding
 from maskwright.finetuning.examples import Example, ExampleFile, TextExample
 from maskwright.finetuning.features import Features
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
@@ -25,6 +25,7 @@ from maskwright.finetuning.load import TaskModel
 from maskwright.finetuning.predictions import check_output, write_predictions
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
+from maskwright.finetuning.results import Evaluation as Evaluation
 from maskwright.finetuning.tasks.base import Prediction, Scores
 from maskwright.inference.batches import TextEncoder
 from maskwright.inference.model import Model
@@ -35,30 +36,6 @@ from maskwright.training.distributed import all_gather_object, rank, world_size
 from maskwright.training.reporting import OnConsole, Reporter
 
 _TEXTS = {1: "single texts", 2: "pairs of texts"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
-    """The result of an evaluation; `task` is the kind of task.
-
-    `cut` counts examples truncated to the model's length. `metrics` begin with the main one. `by_class` has precision,
-    recall, F1 and number of examples of each class or entity type, `confusion` for each true class how often each class
-    was predicted; both are empty for other tasks.
-    """
-
-    model: str
-    task: str
-    file: str
-    examples: int
-    skipped: int
-    cut: int
-    precision: MatmulPrecision
-    metrics: dict[str, float]
-    by_class: dict[str, dict[str, float]]
-    confusion: dict[str, dict[str, int]]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def evaluate(
@@ -97,9 +74,6 @@ def evaluate(
         check_output(Path(out))
     options = with_overrides(ReadOptions(), {"text": text, "text2": text2, "label": label}, read)
     if isinstance(model, str | Path) and (locate(model) / MODULES).is_file():
-        # Here, since it needs the module of training, and that this one.
-        from maskwright.finetuning.embedding import evaluate_embedding
-
         if out is not None or precision not in ("auto", "fp32"):
             raise MaskwrightError(
                 f"{'--out' if out else '--precision'} has no effect on sentence embeddings", todo="Leave it out."

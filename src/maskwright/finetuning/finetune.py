@@ -17,9 +17,10 @@ from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.core.checksums import compare_files, damaged_files, read_record, write_record
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import CheckpointError, RecipeError
-from maskwright.core.files import atomic_path, check_writable, checksum, write_json, write_text
+from maskwright.core.files import atomic_path, check_writable, checksum
 from maskwright.core.spec import override, parse_overrides
 from maskwright.finetuning.baselines import baselines_of
+from maskwright.finetuning.embedding import finetune_embedding
 from maskwright.finetuning.evaluate import predict_examples
 from maskwright.finetuning.examples import ExampleFile, has_labels
 from maskwright.finetuning.fine_tuned import build, load
@@ -36,7 +37,7 @@ from maskwright.finetuning.hyperparameters import (
 from maskwright.finetuning.labeled import Labeled, LabeledRequest, read_labeled
 from maskwright.finetuning.predictions import write_predictions
 from maskwright.finetuning.readers import Data
-from maskwright.finetuning.results import Results, SeedRow, data_of, model_card
+from maskwright.finetuning.results import FineTuning, Results, SeedRow, data_of, model_card, write_results
 from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, TrainingData, read_result, training_data
 from maskwright.finetuning.tasks import KINDS
 from maskwright.finetuning.tasks.base import Task
@@ -55,7 +56,7 @@ from maskwright.training.distributed import (
 )
 from maskwright.training.existing import open_existing
 from maskwright.training.interrupt import StopRequest, stop_on_signals
-from maskwright.training.reporting import OnConsole, Reporter, Silent
+from maskwright.training.reporting import OnConsole, Reporter, Silent, report_fitted
 from maskwright.training.run_directory import RunDirectory, environment
 from maskwright.training.session import open_session
 
@@ -67,28 +68,6 @@ _DROPOUTS = ("hidden_dropout", "attention_dropout", "head_dropout")
 _WRITTEN_AT_END = ("finished", "best_seed")
 _NOT_SET = ("kind", "labels", "metrics", "null_threshold")
 """Task fields that follow from the data, are shown elsewhere, or are tuned by each seed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FineTuning:
-    """The state of a fine-tuning. `folder`, once it is finished, is also a Hugging Face model folder.
-
-    If it is not finished, `results` is None and the same call resumes. `stopped_by` is the signal that interrupted it,
-    or that came while it finished.
-    """
-
-    folder: Path
-    finished: bool
-    results: Results | None
-    stopped_by: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "folder": str(self.folder),
-            "finished": self.finished,
-            "stopped_by": self.stopped_by,
-            "results": None if self.results is None else self.results.to_json(),
-        }
 
 
 @process_group()
@@ -162,8 +141,6 @@ def finetune(
         read=read,
     )
     if request.kind == "embedding":
-        from maskwright.finetuning.embedding import finetune_embedding
-
         if world_size() > 1:
             raise RecipeError("--task embedding trains with one process", todo="Start it without torchrun.")
         given = {"--seeds": seeds > 1, "--from-scratch": from_scratch, "--system": system}
@@ -189,8 +166,10 @@ def finetune(
     check_writable(Path(out).expanduser())
     folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/seed-*")
     with (reporter or OnConsole()) if rank() == 0 else Silent() as reporter:
+        existing = open_existing(str(model))
+        folder.refuse_model(existing.folder)
         plan = make_plan(
-            open_model(model, folder.path),
+            existing,
             request,
             reporter,
             overrides=overrides,
@@ -210,28 +189,6 @@ def finetune(
                 work = _FineTuningRun(folder, plan, session.record, machine, checkpoint_minutes * 60, reporter, stop)
                 results = work.run(range(seed, seed + seeds))
     return FineTuning(folder=folder.path, finished=results is not None, results=results, stopped_by=stop.signal)
-
-
-def open_model(model: str | Path, out: Path) -> Checkpoint:
-    """Open the model to fine-tune; raise CheckpointError if its folder is the output folder."""
-    existing = open_existing(str(model))
-    if out.resolve() == existing.folder.resolve():
-        raise CheckpointError(f"{out} is the model to fine-tune; it would be overwritten", todo="Choose another --out.")
-    return existing
-
-
-def announce_fitted(choices: Sequence[Choice], reporter: Reporter) -> None:
-    """Report the settings that were fitted, with the published values and the reasons."""
-    if choices:
-        rows = [(choice.field, *choice.shown(), choice.reason) for choice in choices]
-        reporter.table("fitted", ("setting", "published", "this run", "reason"), rows)
-
-
-def write_results(folder: Path, results: Results, card: str) -> None:
-    """Write results.json, results.md and the model card into the output folder."""
-    write_json(folder / "results.json", results.to_json())
-    write_text(folder / "results.md", results.page())
-    write_text(folder / "README.md", card)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -406,7 +363,7 @@ class _FineTuningRun:
 
     def _announce(self) -> None:
         plan, settings = self.plan, self.plan.settings
-        announce_fitted(plan.choices, self.reporter)
+        report_fitted(plan.choices, self.reporter, field="setting")
         length = f"{settings.epochs:g} epoch{'s' * (settings.epochs != 1)}"
         self.reporter.message(
             "plan",

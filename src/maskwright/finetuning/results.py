@@ -1,4 +1,4 @@
-"""Results of a fine-tuning: one row per seed, mean, standard deviation, best; as JSON, table and model card."""
+"""Results of fine-tunings and evaluations: scores of every seed, their mean and spread, model cards."""
 
 import json
 import statistics
@@ -9,8 +9,9 @@ from typing import Any
 
 from maskwright.checkpoints.families import family_named
 from maskwright.core import markdown
+from maskwright.core.files import write_json, write_text
 from maskwright.core.markdown import escape, without_html
-from maskwright.core.types import HeadKind
+from maskwright.core.types import HeadKind, MatmulPrecision
 from maskwright.data.libraries import imported
 from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.examples import ExampleFile
@@ -171,6 +172,59 @@ class Results:
             *("", "## Settings", ""),
             *markdown.table(["setting", "value"], [[name, str(value)] for name, value in settings.items()]),
         ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FineTuning:
+    """The state of a fine-tuning. `folder`, once it is finished, is also a Hugging Face model folder.
+
+    If it is not finished, `results` is None and the same call resumes. `stopped_by` is the signal that interrupted it,
+    or that came while it finished.
+    """
+
+    folder: Path
+    finished: bool
+    results: Results | None
+    stopped_by: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "folder": str(self.folder),
+            "finished": self.finished,
+            "stopped_by": self.stopped_by,
+            "results": None if self.results is None else self.results.to_json(),
+        }
+
+
+def write_results(folder: Path, results: Results, card: str) -> None:
+    """Write results.json, results.md and the model card into the output folder."""
+    write_json(folder / "results.json", results.to_json())
+    write_text(folder / "results.md", results.page())
+    write_text(folder / "README.md", card)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """The result of an evaluation; `task` is the kind of task.
+
+    `cut` counts examples truncated to the model's length. `metrics` begin with the main one. `by_class` has precision,
+    recall, F1 and number of examples of each class or entity type, `confusion` for each true class how often each class
+    was predicted; both are empty for other tasks.
+    """
+
+    model: str
+    task: str
+    file: str
+    examples: int
+    skipped: int
+    cut: int
+    precision: MatmulPrecision
+    metrics: dict[str, float]
+    by_class: dict[str, dict[str, float]]
+    confusion: dict[str, dict[str, int]]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 def data_of(parts: Mapping[str, ExampleFile[Any]], cut: Mapping[str, int]) -> dict[str, dict[str, Any]]:

@@ -31,7 +31,7 @@ from maskwright.training.preparation import Prepared, Request, prepare, restore_
 from maskwright.training.pretraining_run import PretrainingRun
 from maskwright.training.pretraining_run import RunResult as RunResult
 from maskwright.training.report import PAGE, write_page
-from maskwright.training.reporting import OnConsole, Reporter, Silent
+from maskwright.training.reporting import OnConsole, Reporter, Silent, report_fitted
 from maskwright.training.run_directory import RECORD, RunDirectory, environment
 from maskwright.training.session import open_session
 
@@ -248,11 +248,9 @@ def _prepare(
     else:
         prepared = prepare(request, machine, reporter)
         record = _begin(directory, record, prepared, machine)
-    if prepared.choices:
-        rows = [(choice.field, *choice.shown(), choice.reason) for choice in prepared.choices]
-        # Most small sizes of a system follow its published ones.
-        origin = "recipe" if prepared.recipe.summary.startswith("not published") else "published"
-        reporter.table("fitted", ("recipe field", origin, "this run", "reason"), rows)
+    # Most small sizes of a system follow its published ones.
+    origin = "recipe" if prepared.recipe.summary.startswith("not published") else "published"
+    report_fitted(prepared.choices, reporter, field="recipe field", origin=origin)
     recipe = prepared.recipe
     reporter.message(
         "plan",

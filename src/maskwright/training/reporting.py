@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from maskwright.core.console import SafeConsole
+from maskwright.fitting.rules import Choice
 
 _TRAINING = "training"
 
@@ -36,6 +37,13 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def report_fitted(choices: Sequence[Choice], reporter: Reporter, *, field: str, origin: str = "published") -> None:
+    """Report the fields that were fitted, each with the value of its origin, the chosen one and the reason."""
+    if choices:
+        rows = [(choice.field, *choice.shown(), choice.reason) for choice in choices]
+        reporter.table("fitted", (field, origin, "this run", "reason"), rows)
 
 
 class Silent(Reporter):

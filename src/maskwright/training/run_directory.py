@@ -134,6 +134,13 @@ class RunDirectory:
         self._record = dict(held)
         return held
 
+    def refuse_model(self, folder: Path) -> None:
+        """Raise CheckpointError if the folder of a model to train from is this directory."""
+        if self.path.resolve() == folder.resolve():
+            raise CheckpointError(
+                f"{self.path} is the model to fine-tune; it would be overwritten", todo="Choose another --out."
+            )
+
     def has_checkpoint(self) -> bool:
         """Whether there is something to resume from."""
         return any(self.path.glob(self._kept))
