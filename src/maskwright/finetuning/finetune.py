@@ -143,8 +143,8 @@ def finetune(
     if request.kind == "embedding":
         if world_size() > 1:
             raise RecipeError("--task embedding trains with one process", todo="Start it without torchrun.")
-        given = {"--seeds": seeds > 1, "--from-scratch": from_scratch, "--system": system}
-        if refused := [option for option, value in given.items() if value]:
+        without_effect = {"--seeds": seeds > 1, "--from-scratch": from_scratch, "--system": system}
+        if refused := [option for option, value in without_effect.items() if value]:
             raise RecipeError(f"{refused[0]} has no effect with --task {task}", todo="Leave it out.")
         return finetune_embedding(
             model,
@@ -313,10 +313,10 @@ class _FineTuningRun:
             self.folder.write_record(record)
         dropout = any(getattr(plan.settings, name) for name in _DROPOUTS)
         ranks = microbatch_multiple(begun_with, dropout=dropout, reporter=self.reporter)
-        said: set[str] = set()
+        reported: set[str] = set()
         # Those of earlier calls too, since they are in the results.
         wanted = on_rank_zero(lambda: sorted({*seeds, *self._earlier_seeds()}))
-        if not all(self._train(seed, tokens_per_microbatch, ranks, said) for seed in wanted):
+        if not all(self._train(seed, tokens_per_microbatch, ranks, reported) for seed in wanted):
             return None
         return on_rank_zero(lambda: self._finish(record))
 
@@ -336,8 +336,8 @@ class _FineTuningRun:
     def _finish(self, record: Mapping[str, Any]) -> Results | None:
         """Score the test examples and write the results; None if a stop was requested."""
         plan = self.plan
-        found = [read_result(folder) for folder in (self.folder.path / RUNS).glob("seed-*")]
-        trained = sorted((run for run in found if run is not None), key=lambda run: run.seed)
+        runs = [read_result(folder) for folder in (self.folder.path / RUNS).glob("seed-*")]
+        trained = sorted((run for run in runs if run is not None), key=lambda run: run.seed)
         tested: list[dict[str, Any]] = []
         for run in trained if "test" in plan.labeled.parts else ():
             if self.stop:
@@ -374,8 +374,8 @@ class _FineTuningRun:
             f"all settings in {self.folder.path / 'run.json'} ({plan.source})",
         )
 
-    def _train(self, seed: int, tokens_per_microbatch: int, ranks: int, said: set[str]) -> bool:
-        """Train a seed unless it is done; False if a stop was requested. `said` are notes on the model, each once."""
+    def _train(self, seed: int, tokens_per_microbatch: int, ranks: int, reported: set[str]) -> bool:
+        """Train a seed unless it is done; False if a stop was requested. `reported` are the notes so far."""
         folder = self.folder.path / RUNS / f"seed-{seed}"
         if (before := on_rank_zero(lambda: self._finished(folder))) is not None:
             if rank() == 0:
@@ -395,8 +395,8 @@ class _FineTuningRun:
         )
         model.read_as = self.plan.labeled.read_as
         for note in model.notes:
-            if note not in said:
-                said.add(note)
+            if note not in reported:
+                reported.add(note)
                 self.reporter.message("model", note)
         if rank() == 0:
             self.folder.write_copy(folder)

@@ -131,10 +131,10 @@ class SeedResult:
     def write(self) -> None:
         """Put the best epoch's model in place, write run.json (without the folder, which may be moved), and clean."""
         best = _best_folder(self.folder, self.chosen.step)
-        for file in sorted(path for path in best.rglob("*") if path.is_file()):
-            place = self.folder / file.relative_to(best)
-            place.parent.mkdir(exist_ok=True)
-            with atomic_path(place) as temporary:
+        for file in sorted(file for file in best.rglob("*") if file.is_file()):
+            path = self.folder / file.relative_to(best)
+            path.parent.mkdir(exist_ok=True)
+            with atomic_path(path) as temporary:
                 shutil.copyfile(file, temporary)
         data = {name: value for name, value in asdict(self).items() if name != "folder"}
         files = file_checksums(self.folder, without=_NOT_RESULTS)

@@ -88,9 +88,9 @@ def save(
         for name, tensors in zip(_TENSORS, (weights, moments), strict=True):
             write_tensors(temporary / name, tensors, shown=folder / name)
         for name, content in copies.items():
-            place = temporary / COPIES / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
+            path = temporary / COPIES / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
         record = {"step": step, "state": dict(state), "checksums": file_checksums(temporary)}
         write_record(temporary / "state.json", record)
     for old in sorted(checkpoints.glob("step-*"))[:-_KEPT]:
@@ -193,9 +193,9 @@ def save_models(folder: Path, recipe: Recipe, model: PretrainingModel, special_t
     models = [(folder, recipe.encoder, model.encoder_weights())]
     if model.generator is not None:
         models.append((folder / GENERATOR, model.generator.config, model.generator_weights()))
-    for place, config, state in models:
+    for path, config, state in models:
         save_model(
-            place,
+            path,
             family=recipe.family,
             config=config,
             special_tokens=special_tokens,

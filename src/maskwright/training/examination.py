@@ -58,9 +58,9 @@ def _record(folder: Path) -> Iterator[Finding]:
 
 
 def _checkpoints(folder: Path) -> Iterator[Finding]:
-    for place in sorted(folder.glob("**/checkpoints")):
-        newest, found = "", sorted(place.glob("step-*"), reverse=True)
-        for checkpoint in found:
+    for checkpoints in sorted(folder.glob("**/checkpoints")):
+        newest, folders = "", sorted(checkpoints.glob("step-*"), reverse=True)
+        for checkpoint in folders:
             try:
                 record = read_record(checkpoint / "state.json")
                 compare_files(checkpoint, record["checksums"])
@@ -69,10 +69,10 @@ def _checkpoints(folder: Path) -> Iterator[Finding]:
                 if not checkpoint.exists():  # The run has replaced it by a newer one meanwhile.
                     continue
                 yield Finding("checkpoint", f"{checkpoint.name} is damaged: {error}")
-        if found and not newest:
+        if folders and not newest:
             yield Finding("checkpoint", "none is intact", "Start again with another --out.")
         if newest:
-            yield Finding("checkpoint", f"{place.relative_to(folder) / newest} is the newest that is intact")
+            yield Finding("checkpoint", f"{checkpoints.relative_to(folder) / newest} is the newest that is intact")
 
 
 def _metrics(folder: Path) -> Iterator[Finding]:

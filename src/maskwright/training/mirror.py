@@ -46,17 +46,17 @@ class Mirror:
 
         Raises CheckpointError if there is another run or something else at the URL, or a later checkpoint of this run.
         """
-        here, there = self._folder.resolve(), Path(self._path)
-        if self._is_on_disk and (here.is_relative_to(there) or there.is_relative_to(here)):
+        local, remote = self._folder.resolve(), Path(self._path)
+        if self._is_on_disk and (local.is_relative_to(remote) or remote.is_relative_to(local)):
             raise CheckpointError(f"{self.url} and {self._folder} contain each other", todo="Choose another --mirror.")
         self._request = json.loads(json.dumps(request))
         with store_problems(self.url):
             self._latest = self._read_latest()
             self._write(".writable", b"")  # If it cannot be written, that is known before training.
             self._system.rm(f"{self._path}/.writable")
-            found = [] if self._latest else self._system.find(self._path)
+            stored = [] if self._latest else self._system.find(self._path)
         if not self._latest:
-            names = {path.removeprefix(self._path).lstrip("/") for path in found}
+            names = {path.removeprefix(self._path).lstrip("/") for path in stored}
             if others := sorted(name for name in names if not name.startswith(("step-", *_KEPT, "."))):
                 raise CheckpointError(
                     f"{self.url} is not empty and holds no run (found {', '.join(others[:3])})",
@@ -74,15 +74,17 @@ class Mirror:
         if not (self._folder / _RECORD).exists():
             self._download(copy, files)
             return
-        here_now = self._local()
-        if copy > (newest := _newest(here_now)):
+        local_files = self._local()
+        if copy > (newest := _newest(local_files)):
             raise CheckpointError(
                 f"{self.url} is ahead of {self._folder} ({copy}, here {newest or 'no checkpoint'})",
                 todo=f"Remove {self._folder} to resume from there, or choose another --mirror.",
             )
         # Those that are complete there are not replaced, in case that they are damaged here.
-        complete = [name for name, size in files.items() if size is not None and size == here_now.get(name, (-1, 0))[0]]
-        self._stored = {self._place(copy, name): here_now[name] for name in complete}
+        complete = [
+            name for name, size in files.items() if size is not None and size == local_files.get(name, (-1, 0))[0]
+        ]
+        self._stored = {self._object_path(copy, name): local_files[name] for name in complete}
 
     def _download(self, copy: str, files: Mapping[str, int | None]) -> None:
         with contextlib.suppress(OSError):
@@ -104,15 +106,15 @@ class Mirror:
                     self._reporter.stage("downloading (bytes)", before + count, total)
 
                 with store_problems(self.url):
-                    download(self._system, self._place(copy, name), temporary / name, arrived)
+                    download(self._system, self._object_path(copy, name), temporary / name, arrived)
                 if size is not None and (arrived_size := (temporary / name).stat().st_size) != size:
-                    problem = f"{self._place(copy, name)} has {arrived_size:,} of {size:,} bytes"
+                    problem = f"{self._object_path(copy, name)} has {arrived_size:,} of {size:,} bytes"
                     raise DeviceError(problem, todo="Run the same command again, or choose another --mirror.")
                 done += size or 0
-        self._stored = {self._place(copy, name): state for name, state in self._local().items()}
+        self._stored = {self._object_path(copy, name): state for name, state in self._local().items()}
         self._reporter.message("mirror", f"downloaded {self._folder} from {self.url}")
 
-    def _place(self, copy: str, name: str) -> str:
+    def _object_path(self, copy: str, name: str) -> str:
         return f"{self._path}/{name}" if name.startswith(_KEPT) else f"{self._path}/{copy}/{name}"
 
     def _local(self) -> dict[str, tuple[int, int]]:
@@ -143,9 +145,9 @@ class Mirror:
                     todo="Stop one of the two runs, or give each its own --mirror.",
                 )
             for name, state in files.items():
-                if self._stored.get(place := self._place(copy, name)) != state:
-                    self._put(self._folder / name, place)
-                    self._stored[place] = state
+                if self._stored.get(path := self._object_path(copy, name)) != state:
+                    self._put(self._folder / name, path)
+                    self._stored[path] = state
             if latest != self._latest:
                 self._write(_LATEST, latest)
                 self._latest = latest
@@ -178,23 +180,23 @@ class Mirror:
             return b""
 
     def _write(self, name: str, content: bytes) -> None:
-        with self._new_object(f"{self._path}/{name}") as place:
-            self._system.pipe_file(place, content)
+        with self._new_object(f"{self._path}/{name}") as path:
+            self._system.pipe_file(path, content)
 
-    def _put(self, file: Path, place: str) -> None:
-        with self._new_object(place) as temporary:
+    def _put(self, file: Path, path: str) -> None:
+        with self._new_object(path) as temporary:
             self._system.put_file(str(file), temporary)
 
     @contextlib.contextmanager
-    def _new_object(self, place: str) -> Iterator[str]:
+    def _new_object(self, path: str) -> Iterator[str]:
         """Yield where to write an object: a store replaces it at once, a disk only by renaming."""
         if not self._is_on_disk:
-            yield place
+            yield path
             return
-        folder, _, last = place.rpartition("/")
+        folder, _, last = path.rpartition("/")
         self._system.makedirs(folder, exist_ok=True)
         yield f"{folder}/.{last}.part"
-        self._system.mv(f"{folder}/.{last}.part", place)
+        self._system.mv(f"{folder}/.{last}.part", path)
 
 
 def _newest(names: Iterable[str]) -> str:

@@ -274,9 +274,9 @@ def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepare
     write_json(directory.path / "data_card.json", {**card, "levels": prepared.text.span_facts})
     write_text(directory.path / _CARD_PAGE, _data_card_page(directory))
     tokenizer_files: list[Path] = []
-    for place in (directory.path, directory.generator) if prepared.recipe.generator else (directory.path,):
-        prepared.tokenizer.save(place, max_length=prepared.recipe.training.max_length)
-        tokenizer_files += [place / name for name in TOKENIZER_FILES if (place / name).exists()]
+    for folder in (directory.path, directory.generator) if prepared.recipe.generator else (directory.path,):
+        prepared.tokenizer.save(folder, max_length=prepared.recipe.training.max_length)
+        tokenizer_files += [folder / name for name in TOKENIZER_FILES if (folder / name).exists()]
     start, longest = prepared.start, prepared.recipe.training.max_length
     if start is not None and start.modules is not None and not start.modules.problem:
         hidden_size = prepared.recipe.encoder.hidden_size

@@ -429,8 +429,8 @@ class PretrainingRun(Run[PretrainingModel]):
         with atomic_folder(self.directory.kept / step_name(step)) as folder:
             save_models(folder, self.recipe, self.model, self.text.vocabulary.special_tokens)
             write_json(folder / "recipe.json", self.recipe.model_dump(mode="json"))
-            for place in (folder, folder / GENERATOR) if self.recipe.generator else (folder,):
-                self.tokenizer.save(place, max_length=self.recipe.training.max_length)
+            for saved in (folder, folder / GENERATOR) if self.recipe.generator else (folder,):
+                self.tokenizer.save(saved, max_length=self.recipe.training.max_length)
 
     def _check_sample(self, step: int) -> None:
         """Raise TrainingError if a few sequences show that the run has diverged, whose weights are then not saved."""

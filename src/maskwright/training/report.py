@@ -178,22 +178,24 @@ def sample_fills(
         best = logits.float().softmax(dim=1).topk(_BEST, dim=1)
     model.train(was_training)
     ids, labels = micro.batch.ids.tolist(), targets.labels.tolist()
-    number_of = {place: number for number, place in enumerate(targets.positions.tolist())}
+    number_of = {position: number for number, position in enumerate(targets.positions.tolist())}
     suitable = [
         range(start, end)
         for start, end in itertools.pairwise(bounds)
         if 0 < len(number_of.keys() & range(start, end)) <= _MAX_MASKS
     ]
     samples = []
-    for places in suitable[:: -(-len(suitable) // _PASSAGES) or 1]:
+    for positions in suitable[:: -(-len(suitable) // _PASSAGES) or 1]:
         parts: list[dict[str, Any]] = []
-        for is_masked, group in itertools.groupby(places, key=number_of.__contains__):
+        for is_masked, group in itertools.groupby(positions, key=number_of.__contains__):
             if not is_masked:
-                parts.append({"text": tokenizer.decode([ids[place] for place in group], skip_special_tokens=True)})
+                parts.append(
+                    {"text": tokenizer.decode([ids[position] for position in group], skip_special_tokens=True)}
+                )
                 continue
-            for number in (number_of[place] for place in group):
-                found = zip(best.indices[number].tolist(), best.values[number].tolist(), strict=True)
-                predictions = [{"token": tokenizer.token_text(id).strip(), "score": score} for id, score in found]
+            for number in (number_of[position] for position in group):
+                ranked = zip(best.indices[number].tolist(), best.values[number].tolist(), strict=True)
+                predictions = [{"token": tokenizer.token_text(id).strip(), "score": score} for id, score in ranked]
                 parts.append({"token": tokenizer.token_text(labels[number]).strip(), "predictions": predictions})
         samples.append(parts)
     return samples

@@ -151,18 +151,18 @@ class RunDirectory:
 
     def _restored_record(self) -> dict[str, Any] | None:
         """Return `run.json`, from a copy if it is missing or damaged; None if it is missing and there is no copy."""
-        place = self.path / RECORD
+        path = self.path / RECORD
         try:
-            return read_record(place)
+            return read_record(path)
         except ValueError as error:
             problem = str(error)
         for copy in self._copies(RECORD):
             with contextlib.suppress(ValueError):
                 record = read_record(copy)
-                write_record(place, record)
+                write_record(path, record)
                 self.notes.append(f"{problem}: restored from {copy.parent.parent.name}")
                 return record
-        if place.exists():
+        if path.exists():
             raise self._damaged({RECORD: problem})
         return None
 
@@ -261,12 +261,12 @@ def unlock_directory(path: Path, descriptor: int, *, and_remove: bool) -> None:
         os.close(descriptor)
 
 
-def refuse_other_run(before: dict[str, Any], now: Mapping[str, Any], place: str, option: str) -> None:
-    """Raise CheckpointError if the run at the place that an option names has another request than this one."""
+def refuse_other_run(before: dict[str, Any], now: Mapping[str, Any], location: str, option: str) -> None:
+    """Raise CheckpointError if the run at the location that an option names has another request than this one."""
     if differing := _differences(before, dict(now)):
         shown = "; ".join(differing[:5]) + (f"; and {len(differing) - 5} more" if len(differing) > 5 else "")
         raise CheckpointError(
-            f"{place} holds another run: {shown}",
+            f"{location} holds another run: {shown}",
             todo=f"Repeat the old command to resume it, or choose another {option}.",
         )
 
