@@ -39,7 +39,13 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.training.checkpoint import check_savable
 from maskwright.training.device import Machine, Precision
 from maskwright.training.distributed import single_process, world_size
-from maskwright.training.initialization import InitialWeights, describe_changes, open_origins, open_teacher
+from maskwright.training.initialization import (
+    InitialWeights,
+    SourceModels,
+    describe_changes,
+    open_origins,
+    open_teacher,
+)
 from maskwright.training.reporting import Reporter
 from maskwright.training.speed import measure_speed
 from maskwright.training.workload import Text, mean_lengths
@@ -119,70 +125,38 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
         check_source(similar)
     check_words(recipe.words)
     prepared = find_prepared(request.sources, request.cache or cache_folder(), reporter.stage)
-    given = None if request.tokenizer is None else Tokenizer.from_folder(request.tokenizer)
-    if given is None and prepared and _uses_tokenizer(request, prepared):
-        given = Tokenizer.from_folder(prepared.tokens / TOKENIZER)
-    origins = open_origins(recipe, request.init, given, request.extend_vocabulary)
-    given = origins.tokenizer or given
-    if given is not None:
-        if "tokenizer.vocab_size" in request.fixed:
-            source = "--init" if origins.init else "the teacher" if origins.teacher else "--tokenizer"
-            raise RecipeError(
-                f"{source} has its own vocabulary, but tokenizer.vocab_size was set too", todo="Leave one of them out."
-            )
-        recipe = with_tokenizer(recipe, given, adopt=origins.tokenizer is not None)
-    pad = recipe.tokenizer.pad if given is None else given.special_tokens.pad
-    offset = position_offset(family_named(recipe.family), pad)
-    if offset != recipe.encoder.position_offset and "encoder.position_offset" not in request.fixed:
-        # RoBERTa's positions start behind the padding id, which another kind of tokenizer has elsewhere.
-        reporter.message(
-            "encoder", f"position_offset {offset} (recipe: {recipe.encoder.position_offset}): padding is {pad}"
-        )
-        recipe = recipe.replace(encoder=recipe.encoder.replace(position_offset=offset))
-    published = recipe.encoder
-    recipe = origins.fit(recipe, request.fixed)
-    if changes := describe_changes(published, recipe.encoder):
-        reporter.message("encoder", f"as in the initial model: {changes}")
-    check_savable(recipe, pad)
+    tokenizer = None if request.tokenizer is None else Tokenizer.from_folder(request.tokenizer)
+    if tokenizer is None and prepared and _uses_tokenizer(request, prepared):
+        tokenizer = Tokenizer.from_folder(prepared.tokens / TOKENIZER)
+    origins = open_origins(recipe, request.init, tokenizer, request.extend_vocabulary)
+    tokenizer = origins.tokenizer or tokenizer
+    recipe = _fit_to_origins(request, origins, tokenizer, reporter)
     # After the other checks, since URLs are fetched.
     sources = () if prepared else resolve_sources(request.sources, cache=request.cache, progress=reporter.stage)
     _common_weights([source.weight for source in sources])
     cleaned, held_out = _clean(request, reporter), _clean_held_out(request, reporter)
     if origins.new_words is not None:
         origins = origins.extended(cleaned, request.seed, reporter)
-        given = origins.tokenizer
-        assert given is not None
-        recipe = with_tokenizer(recipe, given)
+        tokenizer = origins.tokenizer
+        assert tokenizer is not None
+        recipe = with_tokenizer(recipe, tokenizer)
     fixed = request.fixed | origins.kept
-    if given is not None:
+    if tokenizer is not None:
         fixed |= {"tokenizer.vocab_size"}
     if not has_lexicon_search():
         fixed |= {"words.phrases"}
-    speed = Speed()
-    if request.budget.unit == "seconds":  # Only a budget of time depends on the machine's speed.
-        with single_process():
-            speed = measure_speed(
-                recipe,
-                request.budget,
-                machine,
-                corpus_tokens=cleaned.num_characters / _CHARACTERS_PER_TOKEN,
-                fixed=fixed,
-                as_published=request.as_published,
-            )
-        if speed.is_busy:
-            reporter.message("load", "other processes use the CPU; the plan assumes that they continue")
     fit = partial(
         resolve,
         budget=request.budget,
         fixed=fixed,
-        speed=replace(speed, flops=world_size() * speed.flops, full_step_tokens=world_size() * speed.full_step_tokens),
+        speed=_speed(request, recipe, machine, cleaned, fixed, reporter),
         teacher=None if origins.teacher is None else origins.teacher.config,
         teacher_length=FULL_LENGTH if origins.teacher is None else origins.teacher.max_length,
         as_published=request.as_published,
     )
     chinese_share = cleaned.scripts.get("Han", 0.0)
     before = fit(recipe, corpus=CorpusStatistics(chinese_share=chinese_share))
-    tokenizer = given or train_tokenizer(
+    tokenizer = tokenizer or train_tokenizer(
         before.recipe.tokenizer, cleaned, seed=request.seed, cache=request.cache, progress=reporter.stage
     )
     recipe = with_tokenizer(before.recipe, tokenizer)
@@ -204,6 +178,61 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
         teacher=origins.teacher,
         start=origins.start(resolved.recipe),
     )
+
+
+def _fit_to_origins(request: Request, origins: SourceModels, tokenizer: Tokenizer | None, reporter: Reporter) -> Recipe:
+    """Return the recipe with the tokenizer, positions and shape that its initial model, teacher or tokenizer need.
+
+    Raises MaskwrightError if that cannot be saved, or a field that was set contradicts it.
+    """
+    recipe = request.recipe
+    if tokenizer is not None:
+        if "tokenizer.vocab_size" in request.fixed:
+            source = "--init" if origins.init else "the teacher" if origins.teacher else "--tokenizer"
+            raise RecipeError(
+                f"{source} has its own vocabulary, but tokenizer.vocab_size was set too", todo="Leave one of them out."
+            )
+        recipe = with_tokenizer(recipe, tokenizer, adopt=origins.tokenizer is not None)
+    pad = recipe.tokenizer.pad if tokenizer is None else tokenizer.special_tokens.pad
+    offset = position_offset(family_named(recipe.family), pad)
+    if offset != recipe.encoder.position_offset and "encoder.position_offset" not in request.fixed:
+        # RoBERTa's positions start behind the padding id, which another kind of tokenizer has elsewhere.
+        reporter.message(
+            "encoder", f"position_offset {offset} (recipe: {recipe.encoder.position_offset}): padding is {pad}"
+        )
+        recipe = recipe.replace(encoder=recipe.encoder.replace(position_offset=offset))
+    published = recipe.encoder
+    recipe = origins.fit(recipe, request.fixed)
+    if changes := describe_changes(published, recipe.encoder):
+        reporter.message("encoder", f"as in the initial model: {changes}")
+    check_savable(recipe, pad)
+    return recipe
+
+
+def _speed(
+    request: Request,
+    recipe: Recipe,
+    machine: Machine,
+    cleaned: CleanCorpus,
+    fixed: frozenset[str],
+    reporter: Reporter,
+) -> Speed:
+    """Return the measured speed of all processes; only a budget of time depends on it."""
+    if request.budget.unit != "seconds":
+        return Speed()
+    with single_process():
+        speed = measure_speed(
+            recipe,
+            request.budget,
+            machine,
+            corpus_tokens=cleaned.num_characters / _CHARACTERS_PER_TOKEN,
+            fixed=fixed,
+            as_published=request.as_published,
+        )
+    if speed.is_busy:
+        reporter.message("load", "other processes use the CPU; the plan assumes that they continue")
+    processes = world_size()
+    return replace(speed, flops=processes * speed.flops, full_step_tokens=processes * speed.full_step_tokens)
 
 
 def restore_prepared(
