@@ -7,9 +7,9 @@ import torch
 from test_every_recipe import RECIPES, toy
 
 from maskwright.fitting.budget import Budget
+from maskwright.machine.contention import SpinControl
 from maskwright.recipes.catalog import resolve
 from maskwright.training import loop, speed
-from maskwright.training.contention import SpinControl
 from maskwright.training.device import Machine
 from maskwright.training.speed import measure_speed
 

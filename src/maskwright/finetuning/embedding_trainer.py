@@ -1,5 +1,6 @@
 """The parts of sentence-transformers that train and evaluate: losses, evaluators, trainer. Needs its extra."""
 
+import contextlib
 import math
 import tempfile
 import time
@@ -26,6 +27,7 @@ from maskwright.checkpoints.sentence_folder import SentenceModules, save_sentenc
 from maskwright.core.errors import TrainingError
 from maskwright.finetuning.embedding_data import EmbeddingSettings, Rows
 from maskwright.finetuning.examples import ExampleFile, TextExample
+from maskwright.machine.contention import SpinControl
 from maskwright.training.device import Machine
 from maskwright.training.interrupt import StopRequest
 from maskwright.training.reporting import Reporter
@@ -108,8 +110,10 @@ class _Session(TrainerCallback):  # type: ignore[misc]
         self.stop, self.seconds, self.main, self.reporter = stop, seconds, main, reporter
         self.saved = time.monotonic()
         self.stopped = False
+        self.spin_control = SpinControl()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        self.spin_control.check()
         if state.global_step % len(others["train_dataloader"]) and state.global_step < state.max_steps:
             self.stopped = control.should_training_stop = bool(self.stop)
             control.should_save = self.stopped or time.monotonic() - self.saved > self.seconds
@@ -245,7 +249,8 @@ def train(
     # The last file of a checkpoint: one without it was not finished.
     saved = [path.parent for path in folder.checkpoints.glob("checkpoint-*/trainer_state.json")]
     newest = max(saved, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
-    trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+    with contextlib.closing(session.spin_control):
+        trainer.train(resume_from_checkpoint=str(newest) if newest else None)
     if session.stopped:
         return None
     after, state = scores(), trainer.state

@@ -1,5 +1,6 @@
 """An encoder for inference: the C layers where they are supported, else the modules."""
 
+import contextlib
 import copy
 import warnings
 from typing import cast, final
@@ -10,7 +11,9 @@ from torch import Tensor, nn
 from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import MatmulPrecision
 from maskwright.kernels import ops
+from maskwright.machine.threads import inference_threads
 from maskwright.model.encoder import Encoder
+from maskwright.model.sizes import flops_per_token
 from maskwright.model.sublayers import FeedForward, SelfAttention
 
 
@@ -30,6 +33,7 @@ class InferenceEncoder:
         self._autocast = precision == "bf16"
         self.layers = None if precision == "bf16" else _layers(encoder, precision)
         self.precision: MatmulPrecision = precision
+        self._flops_per_token = flops_per_token(encoder.config, length=1) / 3
         if precision == "int8" and self.layers is None:
             self.precision = "fp32"
             warnings.warn(
@@ -40,7 +44,9 @@ class InferenceEncoder:
 
     def __call__(self, batch: PackedBatch, output_positions: Tensor | None = None) -> Tensor:
         """Return hidden states in fp32: of all tokens, (T, H), or at positions (W,), int64, in any order, (W, H)."""
-        with torch.inference_mode():
+        flops = batch.num_tokens * self._flops_per_token
+        on_cpu = batch.ids.is_cpu
+        with torch.inference_mode(), inference_threads(flops, self.precision) if on_cpu else contextlib.nullcontext():
             if self.layers is not None:
                 hidden = self._encoder.embed(batch, None)
                 return self.layers(hidden, ops.Sequences(batch.cu_seqlens, batch.max_seqlen), output_positions)

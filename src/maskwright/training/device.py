@@ -19,6 +19,7 @@ from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.matmul import Setting, fp32_matmul_setting
 from maskwright.core.spec import fingerprint
 from maskwright.kernels.setting import Kernels, has_kernels, use_kernels
+from maskwright.machine.threads import limit_threads
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.allocator import keep_freed_memory
 from maskwright.training.distributed import own_device
@@ -136,6 +137,7 @@ def prepare_machine(
         raise DeviceError(f"unknown precision {precision!r}", allowed=", ".join(get_args(Precision)))
     if kernels not in get_args(Kernels):
         raise DeviceError(f"unknown setting {kernels!r} of --kernels", allowed=", ".join(get_args(Kernels)))
+    limit_threads()
     chosen = own_device(choose_device(device))
     threads = torch.get_num_threads()
     has_bf16 = multiplies_bf16(chosen)

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from maskwright.fitting.budget import Budget, Shape, Spent, rate_factor
+from maskwright.machine.contention import SpinControl
 from maskwright.recipes.optimization import DECAY_SHARE
 from maskwright.training.batches import StepBatch
-from maskwright.training.contention import SpinControl
 from maskwright.training.distributed import all_reduce_counts, all_reduce_max_gathering, rank, world_size
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.sampler import Cursor

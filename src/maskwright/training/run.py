@@ -15,7 +15,6 @@ from maskwright.fitting.budget import Budget, Spent
 from maskwright.training import checkpoint
 from maskwright.training.batches import StepBatch
 from maskwright.training.checkpoint import CheckpointTimer, TrainingState
-from maskwright.training.contention import SlowRanks
 from maskwright.training.device import Machine
 from maskwright.training.distributed import all_gather_object, on_rank_zero, rank
 from maskwright.training.evaluation import Spikes
@@ -25,6 +24,7 @@ from maskwright.training.metrics import MetricsLogger
 from maskwright.training.optimizer import Optimizer
 from maskwright.training.reporting import Reporter
 from maskwright.training.run_directory import METRICS, TIMING
+from maskwright.training.slow_ranks import SlowRanks
 from maskwright.training.step import TrainedModel
 
 _WARMUP_STEPS = 3

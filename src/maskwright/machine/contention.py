@@ -1,4 +1,4 @@
-"""Slow ranks, and shorter spinning of OpenMP threads while other processes keep the cores busy.
+"""Other processes that keep the cores busy, and shorter spinning of OpenMP threads meanwhile.
 
 Threads of GNU OpenMP spin for milliseconds at each barrier before they sleep. Beside a busy process they thereby take
 the core that a thread of their own team waits for. libgomp spins 300 times shorter once it manages more threads than
@@ -9,41 +9,14 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median_low
 
 import torch
 
 _CHECK_SECONDS = 0.5
 _OTHERS_FROM, _OTHERS_UNTIL, _IDLE = 0.2, 0.1, 1.0
 _PARALLEL_ELEMENTS = 1 << 20
-_SLOW_STEPS, _SLOW_FACTOR = 50, 1.5
-
-
-class SlowRanks:
-    """Finds ranks that take over 1.5 times the median of all ranks, in each 50 steps; of an even number the lower."""
-
-    def __init__(self) -> None:
-        self._sums: list[float] = []
-        self._num_steps = 0
-        self._named: set[int] = set()
-
-    def find(self, seconds: Sequence[float]) -> Iterator[tuple[int, float, float]]:
-        """Take note of a step: each rank's seconds per token of its share, before it waits for the others.
-
-        Yields rank, seconds per token, and their ratio to the median; each rank only once.
-        """
-        self._sums = [sum(pair) for pair in zip(self._sums or [0.0] * len(seconds), seconds, strict=True)]
-        self._num_steps += 1
-        if self._num_steps % _SLOW_STEPS:
-            return
-        median = median_low(self._sums)
-        for rank, total in enumerate(self._sums):
-            if total > _SLOW_FACTOR * median and rank not in self._named:
-                self._named.add(rank)
-                yield rank, total / _SLOW_STEPS, total / max(median, 1e-9)
-        self._sums = []
+_STALE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +46,36 @@ def is_contended(before: CpuTimes | None, after: CpuTimes | None, cores: int, wa
     seconds = max((busy + idle) / cores, 1e-9)
     limit = _OTHERS_UNTIL if was_contended else _OTHERS_FROM
     return idle / seconds < _IDLE and (busy - own) / seconds > limit
+
+
+class OtherLoad:
+    """The cores that other processes use: over the last half second of CPU time, or now if nobody has asked lately."""
+
+    def __init__(self) -> None:
+        self._before: CpuTimes | None = None
+        self._read = -_STALE_SECONDS
+        self._cores = 0.0
+
+    def cores(self) -> float:
+        """Return the number of cores; 0 on a system without /proc. Takes 1 us, and 50 us every half second."""
+        now = time.monotonic()
+        if now - self._read < _CHECK_SECONDS:
+            return self._cores
+        before, after = self._before, CpuTimes.now()
+        if before is None or after is None or now - self._read > _STALE_SECONDS:
+            self._cores = _runnable_others()
+        else:
+            seconds = (after.busy + after.idle - before.busy - before.idle) / (os.cpu_count() or 1)
+            self._cores = max(0.0, after.busy - before.busy - (after.own - before.own)) / max(seconds, 1e-9)
+        self._before, self._read = after, now
+        return self._cores
+
+
+def _runnable_others() -> float:
+    """Return the number of other threads that run or wait for a core at this moment; 0 if the system does not say."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/loadavg", encoding="ascii") as file:
+        return max(0.0, float(file.read().split()[3].partition("/")[0]) - 1)
+    return 0.0
 
 
 class SpinControl:

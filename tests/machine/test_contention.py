@@ -1,14 +1,16 @@
-"""When spinning is shortened, and that it is restored; which ranks are slow."""
+"""The load of other processes; when spinning is shortened, and that it is restored."""
 
 import contextlib
 import os
+import subprocess
+import sys
 import time
 
 import pytest
 import torch
 
-from maskwright.training import contention
-from maskwright.training.contention import CpuTimes, SlowRanks, SpinControl, is_contended
+from maskwright.machine import contention
+from maskwright.machine.contention import CpuTimes, OtherLoad, SpinControl, is_contended
 
 START = CpuTimes(busy=100.0, idle=100.0, own=50.0)
 
@@ -77,27 +79,31 @@ def test_an_idle_team_exists_while_other_processes_compete(monkeypatch: pytest.M
     wait_for(before)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "slow"),
-    [
-        ([0.1, 0.1, 0.1], []),
-        ([0.1, 0.14, 0.1], []),
-        ([0.1, 0.16, 0.1], [1]),
-        ([0.1, 0.2], [1]),  # Of two, the faster one is the median.
-        ([0.3, 0.1, 0.1, 0.4], [0, 3]),
-        ([0.1], []),
-    ],
-)
-def test_a_rank_over_one_and_a_half_times_the_median_is_named_once(seconds: list[float], slow: list[int]) -> None:
-    ranks = SlowRanks()
-    found = [(step, *each) for step in range(1, 201) for each in ranks.find(seconds)]
-    assert [(step, rank) for step, rank, *_ in found] == [(50, rank) for rank in slow]
-    for _, rank, own, ratio in found:
-        assert own == pytest.approx(seconds[rank])
-        assert ratio == pytest.approx(seconds[rank] / sorted(seconds)[(len(seconds) - 1) // 2])
+def test_the_load_of_others_is_that_of_the_last_half_second_or_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings, clock = [START], [100.0]
+    monkeypatch.setattr(CpuTimes, "now", classmethod(lambda _: readings[-1]))
+    monkeypatch.setattr(contention.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(contention.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(contention, "_runnable_others", lambda: 3.0)
+    load = OtherLoad()
+    assert load.cores() == 3.0
+    readings.append(after(0.5, 1.0, seconds=0.6))
+    clock[0] += 0.4
+    assert load.cores() == 3.0  # read less than half a second ago
+    clock[0] += 0.2
+    assert load.cores() == pytest.approx(1.0)
+    readings.append(START)
+    clock[0] += 60
+    assert load.cores() == 3.0  # an average over a minute would say nothing about now
 
 
-def test_a_rank_that_becomes_slow_is_named_after_the_next_50_steps() -> None:
-    ranks = SlowRanks()
-    found = [step for step in range(1, 201) for _ in ranks.find([0.1, 0.1, 0.1 if step < 90 else 0.3])]
-    assert found == [150]
+def test_a_busy_process_is_seen_at_once() -> None:
+    if not os.path.exists("/proc/loadavg"):
+        pytest.skip("no /proc")
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        time.sleep(0.2)
+        assert max(OtherLoad().cores() for _ in range(5)) >= 1
+    finally:
+        busy.kill()
+        busy.wait()

@@ -1,0 +1,1 @@
+"""The machine: CPU quota of a container, threads of a computation, other processes on the cores."""
