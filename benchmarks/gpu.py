@@ -127,12 +127,6 @@ def _factors() -> Iterator[Case]:
         "body, 30 % masked": (*BODY, "masking.rate=0.3"),
         "body, 40 % masked": (*BODY, "masking.rate=0.4"),
         "body, 30 % masked, Muon": (*BODY, "masking.rate=0.3", muon),
-        "body, 30 % masked, Muon 0.02": (
-            *BODY,
-            "masking.rate=0.3",
-            muon,
-            "training.optimizer.matrix_learning_rate=0.02",
-        ),
     }
     yield Case(name="factors bert", recipe="bert/small", tokens=1e7, set=(VOCABULARY,))
     for name, overrides in single.items():

@@ -18,7 +18,9 @@ from maskwright.recipes.catalog import names, resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.existing import differences, differences_of_layers, open_existing, settings
 from maskwright.training.initialization import (
+    CONTINUED_RATE,
     InitialWeights,
+    SourceModels,
     describe_changes,
     inherit_from_init,
     inherit_from_teacher,
@@ -322,3 +324,14 @@ def test_fingerprints_tell_models_apart_and_copies_not(tmp_path: Path) -> None:
         for name, seed in (("one", 1), ("same", 1), ("other", 2))
     )
     assert one == same != other
+
+
+def test_rates_for_random_weights_and_large_batches_are_lowered(bert: Checkpoint) -> None:
+    lowered = {name for name in names() if SourceModels(init=bert).limit_rate(resolve(name), ())[1]}
+    assert {"modernbert/base", "modernbert/mini", "roberta/base"} <= lowered
+    assert not lowered & {"bert/base", "electra/small", "albert/base", "maskwright/mini"}
+    recipe = resolve("modernbert/base")
+    limited, (choice,) = SourceModels(init=bert).limit_rate(recipe, ())
+    assert (limited.training.learning_rate, choice.published, choice.chosen) == (CONTINUED_RATE, 8e-4, CONTINUED_RATE)
+    assert SourceModels(init=bert).limit_rate(recipe, {"training.learning_rate"}) == (recipe, ())
+    assert SourceModels().limit_rate(recipe, ()) == (recipe, ())

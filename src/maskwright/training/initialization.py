@@ -21,7 +21,10 @@ from maskwright.data.tokenizers.extension import Extension, extend_vocabulary, f
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import DEFAULT_SAMPLE_BYTES
 from maskwright.data.words.lexicon import read_lexicon
+from maskwright.fitting.rules import Choice, Rule, apply_rules
+from maskwright.fitting.schedule import LAMB_SEQUENCES
 from maskwright.model.config import EncoderConfig
+from maskwright.recipes.optimization import Training
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.existing import (
     describe_differences,
@@ -62,6 +65,22 @@ NOT_FITTED = frozenset(
 )
 """Fields that are not fitted to the budget if weights are loaded: the learning rates of short runs are for random
 weights, and the others only affect random weights."""
+
+CONTINUED_RATE = 3e-4
+"""Peak learning rate with initial weights where a higher one is published, for random weights and batches of
+`LAMB_SEQUENCES` and more. ModernBERT continues at this rate itself, at another length; measured with modernbert/tiny,
+which is worse at the published 3e-3 and about as good at 1e-3 (LOG.md)."""
+
+_LIMIT: Rule[Training] = Rule(
+    "training.learning_rate",
+    CONTINUED_RATE,
+    lambda published: f"the published one is for random weights and steps of {published.batch_sequences:,} sequences",
+    lambda published: (
+        published.learning_rate > CONTINUED_RATE
+        and published.batch_sequences >= LAMB_SEQUENCES
+        and not published.optimizer.needs_large_batches
+    ),
+)
 
 _POSITIONS = "position_embeddings.weight"
 
@@ -365,6 +384,10 @@ class SourceModels:
             if self.initializes_student:
                 recipe = inherit_from_teacher(recipe, self.teacher, fixed)
         return recipe if self.init is None else inherit_from_init(recipe, self.init, fixed)
+
+    def limit_rate(self, recipe: Recipe, fixed: Collection[str]) -> tuple[Recipe, tuple[Choice, ...]]:
+        """Lower the learning rate for initial weights if it is published for random ones and large batches."""
+        return apply_rules(recipe, [] if self.init is None else [_LIMIT], recipe.training, fixed)
 
     def extended(self, cleaned: CleanCorpus, seed: int, reporter: Reporter) -> "SourceModels":
         """Add words to the vocabulary of the initial model. Raises DataError if the corpus has no word to add."""

@@ -131,6 +131,9 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
     origins = open_origins(recipe, request.init, tokenizer, request.extend_vocabulary)
     tokenizer = origins.tokenizer or tokenizer
     recipe = _fit_to_origins(request, origins, tokenizer, reporter)
+    limits: tuple[Choice, ...] = ()
+    if not request.as_published:
+        recipe, limits = origins.limit_rate(recipe, request.fixed)
     # After the other checks, since URLs are fetched.
     sources = () if prepared else resolve_sources(request.sources, cache=request.cache, progress=reporter.stage)
     _common_weights([source.weight for source in sources])
@@ -172,7 +175,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
         tokenizer=tokenizer,
         text=text,
         expected_tokens=resolved.expected_tokens,
-        choices=[*request.reset, *before.choices, *resolved.choices],
+        choices=[*request.reset, *limits, *before.choices, *resolved.choices],
         cleaned=cleaned,
         held_out=held_out,
         teacher=origins.teacher,
