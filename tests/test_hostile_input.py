@@ -106,7 +106,7 @@ def test_a_corpus_folder_passes_over_pipes_and_devices(tmp_path: Path) -> None:
     (tmp_path / "c.txt").write_text("A text.")
     (source,) = resolve_sources([tmp_path])
     assert [path.name for path in source.files] == ["c.txt"]
-    assert dict(source.passed_over) == {"pipe or device": 2}
+    assert dict(source.ignored_files) == {"pipe or device": 2}
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".csv", ".jsonl"])

@@ -52,7 +52,7 @@ def test_a_url_names_an_object_a_folder_or_a_pattern(tmp_path: Path) -> None:
     assert one.files[0].is_relative_to(tmp_path)
     assert ([path.name for path in some.files], some.column) == (["b.jsonl.gz"], "text")
     assert [path.name for path in folder.files] == ["a.txt", "b.jsonl.gz", "c.txt"]
-    assert dict(folder.passed_over) == {".pdf": 1}
+    assert dict(folder.ignored_files) == {".pdf": 1}
 
 
 def test_an_object_is_fetched_once_and_again_when_it_has_changed(

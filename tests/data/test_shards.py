@@ -124,7 +124,7 @@ def test_shards_are_kept_and_progress_is_told_in_bytes(
     reported: list[tuple[str, int, int | None]] = []
     first = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1, progress=lambda *call: reported.append(call))
     size = sum(path.stat().st_size for path in clean.blocks)
-    assert [call[0] for call in reported] == ["tokenizing"] * 4
+    assert [call[0] for call in reported] == ["tokenizing (bytes)"] * 4
     assert reported[-1][1:] == (size, size)
     assert len(list(first.folder.glob("tokens-*.npy"))) == 1
     reported.clear()

@@ -47,7 +47,7 @@ def test_folder_is_read_recursively_in_order_and_counts_what_it_passes_over(here
         write(here / "corpora" / name)
     (source,) = resolve_sources(["corpora"])
     assert [path.relative_to("corpora").as_posix() for path in source.files] == ["b.txt", "a/y.MD", "a/z.jsonl.gz"]
-    assert dict(source.passed_over) == {".pdf": 2, ".parquet.gz": 1}
+    assert dict(source.ignored_files) == {".pdf": 2, ".parquet.gz": 1}
 
 
 def test_glob_takes_what_can_be_read(here: Path) -> None:

@@ -183,8 +183,8 @@ def masks_by_epoch(which: Recipe) -> dict[int, dict[int, tuple[int, ...]]]:
     phase = workload(which).phases[0]
     seen: dict[int, dict[int, tuple[int, ...]]] = defaultdict(dict)
     cursor = phase.sampler.start()
-    while cursor.places[0].epoch < 2:
-        epoch = cursor.places[0].epoch
+    while cursor.positions[0].epoch < 2:
+        epoch = cursor.positions[0].epoch
         rows, cursor = phase.sampler.read(cursor, 1)
         (micro,) = phase.collator.collate(rows, step=0).micro_batches
         seen[epoch][int(rows.index[0])] = sequences(micro)[0]

@@ -14,7 +14,7 @@ def test_without_a_terminal_the_last_state_of_each_stage_is_printed() -> None:
     written = io.StringIO()
     with OnConsole(Console(file=written, width=100)) as reporter:
         for done in range(1, 7):
-            reporter.stage("deduplicating", done, 6)
+            reporter.stage("deduplicating (blocks)", done, 6)
         reporter.stage("reading", 0, None)
         reporter.stage("reading", 120, None)
         reporter.stage("checking files (bytes)", 22_190_992, 22_190_992)
@@ -23,8 +23,8 @@ def test_without_a_terminal_the_last_state_of_each_stage_is_printed() -> None:
         reporter.training(0.2, "step 2")
         reporter.stage("embedding", 1, 1)
     assert [line.strip() for line in written.getvalue().splitlines()] == [
-        "deduplicating 17%  1 of 6",
-        "deduplicating 100%  6 of 6",
+        "deduplicating 17%  1 of 6 blocks",
+        "deduplicating 100%  6 of 6 blocks",
         "reading  0",
         "reading  120",
         "checking files 100%  22.2 of 22.2 MB",

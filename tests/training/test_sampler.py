@@ -35,8 +35,8 @@ def test_each_epoch_reads_every_instance_once_in_another_order() -> None:
     first, second = rows.index[:23].tolist(), rows.index[23:].tolist()
     assert sorted(first) == sorted(second) == list(range(23))
     assert first != second
-    assert cursor.places[0].epoch == 2
-    assert cursor.places[0].position == 0
+    assert cursor.positions[0].epoch == 2
+    assert cursor.positions[0].position == 0
     assert rows.epochs == 2.0
 
 

@@ -48,7 +48,7 @@ def command(
         stage=stage,
         set=changes or (),
         max_sequences=limit,
-        progress=lambda stage, done, total: None if done else output.note(stage.removesuffix(" (bytes)")),
+        progress=lambda stage, done, total: None if done else output.note(stage.partition(" (")[0]),
     )
     for note in preview.notes:
         output.note(f"note: {note}")

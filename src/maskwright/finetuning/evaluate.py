@@ -175,7 +175,7 @@ def score_features(
         for batch, rows, hidden in encoded:
             found.append((rows, model.scores_of(hidden).cpu().numpy()))
             done += batch.batch.num_tokens
-            progress("scoring", min(total, done * world_size()), total)
+            progress("scoring (tokens)", min(total, done * world_size()), total)
     scores = np.zeros((sum(map(len, positions)), model.task.num_outputs), np.float32)
     for part in all_gather_object(found):
         for rows, each in part:

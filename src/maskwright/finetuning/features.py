@@ -210,7 +210,7 @@ class Units(NamedTuple):
 class ShuffledUnits:
     """The order of units in training: each epoch is a keyed shuffle, split into steps; the last one may be smaller.
 
-    The place in a cursor is (epoch, units of it that were used).
+    The position in a cursor is (epoch, units of it that were used).
     """
 
     def __init__(self, num_units: int, seed: int) -> None:
@@ -221,19 +221,19 @@ class ShuffledUnits:
         return Cursor(0, (SourcePosition(),))
 
     def next_epoch(self, cursor: Cursor) -> Cursor:
-        return Cursor(cursor.num_read, (SourcePosition(cursor.places[0].epoch + 1, 0),), cursor.epochs)
+        return Cursor(cursor.num_read, (SourcePosition(cursor.positions[0].epoch + 1, 0),), cursor.epochs)
 
     def read(self, cursor: Cursor, count: int) -> tuple[Units, Cursor]:
         """Return the next units, at most `count`, and the cursor behind them."""
-        (place,) = cursor.places
-        if self._order[0] != place.epoch:
+        (current,) = cursor.positions
+        if self._order[0] != current.epoch:
             # A whole epoch at once: shuffling 67,000 units takes only 8 times as long as 32.
-            shuffle = Permutation(self.num_units, integer_key(self.seed, "fine-tuning order", place.epoch))
-            self._order = (place.epoch, shuffle(np.arange(self.num_units)))
-        numbers = self._order[1][place.position : place.position + count]
-        used = place.position + len(numbers)
-        after = SourcePosition(place.epoch + 1, 0) if used == self.num_units else SourcePosition(place.epoch, used)
-        epochs = place.epoch + used / self.num_units
+            shuffle = Permutation(self.num_units, integer_key(self.seed, "fine-tuning order", current.epoch))
+            self._order = (current.epoch, shuffle(np.arange(self.num_units)))
+        numbers = self._order[1][current.position : current.position + count]
+        used = current.position + len(numbers)
+        after = SourcePosition(current.epoch + 1, 0) if used == self.num_units else SourcePosition(current.epoch, used)
+        epochs = current.epoch + used / self.num_units
         return Units(numbers, epochs), Cursor(cursor.num_read + len(numbers), (after,), epochs)
 
 
@@ -264,8 +264,8 @@ class FeatureCollator:
         self._longest = np.maximum.reduceat(self._lengths, bounds[:-1]) if features.num_units else self._lengths
         self._positions: Ranges | None = None
         if features.positions is not None:
-            places = np.searchsorted(features.positions, features.cu_seqlens)
-            self._positions = Ranges(places[:-1], places[1:])
+            bounds = np.searchsorted(features.positions, features.cu_seqlens)
+            self._positions = Ranges(bounds[:-1], bounds[1:])
 
     def groups(self, units: IntArray) -> list[NDArray[np.int64]]:
         """Cut units (U',) into batches (`core.batching.by_length`)."""

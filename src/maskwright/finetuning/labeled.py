@@ -211,18 +211,18 @@ def data_warnings(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str,
     """
     contents: dict[str, set[Hashable]] = {}
     for part, examples in parts.items():
-        its, warnings = [example.content for example in examples], []
+        inputs, warnings = [example.content for example in examples], []
         for earlier, known in contents.items():
-            if seen := sum(content in known for content in its):
-                share = f"{seen:,} of {len(its):,}" if seen < len(its) else f"all {len(its):,}"
+            if seen := sum(content in known for content in inputs):
+                share = f"{seen:,} of {len(inputs):,}" if seen < len(inputs) else f"all {len(inputs):,}"
                 warnings.append(f"{share} inputs also in {earlier}")
-        contents[part] = set(its)
-        if part != "train" and len(its) < _FEW and has_labels(examples):
-            warnings.append(f"{pluralize(len(its), 'example')}, each {100 / len(its):.0f} % of the score")
+        contents[part] = set(inputs)
+        if part != "train" and len(inputs) < _FEW and has_labels(examples):
+            warnings.append(f"{pluralize(len(inputs), 'example')}, each {100 / len(inputs):.0f} % of the score")
         classes = [each.label for each in examples if isinstance(each, TextExample) and isinstance(each.label, str)]
-        if part == "train" and len(set(classes)) >= max(_DISTINCT_SHARE * len(its), _DISTINCT_FROM):
+        if part == "train" and len(set(classes)) >= max(_DISTINCT_SHARE * len(inputs), _DISTINCT_FROM):
             warnings.append(
-                f"{len(set(classes)):,} different labels in {len(its):,} examples: is --label the right column?"
+                f"{len(set(classes)):,} different labels in {len(inputs):,} examples: is --label the right column?"
             )
         if warnings:
             yield part, "; ".join(warnings)

@@ -243,7 +243,7 @@ class Model:
                 vectors[batch.texts] = pooled.cpu().numpy()
                 check_finite(vectors[batch.texts])
                 done += batch.batch.num_tokens
-                progress("embedding", done, total)
+                progress("embedding (tokens)", done, total)
         return vectors
 
     def pooled_as(self, pooling: Pooling | None, normalize: bool | None) -> tuple[Pooling, bool]:

@@ -153,15 +153,15 @@ class Collator:
         lengths = self.format.lengths(rows.plan, self.separator_points)
         bounds = even_bounds(np.concatenate([[0], np.cumsum(lengths)]), self.tokens_per_microbatch, self.ranks)
         parts = list(enumerate(itertools.pairwise(bounds.tolist())))[share]
-        own = rows.part(np.concatenate([np.arange(0), *(np.arange(*part) for _, part in parts)]))
+        share_rows = rows.part(np.concatenate([np.arange(0), *(np.arange(*part) for _, part in parts)]))
 
         def take_words(starts: IntArray, ends: IntArray) -> TakenTokens:
             return TakenTokens(*self.take(starts, ends)[:2])
 
         # Phrases and entities are not laid out for maskings that do not use them.
         take = self.take if self.masking.span_kinds else take_words
-        instances = self.format.lay_out(own.plan, take, self.vocabulary.special_tokens, self.separator_points)
-        rng = RandomNumbers(self.seed, own.mask_sample, own.index)
+        instances = self.format.lay_out(share_rows.plan, take, self.vocabulary.special_tokens, self.separator_points)
+        rng = RandomNumbers(self.seed, share_rows.mask_sample, share_rows.index)
         examples = corrupt(instances, self.masking, self.replacement, rng, self.vocabulary)
         targets = {objective.kind: objective.targets(examples) for objective in self.objectives}
         for each in targets.values():
@@ -169,9 +169,11 @@ class Collator:
         if self.samples:
             # The generator's token at each target is sampled from one uniform number.
             for kind in [objective.kind for objective in self.objectives if objective.on_generator]:
-                given = targets[kind]
-                uniform = rng.uniform_of("generator sample", instances.cu_seqlens, given.positions)
-                targets[kind] = replace(given, extra={**given.extra, "sampling": uniform.astype(np.float32)})
+                sampled_targets = targets[kind]
+                uniform = rng.uniform_of("generator sample", instances.cu_seqlens, sampled_targets.positions)
+                targets[kind] = replace(
+                    sampled_targets, extra={**sampled_targets.extra, "sampling": uniform.astype(np.float32)}
+                )
         micro_batches = tuple(self._cut(parts, instances, examples.corrupted, targets, step))
         return StepBatch(
             micro_batches=tuple(each.to(self.device) for each in micro_batches),
@@ -207,17 +209,17 @@ class Collator:
                 max_seqlen=self.max_length,
                 dropout_key=integer_key(self.seed, "dropout", step, number) if self.dropout else None,
             )
-            own = {
+            micro_targets = {
                 each.kind: _cut_targets(
                     targets[each.kind], *((first, last) if each.predicts == "sequence" else (start, end))
                 )
                 for each in self.objectives
             }
             positions = {
-                name: output_positions(objectives, batch, own, pools=config.pooler) if objectives else None
+                name: output_positions(objectives, batch, micro_targets, pools=config.pooler) if objectives else None
                 for name, (config, objectives) in self.encoders.items()
             }
-            yield MicroBatch(batch, own, positions)
+            yield MicroBatch(batch, micro_targets, positions)
 
 
 def output_positions(
@@ -230,13 +232,13 @@ def output_positions(
     """
     if any(objective.predicts == "every_token" for objective in objectives):
         return None
-    places = [batch.first_tokens] if pools else []
+    used = [batch.first_tokens] if pools else []
     for objective in objectives:
         if objective.predicts == "token":
-            places += [targets[objective.kind].positions, *targets[objective.kind].anchors.values()]
-    if not places:
+            used += [targets[objective.kind].positions, *targets[objective.kind].anchors.values()]
+    if not used:
         return None
-    positions = torch.unique(torch.cat(places))
+    positions = torch.unique(torch.cat(used))
     return positions if 0 < len(positions) <= _MAX_OUTPUT_SHARE * batch.num_tokens else None
 
 
@@ -251,11 +253,11 @@ def _tensor(values: IntArray) -> Tensor:
 
 def _cut_targets(targets: Targets, start: int, end: int) -> TargetTensors:
     """Return the targets from one token (or sequence, where positions are their numbers) to another."""
-    own = slice(*np.searchsorted(targets.positions, (start, end)))
+    selected = slice(*np.searchsorted(targets.positions, (start, end)))
     return TargetTensors(
-        positions=_tensor(targets.positions[own] - start),
-        labels=_tensor(targets.labels[own]),
-        extra={name: torch.from_numpy(each[own]) for name, each in targets.extra.items()},
+        positions=_tensor(targets.positions[selected] - start),
+        labels=_tensor(targets.labels[selected]),
+        extra={name: torch.from_numpy(each[selected]) for name, each in targets.extra.items()},
         # An anchor is in its target's sequence, and a sequence is never cut.
-        anchors={name: _tensor(each[own] - start) for name, each in targets.anchors.items()},
+        anchors={name: _tensor(each[selected] - start) for name, each in targets.anchors.items()},
     )

@@ -91,12 +91,12 @@ class OnConsole(Reporter):
         self.console.print(grid)
 
     def stage(self, name: str, done: int, total: int | None) -> None:
-        """Show a stage of preparation; a name that ends in " (bytes)" counts bytes."""
-        name, in_bytes, _ = name.partition(" (bytes)")
-        if in_bytes:
+        """Show a stage of preparation; its name ends in the unit that is counted, "scoring (tokens)"."""
+        name, _, unit = name.removesuffix(")").partition(" (")
+        if unit == "bytes":
             counted = f"{done / 1e6:,.1f} of {total / 1e6:,.1f} MB" if total else f"{done / 1e6:,.1f} MB"
         else:
-            counted = f"{done:,} of {total:,}" if total else f"{done:,}"
+            counted = (f"{done:,} of {total:,} {unit}" if total else f"{done:,} {unit}").rstrip()
         self._show(name, done / total if total else None, counted)
 
     def training(self, share: float, text: str) -> None:

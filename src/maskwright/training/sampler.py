@@ -35,18 +35,18 @@ class Cursor:
     """
 
     num_read: int
-    places: tuple[SourcePosition, ...]
+    positions: tuple[SourcePosition, ...]
     epochs: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a checkpoint."""
-        places = [[place.epoch, place.position] for place in self.places]
-        return {"num_read": self.num_read, "places": places, "epochs": self.epochs}
+        positions = [[current.epoch, current.position] for current in self.positions]
+        return {"num_read": self.num_read, "places": positions, "epochs": self.epochs}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Cursor":
         """Read what `to_json` wrote."""
-        return cls(data["num_read"], tuple(SourcePosition(*place) for place in data["places"]), data["epochs"])
+        return cls(data["num_read"], tuple(SourcePosition(*current) for current in data["places"]), data["epochs"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class InstanceSampler:
     def next_epoch(self, cursor: Cursor) -> Cursor:
         """Return the cursor at the beginning of the next epoch of every source (another length phase begins)."""
         return Cursor(
-            cursor.num_read, tuple(SourcePosition(place.epoch + 1, 0) for place in cursor.places), cursor.epochs
+            cursor.num_read, tuple(SourcePosition(current.epoch + 1, 0) for current in cursor.positions), cursor.epochs
         )
 
     def read(self, cursor: Cursor, count: int) -> tuple[Rows, Cursor]:
@@ -105,26 +105,26 @@ class InstanceSampler:
         sources = self._pick_sources(cursor.num_read, count)
         slots: list[IntArray] = []
         parts: list[tuple[Plan, IntArray, IntArray]] = []
-        places = list(cursor.places)
+        positions = list(cursor.positions)
         epochs = cursor.epochs
-        for source, place in enumerate(cursor.places):
-            wanted = np.flatnonzero(sources == source)
+        for source, current in enumerate(cursor.positions):
+            picked = np.flatnonzero(sources == source)
             done = 0
-            while done < len(wanted):
-                plan = self._planned(source, place.epoch)
-                take = min(len(wanted) - done, len(plan) - place.position)
-                order = Permutation(len(plan), integer_key(self.seed, "order", place.epoch, source))
-                numbers = order(np.arange(place.position, place.position + take))
-                slots.append(wanted[done : done + take])
-                mask_sample = np.full(take, self._mask_sample(place.epoch), dtype=np.int64)
+            while done < len(picked):
+                plan = self._planned(source, current.epoch)
+                take = min(len(picked) - done, len(plan) - current.position)
+                order = Permutation(len(plan), integer_key(self.seed, "order", current.epoch, source))
+                numbers = order(np.arange(current.position, current.position + take))
+                slots.append(picked[done : done + take])
+                mask_sample = np.full(take, self._mask_sample(current.epoch), dtype=np.int64)
                 parts.append((plan.rows(numbers), mask_sample, numbers + source * _SOURCE_STRIDE))
                 done += take
-                place = SourcePosition(place.epoch, place.position + take)
+                current = SourcePosition(current.epoch, current.position + take)
                 if source == 0:
                     epochs += take / len(plan)
-                if place.position == len(plan):
-                    place = SourcePosition(place.epoch + 1, 0)
-            places[source] = place
+                if current.position == len(plan):
+                    current = SourcePosition(current.epoch + 1, 0)
+            positions[source] = current
         # Each row where its source was picked.
         back = np.argsort(np.concatenate(slots), kind="stable")
         plans, mask_samples, numbers_of = zip(*parts, strict=True)
@@ -132,7 +132,7 @@ class InstanceSampler:
         rows = Rows(
             Plan(**columns).rows(back), np.concatenate(mask_samples)[back], np.concatenate(numbers_of)[back], epochs
         )
-        return rows, Cursor(cursor.num_read + count, tuple(places), epochs)
+        return rows, Cursor(cursor.num_read + count, tuple(positions), epochs)
 
     def _pick_sources(self, num_read: int, count: int) -> IntArray:
         if len(self.sources) == 1:

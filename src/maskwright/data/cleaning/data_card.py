@@ -45,7 +45,7 @@ def data_card(sources: list[SourceCount], cleaning: Cleaning, fingerprint: str) 
                 "name": source.source.name,
                 "kind": source.source.kind,
                 "files": len(source.source.files),
-                "passed_over": dict(source.source.passed_over),
+                "passed_over": dict(source.source.ignored_files),
                 **_section(source.counts, source.kept, source.bytes_on_disk),
                 "examples": source.examples,
                 "notes": _notes(source, cleaning),
@@ -125,8 +125,8 @@ def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
         )
     if counts.bad_lines:
         notes.append(f"{counts.bad_lines:,} broken lines were skipped (`--clean bad_lines=skip`).")
-    if source.source.passed_over:
-        others = ", ".join(f"{count} {suffix}" for suffix, count in source.source.passed_over[:5])
+    if source.source.ignored_files:
+        others = ", ".join(f"{count} {suffix}" for suffix, count in source.source.ignored_files[:5])
         notes.append(f"Files that are not read: {others}.")
     return notes
 

@@ -78,7 +78,7 @@ def _build_store(
             stored.append({"name": plan.name, "source": plan.source, "text_checksum": made.checksum})
         for number, _ in plan.parts:
             remove_block(work, number)
-            progress("deduplicating", number + 1, len(block_sources))
+            progress("deduplicating (blocks)", number + 1, len(block_sources))
     del duplicates  # Its mapped files are in the folder.
     shutil.rmtree(work)
     columns = zip(sources, sizes, counts, statistics, examples, strict=True)

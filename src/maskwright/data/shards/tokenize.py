@@ -232,7 +232,7 @@ def _write_shards(
                 found.add(block.annotation.facts[kind])
             token_counts += np.bincount(block.ids, minlength=vocab_size)
             done += path.stat().st_size
-            progress("tokenizing", done, total)
+            progress("tokenizing (bytes)", done, total)
     if not tokens.count:
         raise DataError("the corpus contains no tokens", todo="Name files that contain text.")
     np.save(folder / TOKEN_COUNTS, token_counts)

@@ -65,7 +65,7 @@ class Source:
         files: Files in reading order (kind "files").
         column: The column to read, None to find it.
         dataset: The dataset (kind "hub").
-        passed_over: Suffixes of ignored files in the folder, with their number.
+        ignored_files: Suffixes of ignored files in the folder, with their number.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Source:
     files: tuple[Path, ...] = ()
     column: str | None = None
     dataset: HubDataset | None = None
-    passed_over: tuple[tuple[str, int], ...] = ()
+    ignored_files: tuple[tuple[str, int], ...] = ()
 
 
 def file_format(path: Path) -> FileFormat | None:
@@ -148,11 +148,11 @@ def _from_path(path: Path) -> Source:
     if path.is_dir():
         if (path / PREPARED).is_file():
             raise _is_prepared(str(path))
-        files, passed_over = _divide(_walk(path))
+        files, ignored_files = _divide(_walk(path))
         if not files:
-            others = ", ".join(f"{count} {suffix}" for suffix, count in passed_over[:8]) or "nothing else"
+            others = ", ".join(f"{count} {suffix}" for suffix, count in ignored_files[:8]) or "nothing else"
             raise DataError(f"the folder {path} contains no text files; it contains {others}", allowed=_READ)
-        return Source(name=path.resolve().name or str(path), files=files, passed_over=passed_over)
+        return Source(name=path.resolve().name or str(path), files=files, ignored_files=ignored_files)
     if file_format(path) is None:
         suffix = next((s for s in reversed(path.suffixes) if s.lower() not in COMPRESSIONS), "")
         found = f"files ending in {suffix!r}" if suffix else "files without a suffix"
@@ -171,9 +171,9 @@ def _walk(folder: Path) -> Iterator[Path]:
         todo = "Check that you may read it."
         raise DataError(f"cannot list {error.filename}: {error.strerror}", todo=todo) from error
 
-    for place, folders, names in os.walk(folder, onerror=refuse):
+    for directory, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
+        yield from (Path(directory, name) for name in sorted(names) if not name.startswith("."))
 
 
 def _divide(paths: Iterable[Path]) -> tuple[tuple[Path, ...], tuple[tuple[str, int], ...]]:
@@ -195,23 +195,23 @@ def _from_glob(pattern: str) -> Source:
     if not matches:
         todo = _suggestion(Path(pattern).parent, Path(pattern).name)
         raise DataError(f"nothing matches the pattern {pattern!r}", todo=todo)
-    files, passed_over = _divide(path for path in matches if not path.is_dir())
+    files, ignored_files = _divide(path for path in matches if not path.is_dir())
     if not files:
         found = f"the first match is {matches[0]}"
         raise DataError(f"no file that matches {pattern!r} can be read ({found})", allowed=_READ)
-    return Source(name=Path(pattern).name, files=files, passed_over=passed_over)
+    return Source(name=Path(pattern).name, files=files, ignored_files=ignored_files)
 
 
 def _from_url(url: str, *, cache: Path, progress: Progress) -> Source:
     objects = {each.name: each for each in list_objects(url)}
     if any(name.name == PREPARED for name in objects):
         raise _is_prepared(url)
-    names, passed_over = _divide(objects)
+    names, ignored_files = _divide(objects)
     if not names:
-        found = ", ".join(f"{count} {suffix}" for suffix, count in passed_over[:8]) or "nothing"
+        found = ", ".join(f"{count} {suffix}" for suffix, count in ignored_files[:8]) or "nothing"
         raise DataError(f"{url} names no text files; it names {found}", allowed=_READ)
     files = fetch([objects[name] for name in names], cache, progress)
-    return Source(name=Path(url).name, files=files, passed_over=passed_over)
+    return Source(name=Path(url).name, files=files, ignored_files=ignored_files)
 
 
 def _is_prepared(argument: str) -> DataError:

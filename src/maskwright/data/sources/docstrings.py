@@ -123,10 +123,10 @@ def _packages() -> Iterator[tuple[str, list[Path]]]:
 
 def _python_files(root: Path) -> list[Path]:
     paths = []
-    for place, folders, names in os.walk(root):
+    for directory, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith("."))
         paths += [
-            Path(place, name)
+            Path(directory, name)
             for name in sorted(names)
             if name.endswith(".py") and not _SKIPPED_FILES.fullmatch(name.removesuffix(".py"))
         ]

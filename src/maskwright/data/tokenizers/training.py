@@ -121,9 +121,9 @@ def _without_text() -> DataError:
 def _reported(texts: list[str], progress: Progress) -> Iterator[str]:
     for number, text in enumerate(texts):
         if number % _TEXTS_BETWEEN_REPORTS == 0:
-            progress("training the tokenizer", number, len(texts))
+            progress("training the tokenizer (texts)", number, len(texts))
         yield text
-    progress("training the tokenizer", len(texts), len(texts))
+    progress("training the tokenizer (texts)", len(texts), len(texts))
 
 
 COVERAGE = 0.99995

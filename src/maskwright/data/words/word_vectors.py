@@ -83,7 +83,7 @@ class _Sentences:
                 yield self._names[self._text[low : min(low + _MAX_SENTENCE_WORDS, end)]].tolist()
             self._done += 1
             if self._done % _SENTENCES_BETWEEN_REPORTS == 0 or self._done == self._total:
-                self._progress("learning similar words", self._done, self._total)
+                self._progress("learning similar words (sentences)", self._done, self._total)
 
 
 def nearest(vectors: NDArray[np.float32], groups: IntArray, *, most: int, least: float) -> tuple[IntArray, IntArray]:

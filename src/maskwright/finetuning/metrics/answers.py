@@ -19,32 +19,32 @@ from typing import Literal, NamedTuple
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
-Rights = Sequence[Sequence[str]]
-"""The right answers to each question, in the order of the file; none for an unanswerable one (SQuAD 2.0 only)."""
+References = Sequence[Sequence[str]]
+"""The reference answers to each question, in the order of the file; none for an unanswerable one (SQuAD 2.0 only)."""
 
 
-def squad(rights: Rights, guesses: Sequence[str]) -> dict[str, float]:
-    """Return "f1" and "exact_match", in percent, as for SQuAD 1.1: each question counts its best right answer."""
-    return _scores_of_best(rights, guesses, _squad_normal, _squad_f1)
+def squad(references: References, predictions: Sequence[str]) -> dict[str, float]:
+    """Return "f1" and "exact_match", in percent, as for SQuAD 1.1: each question counts its best reference answer."""
+    return _scores_of_best(references, predictions, _squad_normal, _squad_f1)
 
 
-def cmrc2018(rights: Rights, guesses: Sequence[str]) -> dict[str, float]:
+def cmrc2018(references: References, predictions: Sequence[str]) -> dict[str, float]:
     """Return "f1", "exact_match" and their "average", in percent, as for CMRC 2018 (see `squad`).
 
     The script prints them in capitals, with three decimals.
     """
-    scores = _scores_of_best(rights, guesses, _cmrc_normal, _cmrc_f1)
+    scores = _scores_of_best(references, predictions, _cmrc_normal, _cmrc_f1)
     return {**scores, "average": (scores["exact_match"] + scores["f1"]) * 0.5}
 
 
 def _scores_of_best(
-    rights: Rights, guesses: Sequence[str], normal: Callable[[str], str], f1_of: Callable[[str, str], float]
+    references: References, predictions: Sequence[str], normal: Callable[[str], str], f1_of: Callable[[str, str], float]
 ) -> dict[str, float]:
-    pairs = list(zip(rights, guesses, strict=True))
+    pairs = list(zip(references, predictions, strict=True))
     return {
-        "f1": _percent([max(f1_of(guess, text) for text in texts) for texts, guess in pairs]),
+        "f1": _percent([max(f1_of(prediction, text) for text in texts) for texts, prediction in pairs]),
         "exact_match": _percent(
-            [max(float(normal(guess) == normal(text)) for text in texts) for texts, guess in pairs]
+            [max(float(normal(prediction) == normal(text)) for text in texts) for texts, prediction in pairs]
         ),
     }
 
@@ -52,7 +52,7 @@ def _scores_of_best(
 class QuestionScore(NamedTuple):
     """Score in [0, 1] of the answer to one question, by SQuAD 2.0's rules.
 
-    `answerable`: it has a right answer other than "". `answered`: the prediction is not "".
+    `answerable`: it has a reference answer other than "". `answered`: the prediction is not "".
     """
 
     answerable: bool
@@ -61,13 +61,13 @@ class QuestionScore(NamedTuple):
     f1: float
 
 
-def squad_v2(rights: Rights, guesses: Sequence[str]) -> dict[str, float]:
-    """Score answers as for SQuAD 2.0, where "" is the right answer to a question that the text does not answer.
+def squad_v2(references: References, predictions: Sequence[str]) -> dict[str, float]:
+    """Score answers as for SQuAD 2.0, where "" is the reference answer to a question that the text does not answer.
 
     In percent, "f1" and "exact_match"; and "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1" of questions with and
     without answers, if there are any.
     """
-    scores = score_questions(rights, guesses)
+    scores = score_questions(references, predictions)
     results = {
         "f1": _percent([score.f1 for score in scores]),
         "exact_match": _percent([score.exact for score in scores]),
@@ -79,17 +79,21 @@ def squad_v2(rights: Rights, guesses: Sequence[str]) -> dict[str, float]:
     return results
 
 
-def score_questions(rights: Rights, guesses: Sequence[str]) -> list[QuestionScore]:
+def score_questions(references: References, predictions: Sequence[str]) -> list[QuestionScore]:
     """Score the answer to each question by SQuAD 2.0's rules.
 
     Right answers of which nothing is left without punctuation and articles do not count, as in the script.
     """
     scores = []
-    for texts, guess in zip(rights, guesses, strict=True):
-        right = [text for text in texts if _squad_normal(text)] or [""]
-        exact = max(float(_squad_normal(guess) == _squad_normal(text)) for text in right)
-        f1 = max(_squad_f1(guess, text) for text in right) if right != [""] and _squad_normal(guess) else exact
-        scores.append(QuestionScore(bool(texts), bool(guess), exact, f1))
+    for texts, prediction in zip(references, predictions, strict=True):
+        normal = [text for text in texts if _squad_normal(text)] or [""]
+        exact = max(float(_squad_normal(prediction) == _squad_normal(text)) for text in normal)
+        f1 = (
+            max(_squad_f1(prediction, text) for text in normal)
+            if normal != [""] and _squad_normal(prediction)
+            else exact
+        )
+        scores.append(QuestionScore(bool(texts), bool(prediction), exact, f1))
     return scores
 
 
@@ -135,10 +139,10 @@ def _percent(scores: Sequence[float]) -> float:
     return 100.0 * total / len(scores)
 
 
-def _f1(same: int, guessed: int, wanted: int) -> float:
+def _f1(same: int, predicted: int, expected: int) -> float:
     if same == 0:
         return 0.0
-    precision, recall = same / guessed, same / wanted
+    precision, recall = same / predicted, same / expected
     return (2 * precision * recall) / (precision + recall)
 
 
@@ -147,9 +151,9 @@ def _squad_normal(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_ASCII_PUNCTUATION)).split())
 
 
-def _squad_f1(guess: str, right: str) -> float:
-    guessed, wanted = _squad_normal(guess).split(), _squad_normal(right).split()
-    return _f1((Counter(guessed) & Counter(wanted)).total(), len(guessed), len(wanted))
+def _squad_f1(prediction: str, reference: str) -> float:
+    predicted, expected = _squad_normal(prediction).split(), _squad_normal(reference).split()
+    return _f1((Counter(predicted) & Counter(expected)).total(), len(predicted), len(expected))
 
 
 # The script's list, gaps included: "‘", a single "…" and most ASCII punctuation stay.
@@ -173,11 +177,11 @@ def _cmrc_segments(text: str) -> list[str]:
     ]
 
 
-def _cmrc_f1(guess: str, right: str) -> float:
-    guessed, wanted = _cmrc_segments(guess), _cmrc_segments(right)
+def _cmrc_f1(prediction: str, reference: str) -> float:
+    predicted, expected = _cmrc_segments(prediction), _cmrc_segments(reference)
     # Segments that follow each other without a gap, unlike the usual longest common subsequence.
-    longest_run = SequenceMatcher(None, wanted, guessed, autojunk=False).find_longest_match().size
-    return _f1(longest_run, len(guessed), len(wanted))
+    longest_run = SequenceMatcher(None, expected, predicted, autojunk=False).find_longest_match().size
+    return _f1(longest_run, len(predicted), len(expected))
 
 
 # Words of the text between Chinese characters, as the script of CMRC 2018 gets them from NLTK's `word_tokenize`: the

@@ -42,21 +42,21 @@ def entities_of(tags: Sequence[str]) -> list[Entity]:
 
     I or E (M, L) of the same type after B or I (M) continues an entity; any other tag but "O" starts one.
     """
-    found: list[Entity] = []
+    entities: list[Entity] = []
     before = "O"
-    for place, tag in enumerate(tags):
+    for position, tag in enumerate(tags):
         if not is_entity_tag(tag):
             raise DataError(
                 f"{tag!r} is not a tag of entities",
                 allowed='"O", or B, I, E, S, L, U or M with a hyphen and a type, e.g. "B-PER"',
             )
         letter, type_ = _AS_IOBES.get(tag[0], tag[0]), tag[2:] or "_"
-        if found and before in "BI" and letter in "IE" and type_ == found[-1].type:
-            found[-1] = found[-1]._replace(end=place + 1)
+        if entities and before in "BI" and letter in "IE" and type_ == entities[-1].type:
+            entities[-1] = entities[-1]._replace(end=position + 1)
         elif letter != "O":
-            found.append(Entity(type_, place, place + 1))
+            entities.append(Entity(type_, position, position + 1))
         before = letter
-    return found
+    return entities
 
 
 def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -65,22 +65,22 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
     "f1", "precision", "recall" of all entities (micro average), then of each type ("f1_PER", ...) in alphabetical
     order.
     """
-    wanted, found, correct = Counter[str](), Counter[str](), Counter[str]()
-    for right, guessed in zip(gold, predicted, strict=True):
-        right_entities, found_entities = set(entities_of(right)), set(entities_of(guessed))
+    num_gold, num_predicted, num_correct = Counter[str](), Counter[str](), Counter[str]()
+    for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
+        gold_entities, predicted_entities = set(entities_of(gold_tags)), set(entities_of(predicted_tags))
         for counts, entities in (
-            (wanted, right_entities),
-            (found, found_entities),
-            (correct, right_entities & found_entities),
+            (num_gold, gold_entities),
+            (num_predicted, predicted_entities),
+            (num_correct, gold_entities & predicted_entities),
         ):
             counts.update(entity.type for entity in entities)
-    scores = _scores(correct.total(), found.total(), wanted.total(), "")
-    for type_ in sorted(wanted | found):
-        scores |= _scores(correct[type_], found[type_], wanted[type_], f"_{type_}")
+    scores = _scores(num_correct.total(), num_predicted.total(), num_gold.total(), "")
+    for type_ in sorted(num_gold | num_predicted):
+        scores |= _scores(num_correct[type_], num_predicted[type_], num_gold[type_], f"_{type_}")
     return scores
 
 
-def _scores(correct: int, found: int, wanted: int, suffix: str) -> dict[str, float]:
-    precision, recall = correct / max(found, 1), correct / max(wanted, 1)
-    f1 = 2 * precision * recall / (precision + recall) if correct else 0.0
+def _scores(num_correct: int, num_predicted: int, num_gold: int, suffix: str) -> dict[str, float]:
+    precision, recall = num_correct / max(num_predicted, 1), num_correct / max(num_gold, 1)
+    f1 = 2 * precision * recall / (precision + recall) if num_correct else 0.0
     return {f"f1{suffix}": f1, f"precision{suffix}": precision, f"recall{suffix}": recall}

@@ -13,7 +13,7 @@ from maskwright.core.errors import DataError
 
 def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
     """Return the share of examples with the right class, in [0, 1]."""
-    return sum(right == guess for right, guess in zip(gold, predicted, strict=True)) / len(gold)
+    return sum(label == prediction for label, prediction in zip(gold, predicted, strict=True)) / len(gold)
 
 
 ClassMetric = Literal["accuracy", "f1", "macro_f1", "matthews"]
@@ -30,14 +30,14 @@ def class_score(
     """
     from sklearn.metrics import f1_score, matthews_corrcoef
 
-    right, guessed = list(gold), list(predicted)
+    gold_values, predictions = list(gold), list(predicted)
     match metric:
         case "accuracy":
-            return accuracy(right, guessed)
+            return accuracy(gold_values, predictions)
         case "matthews":
-            return float(matthews_corrcoef(right, guessed))
+            return float(matthews_corrcoef(gold_values, predictions))
     of = [positive] if metric == "f1" else list(labels)
-    return float(f1_score(right, guessed, labels=of, average="macro", zero_division=0.0))
+    return float(f1_score(gold_values, predictions, labels=of, average="macro", zero_division=0.0))
 
 
 def multi_label_scores(
@@ -46,17 +46,17 @@ def multi_label_scores(
     """Score sets of two or more classes, each score in [0, 1].
 
     "micro_f1" of all (example, class) decisions; "macro_f1", the mean over classes; "subset_accuracy", the share of
-    examples with all classes right.
+    examples with all classes correct.
     """
     from sklearn.metrics import f1_score
     from sklearn.preprocessing import MultiLabelBinarizer
 
     indicators = MultiLabelBinarizer(classes=list(labels))
-    right, guessed = indicators.fit_transform(gold), indicators.fit_transform(predicted)
+    gold_values, predictions = indicators.fit_transform(gold), indicators.fit_transform(predicted)
     return {
-        "micro_f1": float(f1_score(right, guessed, average="micro", zero_division=0.0)),
-        "macro_f1": float(f1_score(right, guessed, average="macro", zero_division=0.0)),
-        "subset_accuracy": float((right == guessed).all(axis=1).mean()),
+        "micro_f1": float(f1_score(gold_values, predictions, average="micro", zero_division=0.0)),
+        "macro_f1": float(f1_score(gold_values, predictions, average="macro", zero_division=0.0)),
+        "subset_accuracy": float((gold_values == predictions).all(axis=1).mean()),
     }
 
 
@@ -71,18 +71,19 @@ def number_scores(gold: Sequence[float], predicted: Sequence[float]) -> dict[str
     """
     from scipy import stats
 
-    right, guessed = np.asarray(gold, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
-    for values, what in ((right, "gold values"), (guessed, "predictions")):
+    gold_values, predictions = np.asarray(gold, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
+    for values, what in ((gold_values, "gold values"), (predictions, "predictions")):
         if not np.isfinite(values).all():
             raise DataError(f"the {what} contain non-finite numbers")
-    varies = bool(np.ptp(right) > 0)
-    correlates = varies and bool(np.ptp(guessed) > 0)
-    residuals, deviations = np.square(right - guessed).sum(), np.square(right - right.mean()).sum()
+    varies = bool(np.ptp(gold_values) > 0)
+    correlates = varies and bool(np.ptp(predictions) > 0)
+    residuals = np.square(gold_values - predictions).sum()
+    deviations = np.square(gold_values - gold_values.mean()).sum()
     return {
         "r_squared": float(1 - residuals / deviations) if varies else 0.0,
-        "pearson": float(stats.pearsonr(right, guessed).statistic) if correlates else 0.0,
-        "spearman": float(stats.spearmanr(right, guessed).statistic) if correlates else 0.0,
-        "mean_absolute_error": float(np.abs(right - guessed).mean()),
+        "pearson": float(stats.pearsonr(gold_values, predictions).statistic) if correlates else 0.0,
+        "spearman": float(stats.spearmanr(gold_values, predictions).statistic) if correlates else 0.0,
+        "mean_absolute_error": float(np.abs(gold_values - predictions).mean()),
     }
 
 
