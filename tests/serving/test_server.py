@@ -19,9 +19,11 @@ import numpy as np
 import pytest
 
 import maskwright
+from maskwright.checkpoints import checkpoint, weight_files
 from maskwright.core.errors import MaskwrightError
 from maskwright.finetuning import fine_tuned
 from maskwright.finetuning.predictions import plain
+from maskwright.inference import precision as inference_precision
 from maskwright.model.inference import PrecisionChanged
 from maskwright.serving import server
 from maskwright.serving.batcher import Limits
@@ -388,3 +390,26 @@ def test_a_server_survives_slow_clients_and_many_connections_and_stops_gracefull
             server.send_signal(signal.SIGTERM)
             assert last.recv(1000).startswith(b"HTTP/1.1 200"), "a request that has arrived is answered"
         assert server.wait(30) in (0, -signal.SIGTERM)
+
+
+def test_a_pretrained_model_without_int8_code_states_fp32(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inference_precision.ops, "inference_problem", lambda name: None)  # Its heads are 8 wide.
+    with pytest.warns(PrecisionChanged, match="multiples of 16"):
+        assert load_served("bert", folders["bert"], device="cpu", precision="int8").describe()["precision"] == "fp32"
+
+
+@pytest.mark.parametrize("name", ["bert", "classes"])
+def test_a_folder_is_read_once_to_serve_it(
+    name: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[Path]()
+
+    def read_weights(folder: Path) -> Any:
+        read.append(folder)
+        return weight_files.read_weights(folder)
+
+    monkeypatch.setattr(checkpoint, "read_weights", read_weights)
+    load_served(name, folders[name], device="cpu", precision="fp32")
+    assert read == [folders[name]]

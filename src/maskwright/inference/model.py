@@ -65,7 +65,8 @@ class Model:
         rtd_head: The replaced token detection head (of an ELECTRA discriminator).
         pair_heads: The heads of text pairs, "nsp" and "sop".
         generator: ELECTRA's generator, which fills masks for a discriminator.
-        precision: Of matmuls, from `choose_precision`; the modules' weights are fp32.
+        precision: Of matmuls, from `choose_precision`; after the first use what computes, which is fp32 for encoders
+            without int8 code. The modules' weights are fp32.
         modules: How a folder of sentence-transformers makes embeddings.
     """
 
@@ -286,7 +287,9 @@ class Model:
 
     @functools.cached_property
     def _texts(self) -> TextEncoder:
-        return TextEncoder(self.encoder, self.precision)
+        encoder = TextEncoder(self.encoder, self.precision)
+        self.precision = encoder.precision
+        return encoder
 
     @functools.cached_property
     def _score_matrix(self) -> Tensor:

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -117,7 +117,7 @@ def load_served(name: str, path: str | Path, *, device: str, precision: Precisio
             model.detect(_EXAMPLE)
         # By the mean: the folder's own modules may not be supported, which each request then says.
         model.embed(_EXAMPLE, pooling="mean")
-        return served
+        return replace(served, precision=model.precision)
     place = choose_device(device)
     model = fine_tuned.load(checkpoint).to(place)
     encoder = model.freeze(choose_precision(precision, place))
