@@ -14,6 +14,7 @@ import yaml
 import maskwright
 from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.checkpoints.quiet import quiet
+from maskwright.checkpoints.sentence_folder import SentenceModules, write_sentence_modules
 from maskwright.core.errors import ConversionError, MaskwrightError
 from maskwright.core.files import read_json, write_json
 from maskwright.finetuning.fine_tuned import build
@@ -215,6 +216,54 @@ def test_check_bounds_difference_and_agreement():
     ):
         with pytest.raises(ConversionError, match="Allowed: a difference of up to"):
             replace(exact, **worse).check(limits)
+
+
+def test_a_precision_that_passes_is_kept_when_another_fails(tmp_path):
+    facts = {"texts": 100, "peak": 10.0, "measure": "same class", "milliseconds": 1.0, "source_milliseconds": 1.0}
+    good = Parity(precision="fp32", difference=1e-6, agreement=1.0, **facts)
+    bad = Parity(precision="int8", difference=1.0, agreement=0.5, **facts)
+    for name in ("model.onnx", "model.onnx_data", "model_quantized.onnx", "model_quantized.onnx_data"):
+        (tmp_path / name).touch()
+    with pytest.warns(export.PrecisionLeftOut, match=r"50\.00%"):
+        assert export._passing([good, bad], tmp_path) == [good]
+    assert {path.name for path in tmp_path.iterdir()} == {"model.onnx", "model.onnx_data"}
+    with pytest.raises(ConversionError, match=r"50\.00%"):
+        export._passing([bad], tmp_path)
+
+
+def test_an_export_keeps_license_tags_and_base_model_of_its_source(bert, tmp_path):
+    shutil.copytree(bert, tmp_path / "source")
+    (tmp_path / "source" / "README.md").write_text(
+        "---\nlicense: apache-2.0\nlanguage:\n- en\n- de\ntags:\n- legal\nbase_model: org/base\n---\n# Old\n"
+    )
+    maskwright.export(tmp_path / "source", to="hub", out=tmp_path / "out")
+    front = _front_matter(tmp_path / "out")
+    assert (front["license"], front["language"], front["base_model"]) == ("apache-2.0", ["en", "de"], "org/base")
+    assert front["tags"] == ["maskwright", "bert", "legal"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("pooling", "normalize"), [("mean", True), ("first", False)])
+def test_onnx_of_a_sentence_folder_pools_normalizes_and_has_its_length(pooling, normalize, bert, tmp_path):
+    pytest.importorskip("onnxscript")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    shutil.copytree(bert, tmp_path / "source")
+    modules = SentenceModules(pooling=pooling, normalize=normalize)
+    write_sentence_modules(
+        tmp_path / "source", modules, hidden_size=read_checkpoint(bert).config.hidden_size, max_length=9
+    )
+    maskwright.export(tmp_path / "source", to="onnx", out=tmp_path / "out")
+    assert read_json(tmp_path / "out" / "tokenizer_config.json")["model_max_length"] == 9
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    inputs = tokenizer(list(TEXTS[:3]), padding=True, truncation=True, return_tensors="np")
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "onnx" / "model.onnx")
+    names = [each.name for each in session.get_inputs()]
+    (vectors,) = session.run(["sentence_embedding"], {name: inputs[name].astype(np.int64) for name in names})
+    with warnings.catch_warnings(action="ignore"):
+        expected = maskwright.embed(tmp_path / "source", list(TEXTS[:3]), device="cpu")
+    np.testing.assert_allclose(vectors, expected, atol=1e-4)
 
 
 def _front_matter(folder):

@@ -31,7 +31,10 @@ def command(
             "the run's corpus and eight sentences."
         ),
     ] = None,
-    license: Annotated[str, typer.Option(help="License in the model card, e.g. apache-2.0.")] = "unknown",
+    license: Annotated[
+        str,
+        typer.Option(help="License in the model card; default: that of the source.", show_default=False),
+    ] = "",
     language: Annotated[str | None, typer.Option(help="Language code in the model card, e.g. en.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
 ) -> None:
@@ -39,6 +42,7 @@ def command(
     check_model(model)
     from dataclasses import asdict
 
+    from maskwright.checkpoints.card_facts import read_card_facts
     from maskwright.serving.export import export
 
     with print_warnings():
@@ -73,6 +77,6 @@ def command(
             ],
             right=(1, 2, 3, 5, 6),
         )
-    if license == "unknown":
+    if read_card_facts(out).license in ("", "unknown"):
         output.note("The model card states no license; name it with --license.")
     output.note(f"written to {out}")

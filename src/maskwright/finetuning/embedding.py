@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from maskwright.checkpoints.card_facts import CardFacts, read_card_facts
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.quiet import quiet
 from maskwright.checkpoints.sentence_folder import SentenceModules
@@ -120,7 +121,8 @@ def finetune_embedding(
             notes = (f"Trained on {rows['train']} with {record['loss']}; {modules.pooling} pooling.", *notes)
             results = _results(existing, parts, settings, rows["train"], record, notes)
             save_read_as(out, read_as)
-            write_results(out, results, _model_card(out.name, results))
+            facts = read_card_facts(existing.folder, existing.name)
+            write_results(out, results, _model_card(out.name, results, facts))
             outputs = file_checksums(out, without=_NOT_OUTPUTS)
             folder.write_record({**record, "outputs": outputs, "finished": True})
             shutil.rmtree(folder.checkpoints, ignore_errors=True)
@@ -201,11 +203,12 @@ def _num_truncated(part: Texts, existing: Checkpoint, longest: int | None) -> in
     return sum(map(any, zip(*cut, strict=True)))
 
 
-def _model_card(name: str, results: Results) -> str:
+def _model_card(name: str, results: Results, facts: CardFacts) -> str:
     vectors = f'vectors = SentenceTransformer("{name}").encode(["A text.", "Another text."])'
     return card(
         name,
         results,
+        facts,
         library="sentence-transformers",
         tag="sentence-similarity",
         about=[f"Sentence embeddings: {results.source}, fine-tuned."],

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from maskwright.checkpoints.card_facts import read_card_facts
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.core.checksums import compare_files, damaged_files, read_record, write_record
 from maskwright.core.devices import choose_device
@@ -346,7 +347,8 @@ class _FineTuningRun:
         results = self._results(trained, tested)
         best = next(run for run in trained if run.seed == results.best.seed)
         self._publish(best)
-        card = model_card(self.folder.path.name, load(self.folder.path), results)
+        facts = read_card_facts(plan.existing.folder, plan.existing.name)
+        card = model_card(self.folder.path.name, load(self.folder.path), results, facts)
         write_results(self.folder.path, results, card)
         self.folder.write_record({**record, "finished": True, "best_seed": best.seed})
         return results

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from maskwright.checkpoints.card_facts import CardFacts
 from maskwright.checkpoints.families import family_named
 from maskwright.core import markdown
 from maskwright.core.files import write_json, write_text
@@ -250,17 +251,28 @@ _LABELS_SHOWN = 30
 
 
 def card(
-    name: str, results: Results, *, library: str, tag: str, about: Sequence[str], legend: str, use: Sequence[str]
+    name: str,
+    results: Results,
+    facts: CardFacts,
+    *,
+    library: str,
+    tag: str,
+    about: Sequence[str],
+    legend: str,
+    use: Sequence[str],
 ) -> str:
-    """Return the text of a model card, README.md; `library` and `tag` are names of the model hub."""
+    """Return the text of a model card, README.md; `library` and `tag` are names of the model hub.
+
+    `facts` are those of the card of the model that was fine-tuned.
+    """
     benchmark = BENCHMARKS.get(results.task)
+    language = "" if benchmark is None else benchmark.language
+    entries = facts.lines(language=language, tags=("maskwright", results.task))
     lines = [
-        *("---", *([] if benchmark is None else [f"language: {benchmark.language}"]), f"library_name: {library}"),
+        *("---", *entries["license"], *entries["language"], *entries["base_model"], f"library_name: {library}"),
         *(
             f"pipeline_tag: {tag}",
-            "tags:",
-            "- maskwright",
-            f"- {results.task}",
+            *entries["tags"],
             "---",
             "",
             f"# {escape(name)}",
@@ -273,7 +285,7 @@ def card(
     return "\n".join(lines) + "\n"
 
 
-def model_card(name: str, model: FineTunedModel, results: Results) -> str:
+def model_card(name: str, model: FineTunedModel, results: Results, facts: CardFacts) -> str:
     task, best, config = model.task, results.best, model.encoder.config
     architecture = family_named(model.family).tasks[task.head].architecture
     made = "trained from scratch with the shape and tokenizer of" if results.from_scratch else "fine-tuned from"
@@ -298,4 +310,4 @@ def model_card(name: str, model: FineTunedModel, results: Results) -> str:
         text = '{"text": "A text.", "text_pair": "Another text."}' if results.pairs else '"A text."'
         call = f'pipeline("{_TAGS[task.head]}", model={quoted}{more})({text})'
         use = ["from transformers import pipeline", "", call]
-    return card(name, results, library="transformers", tag=_TAGS[task.head], about=about, legend=legend, use=use)
+    return card(name, results, facts, library="transformers", tag=_TAGS[task.head], about=about, legend=legend, use=use)

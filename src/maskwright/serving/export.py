@@ -1,7 +1,9 @@
 """`maskwright.export`: a trained model as a folder for ONNX Runtime, sentence-transformers or the model hub."""
 
 import shutil
+import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -33,6 +35,10 @@ _LIBRARIES = {
 """The extra of a target, and its libraries."""
 
 
+class PrecisionLeftOut(UserWarning):
+    """An ONNX file differs too much from its source and was not kept; that of another precision was."""
+
+
 def export(
     model: str | Path,
     *,
@@ -43,7 +49,7 @@ def export(
     pooling: Pooling | None = None,
     normalize: bool | None = None,
     texts: str | Path | None = None,
-    license: str = "unknown",
+    license: str = "",
     language: str | None = None,
 ) -> list[Parity]:
     """Write a model for other programs, with a model card, and compare it with its source.
@@ -57,11 +63,12 @@ def export(
         pooling, normalize: Of sentence-transformers, as for `maskwright.embed`.
         texts: A file of texts for the comparison, or for a fine-tuned model a file as for `maskwright.predict`, of
             which 500 are used. None for examples of the run's corpus and eight sentences.
-        license: The hub's identifier, such as "apache-2.0".
-        language: The code of the language, such as "en".
+        license: The hub's identifier, such as "apache-2.0"; "" for that of the source.
+        language: The code of the language, such as "en"; None for that of the source.
 
     Returns:
-        For each precision, how near it is to the source; nothing for the hub, where the weights are the same.
+        For each precision that was kept, how near it is to the source; nothing for the hub, where the weights are the
+        same. One that differs from the source is left out with the warning `PrecisionLeftOut`, if another is kept.
 
     Raises:
         MaskwrightError: If the model cannot be loaded, a library is missing, or the export differs from its source.
@@ -77,10 +84,13 @@ def export(
     if out.exists() and (not out.is_dir() or any(out.iterdir()) or out.samefile(Path.cwd())):
         raise MaskwrightError(f"{out} exists", todo="Choose a new folder")
     loaded = read_checkpoint(model)
+    loaded = replace(loaded, max_length=min(loaded.max_length, loaded.modules.max_length or loaded.max_length))
     tokenizer = _check_tokenizer(loaded)
     precisions = [name for name in PRECISIONS if name in wanted]
     parities: list[Parity] = []
     head = "encoder" if encoder or to == "sentence-transformers" else onnx_graph.head_of(loaded)
+    if to == "onnx" and not encoder and (loaded.folder / MODULES).is_file() and not loaded.modules.problem:
+        head = "embedding"
     with atomic_folder(out) as folder:
         if to == "onnx":
             parities = _to_onnx(loaded, tokenizer, head, folder, precisions, file)
@@ -145,7 +155,7 @@ def _to_onnx(
     tuned = fine_tuned.load(loaded) if loaded.task is not None and head == loaded.task.kind else None
     examples: Sequence[Any] = texts_for(source, file) if tuned is None else examples_for(tuned, file)
     (folder / "onnx").mkdir()
-    model = onnx_graph.load_transformers(source, head)
+    model = onnx_graph.load_transformers(source, head, loaded.modules)
     onnx_graph.write_onnx(model, source, head, places["fp32"])
     for name in set(precisions) - {"fp32"}:
         onnx_graph.convert(places["fp32"], places[name], name)
@@ -153,16 +163,48 @@ def _to_onnx(
         for path in places["fp32"].parent.glob(f"{FILES['fp32']}*"):
             path.unlink()
     _copy(source, folder, *_TOKENIZER_FILES)
-    write_json(folder / "config.json", {**read_json(source / "config.json"), "architectures": [type(model).__name__]})
+    _set_max_length(folder, loaded.max_length)
+    write_json(
+        folder / "config.json", {**read_json(source / "config.json"), "architectures": model.config.architectures}
+    )
     original = onnx_graph.run_original(model, head)
-    exported: dict[str, onnx_graph.Run] = {name: onnx_graph.run_onnx(places[name]) for name in precisions}
+    exported: dict[str, onnx_graph.Run] = {name: onnx_graph.run_onnx(places[name], head) for name in precisions}
     if tuned is not None:
         parities = compare_tasks(tuned, original, exported, examples)
     else:
         parities = compare_heads(head, original, exported, examples, tokenizer, loaded.max_length)
+    return _passing(parities, folder / "onnx")
+
+
+def _passing(parities: Sequence[Parity], folder: Path) -> list[Parity]:
+    """Remove the files of precisions that fail the check; raise ConversionError if none passes."""
+    failed: dict[str, ConversionError] = {}
     for parity in parities:
-        parity.check(LIMITS)
-    return parities
+        try:
+            parity.check(LIMITS)
+        except ConversionError as error:
+            failed[parity.precision] = error
+    if len(failed) == len(parities):
+        raise next(iter(failed.values()))
+    for precision, name in FILES.items():
+        if precision in failed:
+            warnings.warn(f"left out: {failed[precision]}", PrecisionLeftOut, stacklevel=4)
+            for path in folder.glob(f"{name}*"):
+                path.unlink()
+    return [parity for parity in parities if parity.precision not in failed]
+
+
+def _set_max_length(folder: Path, max_length: int) -> None:
+    """State the longest input in the files of the tokenizer, which may state the number of positions."""
+    path = folder / "tokenizer_config.json"
+    write_json(path, {**_read(path), "model_max_length": max_length})
+    path = folder / "tokenizer.json"
+    if isinstance((data := _read(path)).get("truncation"), dict):
+        write_json(path, {**data, "truncation": {**data["truncation"], "max_length": max_length}})
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return read_object(path) if path.exists() else {}
 
 
 def _to_sentence_transformers(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from maskwright.checkpoints.card_facts import read_card_facts
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.sentence_folder import MODULES
 from maskwright.core import markdown
@@ -36,6 +37,9 @@ def text(
 ) -> str:
     """Return the card of a model exported as `to`; that of a fine-tuned model continues the card of `finetune`.
 
+    License (""), language (None), tags and base model are those of the folder's card, or of the model that a run began
+    with.
+
     Raises DataError if files of the folder are not what `pretrain` and `finetune` write.
     """
     with records_of(loaded.folder, "README.md, run.json, recipe.json, data_card.json"):
@@ -56,21 +60,23 @@ def _text(
     body, library, pipeline = "", "transformers", HEADS[head].pipeline
     compares = (loaded.folder / MODULES).is_file()
     if (loaded.task is not None or compares) and written.is_file():
-        old, _, body = written.read_text(encoding="utf-8").removeprefix("---\n").partition("\n---\n")
+        _, _, body = written.read_text(encoding="utf-8").removeprefix("---\n").partition("\n---\n")
         body = body.partition("\n## Limits\n")[0]  # of an earlier export
-        language = language or next((line[10:] for line in old.splitlines() if line.startswith("language: ")), None)
     if to == "onnx":
         library = "transformers.js"
     elif to == "sentence-transformers" or compares:
         library, pipeline = "sentence-transformers", "sentence-similarity"
+    tags = ("maskwright", loaded.family, *([to] if to != "hub" else []))
+    facts = read_card_facts(loaded.folder)
+    entries = facts.lines(license=license, language=language or "", tags=tags)
     front = [
         "---",
-        f"license: {json.dumps(license, ensure_ascii=False)}",
-        *([f"language: {json.dumps(language, ensure_ascii=False)}"] if language else []),
+        *(entries["license"] or ["license: unknown"]),
+        *entries["language"],
+        *entries["base_model"],
         f"library_name: {library}",
         f"pipeline_tag: {pipeline}",
-        *("tags:", "- maskwright", f"- {loaded.family}"),
-        *([f"- {to}"] if to != "hub" else []),
+        *entries["tags"],
         "---",
     ]
     lines = body.strip().splitlines() or list(_pretrained(name, loaded, head))

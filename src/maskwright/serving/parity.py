@@ -29,10 +29,12 @@ MAX_TEXTS = 500
 """Texts of a file that are compared."""
 _BATCH = 8
 _MASK_EVERY = 7  # about the share of masks in training
+_VECTORS = ("encoder", "embedding")
 _PER_TOKEN = ("encoder", "mlm", "rtd", "token", "span")
 
 _MEASURES: Mapping[str, str] = {
     "encoder": "lowest cosine similarity",
+    "embedding": "lowest cosine similarity",
     "mlm": "same top token",
     "rtd": "same decision",
     "classification": "same class",
@@ -89,7 +91,7 @@ class Parity:
             raise ConversionError(
                 f"the exported model ({self.precision}) differs from its source: largest difference "
                 f"{self.difference:.2g}, {self.measure} {self.agreement:.2%}, on {pluralize(self.texts, 'text')}; "
-                "nothing was kept",
+                "it was not kept",
                 allowed=f"a difference of up to {most:.2g} and at least {least:.1%}",
                 todo=todo if self.precision == "fp32" else f"{todo}, or export with `--precision fp32`",
             )
@@ -133,14 +135,14 @@ def compare_heads(
     features = _features(texts, tokenizer, max_length, head)
 
     def keep(scores: NDArray[np.float32], positions: IntArray) -> NDArray[Any]:
-        if head == "encoder":
-            vector: NDArray[Any] = scores.mean(axis=0, keepdims=True)
+        if head in _VECTORS:
+            vector: NDArray[Any] = scores[None] if head == "embedding" else scores.mean(axis=0, keepdims=True)
             return vector
         return scores[positions].argmax(axis=-1) if head == "mlm" else scores > 0
 
     def agree(left: list[NDArray[Any]], right: list[NDArray[Any]]) -> float:
         first, second = np.concatenate(left), np.concatenate(right)
-        if head != "encoder":
+        if head not in _VECTORS:
             return float((first == second).mean())
         return _lowest_cosine(first, second)
 
@@ -217,7 +219,7 @@ def _features(texts: Sequence[str], tokenizer: Tokenizer, max_length: int, head:
             for start, end in itertools.pairwise(cu_seqlens)
         ]
     )
-    if head != "encoder":
+    if head not in _VECTORS:
         ids[positions] = special.mask if head == "mlm" else np.roll(ids[positions], 1)
     number = np.arange(len(texts))
     return Features(

@@ -5,13 +5,14 @@
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from maskwright.checkpoints.card_facts import CardFacts, read_card_facts
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.families import family_named
 from maskwright.checkpoints.sentence_folder import MODULES, SentenceModules
@@ -90,7 +91,7 @@ class InitialWeights:
     """The initial weights of a run by the names of `PretrainingModel`, and the model that they come from.
 
     `loaded`, `new` (newly initialized) and `ignored` describe parts in words; `modules` are those of an initial model
-    that is a folder of sentence-transformers.
+    that is a folder of sentence-transformers, `card` what its model card states.
     """
 
     origin: Mapping[str, str]
@@ -99,6 +100,7 @@ class InitialWeights:
     new: tuple[str, ...]
     ignored: tuple[str, ...]
     modules: SentenceModules | None = None
+    card: CardFacts = field(default_factory=CardFacts)
 
     def copy_to(self, model: PretrainingModel) -> None:
         """Write the weights into an initialized model."""
@@ -283,6 +285,7 @@ def _start(
     )
     return InitialWeights(
         origin=model.to_json(),
+        card=read_card_facts(model.folder, model.name),
         weights=weights,
         loaded=tuple(sorted(loaded)),
         new=tuple(sorted({*new, *mismatched.values()})),

@@ -293,7 +293,7 @@ def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepare
         "words_fingerprint": words_fingerprint(prepared.recipe.words),
         "similar_words_fingerprint": prepared.text.similar_words_fingerprint,
         "expected_tokens": prepared.expected_tokens,
-        "begun_with": None if prepared.start is None else prepared.start.to_json(),
+        "begun_with": None if start is None else {**start.to_json(), "card": start.card.to_json()},
         "teacher": None if prepared.teacher is None else prepared.teacher.to_json(),
         "fitted": [choice.to_json() for choice in prepared.choices],
         "machine": machine.to_json(),

@@ -1,0 +1,101 @@
+"""What a model card (README.md) states about the rights and the origin of a model, kept by models made from it."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from maskwright.core.errors import MaskwrightError
+from maskwright.core.files import read_object
+from maskwright.core.plain_yaml import read_yaml
+
+CARD, RECORD = "README.md", "run.json"
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_LONGEST = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardFacts:
+    """Entries of a model card; "" and () if it has none. `license` and `base_model` are names of the model hub."""
+
+    license: str = ""
+    language: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    base_model: str = ""
+
+    @classmethod
+    def of(cls, data: Any) -> "CardFacts":
+        """Read entries as YAML or JSON give them; those of another type are ignored."""
+        entries = data if isinstance(data, Mapping) else {}
+        names = {name: _texts(entries.get(name)) for name in ("license", "language", "tags", "base_model")}
+        first = {name: names[name][0] if names[name] else "" for name in ("license", "base_model")}
+        base_model = first["base_model"] if _HUB_NAME.fullmatch(first["base_model"]) else ""
+        return cls(license=first["license"], language=names["language"], tags=names["tags"], base_model=base_model)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    def lines(self, *, license: str = "", language: str = "", tags: tuple[str, ...] = ()) -> dict[str, list[str]]:
+        """Return lines of a card's front matter by entry; the arguments come first, and tags are added."""
+        languages = (language,) if language else self.language
+        all_tags = dict.fromkeys((*tags, *self.tags))
+        return {
+            "license": [f"license: {_quoted(license or self.license)}"] if license or self.license else [],
+            "language": _listed("language", languages),
+            "base_model": [f"base_model: {_quoted(self.base_model)}"] if self.base_model else [],
+            "tags": ["tags:", *(f"- {_quoted(tag)}" for tag in all_tags)],
+        }
+
+
+def read_card_facts(folder: Path, name: str = "") -> CardFacts:
+    """Return what the card of a model folder states, else what a run recorded of the model that it began with.
+
+    `name` is the name that a model made from it states as its base model, if it is one of the hub.
+    """
+    facts = CardFacts.of(_front_matter(folder / CARD))
+    if facts == CardFacts():
+        try:
+            record = read_object(folder / RECORD) if (folder / RECORD).is_file() else {}
+        except MaskwrightError:
+            record = {}
+        begun_with = record.get("begun_with")
+        facts = CardFacts.of(begun_with.get("card") if isinstance(begun_with, Mapping) else None)
+    if _HUB_NAME.fullmatch(name) and not Path(name).exists():
+        return CardFacts(license=facts.license, language=facts.language, tags=facts.tags, base_model=name)
+    return facts
+
+
+def _front_matter(path: Path) -> Any:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+    start, _, rest = text.partition("---\n")
+    if start.strip() or "\n---" not in rest:
+        return None
+    try:
+        return read_yaml(rest.partition("\n---")[0])
+    except ValueError:
+        return None
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    texts = value if isinstance(value, list) else [value]
+    return tuple(text for text in texts if isinstance(text, str) and 0 < len(text) <= _LONGEST and text.isprintable())
+
+
+def _listed(name: str, values: tuple[str, ...]) -> list[str]:
+    if len(values) > 1:
+        return [f"{name}:", *(f"- {_quoted(value)}" for value in values)]
+    return [f"{name}: {_quoted(value)}" for value in values]
+
+
+def _quoted(text: str) -> str:
+    """Return a YAML scalar; names without quotes, unless YAML 1.1 reads another type ("no")."""
+    is_plain = re.fullmatch(r"[a-z][\w.-]*", text) and yaml.safe_load(text) == text
+    return text if is_plain else json.dumps(text, ensure_ascii=False)
