@@ -53,7 +53,10 @@ def test_quality_trains_and_measures_both_sides(tmp_path: Path, monkeypatch: pyt
         words = [f"w{word}" for word in generator.zipf(1.5, 2000) % 500]
         sentences = [" ".join(words[first : first + 10]) + "." for first in range(0, len(words), 10)]
         (corpus / f"{number}.txt").write_text(" ".join(sentences), encoding="utf-8")
-    assert main(["quality", "--corpus", str(corpus), "--minutes", "0.01", "--out", str(out)]) == 0
+    assert (
+        main(["quality", "--corpus", str(corpus), "--minutes", "0.01", "--cases", "maskwright/mini", "--out", str(out)])
+        == 0
+    )
     assert out.read_text(encoding="utf-8").count("| transformers") == len(RATES) + LIMIT
 
 
