@@ -51,6 +51,23 @@ def test_other_cleaning_is_refused_and_another_vocabulary_trained(tmp_path: Path
     assert len((run.folder / "vocab.txt").read_text().splitlines()) == 190
 
 
+def test_a_given_tokenizer_is_that_of_the_run(tmp_path: Path) -> None:
+    prepare_toy(tmp_path, tmp_path / "first")
+    (folder,) = (tmp_path / "first").glob("tokenizer-*")
+    prepare_toy(tmp_path, tmp_path / "prepared", tokenizer=folder, set=())
+    settings = [each for each in TOY if each != TOKENIZER]
+    run = train_toy(tmp_path, corpus=tmp_path / "prepared", clean=(), set=settings, cache=tmp_path / "empty", steps=1)
+    assert (run.folder / "vocab.txt").read_bytes() == (folder / "vocab.txt").read_bytes()
+    assert not list((tmp_path / "empty").glob("tok*"))
+
+
+@pytest.mark.parametrize("name", ["book.txt", "model.safetensors", "chapters"])
+def test_folders_of_something_else_are_no_target(tmp_path: Path, name: str) -> None:
+    (tmp_path / "out" / name).mkdir(parents=True)
+    with pytest.raises(DataError, match=f"contains '{name}'"):
+        prepare_toy(tmp_path, tmp_path / "out")
+
+
 def test_only_pretrain_reads_prepared_text(tmp_path: Path) -> None:
     prepare_toy(tmp_path, tmp_path / "prepared")
     with pytest.raises(DataError, match="prepared text"):
@@ -69,13 +86,13 @@ def test_engines_and_folders_give_the_same_bytes(tmp_path: Path, memory: Any) ->
     digest = prepare_toy(tmp_path, tmp_path / "one")
     with ThreadPoolExecutor(2) as executor:
         assert prepare_toy(tmp_path, tmp_path / "other", engine=executor) == digest
-    url = "memory://prepared/toy"
+    url = "memory://prepared/toy.v2"
     assert prepare_toy(tmp_path, url, cache=tmp_path / "cache") == digest
     shutil.rmtree(tmp_path / "cache")
     run = train_toy(tmp_path, corpus=url, clean=(), steps=1)  # type: ignore[arg-type]
     assert run.finished
     # Downloaded once: what is in the store is not asked for again.
-    for name in memory.find("/prepared/toy"):
+    for name in memory.find("/prepared/toy.v2"):
         if not name.endswith(PREPARED):
             memory.rm(name)
     assert train_toy(tmp_path, "again", corpus=url, clean=(), steps=1).finished  # type: ignore[arg-type]

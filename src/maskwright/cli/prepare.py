@@ -1,5 +1,6 @@
 """`maskwright prepare`: clean and tokenize a corpus ahead of training."""
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -46,4 +47,12 @@ def command(
             {key: str(value) if isinstance(value, Path) else value for key, value in asdict(prepared).items()}
         )
     else:
-        output.note(f"train on it: maskwright pretrain {out} --recipe {recipe} --hours 1 --out RUN")
+        settings = "".join(f" --set {shlex.quote(each)}" for each in set or () if "vocab_size" not in each)
+        output.note(
+            f"train on it: maskwright pretrain {shlex.quote(out)} --recipe {recipe}{settings} --hours 1 --out RUN"
+        )
+        if tokenizer is None and not any("vocab_size" in each for each in set or ()):
+            output.note(
+                "its vocabulary has the published size; for a run of minutes prepare with "
+                "`--set tokenizer.vocab_size=4096`"
+            )

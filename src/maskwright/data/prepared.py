@@ -6,6 +6,7 @@ tokens-KEY/      token shards and their tokenizer (`shards`)
 """
 
 import glob
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -16,9 +17,14 @@ from maskwright.core.errors import DataError
 from maskwright.core.files import atomic_folder, check_writable, parse_json, remove_abandoned
 from maskwright.core.object_stores import download, is_hidden, is_url, open_store, store_problems
 from maskwright.core.spec import fingerprint
+from maskwright.data.files import COMPRESSIONS
 from maskwright.data.progress import Progress
+from maskwright.data.tables import TABLE_SUFFIXES
 
 PREPARED = "prepared.json"
+_CACHED = re.compile(r"\.|prepared\.json|checksums\.json|[a-z-]+-[0-9a-f]{16}")
+"""Names in a folder of prepared text, which is a cache directory, and of unfinished ones."""
+_FILE_SUFFIXES = {*TABLE_SUFFIXES, *COMPRESSIONS, ".txt", ".md"}
 _FORMAT, _VERSION = "maskwright prepared text", 1
 _AGAIN = "Prepare the text again: `maskwright prepare`."
 
@@ -92,10 +98,17 @@ def write_prepared(
 
 
 def check_target(out: str | Path) -> None:
-    """Raise DeviceError if nothing can be written to a folder or URL."""
+    """Raise DataError if a folder contains something else, DeviceError if a folder or URL cannot be written."""
     if not is_url(str(out)):
-        Path(out).mkdir(parents=True, exist_ok=True)
-        check_writable(Path(out))
+        folder = Path(out)
+        folder.mkdir(parents=True, exist_ok=True)
+        if foreign := sorted(path.name for path in folder.iterdir() if not _CACHED.match(path.name)):
+            raise DataError(
+                f"{folder} contains {foreign[0]!r}, which is not prepared text",
+                allowed="a new or empty folder, or one of `maskwright prepare`",
+                todo="Choose another --out.",
+            )
+        check_writable(folder)
         return
     system, path = open_store(str(out))
     with store_problems(str(out)):
@@ -118,8 +131,8 @@ def find_prepared(corpus: Sequence[str | Path], cache: Path, progress: Progress)
     if not is_url(argument):
         file = Path(argument).expanduser() / PREPARED
         return _described(_checked(file.read_bytes(), str(file)), file.parent) if file.is_file() else None
-    if PurePath(argument).suffix:
-        return None
+    if PurePath(argument.removesuffix("/")).suffix.lower() in _FILE_SUFFIXES:
+        return None  # Without a request to the store.
     system, path = open_store(argument)
     with store_problems(argument):
         if not system.exists(f"{path}/{PREPARED}"):

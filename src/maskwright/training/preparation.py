@@ -126,8 +126,9 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
     check_words(recipe.words)
     prepared = find_prepared(request.sources, request.cache or cache_folder(), reporter.stage)
     tokenizer = None if request.tokenizer is None else Tokenizer.from_folder(request.tokenizer)
-    if tokenizer is None and prepared and _uses_tokenizer(request, prepared):
-        tokenizer = Tokenizer.from_folder(prepared.tokens / TOKENIZER)
+    sized = "tokenizer.vocab_size" in request.fixed  # Then the vocabulary is trained; the same if the size is.
+    if tokenizer is None and prepared and not sized and request.init is None and recipe.teacher is None:
+        tokenizer = _tokenizer_of(prepared, request, reporter)
     origins = open_origins(recipe, request.init, tokenizer, request.extend_vocabulary)
     tokenizer = origins.tokenizer or tokenizer
     recipe = _fit_to_origins(request, origins, tokenizer, reporter)
@@ -279,12 +280,22 @@ def restore_prepared(
     )
 
 
-def _uses_tokenizer(request: Request, prepared: PreparedText) -> bool:
-    """Return whether a run uses the tokenizer of prepared text: its recipe would train one with the same settings."""
-    if request.init is not None or request.recipe.teacher is not None or "tokenizer.vocab_size" in request.fixed:
-        return False
-    settings = request.recipe.tokenizer.model_dump(mode="json", exclude={"vocab_size"})
-    return settings == {name: value for name, value in (prepared.tokenizer or {}).items() if name != "vocab_size"}
+def _tokenizer_of(prepared: PreparedText, request: Request, reporter: Reporter) -> Tokenizer | None:
+    """Return the tokenizer of prepared text; None, with a message, if the recipe or the user wants another."""
+    tokenizer = Tokenizer.from_folder(prepared.tokens / TOKENIZER)
+    wanted = request.recipe.tokenizer.model_dump(mode="json")
+    settings = {"kind": tokenizer.kind} if prepared.tokenizer is None else prepared.tokenizer
+    differing = [name for name, value in settings.items() if name != "vocab_size" and value != wanted[name]]
+    if not differing:
+        size = f"{tokenizer.special_tokens.vocab_size:,}"
+        reporter.message("tokenizer", f"that of the prepared text, {tokenizer.kind}, {size} entries")
+        return tokenizer
+    reporter.message(
+        "tokenizer",
+        "not that of the prepared text, which is tokenized again: "
+        + ", ".join(f"tokenizer.{name} is {wanted[name]}, there {settings[name]}" for name in differing),
+    )
+    return None
 
 
 def with_tokenizer(recipe: Recipe, tokenizer: Tokenizer, *, adopt: bool = False) -> Recipe:
