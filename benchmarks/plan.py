@@ -9,12 +9,10 @@ import argparse
 import json
 from pathlib import Path
 
-from maskwright.data.cleaning.text import Cleaning
-from maskwright.fitting.budget import Budget
-from maskwright.study.compare import Study
+from maskwright.study.experiment import Experiment
 from maskwright.study.plan import TRIAL_SHARES, PlannedRecipe, run_trials, with_prediction
-from maskwright.study.request import Task, variants_of
-from maskwright.study.text import prepare_text
+from maskwright.study.record import StudyRecord
+from maskwright.study.request import variants_of
 from maskwright.training.reporting import OnConsole
 
 LONGER = 10
@@ -22,23 +20,17 @@ LONGER = 10
 
 def attempt(recipe: str, corpus: str, tokens: float, folder: Path, overrides: list[str]) -> dict[str, object]:
     """Predict and train; what is in the folder already is not trained again."""
-    text = prepare_text(folder / "text", (corpus,), Cleaning())
-    (variant,) = variants_of([recipe], {}, overrides).values()
-    study = Study(
-        folder=folder,
-        variants={},
-        seeds=range(0),
-        tasks=(Task("masked", "masked"),),
-        budget=Budget("tokens", tokens),
+    experiment = Experiment(
+        record=StudyRecord(folder, {"format": 1}),
         vocabulary_tokens=LONGER * tokens,
-        clean=(),
-        finetune_set=(),
         options={"device": "auto", "precision": "auto"},
         prepare={"cache": None, "workers": None},
         reporter=OnConsole(),
     )
+    text = experiment.prepare_text((corpus,))
+    (variant,) = variants_of([recipe], {}, overrides).values()
     amounts = [share / TRIAL_SHARES[-1] * tokens for share in TRIAL_SHARES] + [LONGER * tokens]
-    (*trials, (reached, found)), by, _ = run_trials(study, variant, amounts, text)
+    (*trials, (reached, found)), by, _ = run_trials(experiment, variant, amounts, text)
     planned = PlannedRecipe(
         recipe=recipe, tokens=reached, steps=0, epochs=0, flops_per_second=0, memory=0, trials=tuple(trials), by=by
     )

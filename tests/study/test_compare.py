@@ -13,14 +13,21 @@ from typing import Any
 import pytest
 
 from maskwright.cli.options import split_list
-from maskwright.core.errors import CheckpointError, RecipeError
+from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
 from maskwright.core.files import read_json
+from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import Speed
 from maskwright.study import compare as module
+from maskwright.study import experiment, probes
 from maskwright.study import results as module_of_results
-from maskwright.study.compare import Comparison, compare, tasks_of, variants_of
+from maskwright.study.compare import Comparison, compare
+from maskwright.study.experiment import Experiment, Outcome
+from maskwright.study.rates import MIN_GAIN, RateTuning, best_factor
+from maskwright.study.record import StudyRecord
+from maskwright.study.request import tasks_of, variants_of
 from maskwright.study.results import overview, sentences
 from maskwright.study.statistics import NO_DIFFERENCE, NOT_COMPARABLE
+from maskwright.study.text import open_text
 from maskwright.training import pretraining_run
 from maskwright.training.reporting import Silent
 
@@ -66,7 +73,7 @@ def whole(study: Callable[..., Comparison]) -> Comparison:
 def trained(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The runs that were not finished when `pretrain` was called, in order."""
     names: list[str] = []
-    pretrain = module.pretrain
+    pretrain = experiment.pretrain
 
     def noted(*args: Any, out: Path, **rest: Any) -> Any:
         record = out / "run.json"
@@ -74,7 +81,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             names.append(f"{out.parent.name}/{out.name}")
         return pretrain(*args, out=out, **rest)
 
-    monkeypatch.setattr(module, "pretrain", noted)
+    monkeypatch.setattr(experiment, "pretrain", noted)
     return names
 
 
@@ -101,7 +108,7 @@ def test_all_runs_spend_the_same_on_the_same_text_with_the_same_vocabulary(whole
 def test_a_killed_study_gives_the_same_report(
     whole: Comparison, study: Callable[..., Comparison], monkeypatch: pytest.MonkeyPatch, trained: list[str]
 ) -> None:
-    measured, calls = module.probes.masked_words, iter(range(9))
+    measured, calls = probes.masked_words, iter(range(9))
 
     def killed(*args: Any) -> Any:
         if next(calls) == 2:  # After the first run and the untrained model.
@@ -109,7 +116,7 @@ def test_a_killed_study_gives_the_same_report(
         return measured(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(module.probes, "masked_words", killed)
+        patch.setattr(probes, "masked_words", killed)
         with pytest.raises(KeyboardInterrupt):
             study("killed")
     assert trained == ["base/seed-0", "words/seed-0"], "seed by seed"
@@ -201,11 +208,15 @@ def test_metrics_stand_beside_chance_the_unigram_model_and_an_untrained_model(wh
         ({1.0: 5.0, 0.5: 4.0, 2.0: 6.0}, 0.5),
         ({1.0: float("nan"), 0.5: 5.0, 2.0: 4.0}, 2.0),
         ({1.0: 4.0, 0.5: 4.0, 2.0: None}, 1.0),
+        ({1.0: 4.0, 0.5: 4.0 * (1 - 0.9 * MIN_GAIN), 2.0: 5.0}, 1.0),
+        ({1.0: 4.0, 0.5: 4.0 * (1 - 1.1 * MIN_GAIN), 2.0: 5.0}, 0.5),
         ({1.0: float("nan"), 0.5: float("inf"), 2.0: None}, None),
     ],
 )
-def test_a_rate_that_diverged_is_not_the_best(losses: dict[float, float | None], best: float | None) -> None:
-    assert module.best_rate(losses) == best
+def test_a_rate_that_diverged_or_nearly_ties_is_not_the_best(
+    losses: dict[float, float | None], best: float | None
+) -> None:
+    assert best_factor(losses) == best
 
 
 def test_rates_are_tried_on_another_seed_and_the_best_is_used(
@@ -230,9 +241,9 @@ def test_rates_are_tried_on_another_seed_and_the_best_is_used(
     assert {factor: each["rate"] for factor, each in found["rates"].items()} == pytest.approx(
         {"1.0": fitted, "0.5": fitted / 2, "2.0": 2 * fitted}
     )
-    best = min(found["rates"].items(), key=lambda item: item[1]["loss"])
-    assert str(found["best"]) == best[0]
-    assert read_json(done.folder / "runs/base/seed-0/recipe.json")["training"]["learning_rate"] == best[1]["rate"]
+    assert found["best"] == best_factor({float(name): each["loss"] for name, each in found["rates"].items()})
+    rate = found["rates"][str(found["best"])]["rate"]
+    assert read_json(done.folder / "runs/base/seed-0/recipe.json")["training"]["learning_rate"] == rate
     assert {run.state for run in study("rates", **work, dry_run=True).runs} == {"finished"}
     assert study("rates", **work).finished
     assert len(trained) == 4
@@ -240,6 +251,34 @@ def test_rates_are_tried_on_another_seed_and_the_best_is_used(
         study("rates", **(work | {"tune_rate": False}))
     for kind in ("md", "html"):
         assert "seed 1000000" in (done.folder / f"report.{kind}").read_text(encoding="utf-8")
+
+
+def test_a_trial_that_diverged_has_the_flops_of_the_tokens_that_it_read(whole: Comparison) -> None:
+    folder = whole.folder / "runs" / "base" / "seed-0"
+
+    class Diverging(Experiment):
+        def run_folder(self, *_: Any) -> Path:
+            return folder
+
+        def train_and_measure(self, *_: Any) -> Outcome:
+            raise TrainingError("the loss is NaN")
+
+    options: dict[str, Any] = {"options": {}, "prepare": {}, "reporter": Silent()}
+    diverging = Diverging(record=StudyRecord(whole.folder, {}), vocabulary_tokens=0.0, **options)
+    trial = next(iter(variants_of({"base": str(folder)}, {}, ()).values()))
+    tried = RateTuning(diverging, Budget("flops", FLOPS))._try(trial, open_text(whole.folder / "text"))
+    assert tried["loss"] is None
+    assert tried["flops"] == pytest.approx(read_json(folder / "run.json")["result"]["flops"], rel=0.2)
+
+
+def test_runs_of_other_settings_are_refused_before_any_training(
+    whole: Comparison, study: Callable[..., Comparison], trained: list[str]
+) -> None:
+    recipes = {"new": "bert/tiny", **RECIPES}
+    changed = (*TOY, "words:masking=whole_word", "base:masking.rate=0.3")
+    with pytest.raises(CheckpointError, match="holds runs of other settings: base, seed 0; base, seed 1"):
+        study("whole", recipes, set=changed)
+    assert trained == []
 
 
 def test_runs_of_changed_settings_are_not_called_finished(whole: Comparison, study: Callable[..., Comparison]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from maskwright.core.errors import RecipeError
 from maskwright.fitting.resolve import Speed
 from maskwright.study import plan as module
+from maskwright.study.experiment import StoppedError
 from maskwright.study.plan import PlannedRecipe, narrower, plan, predict, recommend, with_prediction
 from maskwright.training.reporting import Silent
 
@@ -140,3 +141,17 @@ def test_a_plan_trains_and_measures_its_trials(tmp_path: Path, monkeypatch: pyte
     assert "epochs of the text" in one.refused
     assert found.recommended is None
     assert found.to_json()["recipes"][0]["trials"] == one.trials
+
+
+def test_a_plan_that_is_stopped_says_what_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> None:
+        raise StoppedError
+
+    corpus = write_corpus(tmp_path / "corpus.txt")
+    monkeypatch.setattr(module, "measure_speed", lambda *_, **__: Speed(1e9))
+    monkeypatch.setattr(module, "MIN_STEPS", 10)
+    monkeypatch.setattr(module.Experiment, "train_and_measure", stop)
+    recipes, options = ["a=bert/tiny", "b=bert/tiny"], {"set": TOY, "cache": tmp_path / "cache", "workers": 1}
+    stopped = plan(corpus, recipes, minutes=3, trial_minutes=3, reporter=Silent(), **options)
+    assert stopped.recommended is None
+    assert [each.tokens > 0 and each.note for each in stopped.recipes] == ["stopped before its trials were done"] * 2

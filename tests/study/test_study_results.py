@@ -3,7 +3,15 @@ from typing import Any
 import pytest
 
 from maskwright.study.probes import _seconds
-from maskwright.study.results import budget_text, is_on_plateau, sentences, shown_sd, shown_verdict
+from maskwright.study.results import (
+    Metric,
+    budget_text,
+    is_at_chance,
+    is_on_plateau,
+    sentences,
+    shown_sd,
+    shown_verdict,
+)
 from maskwright.study.statistics import BETTER, NO_DIFFERENCE, upper_limit
 
 METRIC = {"title": "masked words, accuracy", "unit": "share", "is_main": True, "at_chance": False}
@@ -60,3 +68,11 @@ def test_a_call_is_timed_often_but_for_a_limited_time() -> None:
     assert len(calls) == 51
     _seconds(lambda: calls.append(0), limit=0.0)
     assert len(calls) == 53
+
+
+def test_a_metric_is_at_chance_unless_its_interval_is_on_the_better_side() -> None:
+    row = {"chance": 0.5, "low": 0.45, "high": 0.55}
+    for higher_is_better, better, worse in ((True, 0.3, 0.7), (False, 0.7, 0.3)):
+        metric = Metric("", higher_is_better=higher_is_better)
+        chances = [is_at_chance({**row, "chance": chance}, metric) for chance in (better, 0.5, worse, None)]
+        assert chances == [False, True, True, False]

@@ -22,17 +22,15 @@ from scipy import optimize, stats
 
 from maskwright.core.amounts import pluralize, size_in_bytes
 from maskwright.core.errors import RecipeError
-from maskwright.core.spec import override, parse_overrides
-from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.engines import Engine, use_engine
 from maskwright.fitting.budget import Budget
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import sizes
-from maskwright.study.compare import Study, fit_variant
-from maskwright.study.request import Task, Variant, variants_of
-from maskwright.study.results import read_study_record
+from maskwright.study.experiment import MASKED, Experiment, StoppedError, fit_variant
+from maskwright.study.record import StudyRecord
+from maskwright.study.request import Variant, variants_of
 from maskwright.study.statistics import Floats
-from maskwright.study.text import StudyText, prepare_text
+from maskwright.study.text import StudyText
 from maskwright.training.device import Machine, Precision, prepare_machine, pretraining_microbatch, use_machine
 from maskwright.training.doctor import read_hardware
 from maskwright.training.reporting import OnConsole, Reporter
@@ -143,15 +141,21 @@ def plan(
     variants = variants_of(recipes, {}, set)
     sources = (str(corpus),) if isinstance(corpus, str | Path) else tuple(map(str, corpus))
     cached = None if cache is None else Path(cache).expanduser()
-    prepare: dict[str, Any] = {"cache": cached, "workers": workers}
     with (
         use_engine(engine),
         reporter or OnConsole() as reporter,
         tempfile.TemporaryDirectory(prefix="maskwright-plan-") as temporary,
     ):
         folder = Path(temporary)
-        cleaning = override(Cleaning(), parse_overrides(clean))
-        text = prepare_text(folder / "text", sources, cleaning, **prepare, progress=reporter.stage)
+        experiment = Experiment(
+            record=StudyRecord(folder, {"format": 1}),
+            vocabulary_tokens=0.0,  # Known after the speeds.
+            clean=tuple(clean),
+            options={"device": device, "precision": precision},
+            prepare={"cache": cached, "workers": workers},
+            reporter=reporter,
+        )
+        text = experiment.prepare_text(sources)
         corpus_tokens = sum(path.stat().st_size for path in (folder / "text" / "train").iterdir()) / _BYTES_PER_TOKEN
         machine = prepare_machine(device, cache=cached, precision=precision)
         reporter.message("speed", f"measuring the training speed of {pluralize(len(variants), 'recipe')}")
@@ -161,34 +165,17 @@ def plan(
         if tried:
             runs = f"{len(tried) * len(TRIAL_SHARES)} short runs"
             reporter.message("trials", f"{runs}, about {trial_minutes:g} minutes of training in all")
-        study = Study(
-            folder=folder,
-            variants=variants,
-            seeds=range(0),
-            tasks=(Task("masked", "masked"),),
-            budget=budget,
-            vocabulary_tokens=next((planned[each.label].tokens for each in tried), 0.0),
-            clean=tuple(clean),
-            finetune_set=(),
-            options={"device": device, "precision": precision},
-            prepare=prepare,
-            reporter=reporter,
-        )
+        experiment.vocabulary_tokens = next((planned[each.label].tokens for each in tried), 0.0)
+        stopped = False
         for variant in tried:
             one = planned[variant.label]
             tokens = one.tokens * min(60 * trial_minutes / len(tried) / budget.amount, 1.0)
-            steps = fit_variant(variant, Budget("tokens", TRIAL_SHARES[-1] * tokens)).recipe.training.steps
-            if steps < MIN_STEPS:
-                # Steps grow with the square root of the tokens.
-                enough = math.ceil(trial_minutes * (MIN_STEPS / max(1, steps)) ** 2)
-                note = f"its longest trial would have {steps} steps; --trial-minutes {enough} would do"
-                planned[variant.label] = replace(one, note=note)
-                continue
-            trials, by, epochs = run_trials(study, variant, [share * tokens for share in TRIAL_SHARES], text)
-            planned[variant.label] = replace(
-                with_prediction(replace(one, trials=trials, by=by), trial_minutes),
-                epochs=one.tokens * epochs / trials[-1][0],
-            )
+            try:
+                if not stopped:
+                    one = _with_trials(one, experiment, variant, tokens, text, trial_minutes)
+            except StoppedError:
+                stopped = True
+            planned[variant.label] = replace(one, note="stopped before its trials were done") if stopped else one
     return recommend(budget.amount, tuple(map(_refuse_if_repeated, planned.values())))
 
 
@@ -230,27 +217,45 @@ def _memory(recipe: Recipe, machine: Machine) -> tuple[int, int]:
     return needed, read_hardware().memory
 
 
+def _with_trials(
+    planned: PlannedRecipe,
+    experiment: Experiment,
+    variant: Variant,
+    tokens: float,
+    text: StudyText,
+    trial_minutes: float,
+) -> PlannedRecipe:
+    """Add the trials of a recipe, `TRIAL_SHARES` of so many tokens, and the loss to expect.
+
+    Raises StoppedError if the user stopped a run.
+    """
+    steps = fit_variant(variant, Budget("tokens", TRIAL_SHARES[-1] * tokens)).recipe.training.steps
+    if steps < MIN_STEPS:
+        # Steps grow with the square root of the tokens.
+        enough = math.ceil(trial_minutes * (MIN_STEPS / max(1, steps)) ** 2)
+        return replace(planned, note=f"its longest trial would have {steps} steps; --trial-minutes {enough} would do")
+    trials, by, epochs = run_trials(experiment, variant, [share * tokens for share in TRIAL_SHARES], text)
+    planned = with_prediction(replace(planned, trials=trials, by=by), trial_minutes)
+    return replace(planned, epochs=planned.tokens * epochs / trials[-1][0])
+
+
 def run_trials(
-    study: Study, variant: Variant, tokens: Sequence[float], text: StudyText
+    experiment: Experiment, variant: Variant, tokens: Sequence[float], text: StudyText
 ) -> tuple[tuple[tuple[float, float], ...], str, float]:
     """Train a recipe for several numbers of tokens and measure each run as `compare` does.
 
     Return the tokens and the loss per masked word of each run; what predicted ("head" or "generator"); and the epochs
-    of the last run. Raises KeyboardInterrupt if a run was stopped.
+    of the last run. Raises StoppedError if the user stopped a run.
     """
     trials, by, epochs = [], "", 0.0
     for number, amount in enumerate(tokens, 1):
-        name = f"{variant.label} trial {number} of {len(tokens)}"
-        one = replace(study, budget=Budget("tokens", amount))
-        trial = replace(variant, label=name)
-        run = one.train(trial, 0, text)
-        if not run.finished or not one.measure(trial, 0, text):
-            raise KeyboardInterrupt
-        found = read_study_record(one.file(one.tasks[0], trial, 0))["metrics"].get("word_loss")
-        if found is None:
+        trial = replace(variant, label=f"{variant.label} trial {number} of {len(tokens)}")
+        outcome = experiment.train_and_measure(trial, 0, Budget("tokens", amount), text, (MASKED,))
+        measured = outcome.metrics.get("word_loss")
+        if measured is None:
             raise RecipeError(f"{variant.label} predicts no masked words, so there is no loss to plan")
-        trials.append((float(run.tokens), float(found["value"])))
-        by, epochs = found["by"], run.epochs
+        trials.append((float(outcome.run.tokens), float(measured["value"])))
+        by, epochs = measured["by"], outcome.run.epochs
     return tuple(trials), by, epochs
 
 

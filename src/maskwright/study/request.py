@@ -17,6 +17,8 @@ from maskwright.recipes.recipe import Recipe
 
 DEFAULT_TASKS = ("masked", "intrinsic", "cost")
 _WITH_PATH = ("minimal-pairs", "blimp", *BENCHMARKS, *KINDS)
+TUNING_SEED = 1_000_000
+"""Seed of the trials of `--tune-rate`, which are not compared."""
 SAMPLES = "samples"
 """What is kept for the report of the first seed of each recipe; not a task of the user."""
 

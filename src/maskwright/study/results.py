@@ -245,12 +245,17 @@ def _metrics(
             }
             if metric.is_tested and {label, baseline} & excluded:
                 rows[label]["verdict"] = NOT_COMPARABLE
-        at_chance = name not in _OF_WORDS and all(
-            row["chance"] is not None and row["low"] is not None and row["low"] <= row["chance"]
-            for row in rows.values()
-        )
+        at_chance = name not in _OF_WORDS and all(is_at_chance(row, metric) for row in rows.values())
         metrics[name] = {**asdict(metric), "at_chance": at_chance, "rows": rows}
     return metrics
+
+
+def is_at_chance(row: Mapping[str, Any], metric: Metric) -> bool:
+    """Return whether the interval of a row does not show that it is better than chance."""
+    chance, bound = row["chance"], row["low" if metric.higher_is_better else "high"]
+    if chance is None or bound is None:
+        return False
+    return bool(bound <= chance if metric.higher_is_better else bound >= chance)
 
 
 def _untrained(folder: Path, shape: str, tasks: Sequence[Task]) -> dict[str, float]:
