@@ -56,9 +56,9 @@ def test_the_measured_recipe_is_fitted_to_the_budget(monkeypatch: pytest.MonkeyP
 
     def measured(recipe, text, machine, seconds):  # type: ignore[no-untyped-def]
         seen.append((recipe, text.vocab_size))
-        return speed._Measured(1e9, 1.0, False)
+        return speed._StepSpeed(1e9, 1.0, False)
 
-    monkeypatch.setattr(speed, "_measured", measured)
+    monkeypatch.setattr(speed, "_train_briefly", measured)
     measure_speed(resolve("bert/mini"), MINUTE, MACHINE)
     measure_speed(resolve("bert/mini"), Budget("seconds", 1e7), MACHINE, corpus_tokens=1e6)
     (_, (short, _), _, (long, vocabulary)) = seen
@@ -80,9 +80,9 @@ def test_on_a_gpu_steps_grow_while_that_costs_little_time(
     def measured(recipe, text, machine, seconds):  # type: ignore[no-untyped-def]
         batch = recipe.training.batch_sequences
         took = 0.01 * max(1.0, batch / free)
-        return speed._Measured(1e6 * batch / took, took, False)
+        return speed._StepSpeed(1e6 * batch / took, took, False)
 
-    monkeypatch.setattr(speed, "_measured", measured)
+    monkeypatch.setattr(speed, "_train_briefly", measured)
     gpu = dataclasses.replace(MACHINE, device=torch.device("cuda", 0), peak_flops=1e13)
     found = measure_speed(resolve("bert/mini"), MINUTE, gpu, fixed=fixed)
     assert found.full_step_tokens / 32 == pytest.approx(expected, rel=0.1)

@@ -23,7 +23,7 @@ from maskwright.training.optimizer import Optimizer
 from maskwright.training.workload import Text, build_workload, mean_lengths
 
 _ROUNDS = ((1.0, 1), (3.0, 4))
-"""Seconds and fewest steps of each measurement; the recipe is fitted anew to the speed that the last one found."""
+"""Seconds and fewest steps of each measurement; the recipe is fitted anew to the last speed."""
 _GUESSED_MFU = 0.3
 _BATCH_GROWTH = 4
 """Factor by which the steps that are tried on a GPU grow."""
@@ -39,7 +39,7 @@ _SENTENCE, _SENTENCES, _DOCUMENTS = 20, 30, 300
 """Tokens of a sentence, sentences of a document, and documents of the random text."""
 
 
-class _Measured(NamedTuple):
+class _StepSpeed(NamedTuple):
     """FLOP/s and seconds of the median step, and whether other processes compete for the cores."""
 
     flops: float
@@ -64,55 +64,55 @@ def measure_speed(
     is the table of similar words. The corpus's tokens decide on dropout; `fixed` and `as_published` are for `resolve`.
     On a GPU larger steps are tried too, some seconds each, unless the batch is fixed or not `tries_larger_steps`.
     """
-    own = tuple(each for each in recipe.objectives if "teacher" not in each.needs)
-    recipe = recipe.replace(teacher=None, objectives=own or ("mlm",))
+    objectives = tuple(each for each in recipe.objectives if "teacher" not in each.needs)
+    recipe = recipe.replace(teacher=None, objectives=objectives or ("mlm",))
     if recipe.replacement.similar_words is not None:
         recipe = recipe.replace(replacement="mask_random_keep")
     options: dict[str, Any] = {"fixed": fixed, "as_published": as_published}
 
-    def measured(speed: Speed, seconds: float, least_steps: int) -> tuple[Recipe, Text, float, _Measured]:
-        """Fit the recipe to a speed and measure its own; return it with its text and the mean length of sequences."""
+    def measure(speed: Speed, seconds: float, least_steps: int) -> tuple[Recipe, Text, float, _StepSpeed]:
+        """Fit the recipe to a speed, and measure its speed; return also its text and the mean length of sequences."""
         before = resolve(recipe, budget, CorpusStatistics(chinese_share=1.0), **options, speed=speed).recipe
         text = _random_text(before.tokenizer.vocab_size)
         lengths = mean_lengths(before, text, 0)
         corpus = CorpusStatistics(chinese_share=1.0, tokens=corpus_tokens, mean_lengths=lengths)
         fitted = resolve(before, budget, corpus, **options, speed=speed).recipe
         seconds = max(seconds, least_steps * budget.amount / fitted.training.steps)
-        return fitted, text, lengths[0], _measured(fitted, text, machine, seconds)
+        return fitted, text, lengths[0], _train_briefly(fitted, text, machine, seconds)
 
     speed = Speed(_GUESSED_MFU * machine.peak_flops)
     for seconds, least_steps in _ROUNDS:
-        fitted, text, length, found = measured(speed, seconds, least_steps)
-        speed = Speed(found.flops, is_busy=found.is_busy)
+        fitted, text, length, step = measure(speed, seconds, least_steps)
+        speed = Speed(step.flops, is_busy=step.is_busy)
     is_free = not (as_published or is_fixed("training.batch_sequences", fixed))
     if machine.device.type == "cuda" and tries_larger_steps and is_free:
         batch, best = _full_step(fitted, recipe.training.batch_sequences, text, machine)
         if batch > fitted.training.batch_sequences:
             # More tokens in the same time: other lengths and another vocabulary may fit.
-            *_, found = measured(Speed(best.flops, batch * length), *_ROUNDS[-1])
-            speed = Speed(found.flops, batch * length, found.is_busy)
+            *_, step = measure(Speed(best.flops, batch * length), *_ROUNDS[-1])
+            speed = Speed(step.flops, batch * length, step.is_busy)
     return speed
 
 
-def _full_step(recipe: Recipe, most: int, text: Text, machine: Machine) -> tuple[int, _Measured]:
+def _full_step(recipe: Recipe, most: int, text: Text, machine: Machine) -> tuple[int, _StepSpeed]:
     """Return the sequences of the largest step, up to `most`, that takes hardly longer than the recipe's; its speed."""
     first = recipe.training.phases[0].replace(share=1.0)
 
-    def measured(batch: int) -> _Measured:
+    def measure(batch: int) -> _StepSpeed:
         training = recipe.training.replace(phases=(first,), batch_sequences=batch)
-        return _measured(recipe.replace(training=training), text, machine, _TRIAL_SECONDS)
+        return _train_briefly(recipe.replace(training=training), text, machine, _TRIAL_SECONDS)
 
     batch = recipe.training.batch_sequences
-    smallest = best = measured(batch)
+    smallest = best = measure(batch)
     while (larger := min(most, _BATCH_GROWTH * batch)) > batch:
-        found = measured(larger)
-        if found.seconds > _TIME_GROWTH * smallest.seconds or found.flops <= best.flops:
+        step = measure(larger)
+        if step.seconds > _TIME_GROWTH * smallest.seconds or step.flops <= best.flops:
             break
-        batch, best = larger, found
+        batch, best = larger, step
     return batch, best
 
 
-def _measured(recipe: Recipe, text: Text, machine: Machine, seconds: float) -> _Measured:
+def _train_briefly(recipe: Recipe, text: Text, machine: Machine, seconds: float) -> _StepSpeed:
     """Train for some seconds; the steps of the second half count."""
     workload = build_workload(
         recipe,
@@ -153,7 +153,7 @@ def _measured(recipe: Recipe, text: Text, machine: Machine, seconds: float) -> _
     is_busy = reports[-1].is_contended
     counted = [each for each in reports[int(_WARMUP_SHARE * len(reports)) :] if each.is_contended == is_busy]
     flops = statistics.median((each.flops - each.skipped_flops) / each.seconds for each in counted)
-    return _Measured(flops, statistics.median(each.seconds for each in counted), is_busy)
+    return _StepSpeed(flops, statistics.median(each.seconds for each in counted), is_busy)
 
 
 def _random_text(vocab_size: int) -> Text:
