@@ -90,6 +90,16 @@ def test_replayed_graphs_compute_what_eager_passes_compute(changes: dict[str, An
     assert len(graphs._graphs) == 2
 
 
+def test_a_frozen_encoder_is_computed_without_graphs_until_it_is_trained() -> None:
+    config = EncoderConfig(hidden_size=128, num_heads=2, num_layers=1, intermediate_size=256, pooler=False)
+    encoder = Encoder(config, 50).to(DEVICE).train().requires_grad_(False)
+    graphs, batch = Graphs(encoder), batch_of([8] * 200, 1)
+    with torch.autocast("cuda", torch.bfloat16):
+        assert [graphs(batch, None) for _ in range(3)] == [None] * 3
+        encoder.requires_grad_(True)
+        assert [graphs(batch, None) is None for _ in range(2)] == [True, False]
+
+
 def test_flash_attention_drops_by_the_key_and_leaves_the_generator_alone() -> None:
     lengths, longest = [129, 5], 129
     inputs, state = inputs_of(sum(lengths), 128), torch.cuda.get_rng_state(DEVICE)

@@ -222,6 +222,8 @@ def test_graphs_contain_no_flash_attention(
     monkeypatch.setattr(torch, "get_autocast_dtype", lambda kind: torch.bfloat16)
     encoder = Encoder(EncoderConfig(hidden_size=2 * head_size, num_heads=2, num_layers=1, intermediate_size=8), 9)
     assert module._is_supported(encoder, batch_of([8], longest)) == expected
+    encoder.requires_grad_(False)
+    assert not module._is_supported(encoder, batch_of([8], longest)), "it has no backward pass to capture"
 
 
 def test_an_encoder_on_a_cpu_is_not_captured() -> None:

@@ -84,6 +84,8 @@ def _is_supported(encoder: nn.Module, batch: PackedBatch) -> bool:
         and torch.is_autocast_enabled("cuda")
         and torch.get_autocast_dtype("cuda") == torch.bfloat16
         and is_capturable(batch.max_seqlen, split.head_size, split.attention_dropout)
+        # A frozen encoder has no backward pass.
+        and any(parameter.requires_grad for parameter in encoder.parameters())
     )
 
 
