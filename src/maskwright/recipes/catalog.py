@@ -8,10 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from maskwright.core.errors import RecipeError, nearest
-from maskwright.core.files import read_json
-from maskwright.core.spec import override, parse_overrides, validate
+from maskwright.core.spec import override, parse_overrides
 from maskwright.recipes import systems
 from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.saved import read_recipe
 
 
 def names() -> tuple[str, ...]:
@@ -75,13 +75,12 @@ def _file(path: Path) -> Path | None:
 
 def _read(path: Path) -> Recipe:
     try:
-        data = read_json(path)
+        return read_recipe(path)
     except FileNotFoundError as error:
         raise RecipeError(
             f"there is no recipe file {str(path)!r}",
             todo="Check the path, or run `maskwright recipes` for the names of recipes",
         ) from error
-    return validate(Recipe, data, source=str(path))
 
 
 @functools.cache

@@ -13,9 +13,7 @@ from torch import Tensor
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.sentence_folder import Pooling
 from maskwright.core.checksums import read_record
-from maskwright.core.files import read_json
 from maskwright.core.flat_arrays import concatenated_ranges
-from maskwright.core.spec import validate
 from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import Documents, IntArray
 from maskwright.fitting.budget import Budget
@@ -29,6 +27,7 @@ from maskwright.pretext.objectives import (
 from maskwright.recipes import catalog
 from maskwright.recipes.optimization import AdamW, LengthPhase, Training
 from maskwright.recipes.recipe import MaskSampling, Recipe
+from maskwright.recipes.saved import read_recipe, recipe_from_json
 from maskwright.training.evaluation import HeldOutResult
 from maskwright.training.existing import open_existing
 from maskwright.training.run_directory import RECORD
@@ -76,7 +75,7 @@ def recipe_of(model: Checkpoint) -> Recipe:
     )
     file = model.folder / "recipe.json"
     if file.is_file():
-        saved = validate(Recipe, read_json(file), str(file))
+        saved = read_recipe(file)
         kept = tuple(each for each in saved.objectives if "teacher" not in each.needs)
         return saved.replace(
             summary=f"not published: continues {saved.name}",
@@ -223,5 +222,5 @@ def initial_recipe(init: str, out: Path) -> Recipe:
     with contextlib.suppress(ValueError):
         request = (read_record(out / RECORD) or {}).get("request", {})
         if request.get("init") == init and "recipe" in request:
-            return validate(Recipe, request["recipe"], str(out / RECORD))
+            return recipe_from_json(request["recipe"], str(out / RECORD))
     return recipe_of(open_existing(init))

@@ -7,11 +7,10 @@ from typing import Any
 
 from maskwright.core.checksums import write_record
 from maskwright.core.errors import CheckpointError
-from maskwright.core.files import atomic_folder, checksum, read_json, write_json
-from maskwright.core.spec import validate
+from maskwright.core.files import atomic_folder, checksum, write_json
 from maskwright.fitting.budget import Budget, Spent
 from maskwright.recipes.optimization import Training
-from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.saved import read_recipe
 from maskwright.training import checkpoint
 from maskwright.training.run_directory import RECORD, STABLE
 
@@ -35,7 +34,7 @@ def extend(folder: Path, record: Mapping[str, Any], request: Mapping[str, Any]) 
     """
     old, new = (Budget(*next(iter(each["budget"].items()))) for each in (record["request"], request))
     recipe_file = folder / "recipe.json"
-    recipe = validate(Recipe, read_json(recipe_file), str(recipe_file))
+    recipe = read_recipe(recipe_file)
     training = recipe.training
     restart = f"To train on, start a new run from its weights: `--init {folder}` with another --out"
     if training.schedule != "warmup_stable_decay":

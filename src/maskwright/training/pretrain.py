@@ -10,7 +10,7 @@ from maskwright.core.amounts import pluralize, short_count
 from maskwright.core.checksums import damaged_files
 from maskwright.core.errors import RecipeError
 from maskwright.core.files import checksum, read_json, write_json, write_text
-from maskwright.core.spec import overridden_fields, override, parse_overrides, validate
+from maskwright.core.spec import overridden_fields, override, parse_overrides
 from maskwright.data.cleaning.data_card import card_page
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.engines import Engine, use_engine
@@ -22,6 +22,7 @@ from maskwright.fitting.rules import reset_fields
 from maskwright.kernels.setting import Kernels
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.saved import read_recipe
 from maskwright.training.continuation import EMBEDDER_WARNING, initial_recipe
 from maskwright.training.device import Machine, Precision, pretraining_microbatch, restore_machine, use_machine
 from maskwright.training.distributed import process_group, rank, rank_zero_first, world_size
@@ -243,7 +244,7 @@ def _prepare(
         + (" (oneDNN)" if machine.matmul == "onednn" else ""),
     )
     if record.get("prepared"):
-        recipe = validate(Recipe, read_json(directory.path / "recipe.json"), str(directory.path / "recipe.json"))
+        recipe = read_recipe(directory.path / "recipe.json")
         prepared = restore_prepared(request, recipe, directory.path, record, reporter)
     else:
         prepared = prepare(request, machine, reporter)

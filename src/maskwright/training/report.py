@@ -13,12 +13,12 @@ from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.amounts import plain_float, short_count, size_in_bytes
 from maskwright.core.errors import MaskwrightError
 from maskwright.core.files import read_json, records_of, write_text
-from maskwright.core.spec import validate
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.fitting.budget import Budget, Spent
 from maskwright.fitting.rules import Choice
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.saved import read_recipe
 from maskwright.recipes.sizing import sizes
 from maskwright.training.batches import StepBatch
 from maskwright.training.evaluation import Baseline, HeldOutResult, health_line
@@ -63,7 +63,7 @@ def html(folder: Path) -> str:
 def _html(folder: Path) -> str:
     record = read_json(folder / "run.json")
     result, request = {"quality": None, **record["result"]}, record["request"]
-    recipe = validate(Recipe, read_json(folder / "recipe.json"), "recipe.json")
+    recipe = read_recipe(folder / "recipe.json")
     ((unit, amount),) = request["budget"].items()
     spent = Spent(result["steps"], result["tokens"], result["seconds"], result.get("flops", 0.0))
     card = read_json(folder / "data_card.json")

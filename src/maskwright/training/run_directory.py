@@ -39,6 +39,7 @@ from maskwright.core.files import (
     remove_temporary,
     unmark_in_use,
 )
+from maskwright.recipes.saved import updated_request
 
 FORMAT = 1
 Work = Literal["pretraining", "fine-tuning"]
@@ -263,7 +264,7 @@ def unlock_directory(path: Path, descriptor: int, *, and_remove: bool) -> None:
 
 def refuse_other_run(before: dict[str, Any], now: Mapping[str, Any], location: str, option: str) -> None:
     """Raise CheckpointError if the run at the location that an option names has another request than this one."""
-    if differing := _differences(before, dict(now)):
+    if differing := _changes(before, now):
         shown = "; ".join(differing[:5]) + (f"; and {len(differing) - 5} more" if len(differing) > 5 else "")
         raise CheckpointError(
             f"{location} holds another run: {shown}",
@@ -273,13 +274,18 @@ def refuse_other_run(before: dict[str, Any], now: Mapping[str, Any], location: s
 
 def has_other_budget(before: dict[str, Any], now: Mapping[str, Any]) -> bool:
     """Return whether two requests differ in nothing but their budgets."""
-    differing = _differences(before, dict(now))
+    differing = _changes(before, now)
     return bool(differing) and all(line.startswith("budget.") for line in differing)
 
 
 def is_same_run(record: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
     """Return whether the record in `run.json` is of a run of this request."""
-    return not _differences(record.get("request"), dict(request))
+    return not _changes(record.get("request"), request)
+
+
+def _changes(before: Any, now: Mapping[str, Any]) -> list[str]:
+    """Describe the differences between a recorded request, perhaps of an earlier version, and this one."""
+    return _differences(updated_request(before, RECORD) if isinstance(before, dict) else before, dict(now))
 
 
 def _differences(before: Any, now: Any, path: str = "") -> list[str]:
