@@ -55,6 +55,7 @@ def test_an_extended_run_equals_one_of_the_larger_budget(train: Train, kill: int
     assert short(steps=24) == extended
 
 
+@pytest.mark.slow
 def test_an_extension_can_be_killed_and_extended_again(train: Train) -> None:
     long = train("long", steps=48)
     short = partial(train, "short", checkpoint_minutes=0.0)
