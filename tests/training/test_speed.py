@@ -67,6 +67,19 @@ def test_the_measured_recipe_is_fitted_to_the_budget(monkeypatch: pytest.MonkeyP
     assert (short.encoder.hidden_dropout, long.encoder.hidden_dropout) == (0.0, 0.1), "few epochs and many"
 
 
+def test_a_measurement_takes_at_most_a_twentieth_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def measured(recipe, text, machine, seconds):  # type: ignore[no-untyped-def]
+        asked.append(seconds)
+        return speed._StepSpeed(1e6, 1.0, True)  # So slow that few steps fit into the budget.
+
+    monkeypatch.setattr(speed, "_train_briefly", measured)
+    measure_speed(resolve("bert/base"), Budget("seconds", 180), MACHINE)
+    assert asked[0] <= 9.0
+    assert asked[1] == 9.0
+
+
 @pytest.mark.parametrize(
     ("free", "fixed", "expected"),
     [(100, (), 128), (10_000, (), 256), (1, (), 0), (128, (), 128), (10_000, ("training.batch_sequences",), 0)],

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from maskwright.checkpoints.sentence_folder import Pooling
 from maskwright.core.amounts import pluralize
@@ -105,6 +105,13 @@ class OpenAIBody(BaseModel):
     input: str | Texts
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = None
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _refuse_token_ids(cls, value: Any) -> Any:
+        if isinstance(value, list) and any(isinstance(each, int | list) for each in value):
+            raise ValueError("token ids are not accepted, since they depend on the model: send texts")
+        return value
 
 
 def serve(

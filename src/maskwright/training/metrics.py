@@ -101,6 +101,13 @@ def _whole_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield text, row
 
 
+def _utilization(mfu: float) -> str:
+    """Return the model FLOPs utilization in words: above 1, the peak was measured while other processes were busy."""
+    if mfu > 1:
+        return "model FLOPs utilization unknown (the peak was measured beside other processes)"
+    return f"{mfu:.0%} model FLOPs utilization"
+
+
 class MetricsLogger:
     """Writes the metrics of each step and updates the progress line, which begins with `title`.
 
@@ -181,7 +188,7 @@ class MetricsLogger:
             return "no step was done"
         speed = self._speeds(self._session)
         return (
-            f"{speed['tokens_per_second']:,.0f} tokens/s, {speed['mfu']:.0%} model FLOPs utilization, "
+            f"{speed['tokens_per_second']:,.0f} tokens/s, {_utilization(speed['mfu'])}, "
             f"{speed['data_wait']:.1%} of the time waiting for data"
         )
 

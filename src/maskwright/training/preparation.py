@@ -224,6 +224,7 @@ def _speed(
     """Return the measured speed of all processes; only a budget of time depends on it."""
     if request.budget.unit != "seconds":
         return Speed()
+    reporter.message("speed", f"measuring how fast this machine trains {recipe.name}, to plan {request.budget}")
     with single_process():
         speed = measure_speed(
             recipe,

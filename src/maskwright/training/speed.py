@@ -24,6 +24,9 @@ from maskwright.training.workload import Text, build_workload, mean_lengths
 
 _ROUNDS = ((1.0, 1), (3.0, 4))
 """Seconds and fewest steps of each measurement; the recipe is fitted anew to the last speed."""
+_MOST_SHARE = 0.05
+"""Share of the budget that a measurement takes at most, if it is more than those seconds: steps that a busy machine
+computes slowly are not repeated."""
 _GUESSED_MFU = 0.3
 _BATCH_GROWTH = 4
 """Factor by which the steps that are tried on a GPU grow."""
@@ -77,7 +80,8 @@ def measure_speed(
         lengths = mean_lengths(before, text, 0)
         corpus = CorpusStatistics(chinese_share=1.0, tokens=corpus_tokens, mean_lengths=lengths)
         fitted = resolve(before, budget, corpus, **options, speed=speed).recipe
-        seconds = max(seconds, least_steps * budget.amount / fitted.training.steps)
+        wanted = least_steps * budget.amount / fitted.training.steps
+        seconds = max(seconds, min(wanted, _MOST_SHARE * budget.amount))
         return fitted, text, lengths[0], _train_briefly(fitted, text, machine, seconds)
 
     speed = Speed(_GUESSED_MFU * machine.peak_flops)
