@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from maskwright.cli import options, output
+from maskwright.recipes import DEFAULT_RECIPE
 
 
 def command(
@@ -16,7 +17,7 @@ def command(
         str,
         typer.Option(metavar="DIR_OR_URL", help="Where to write the prepared text; it then is a CORPUS of pretrain."),
     ],
-    recipe: Annotated[str, typer.Option(help="Recipe whose tokenizer and words are used.")] = "bert/mini",
+    recipe: Annotated[str, typer.Option(help="Recipe whose tokenizer and words are used.")] = DEFAULT_RECIPE,
     set: options.SetOption = None,
     seed: Annotated[int, typer.Option(help="Random seed of the tokenizer's sample.")] = 0,
     tokenizer: Annotated[

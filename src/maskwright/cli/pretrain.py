@@ -8,6 +8,7 @@ import typer
 
 from maskwright.cli import options, output
 from maskwright.core.amounts import pluralize
+from maskwright.recipes import DEFAULT_RECIPE
 
 
 def command(
@@ -16,7 +17,7 @@ def command(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="Name of a recipe (see `maskwright recipes`) or path of a JSON file; without it bert/mini, "
+            help=f"Name of a recipe (see `maskwright recipes`) or path of a JSON file; without it {DEFAULT_RECIPE}, "
             "with --init the model's own shape and objectives.",
             show_default=False,
         ),
@@ -86,7 +87,7 @@ def command(
 ) -> None:
     """Pretrain an encoder on a corpus within a budget. Ctrl-C saves a checkpoint; the same command again resumes."""
     if recipe is not None or init is None:
-        options.check_recipes([recipe or "bert/mini"], set or ())
+        options.check_recipes([recipe or DEFAULT_RECIPE], set or ())
     from maskwright.training.distributed import process_group, rank
     from maskwright.training.pretrain import pretrain
 

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from maskwright.recipes.sizing import Sizes
     from maskwright.recipes.table import FieldDifference
 
+DEFAULT_RECIPE = "maskwright/mini"
+"""Of `pretrain` and `prepare`; chosen by a comparison with bert/mini (LOG.md, 2026-11-27)."""
+
 
 def names() -> tuple[str, ...]:
     """List the names of all recipes."""

@@ -15,6 +15,7 @@ from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.data.words.annotator import check_words
+from maskwright.recipes import DEFAULT_RECIPE
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.reporting import OnConsole, Reporter
@@ -24,7 +25,7 @@ def prepare(
     corpus: str | Path | Sequence[str | Path],
     *,
     out: str | Path,
-    recipe: str | Recipe = "bert/mini",
+    recipe: str | Recipe = DEFAULT_RECIPE,
     set: Sequence[str] = (),
     seed: int = 0,
     tokenizer: str | Path | None = None,

@@ -20,6 +20,7 @@ from maskwright.data.words.span_facts import with_span_facts
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.rules import reset_fields
 from maskwright.kernels.setting import Kernels
+from maskwright.recipes import DEFAULT_RECIPE
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.saved import read_recipe
@@ -36,7 +37,6 @@ from maskwright.training.reporting import OnConsole, Reporter, Silent, report_fi
 from maskwright.training.run_directory import RECORD, RunDirectory, environment
 from maskwright.training.session import open_session
 
-DEFAULT_RECIPE = "bert/mini"
 _FILES = ("recipe.json", "data_card.json")
 _CARD_PAGE = "data_card.md"
 
@@ -77,8 +77,8 @@ def pretrain(
         corpus: Files, folders, globs, URLs of these, `docstrings` or Hugging Face dataset names, each optionally
             `:weight`.
         out: The run directory: new, empty, or of this same run.
-        recipe: A recipe's name, a JSON file, or a recipe; None for bert/mini, with `init` for the model's own shape,
-            objectives and length (`continuation.recipe_of`).
+        recipe: A recipe's name, a JSON file, or a recipe; None for `recipes.DEFAULT_RECIPE`, with `init` for the
+            model's own shape, objectives and length (`continuation.recipe_of`).
         steps, tokens, minutes, hours, flops: The budget; give one. None is needed with `as_published`.
         set: Overrides of recipe fields, "masking.rate=0.3".
         as_published: Keep the published schedule, batch, length and vocabulary, whatever the budget.
