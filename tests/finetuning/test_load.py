@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 import maskwright
-from maskwright.core.errors import ConversionError
+from maskwright.core.errors import ConversionError, MaskwrightError
+from maskwright.finetuning import evaluate as evaluate_module
 from maskwright.finetuning.fine_tuned import build
 from maskwright.finetuning.tasks.texts import Classification
 from maskwright.training.reporting import Silent
@@ -34,6 +35,31 @@ def test_a_fine_tuned_model_predicts_and_embeds(folder):
     assert np.array_equal(model.embed(TEXTS), maskwright.embed(folder, TEXTS, device="cpu"))
     labeled = [{"text": text, "label": "good"} for text in TEXTS]
     assert maskwright.evaluate(model, file=labeled, device="cpu", **quiet).examples == 2
+
+
+def test_a_loaded_model_settles_device_and_precision(folder, monkeypatch):
+    model = maskwright.load(folder, device="cpu")
+    labeled, quiet = [{"text": text, "label": "good"} for text in TEXTS], {"reporter": Silent()}
+    for other in ({"precision": "int8"}, {"precision": "bf16"}, {"device": "cuda"}):
+        for call in (
+            lambda other=other: maskwright.evaluate(model, file=labeled, **other, **quiet),
+            lambda other=other: maskwright.predict(model, TEXTS, **other, **quiet),
+            lambda other=other: model.predict(TEXTS, **other, **quiet),
+        ):
+            with pytest.raises(MaskwrightError, match=r"loaded on cpu, in fp32"):
+                call()
+    devices = []
+    machine = evaluate_module.machine_to_score("cpu", "fp32")
+    monkeypatch.setattr(evaluate_module, "machine_to_score", lambda device, _: devices.append(device) or machine)
+    assert maskwright.evaluate(model, file=labeled, **quiet).precision == "fp32"
+    assert devices == ["cpu"]  # Not "auto", which may be a GPU.
+
+
+def test_weights_are_prepared_once_for_predictions_and_embeddings(folder, monkeypatch):
+    model = maskwright.load(folder, device="cpu")
+    monkeypatch.setattr(type(model.fine_tuned), "freeze", None)
+    monkeypatch.setattr("maskwright.inference.model.TextEncoder", None)
+    assert model.embed(TEXTS).shape == (2, model.encoder.config.hidden_size)
 
 
 def test_a_pretrained_model_says_that_it_does_not_predict(bert_folder):

@@ -61,7 +61,7 @@ def evaluate(
             "label_names=[[1, POSITIVE], [0, NEGATIVE]]".
         out: Write the predictions to this `.jsonl`, `.csv` or `.tsv` file.
         device, reporter: As for `finetune`.
-        precision: As for `maskwright.load`.
+        precision: As for `maskwright.load`, which settles device and precision of a loaded model.
 
     Raises:
         MaskwrightError: If model and examples do not fit together, or the examples have no labels.
@@ -103,13 +103,27 @@ def evaluate(
 def model_to_score(
     model: str | Path | FineTunedModel | Model, device: str, precision: Precision, reporter: Reporter | None
 ) -> Iterator[tuple[FineTunedModel, TextEncoder, Reporter]]:
-    """Load a model onto a device that computes while the block runs, and report its notes."""
-    chosen = choose_precision(precision, choose_device(device))
-    machine = machine_to_score(device, "bf16" if chosen == "bf16" else "fp32")
+    """Load a model onto a device that computes while the block runs, and report its notes.
+
+    Raises MaskwrightError if a loaded model is on another device than the requested one, or has another precision.
+    """
     if isinstance(model, TaskModel):
         model = model.fine_tuned
     elif isinstance(model, Model):
         raise model.missing_task()
+    if isinstance(model, FineTunedModel) and model.frozen is not None:
+        chosen = model.frozen.precision
+        place = next(model.parameters()).device
+        if device not in ("auto", place.type, str(place)) or precision not in ("auto", chosen):
+            raise MaskwrightError(
+                f"device {device!r}, precision {precision!r}: this model was loaded on {place}, in {chosen}",
+                todo=f"Leave both out, or load it again: `maskwright.load(..., device={device!r}, "
+                f"precision={precision!r})`.",
+            )
+        device = str(place)
+    else:
+        chosen = choose_precision(precision, choose_device(device))
+    machine = machine_to_score(device, "bf16" if chosen == "bf16" else "fp32")
     loaded = model if isinstance(model, FineTunedModel) else load(model)
     with reporter or OnConsole() as reporter, use_machine(machine):
         for note in () if loaded is model else loaded.notes:

@@ -55,7 +55,7 @@ class FineTunedModel(nn.Module):
     """An encoder with a task head (a `training.step.TrainedModel`). Parameter names are "encoder.*" and "head.*".
 
     `max_length` includes special tokens. `read_as` says how the training file was read, empty if unknown. `notes` are
-    messages on loaded, newly initialized and ignored weights.
+    messages on loaded, newly initialized and ignored weights. `frozen` is the encoder after `freeze`.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class FineTunedModel(nn.Module):
         self.max_length = max_length
         self.read_as: ReadAs = dict(read_as)
         self.notes = notes
-        self._frozen: TextEncoder | None = None
+        self.frozen: TextEncoder | None = None
 
     @property
     def layout(self) -> Layout:
@@ -93,12 +93,12 @@ class FineTunedModel(nn.Module):
 
     def freeze(self, precision: MatmulPrecision) -> TextEncoder:
         """Fix weights, device and precision of inference, so that the weights are converted once, not at every call."""
-        self._frozen = TextEncoder(self.encoder, precision)
-        return self._frozen
+        self.frozen = TextEncoder(self.encoder, precision)
+        return self.frozen
 
     def for_inference(self, precision: MatmulPrecision) -> TextEncoder:
-        """Return the encoder for inference."""
-        return self._frozen or TextEncoder(self.encoder, precision)
+        """Return the encoder for inference; of a frozen model that of its precision."""
+        return self.frozen or TextEncoder(self.encoder, precision)
 
     def scores_of(self, hidden: Tensor) -> Tensor:
         """Return scores without dropout for hidden states (W, H) of the tokens that the head needs (see `scores`)."""

@@ -1,5 +1,6 @@
 """`maskwright.load`: a pretrained or fine-tuned model in memory."""
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -9,6 +10,7 @@ from maskwright.core.devices import choose_device
 from maskwright.finetuning import fine_tuned
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.inference import model as pretrained
+from maskwright.inference.batches import TextEncoder
 from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision, choose_precision
 
@@ -24,11 +26,14 @@ class TaskModel(Model):
     fine_tuned: FineTunedModel
 
     def predict(self, inputs: Any = (), **options: Any) -> "Predictions":
-        """Predict with the task head: `maskwright.predict` with this model on its device, with the same options."""
+        """Predict with the task head: `maskwright.predict` with this model, with the same options."""
         from maskwright.finetuning.predict import predict  # It imports this module.
 
-        device = str(self.encoder.word_embeddings.weight.device)
-        return predict(self.fine_tuned, inputs, device=device, precision=self.precision, **options)
+        return predict(self.fine_tuned, inputs, **options)
+
+    @functools.cached_property
+    def _texts(self) -> TextEncoder:
+        return self.fine_tuned.for_inference(self.precision)  # Its weights are in memory once.
 
     def _purpose(self) -> str:
         task = self.fine_tuned.task

@@ -62,7 +62,7 @@ def predict(
         text, text2: Columns of the file; the others are as in the training file, or guessed and reported.
         read: Further read options, "quoting=none".
         device, reporter: As for `finetune`.
-        precision: As for `maskwright.load`.
+        precision: As for `maskwright.load`, which settles device and precision of a loaded model.
 
     Returns:
         One prediction per input, then one per example of the file, as a list with `to_pandas()`. `details` holds the
