@@ -31,6 +31,7 @@ from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 from maskwright.kernels.setting import use_kernels
 from maskwright.model.inference import InferenceEncoder
+from maskwright.training.existing import open_existing
 
 TAGS = ("O", "B-PER", "I-PER")
 TASKS = {
@@ -235,6 +236,16 @@ def test_a_head_for_the_same_labels_is_kept_and_another_is_not(folders, tmp_path
     assert tags.notes[1:] == ("newly initialized: head (of RobertaForTokenClassification)", "ignored: head 'sequence'")
 
 
+def test_weights_of_a_checkpoint_are_copied(folders):
+    existing = open_existing(str(folders["bert"]))
+    first = build(existing, TASKS["sequence"], seed=1)
+    before = {name: value.clone() for name, value in first.state_dict().items()}
+    with torch.no_grad():
+        for parameter in first.parameters():
+            parameter.add_(1.0)  # As training does.
+    _same(build(existing, TASKS["sequence"], seed=1).state_dict(), before)
+
+
 def test_settings_are_those_given_and_what_a_class_lacks_is_said(folders):
     model = build(
         folders["bert"], TASKS["sequence"], seed=1, hidden_dropout=0.2, attention_dropout=0.3, head_dropout=0.4
@@ -317,7 +328,6 @@ def test_what_is_no_fine_tuned_model_is_refused(folders, tmp_path):
 
 def test_a_fine_tuned_model_still_gives_vectors_and_says_what_else_it_holds(folders, tmp_path):
     import maskwright
-    from maskwright.training.existing import open_existing
 
     model = build(folders["bert"], TASKS["sequence"], seed=1, max_length=24)
     model.save(tmp_path)

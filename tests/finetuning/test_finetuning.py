@@ -12,6 +12,8 @@ import torch
 import toy_tasks
 from toy_tasks import QUICK, Heard
 
+from maskwright.checkpoints import checkpoint
+from maskwright.checkpoints.weight_files import read_weights
 from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, TrainingError
 from maskwright.finetuning.evaluate import evaluate
 from maskwright.finetuning.fine_tuned import build, load
@@ -169,12 +171,17 @@ def test_a_stop_saves_and_the_same_call_resumes(tune, tmp_path, before_each_step
     assert tune().finished
 
 
-def test_finished_seeds_are_kept_and_more_can_be_added(tune, tmp_path, before_each_step, no_training):
+def test_finished_seeds_are_kept_and_more_can_be_added(
+    tune, bert_folder, tmp_path, before_each_step, no_training, monkeypatch
+):
     first = tune(seeds=1).results
     record, states = tmp_path / "out" / "run.json", []
     assert read(record)["finished"]
     before_each_step(lambda: states.append({"finished", "best_seed"} & read(record).keys()))
+    folders = []
+    monkeypatch.setattr(checkpoint, "read_weights", lambda folder: folders.append(folder) or read_weights(folder))
     both = tune(seeds=2, reporter=(heard := Heard())).results
+    assert folders.count(bert_folder) == 1
     assert states
     assert not any(states), "a folder is not called finished while further seeds train"
     assert "seed 0 already trained" in heard.text()

@@ -162,7 +162,7 @@ def reads_segments(config: EncoderConfig, tokenizer: Tokenizer) -> bool:
 
 
 def build(
-    model: str | Path,
+    model: str | Path | Checkpoint,
     task: Task,
     *,
     seed: int,
@@ -178,7 +178,7 @@ def build(
     lacks. A model fine-tuned for the same meaningful labels, for question answering or multiple choice keeps its head.
 
     Args:
-        model: A run's folder, a Hugging Face folder or a hub name.
+        model: A run's folder, a Hugging Face folder or a hub name, or what `open_existing` read (copied).
         seed: Keys the new weights: each is a function of the seed and its name.
         max_length: Maximum tokens of a sequence; None for the longest in pretraining.
         hidden_dropout, attention_dropout: Rates in the encoder; None for those of pretraining.
@@ -188,7 +188,7 @@ def build(
     Raises:
         MaskwrightError: If there is no such model, or it has too few positions for `max_length`.
     """
-    existing = open_existing(str(model))
+    existing = model if isinstance(model, Checkpoint) else open_existing(str(model))
     row = family_named(existing.family).tasks[task.head]
     dropouts = {"hidden_dropout": hidden_dropout, "attention_dropout": attention_dropout}
     config = existing.config.replace(
@@ -197,7 +197,7 @@ def build(
     length = min(existing.max_length, config.max_positions) if max_length is None else max_length
     if length > config.max_positions:
         raise RecipeError(
-            f"max_length is {length}, but {model} has {config.max_positions} positions",
+            f"max_length is {length}, but {existing.name} has {config.max_positions} positions",
             todo=f"Give `--set max_length={config.max_positions}` or less.",
         )
     keeps_head = existing.task is not None and same_labels(existing.task, task) and not from_scratch

@@ -388,7 +388,7 @@ class _FineTuningRun:
             return False
         settings = self.plan.settings
         model = build(
-            self.plan.existing.name,
+            self.plan.existing,
             self.plan.task,
             seed=seed,
             max_length=settings.max_length,
