@@ -10,7 +10,7 @@ import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.data.files import refuse_line
-from maskwright.data.tables import column_texts, delimited_rows, records_of
+from maskwright.data.tables import column_texts, delimited_rows, records_of, text_column, usual_text_column
 
 ROWS = [{"text": "a", "label": "x"}, {"text": "b", "label": None}]
 
@@ -86,3 +86,9 @@ def test_texts_of_a_column_are_named_guessed_or_refused() -> None:
     assert seen == ["sentence", "title"]
     with pytest.raises(DataError, match=r"no column 'titel'.*Did you mean 'title'"):
         texts("titel")
+
+
+def test_usual_names_of_text_columns_match_in_any_case_and_exact_ones_first() -> None:
+    assert text_column(["Title", "Text"], ["Title", "Text"], None, "the table", "{}") == "Text"
+    assert usual_text_column(["Text", "Content", "content"]) == "content"
+    assert usual_text_column(["Title"]) is None

@@ -28,7 +28,7 @@ TABLE_SUFFIXES: Mapping[str, TableFormat] = {
     ".parquet": "parquet",
 }
 TEXT_COLUMNS = ("text", "sentence", "content", "review", "comment")
-"""Usual names of the column of texts; the first that a table has is used."""
+"""Usual names of the column of texts (`usual_text_column`)."""
 
 _ROWS_SAMPLED = 20
 _ROWS_AT_ONCE = 512
@@ -56,6 +56,12 @@ def describe_columns(columns: Sequence[str]) -> str:
     return ", ".join(columns[:_COLUMNS_SHOWN]) + (", ..." if len(columns) > _COLUMNS_SHOWN else "")
 
 
+def usual_text_column(columns: Sequence[str]) -> str | None:
+    """Return the first column of a usual name of texts; exact names come before other case."""
+    usual = [column for name in TEXT_COLUMNS for column in columns if column.casefold() == name]
+    return next((column for column in usual if column in TEXT_COLUMNS), next(iter(usual), None))
+
+
 def text_column(columns: Sequence[str], textual: Sequence[str], wanted: str | None, name: str, hint: str) -> str:
     """Return the column of texts: the one wanted, else of a usual name, else the only one of `textual`.
 
@@ -67,9 +73,9 @@ def text_column(columns: Sequence[str], textual: Sequence[str], wanted: str | No
         guess = nearest(wanted, columns)
         todo = f"Did you mean {guess!r}?" if guess else ""
         raise DataError(f"{name} has no column {wanted!r}", allowed=describe_columns(columns), todo=todo)
-    usual = [column for column in TEXT_COLUMNS if column in textual]
-    if usual or len(textual) == 1:
-        return (usual or textual)[0]
+    usual = usual_text_column(textual)
+    if usual is not None or len(textual) == 1:
+        return textual[0] if usual is None else usual
     problem = f"several columns could contain the text ({describe_columns(textual)})"
     raise DataError(
         f"{name}: {problem if textual else 'no column contains text'}; it has {describe_columns(columns)}",

@@ -12,7 +12,7 @@ from typing import Any
 
 from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError
-from maskwright.data.tables import TEXT_COLUMNS, Cells, Row, describe_columns, is_number
+from maskwright.data.tables import Cells, Row, describe_columns, is_number, usual_text_column
 from maskwright.finetuning.examples import ExampleFile, Skipped, TextExample
 from maskwright.finetuning.readers.files import Skips, format_of
 from maskwright.finetuning.readers.options import Kind, ReadOptions
@@ -88,10 +88,10 @@ def _text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple
         if len(columns) == 2:
             notes.append(f"pairs of texts: columns {columns[0]!r} and {columns[1]!r}" + _guessed("text"))
             return columns
-    usual = [column for name in TEXT_COLUMNS for column in free if column.casefold() == name]
-    if not usual and (len(free) != 1 or free[0].isdecimal()):
+    usual = usual_text_column(free)
+    if usual is None and (len(free) != 1 or free[0].isdecimal()):
         raise _to_be_named(table, "no column has a usual name of a text", "text")
-    column = (usual or free)[0]
+    column = free[0] if usual is None else usual
     notes.append(f"text: column {column!r}" + _guessed("text"))
     return (column,)
 
