@@ -14,7 +14,7 @@ def command(
     minutes: Annotated[
         float, typer.Option(help="Minutes of training; the first run needs about one more for preparation.")
     ] = 3.5,
-    recipe: Annotated[str, typer.Option(help="What to train.")] = "bert/tiny",
+    recipe: Annotated[str, typer.Option(help="What to train.")] = "maskwright/tiny",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a small encoder on the docstrings of this Python installation and predict masked tokens with it."""

@@ -9,7 +9,7 @@ from maskwright.inference.model import load
 from maskwright.training.pretrain import RunResult, pretrain
 from maskwright.training.reporting import Reporter
 
-RECIPE = "bert/tiny"
+RECIPE = "maskwright/tiny"
 MINUTES = 3.5
 SETTINGS = (
     "training.phases=[{share: 1.0, max_length: 32}]",
