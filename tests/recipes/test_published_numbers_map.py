@@ -51,7 +51,11 @@ def test_every_command_names_a_valid_recipe_and_settings(name: str) -> None:
         assert command.verb in SUBCOMMANDS
         if command.verb not in ("pretrain", "show"):
             continue
-        catalog.resolve(command.recipe, command.settings)
+        if command.verb == "show" or "--recipe" in command.words:
+            catalog.resolve(command.recipe, command.settings)
+        else:
+            assert "--init" in command.words
+            assert not command.settings
         if command.verb == "pretrain":
             options = {word.removeprefix("--").replace("-", "_") for word in command.words if word.startswith("--")}
             assert options <= set(pretrain_command.__annotations__)
