@@ -1,5 +1,6 @@
 """Continued pretraining without a recipe: the model's own shape, a new head, and results before and after."""
 
+import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,14 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.fitting.budget import Budget
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.replacement.base import VocabularyFacts
+from maskwright.recipes import catalog
+from maskwright.training import checkpoint
 from maskwright.training.continuation import Quality, recipe_of, sentence_similarity, split_budget, verdict
 from maskwright.training.evaluation import HeldOutResult
 from maskwright.training.existing import open_existing
+from maskwright.training.metrics import read_rows
 from maskwright.training.report import html
+from maskwright.training.reporting import Reporter
 from maskwright.training.workload import Text
 
 LENGTH = 100
@@ -143,8 +148,65 @@ def test_a_run_continues_with_its_own_recipe(train: Train, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("unit", "amount", "head"), [("steps", 10, 1), ("steps", 4, 0), ("tokens", 50_000, 5_000)])
 def test_the_head_s_part_and_the_rest_are_the_budget(unit: Any, amount: float, head: float) -> None:
-    parts = split_budget(Budget(unit, amount))
-    assert [each.amount for each in parts] == [head, amount - head]
+    recipe, record = catalog.get("bert/tiny"), {"request": {"as_published": False}}
+    assert split_budget(Budget(unit, amount), recipe, record) == (None, Budget(unit, amount))
+    first, rest = split_budget(Budget(unit, amount), recipe, {**record, "begun_with": {"new": ["head 'mlm'"]}})
+    assert (0 if first is None else first.amount, rest.amount) == (head, amount - head)
+
+
+class Interrupting(Reporter):
+    """Sends Ctrl-C when the new head has been trained for a step."""
+
+    def stage(self, name: str, done: int, total: int | None) -> None:
+        if "head" in name:
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_stop_while_the_head_is_trained_alone_saves_nothing_and_is_repeated(
+    train: Train, embedder: Path, tmp_path: Path
+) -> None:
+    arguments: dict[str, Any] = {"init": embedder, "steps": 20}
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "stopped", **arguments, reporter=Interrupting())
+    assert not (tmp_path / "stopped" / "checkpoints").exists()
+    stopped, whole = (train(tmp_path / name, **arguments) for name in ("stopped", "whole"))
+    assert_same_files(whole, stopped)
+    assert whole.quality is not None
+    head = read_json(whole.folder / "run.json")["head"]
+    assert head["tokens"] == whole.quality["before"]["head_tokens"] > 0
+    saved, _ = checkpoint.latest(whole.folder / "checkpoints")
+    assert saved is not None
+    assert whole.tokens == saved.state["spent"]["tokens"] + head["tokens"]
+    assert whole.flops > head["flops"] > 0
+
+
+def test_a_run_with_a_new_head_is_extended_from_its_constant_part(train: Train, embedder: Path, tmp_path: Path) -> None:
+    # Of 18 steps after 2 of the head alone, the last begins after 90 % and ends at 90 % of all 20.
+    schedule = ("training.schedule=warmup_stable_decay", "training.decay_share=0.1", "training.warmup_steps=1")
+    arguments: dict[str, Any] = {"init": embedder, "set": schedule, "checkpoint_minutes": 0.0}
+    first = train(tmp_path / "run", steps=20, **arguments)
+    before = read_json(first.folder / "run.json")
+    heard = Listening()
+    train(tmp_path / "run", steps=40, **arguments, reporter=heard)
+    assert heard.on("resuming", "step 17")
+    record = read_json(first.folder / "run.json")
+    assert record["first_expected_tokens"] == pytest.approx(0.9 * before["expected_tokens"])
+
+
+def test_a_stopped_run_is_judged_by_its_last_step(train: Train, embedder: Path, tmp_path: Path) -> None:
+    save = checkpoint.save
+
+    def save_and_stop(folder: Path, step: int, *rest: Any) -> Path:
+        if step == 4:
+            signal.raise_signal(signal.SIGINT)
+        return save(folder, step, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "save", save_and_stop)
+        stopped = train(tmp_path / "run", init=embedder, steps=44, checkpoint_minutes=0.0)
+    rows = [row for row in read_rows(stopped.folder / "metrics.jsonl") if "held_out_mlm_loss" in row]
+    assert (stopped.steps, rows[-1]["step"]) == (5, 4)
+    assert stopped.held_out["mlm"].loss != rows[-1]["held_out_mlm_loss"]
 
 
 def test_similarity_tells_neighbors_from_random_sentences() -> None:

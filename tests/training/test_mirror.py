@@ -18,6 +18,7 @@ from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.core.files import read_json
 from maskwright.training.checkpoint import CheckpointTimer, latest
 from maskwright.training.mirror import Mirror
+from maskwright.training.pretraining_run import PretrainingRun
 
 URL = "memory://mirrors/run"
 
@@ -197,6 +198,37 @@ def test_another_run_other_files_and_a_later_run_are_refused(train: Train, tmp_p
         train("full", mirror=URL, steps=3)
     (tmp_path / "empty").mkdir()
     assert train("empty", mirror=URL, steps=3).finished
+
+
+def test_an_extension_that_is_killed_before_an_upload_is_repeated(
+    train: Train, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    phases = 'training.phases=[{"share": 1.0, "max_length": 16}]'
+    stable = (*TOY[:-1], "training.schedule=warmup_stable_decay", "training.decay_share=0.5", phases)
+    extended = partial(train, "run", mirror=URL, set=stable)
+    extended(steps=8)
+    with monkeypatch.context() as context:
+        context.setattr(PretrainingRun, "run", die)
+        with pytest.raises(KeyboardInterrupt):
+            extended(steps=16)
+    done = extended(steps=16)
+    assert done.steps == 16
+    assert copied(store, 16) == files_of(done.folder)
+
+
+def test_a_run_resumes_from_the_mirror_without_the_model_it_began_with(
+    train: Train, tmp_path: Path, store: Any
+) -> None:
+    model = train("model", steps=1)
+    continued = partial(train, "run", mirror=URL, recipe=None, set=(), init=model.folder)
+    with killed_after(3):
+        continued()
+    shutil.rmtree(tmp_path / "run")
+    shutil.rmtree(model.folder)
+    assert continued().finished
 
 
 def test_a_killed_process_whose_disk_is_gone_resumes_from_a_folder(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from maskwright.checkpoints.checkpoint import Checkpoint
-from maskwright.checkpoints.sentence_folder import Pooling
+from maskwright.checkpoints.sentence_folder import MODULES, Pooling, read_sentence_modules
+from maskwright.core.amounts import short_count
 from maskwright.core.checksums import read_record
 from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import Documents, IntArray
-from maskwright.fitting.budget import Budget
+from maskwright.fitting.budget import Budget, Spent
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives import (
     MaskedLanguageModeling,
@@ -25,13 +26,20 @@ from maskwright.pretext.objectives import (
     SentenceOrderPrediction,
 )
 from maskwright.recipes import catalog
-from maskwright.recipes.optimization import AdamW, LengthPhase, Training
+from maskwright.recipes.optimization import AdamW, LengthPhase, OptimizerSpec, Training
 from maskwright.recipes.recipe import MaskSampling, Recipe
 from maskwright.recipes.saved import read_recipe, recipe_from_json
-from maskwright.training.evaluation import HeldOutResult
+from maskwright.training.distributed import rank
+from maskwright.training.evaluation import HeldOutResult, measure
 from maskwright.training.existing import open_existing
-from maskwright.training.run_directory import RECORD
-from maskwright.training.workload import Text
+from maskwright.training.interrupt import StopRequest
+from maskwright.training.mirror import recorded_request
+from maskwright.training.model import PretrainingModel
+from maskwright.training.optimizer import Optimizer
+from maskwright.training.reporting import Reporter
+from maskwright.training.run import Run
+from maskwright.training.run_directory import RECORD, RunDirectory
+from maskwright.training.workload import Text, Workload
 
 LEARNING_RATE = 5e-5
 """Peak for the whole model. Gururangan et al. (2020) continue with 1e-4 and batches of 2,048 sequences; short runs have
@@ -112,11 +120,15 @@ def has_new_head(recipe: Recipe, begun_with: Mapping[str, Any] | None) -> bool:
     return recipe.generator is None and "head 'mlm'" in new and all(part.startswith("head ") for part in new)
 
 
-def split_budget(budget: Budget) -> tuple[Budget, Budget]:
-    """Divide a budget between the new head alone and the whole model; steps stay whole."""
+def split_budget(budget: Budget, recipe: Recipe, record: Mapping[str, Any]) -> tuple[Budget | None, Budget]:
+    """Divide a run's budget between its new head alone, None without one, and the whole model; steps stay whole."""
+    if record["request"]["as_published"] or not has_new_head(recipe, record.get("begun_with")):
+        return None, budget
     head = budget.amount * HEAD_SHARE
     if budget.unit == "steps":
         head = float(round(head))
+    if not head:  # Of fewer than six steps.
+        return None, budget
     return Budget(budget.unit, head), Budget(budget.unit, budget.amount - head)
 
 
@@ -214,13 +226,74 @@ def verdict(before: Quality, after: Quality) -> Iterator[str]:
         )
 
 
-def initial_recipe(init: str, out: Path) -> Recipe:
+def train_head(run: Run[PretrainingModel], budget: Budget, optimizer: OptimizerSpec, stop: StopRequest) -> Spent:
+    """Train a new head alone, the encoder frozen; return what that has spent.
+
+    Raises KeyboardInterrupt if a stop is requested, before anything is saved: the same command starts again.
+    """
+    heads = run.model.heads.named_parameters(prefix="heads")
+    steps = Optimizer(heads, optimizer, peak=HEAD_LEARNING_RATE)
+    spent = Spent()
+    run.model.encoder.requires_grad_(False)
+    for report in run.reports(stop, steps, budget, replace(run.schedule, peak=HEAD_LEARNING_RATE)):
+        spent = report.position.spent
+        run.reporter.stage("training the new head (%)", round(100 * budget.progress(spent)), 100)
+        if stop.agree() and budget.progress(spent) < 1:
+            raise KeyboardInterrupt
+    run.model.encoder.requires_grad_(True)
+    run.reporter.message("head", f"new, trained alone on {short_count(spent.tokens)} tokens; the encoder was frozen")
+    return spent
+
+
+class QualityComparison:
+    """Compares a run that began with a model with that model; `record` is the content of run.json."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        record: Mapping[str, Any],
+        model: PretrainingModel,
+        text: Text,
+        workload: Workload,
+    ) -> None:
+        self._directory, self._model, self._text, self._workload = directory, model, text, workload
+        self._before = Quality.from_json(record["before"]) if record.get("before") else None
+
+    def begin(self, head: Spent) -> None:
+        """Measure the model before the training of the whole model, and record that with what a new head has spent."""
+        held_out = measure(self._model, self._workload.held_out)
+        self._before = Quality(held_out=held_out, similarity=self._similarity(), head_tokens=head.tokens)
+        if rank() == 0:
+            self._directory.update_record(before=self._before.to_json(), head=asdict(head))
+
+    def finish(self, held_out: dict[str, HeldOutResult], reporter: Reporter) -> dict[str, Any] | None:
+        """Report the results before and after; return them, or None if `begin` was never called."""
+        if self._before is None:
+            return None
+        after = Quality(held_out=held_out, similarity=self._similarity())
+        for line in verdict(self._before, after):
+            reporter.message("verdict", line)
+        return {"before": self._before.to_json(), "after": after.to_json()}
+
+    def _similarity(self) -> float | None:
+        """Measure the sentence vectors on held-out text; None for a model that makes none."""
+        if not (self._directory.path / MODULES).is_file():
+            return None
+        pooling = read_sentence_modules(self._directory.path).pooling
+        text = self._text if self._text.held_out is None else self._text.held_out
+        return sentence_similarity(self._model.encoder, text, self._workload.held_out_documents, pooling)
+
+
+def initial_recipe(init: str, out: Path, mirror: str | None = None) -> Recipe:
     """Return the recipe of a run that names none: `recipe_of` the initial model, or the one that the run began with.
 
-    Resuming needs the initial model no more.
+    Resuming needs the initial model no more, nor does resuming from the mirror at a URL.
     """
+    request: dict[str, Any] = {}
     with contextlib.suppress(ValueError):
         request = (read_record(out / RECORD) or {}).get("request", {})
-        if request.get("init") == init and "recipe" in request:
-            return recipe_from_json(request["recipe"], str(out / RECORD))
+    if not request and mirror is not None:
+        request = recorded_request(mirror)
+    if request.get("init") == init and "recipe" in request:
+        return recipe_from_json(request["recipe"], str(out / RECORD))
     return recipe_of(open_existing(init))

@@ -12,6 +12,7 @@ from maskwright.fitting.budget import Budget, Spent
 from maskwright.recipes.optimization import Training
 from maskwright.recipes.saved import read_recipe
 from maskwright.training import checkpoint
+from maskwright.training.continuation import split_budget
 from maskwright.training.run_directory import RECORD, STABLE
 
 _WAY = "`--set training.schedule=warmup_stable_decay` makes runs whose budget can be enlarged"
@@ -36,6 +37,7 @@ def extend(folder: Path, record: Mapping[str, Any], request: Mapping[str, Any]) 
     recipe_file = folder / "recipe.json"
     recipe = read_recipe(recipe_file)
     training = recipe.training
+    _, old_main = split_budget(old, recipe, record)  # Without the training of a new head alone.
     restart = f"To train on, start a new run from its weights: `--init {folder}` with another --out"
     if training.schedule != "warmup_stable_decay":
         finished = bool(record.get("result", {}).get("finished"))
@@ -52,7 +54,7 @@ def extend(folder: Path, record: Mapping[str, Any], request: Mapping[str, Any]) 
         )
     checkpoints, stable = folder / "checkpoints", folder / STABLE
     newest, _ = checkpoint.latest(checkpoints)
-    if newest is None or old.progress(Spent(**newest.state["spent"])) > stable_until(training):
+    if newest is None or old_main.progress(Spent(**newest.state["spent"])) > stable_until(training):
         kept = max(stable.glob("step-*"), default=None)
         if kept is None:
             problem = f"the learning rate of the run in {folder} has begun to decay"
@@ -73,7 +75,9 @@ def extend(folder: Path, record: Mapping[str, Any], request: Mapping[str, Any]) 
         "files": {**record["files"], recipe_file.name: checksum(recipe_file)},
         "expected_tokens": factor * record["expected_tokens"],
         # The held-out text stays the same.
-        "first_expected_tokens": record.get("first_expected_tokens", record["expected_tokens"]),
+        "first_expected_tokens": record.get(
+            "first_expected_tokens", old_main.amount / old.amount * record["expected_tokens"]
+        ),
         "fitted": [
             {**each, "chosen": longer.steps, "reason": f"extended from {old} to {new}"}
             if each["field"] == "training.steps"

@@ -25,6 +25,14 @@ from maskwright.training.run_directory import LOCK, STABLE, has_other_budget, re
 _LATEST, _RECORD, _KEPT = "latest.json", "run.json", ("kept/", f"{STABLE}/")
 
 
+def recorded_request(url: str) -> dict[str, Any]:
+    """Return the request of the run at a URL, {} if there is none that can be read."""
+    system, path = open_store(url)
+    with store_problems(url), contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+        return dict(json.loads(system.cat_file(f"{path}/{_LATEST}"))["request"])
+    return {}
+
+
 class Mirror:
     """The copy of the run directory `folder` at a URL; of rank 0 alone.
 
@@ -69,13 +77,15 @@ class Mirror:
         except (ValueError, KeyError, TypeError) as error:
             todo = "Restore that file from a copy, or choose another --mirror."
             raise CheckpointError(f"{self.url}/{_LATEST} is damaged: {error}", todo=todo) from error
-        if not has_other_budget(before, self._request):  # Otherwise the run directory extends the run or refuses.
+        is_other_budget = has_other_budget(before, self._request)
+        if not is_other_budget:  # Otherwise the run directory extends the run or refuses.
             refuse_other_run(before, self._request, self.url, "--mirror")
         if not (self._folder / _RECORD).exists():
             self._download(copy, files)
             return
         local_files = self._local()
-        if copy > (newest := _newest(local_files)):
+        # An extension has deleted the checkpoints of the decaying part, which the mirror has until the next upload.
+        if copy > (newest := _newest(local_files)) and not is_other_budget:
             raise CheckpointError(
                 f"{self.url} is ahead of {self._folder} ({copy}, here {newest or 'no checkpoint'})",
                 todo=f"Remove {self._folder} to resume from there, or choose another --mirror.",

@@ -110,7 +110,7 @@ def pretrain(
     """
     continues = recipe is None and init is not None
     if recipe is None:
-        recipe = DEFAULT_RECIPE if init is None else initial_recipe(str(init), Path(out).expanduser())
+        recipe = DEFAULT_RECIPE if init is None else initial_recipe(str(init), Path(out).expanduser(), mirror)
     request = request_of(
         corpus,
         recipe=recipe,

@@ -12,7 +12,6 @@ from typing import Any
 from torch import Tensor
 
 from maskwright.checkpoints.location import GENERATOR
-from maskwright.checkpoints.sentence_folder import MODULES, read_sentence_modules
 from maskwright.core.amounts import pluralize, short_count
 from maskwright.core.errors import RecipeError, TrainingError
 from maskwright.core.files import atomic_folder, write_json
@@ -21,14 +20,7 @@ from maskwright.fitting.flops import EVALUATIONS, held_out_tokens, skipped_flops
 from maskwright.kernels.setting import use_kernels
 from maskwright.training.batches import StepBatch
 from maskwright.training.checkpoint import TrainingState, save_models, step_name
-from maskwright.training.continuation import (
-    HEAD_LEARNING_RATE,
-    Quality,
-    has_new_head,
-    sentence_similarity,
-    split_budget,
-    verdict,
-)
+from maskwright.training.continuation import QualityComparison, split_budget, train_head
 from maskwright.training.device import Machine, pretraining_microbatch
 from maskwright.training.distributed import (
     all_reduce_max,
@@ -83,10 +75,10 @@ class RunResult:
         folder: The run directory; also a Hugging Face model directory.
         finished: Whether the budget is spent; if not, the same call resumes the run.
         steps: Optimizer steps done.
-        tokens: Training tokens, padding not counted.
+        tokens: Training tokens, padding not counted; with those of a new head that was trained alone.
         epochs: Epochs of the training text.
-        seconds: Seconds inside the training loop.
-        flops: Training FLOPs by the formula of `model.sizes`.
+        seconds: Seconds inside the training loop, a new head's included.
+        flops: Training FLOPs by the formula of `model.sizes`; a new head alone counts like the whole model.
         held_out: Loss and accuracy of each objective on held-out text, by kind.
         baseline: The unigram baseline there; None without held-out text.
         fitted: Fitted fields: field, published and chosen value, reason.
@@ -173,16 +165,15 @@ class PretrainingRun(Run[PretrainingModel]):
         recipe, text = prepared.recipe, prepared.text
         self.directory, self.recipe, self.text = directory, recipe, text
         self.tokenizer, self.expected_tokens, self.record = prepared.tokenizer, prepared.expected_tokens, record
-        budget, self._head_budget = request.budget, None
-        if has_new_head(recipe, record.get("begun_with")) and not request.as_published:
-            self._head_budget, budget = split_budget(request.budget)
-            self.expected_tokens *= budget.amount / request.budget.amount
+        self._head_budget, budget = split_budget(request.budget, recipe, record)
+        self.expected_tokens *= budget.amount / request.budget.amount
         self._begins_with_model = bool(record.get("begun_with")) and prepared.teacher is None
-        self._before = Quality.from_json(record["before"]) if record.get("before") else None
+        self._head = Spent(**record.get("head", {}))
         self._keep_count, self._on_saved = keep, on_saved
         self._first_loss = math.inf
         self._files: dict[str, bytes] = {}
         self._held_out: dict[str, HeldOutResult] = {}
+        self._measured_step = -1
         self.workload = _workload(request, prepared, self.expected_tokens, record, machine, reporter)
         if not self.workload.held_out:
             reporter.message("warning", "the corpus is too small for held-out text; no held-out loss will be reported")
@@ -194,6 +185,7 @@ class PretrainingRun(Run[PretrainingModel]):
         if prepared.start is not None:  # A checkpoint replaces these weights.
             prepared.start.copy_to(model)
         model.to(machine.device).train()
+        self._comparison = QualityComparison(directory, record, model, text, self.workload)
         training = recipe.training
         super().__init__(
             folder=directory.path,
@@ -229,23 +221,28 @@ class PretrainingRun(Run[PretrainingModel]):
                 self._save_models()
         with self._checked_kernels():
             if not self.position.spent.steps:
-                self._before = self._begin(stop)
+                self._begin(stop)
                 self._first_loss = self._loss(measure(self.model, self.workload.held_out_sample()))
             self._first_loss = broadcast_object(self._first_loss)
             self.train_steps(stop, checkpoint_seconds)
             if self.logger is not None:
                 self.reporter.message("speed", self.logger.speed_line())
-            self._held_out = self._held_out or measure(self.model, self.workload.held_out)
+            if self._measured_step != self.position.spent.steps:
+                self._held_out = measure(self.model, self.workload.held_out)
             if rank() == 0:
                 self.directory.update_record(samples=sample_fills(self.model, self.workload.held_out, self.tokenizer))
         self._report_quality(self._held_out)
-        quality = self._compared_quality()
+        quality = self._comparison.finish(self._held_out, self.reporter)
         if self.is_finished:
             self._report_finished()
+        spent, head = self.position.spent, self._head
         return RunResult(
             folder=self.folder,
             finished=self.is_finished,
-            **dataclasses.asdict(self.position.spent),
+            steps=spent.steps,
+            tokens=spent.tokens + head.tokens,
+            seconds=spent.seconds + head.seconds,
+            flops=spent.flops + head.flops,
             epochs=self.position.epochs,
             held_out=self._held_out,
             baseline=self.baseline,
@@ -267,7 +264,7 @@ class PretrainingRun(Run[PretrainingModel]):
             )
         # Evaluations happen at fixed progress, not at fixed times.
         if self.workload.held_out and int(progress * EVALUATIONS) > int(progress_before * EVALUATIONS):
-            self._held_out = measure(self.model, self.workload.held_out)
+            self._held_out, self._measured_step = measure(self.model, self.workload.held_out), spent.steps
             if self.logger is not None:
                 self.logger.held_out(spent.steps, self._held_out, self.baseline)
             self._check(spent.steps, self._held_out)
@@ -319,44 +316,12 @@ class PretrainingRun(Run[PretrainingModel]):
         self._save_models()
         super().write_checkpoint(checkpoints)
 
-    def _begin(self, stop: StopRequest) -> Quality | None:
-        """Train a new masked-token head alone, and measure the initial model; None if the run began with none."""
-        if not self._begins_with_model:
-            return None
-        tokens = 0
-        if self._head_budget is not None:
-            heads = dict(self.model.heads.named_parameters(prefix="heads"))
-            optimizer = Optimizer(heads.items(), self.recipe.training.optimizer, peak=HEAD_LEARNING_RATE)
-            schedule = dataclasses.replace(self.schedule, peak=HEAD_LEARNING_RATE)
-            self.model.encoder.requires_grad_(False)
-            for report in self.reports(stop, optimizer, self._head_budget, schedule):
-                tokens = report.position.spent.tokens
-                if stop.agree():
-                    break
-            self.model.encoder.requires_grad_(True)
-            self.reporter.message("head", f"new, trained alone on {short_count(tokens)} tokens; the encoder was frozen")
-        held_out = measure(self.model, self.workload.held_out)
-        before = Quality(held_out=held_out, similarity=self._similarity(), head_tokens=tokens)
-        if rank() == 0:
-            self.directory.update_record(before=before.to_json())
-        return before
-
-    def _similarity(self) -> float | None:
-        """Measure the sentence vectors on held-out text; None for a model that makes none."""
-        if not (self.folder / MODULES).is_file():
-            return None
-        pooling = read_sentence_modules(self.folder).pooling
-        text = self.text if self.text.held_out is None else self.text.held_out
-        return sentence_similarity(self.model.encoder, text, self.workload.held_out_documents, pooling)
-
-    def _compared_quality(self) -> dict[str, Any] | None:
-        """Compare the held-out results with those of the initial model; None if the run began with none."""
-        if self._before is None:
-            return None
-        after = Quality(held_out=self._held_out, similarity=self._similarity())
-        for line in verdict(self._before, after):
-            self.reporter.message("verdict", line)
-        return {"before": self._before.to_json(), "after": after.to_json()}
+    def _begin(self, stop: StopRequest) -> None:
+        """Train a new head alone, and measure the initial model, if the run began with one."""
+        if self._begins_with_model:
+            if self._head_budget is not None:
+                self._head = train_head(self, self._head_budget, self.recipe.training.optimizer, stop)
+            self._comparison.begin(self._head)
 
     @contextlib.contextmanager
     def _checked_kernels(self) -> Iterator[None]:
