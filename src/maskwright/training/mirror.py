@@ -165,6 +165,10 @@ class Mirror:
                 if (old := path.rstrip("/").rpartition("/")[2]).startswith("step-") and old != copy:
                     with contextlib.suppress(FileNotFoundError):
                         self._system.rm(f"{self._path}/{old}", recursive=True)
+            for path in self._system.find(f"{self._path}/{STABLE}"):  # An extension may have replaced it.
+                if f"{STABLE}/" + path.rpartition(f"/{STABLE}/")[2] not in files:
+                    with contextlib.suppress(FileNotFoundError):
+                        self._system.rm_file(path)
 
     def try_upload(self) -> None:
         """Copy the run directory; a failure is a warning, and the next call is another attempt."""
