@@ -18,7 +18,7 @@ def record(minutes: str) -> str:
     """Return the output as SVG, with system fonts."""
     console = Console(record=True, width=112, highlight=False, force_terminal=False, file=sys.stderr)
     output._console = lambda stream: console
-    reporting._stderr = lambda: console
+    reporting.SafeConsole = lambda **_: console
     console.print(Text.assemble(("$ ", "bold green"), "maskwright quickstart"))
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(SystemExit):
         os.chdir(folder)
