@@ -2,10 +2,11 @@
 
     python -m benchmarks.gpu factors+together tuned speed --corpus TEXT --data DATA --out OUT --minutes 8
 
-A job is a list of cases. Jobs follow each other; those joined by "+" run side by side. Each case runs in a process of
-its own and appends lines of JSON to OUT/results.jsonl, one for each part as it is done; a case whose last part is there
-is skipped, so the same command continues. Cases that measure speed run alone, others side by side. When the minutes are
-over, running cases are killed. `--toy` runs every case at toy size.
+A job is a list of cases. Jobs follow each other; those joined by "+" run side by side, and a probe after the run that
+it measures. Each case runs in a process of its own and appends lines of JSON to OUT/results.jsonl, one for each part as
+it is done; a case whose last part is there is skipped, so the same command continues. When the minutes are over,
+running cases are killed. Cases of `speed`, a job to run alone, prepare side by side, then wait until nothing else
+computes for their timed rounds. `--toy` runs every case at toy size.
 
 DATA contains `blimp/`, the GLUE folders `SST-2`, `MRPC`, `STS-B`, `CoLA` and `RTE` in `glue/`, `wnut17_ner/` and
 `synonyms_en_oewn/`. Runs with the same tokenizer share one, which is made first, with the tokenized text.
@@ -22,7 +23,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -67,11 +68,6 @@ class Case:
     probes: tuple[str, ...] = ("masked",)
     run: str = ""
 
-    @property
-    def is_alone(self) -> bool:
-        """Whether nothing else may run beside it."""
-        return self.kind == "speed"
-
 
 def _checks() -> Iterator[Case]:
     """Run the GPU tests, every system for 60 steps with its kernels checked, and a killed run beside a whole one."""
@@ -79,7 +75,7 @@ def _checks() -> Iterator[Case]:
     synonyms = "replacement.table.source=DATA/synonyms_en_oewn/oewn_synonyms.tsv"
     overrides = {"macbert": (synonyms,), "distilbert": ("teacher.model=TEACHER",)}
     systems = ("bert", "roberta", "albert", "electra", "spanbert", "bert-wwm", "ernie", "macbert", "distilbert")
-    for system in systems:
+    for system in (*systems, "modernbert", "maskwright"):
         recipe = f"{system}/tiny"
         yield Case(name=f"checks {system}", recipe=recipe, steps=60, set=overrides.get(system, ()), probes=())
     yield Case(name="checks resume", kind="resume", recipe="bert/small", steps=1500)
@@ -87,7 +83,7 @@ def _checks() -> Iterator[Case]:
 
 def _speed() -> Iterator[Case]:
     """Measure training speed beside transformers, compiled."""
-    for case in ("blocks-128", "blocks-512", "natural", "albert", "electra"):
+    for case in ("modernbert-mini", "modernbert-base", "natural", "blocks-512", "electra", "albert", "blocks-128"):
         yield Case(name=f"speed {case}", kind="speed")
 
 
@@ -134,15 +130,20 @@ def _factors() -> Iterator[Case]:
         yield Case(name=f"factors {name}", recipe="bert/small", tokens=1e7, set=values)
 
 
-_TOGETHER = {"AdamW": (), "Muon": ("training.optimizer.kind=muon",)}
+_TOGETHER: Mapping[str, str] = {"maskwright": "maskwright/small", "bert": "bert/small"}
 
 
 def _together() -> Iterator[Case]:
-    """Train the whole body for 140 M tokens."""
-    for name, overrides in _TOGETHER.items():
-        values = (VOCABULARY, *MLM_ONLY, "family=maskwright", *BODY, "masking.rate=0.3", *overrides)
-        values = (*values, "training.batch_sequences=192")
-        yield Case(name=f"together {name}", recipe="bert/small", tokens=1.4e8, set=values)
+    """Train the recommended recipe and BERT for 140 M tokens, 11 passes over 10 M words."""
+    for name, recipe in _TOGETHER.items():
+        yield Case(name=f"together {name}", recipe=recipe, tokens=1.4e8, set=(VOCABULARY,))
+
+
+def _muon() -> Iterator[Case]:
+    """Train the recommended recipe with each optimizer."""
+    for name, optimizer in {"AdamW": "adamw", "Muon": "muon"}.items():
+        overrides = (VOCABULARY, f"training.optimizer.kind={optimizer}")
+        yield Case(name=f"muon {name}", recipe="maskwright/small", tokens=3e7, set=overrides)
 
 
 def _tuned() -> Iterator[Case]:
@@ -161,6 +162,7 @@ JOBS: Mapping[str, tuple[Case, ...]] = {
     "factors": tuple(_factors()),
     "together": tuple(_together()),
     "tuned": tuple(_tuned()),
+    "muon": tuple(_muon()),
 }
 TOY = ("encoder.num_layers=2", "encoder.hidden_size=32", "encoder.num_heads=2", "encoder.intermediate_size=64")
 
@@ -239,7 +241,7 @@ def _pretrain(case: Case, place: Place, out: Path, **changes: Any) -> tuple[Any,
         "device": place.device,
         "cache": place.cache,
         "workers": 1,
-        "checkpoint_minutes": 60.0,
+        "checkpoint_minutes": 1.0,
         **budget,
         **changes,
     }
@@ -339,7 +341,11 @@ def part(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def tests(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
     """Run the tests that need a GPU."""
-    arguments = ["tests/kernels/test_gpu_kernels.py", "--collect-only"] if place.toy else ["-m", "gpu", "tests/kernels"]
+    arguments = (
+        ["tests/kernels/test_gpu_kernels.py", "--collect-only"]
+        if place.toy
+        else ["-m", "gpu", "tests/kernels", "tests/training"]
+    )
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", *arguments],
         cwd=ROOT,
@@ -354,7 +360,10 @@ def speed(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
     """Measure a case of the suite `gpu`; at toy size, of the suite `train`, on a CPU."""
     with tempfile.TemporaryDirectory(dir=place.scratch) as folder:
         name = "natural" if place.toy else case.name.removeprefix("speed ")
-        settings = Settings(scratch=Path(folder), quick=place.toy, rounds=2, cases=(name,), in_process=place.toy)
+        lock = place.scratch / "speed.lock"
+        settings = Settings(
+            scratch=Path(folder), quick=place.toy, rounds=2, cases=(name,), in_process=place.toy, lock=lock
+        )
         suite = suites.train if place.toy else suites.gpu
         for table in suite(settings):
             yield table.title, asdict(table)
@@ -434,13 +443,16 @@ def run_jobs(names: Sequence[str], place: Place, *, ends: float, workers: int) -
         if run(replace(case, name=f"prepare {case.name}", kind="prepare")):
             print("the first run of a tokenizer failed; see results.jsonl and log.txt", flush=True)
             return len(cases)
-    # Side by side first, then those that measure speed, one after the other.
-    missing = 0
-    for alone in (False, True):
-        chosen = [case for case in cases if case.is_alone == alone]
-        with ThreadPoolExecutor(1 if alone else workers) as pool:
-            missing += sum(pool.map(run, chosen))
-    return missing
+    with ThreadPoolExecutor(workers) as pool:
+        runs = dict[str, Future[int]]()
+
+        def wait_and_run(case: Case) -> int:
+            return 1 if case.run in runs and runs[case.run].result() else run(case)
+
+        # A probe waits for its run: runs come first, so that probes cannot occupy all workers.
+        for case in sorted(cases, key=lambda case: case.kind == "probe"):
+            runs[case.name] = pool.submit(wait_and_run, case)
+        return sum(each.result() for each in runs.values())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

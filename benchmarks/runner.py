@@ -1,5 +1,6 @@
 """Measure contenders in turns, each in a process of its own."""
 
+import fcntl
 import importlib
 import json
 import os
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,6 +33,8 @@ class Settings:
         against: Name and source folder of another revision.
         in_process: Run contenders in this process (tests).
         corpus, minutes: Text and training time of `quality`.
+        lock: A file. Processes that share it prepare and warm up at the same time, and are timed one by one while
+            nothing else of theirs runs.
     """
 
     scratch: Path
@@ -43,6 +46,7 @@ class Settings:
     in_process: bool = False
     corpus: Path | None = None
     minutes: float = 5.0
+    lock: Path | None = None
 
     def wants(self, case: str) -> bool:
         """Whether a case is measured."""
@@ -134,6 +138,7 @@ def measure(
     if len(outcomes) < len(contenders):
         raise ValueError(f"contenders with the same name: {[each.name for each in contenders]}")
     with ExitStack() as stack:
+        locked = stack.enter_context(lock(settings))
         running: dict[str, _Child | _Local] = {}
         for contender in contenders:
             try:
@@ -144,6 +149,8 @@ def measure(
             except ContenderError as error:
                 outcomes[contender.name] = Outcome(contender.name, [], str(error))
         for turn in range(warm_up + rounds):
+            if locked and turn == warm_up:
+                fcntl.flock(locked, fcntl.LOCK_EX)
             names = list(running)
             first = turn % max(1, len(names))
             for name in (*names[first:], *names[:first]):
@@ -159,6 +166,17 @@ def measure(
                     outcomes[name].rounds.append(found)
     print("\r" + " " * 60 + "\r", end="", file=sys.stderr, flush=True)
     return list(outcomes.values())
+
+
+@contextmanager
+def lock(settings: Settings) -> Iterator[IO[str] | None]:
+    """Hold the lock of the settings together with others, if there is one: nobody is timed meanwhile."""
+    if settings.lock is None:
+        yield None
+        return
+    with open(settings.lock, "a", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        yield file
 
 
 class _Local:

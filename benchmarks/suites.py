@@ -14,7 +14,7 @@ from benchmarks import texts
 from benchmarks.faults import faults
 from benchmarks.ours import GPU_LEVERS, INFERENCE_LEVERS, LEVERS
 from benchmarks.quality import quality
-from benchmarks.runner import Contender, Outcome, Settings, Spread, measure
+from benchmarks.runner import Contender, Outcome, Settings, Spread, lock, measure
 from benchmarks.serving import measure_serving
 from benchmarks.table import Table, compare, number, spread
 
@@ -123,7 +123,9 @@ def prepare(
         "electra": electra,
     }
     task = Task(folder=folder, ours=ours, theirs=theirs)
-    (start,) = measure([task.own("start", steps=1)], settings, rounds=1, warm_up=0)
+    with lock(settings):
+        alone = dataclasses.replace(settings, lock=None)
+        (start,) = measure([task.own("start", steps=1)], alone, rounds=1, warm_up=0)
     if start.problem:
         raise RuntimeError(f"cannot train {size.recipe}: {start.problem}")
     shutil.copytree(folder / "runs" / "start", folder / "start")
@@ -378,11 +380,11 @@ def gpu(settings: Settings) -> Iterator[Table]:
     cases: Mapping[str, tuple[str, int, int, dict[str, Any]]] = {
         "blocks-128": ("base", 256, 120, {"blocks": True, "length": 128}),
         "blocks-512": ("base", 64, 120, {"blocks": True, "length": 512}),
-        "natural": ("base", 256, 240, {}),
+        "natural": ("base", 256, 200, {}),
         "albert": ("albert", 256, 120, {"blocks": True}),
         "electra": ("electra", 256, 120, {"blocks": True}),
-        "modernbert-base": ("modernbert-base", 32, 120, {"blocks": True, "length": 1024}),
-        "modernbert-mini": ("modernbert-mini", 64, 240, {"blocks": True, "length": 1024}),
+        "modernbert-base": ("modernbert-base", 16, 120, {"blocks": True, "length": 1024}),
+        "modernbert-mini": ("modernbert-mini", 64, 120, {"blocks": True, "length": 1024}),
     }
     for case, (size, batch, steps, options) in cases.items():
         if not settings.wants(case):

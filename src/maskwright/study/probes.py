@@ -96,10 +96,9 @@ def log_probabilities(
     wanted = torch.from_numpy(np.concatenate(labels).astype(np.int64))
     found, right = np.zeros(len(wanted)), np.zeros(len(wanted), dtype=np.bool_)
     for indices, scores in model.token_scores(sequences, positions):
-        logits = scores.cpu()
-        chosen = logits.gather(1, wanted[indices, None])[:, 0]
-        found[indices] = (chosen - logits.logsumexp(dim=1)).double().numpy()
-        right[indices] = (chosen >= logits.amax(dim=1)).numpy()
+        chosen = scores.gather(1, wanted[indices, None].to(scores.device))[:, 0]
+        found[indices] = (chosen - scores.logsumexp(dim=1)).double().cpu().numpy()
+        right[indices] = (chosen >= scores.amax(dim=1)).cpu().numpy()
     return found, right
 
 
