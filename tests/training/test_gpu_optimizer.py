@@ -35,6 +35,8 @@ def add_gradients(parameters: dict[str, nn.Parameter], seed: int) -> list[Tensor
     return gradients
 
 
+# PyTorch warns that this mode does not see every operation that waits.
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")
 @KINDS
 def test_updates_on_a_gpu_are_those_of_a_cpu_and_wait_for_nothing(constants: OptimizerSpec) -> None:
     on_gpu, on_cpu = parameters_on("cuda"), parameters_on("cpu")

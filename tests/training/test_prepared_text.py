@@ -11,7 +11,7 @@ import pytest
 from toy_runs import CLEAN, TOY, assert_same_files, train_toy, write_corpus
 
 from maskwright.core.errors import DataError
-from maskwright.data.prepared import PREPARED
+from maskwright.data.sources.arguments import PREPARED
 from maskwright.training.prepared_text import prepare
 from maskwright.training.reporting import Silent
 

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from maskwright.core.errors import ConversionError
+from maskwright.core.types import IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,27 @@ class PackedBatch:
     max_seqlen: int
     dropout_key: int | Tensor | None = None
 
+    @classmethod
+    def of(
+        cls,
+        ids: IntArray,
+        segment_ids: IntArray,
+        lengths: IntArray,
+        *,
+        dropout_key: int | None = None,
+        device: torch.device | None = None,
+    ) -> "PackedBatch":
+        """Make a batch, on the CPU by default; `ids` and `segment_ids` have shape (T,), `lengths` of sequences (B,)."""
+        cu_seqlens = np.append(0, np.cumsum(lengths))
+        return cls(
+            ids=torch.from_numpy(ids.astype(np.int64, copy=False)).to(device),
+            position_ids=torch.from_numpy(np.arange(len(ids)) - np.repeat(cu_seqlens[:-1], lengths)).to(device),
+            segment_ids=torch.from_numpy(segment_ids.astype(np.int64, copy=False)).to(device),
+            cu_seqlens=torch.from_numpy(cu_seqlens.astype(np.int32)).to(device),
+            max_seqlen=int(lengths.max()),
+            dropout_key=dropout_key,
+        )
+
     @property
     def num_tokens(self) -> int:
         """T."""
@@ -51,6 +74,12 @@ class PackedBatch:
     def lengths(self) -> Tensor:
         """Tokens of each sequence, shape (B,), int64."""
         return self.cu_seqlens.long().diff()
+
+
+def mean_of_tokens(hidden: Tensor, batch: PackedBatch) -> Tensor:
+    """Return the mean of each sequence's hidden states, special tokens included. Shape (T, H) to (B, H)."""
+    # Not index_add, which is nondeterministic on a GPU.
+    return torch.segment_reduce(hidden, "mean", lengths=batch.lengths)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,11 @@ from maskwright.core.errors import DataError
 from maskwright.core.files import atomic_folder, check_writable, parse_json, remove_abandoned
 from maskwright.core.object_stores import download, is_hidden, is_url, open_store, store_problems
 from maskwright.core.spec import fingerprint
-from maskwright.data.files import COMPRESSIONS
 from maskwright.data.progress import Progress
-from maskwright.data.tables import TABLE_SUFFIXES
+from maskwright.data.sources.arguments import PREPARED, file_format
 
-PREPARED = "prepared.json"
 _CACHED = re.compile(r"\.|prepared\.json|checksums\.json|[a-z-]+-[0-9a-f]{16}")
 """Names in a folder of prepared text, which is a cache directory, and of unfinished ones."""
-_FILE_SUFFIXES = {*TABLE_SUFFIXES, *COMPRESSIONS, ".txt", ".md"}
 _FORMAT, _VERSION = "maskwright prepared text", 1
 _AGAIN = "Prepare the text again: `maskwright prepare`."
 
@@ -131,7 +128,7 @@ def find_prepared(corpus: Sequence[str | Path], cache: Path, progress: Progress)
     if not is_url(argument):
         file = Path(argument).expanduser() / PREPARED
         return _described(_checked(file.read_bytes(), str(file)), file.parent) if file.is_file() else None
-    if PurePath(argument.removesuffix("/")).suffix.lower() in _FILE_SUFFIXES:
+    if file_format(Path(argument)) is not None:
         return None  # Without a request to the store.
     system, path = open_store(argument)
     with store_problems(argument):

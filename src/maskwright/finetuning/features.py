@@ -289,14 +289,7 @@ class FeatureCollator:
             positions = features.positions[labeled] + np.repeat(cu_seqlens[:-1] - first_tokens, of_sequences.lengths)
 
         batch = FeatureBatch(
-            batch=PackedBatch(
-                ids=torch.from_numpy(features.ids[tokens].astype(np.int64)),
-                position_ids=torch.from_numpy(np.arange(len(tokens)) - np.repeat(cu_seqlens[:-1], lengths)),
-                segment_ids=torch.from_numpy(features.segment_ids[tokens].astype(np.int64)),
-                cu_seqlens=torch.from_numpy(cu_seqlens.astype(np.int32)),
-                max_seqlen=int(lengths.max()),
-                dropout_key=dropout_key,
-            ),
+            batch=PackedBatch.of(features.ids[tokens], features.segment_ids[tokens], lengths, dropout_key=dropout_key),
             unit_numbers=np.asarray(units, dtype=np.int64),
             units=torch.from_numpy(np.repeat(np.arange(len(units)), of_units.lengths)),
             positions=None if positions is None else torch.from_numpy(positions),

@@ -44,17 +44,10 @@ def batches(
     """
     lengths = np.array([len(ids) for ids in sequences], dtype=np.int64)
     for texts in by_length(lengths, tokens)[share]:
-        cu_seqlens = np.append(0, np.cumsum(lengths[texts]))
-        ids = np.concatenate([sequences[text] for text in texts]).astype(np.int64, copy=False)
+        ids = np.concatenate([sequences[text] for text in texts])
         segment_ids = np.zeros_like(ids) if segments is None else np.concatenate([segments[text] for text in texts])
-        batch = PackedBatch(
-            ids=torch.from_numpy(ids).to(device),
-            position_ids=torch.from_numpy(np.arange(len(ids)) - np.repeat(cu_seqlens[:-1], lengths[texts])).to(device),
-            segment_ids=torch.from_numpy(segment_ids.astype(np.int64, copy=False)).to(device),
-            cu_seqlens=torch.from_numpy(cu_seqlens.astype(np.int32)).to(device),
-            max_seqlen=int(lengths[texts].max()),
-        )
-        yield TextBatch(batch, texts, cu_seqlens[:-1])
+        starts = np.cumsum(lengths[texts]) - lengths[texts]
+        yield TextBatch(PackedBatch.of(ids, segment_ids, lengths[texts], device=device), texts, starts)
 
 
 @final

@@ -3,13 +3,10 @@
 from typing import get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from maskwright.checkpoints.sentence_folder import Pooling
 from maskwright.core.errors import MaskwrightError, unknown_name
-from maskwright.core.tensors import PackedBatch
 
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 
@@ -19,12 +16,6 @@ def check_pooling(name: str) -> None:
     if name not in POOLINGS:
         problem, allowed, todo = unknown_name("pooling", name, POOLINGS)
         raise MaskwrightError(problem, allowed=allowed, todo=todo)
-
-
-def mean_of_tokens(hidden: Tensor, batch: PackedBatch) -> Tensor:
-    """Return the mean of each sequence's hidden states, special tokens included. Shape (T, H) to (B, H)."""
-    # Not index_add, which is nondeterministic on a GPU.
-    return torch.segment_reduce(hidden, "mean", lengths=batch.lengths)
 
 
 def nearest_texts(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

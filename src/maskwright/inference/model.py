@@ -17,13 +17,13 @@ from maskwright.checkpoints.sentence_folder import Pooling, SentenceModules
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError
 from maskwright.core.surrogates import surrogate_problem
-from maskwright.core.tensors import check_finite
+from maskwright.core.tensors import check_finite, mean_of_tokens
 from maskwright.core.types import IntArray, MatmulPrecision
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.inference.batches import TextBatch, TextEncoder
 from maskwright.inference.detect import THRESHOLD, Detection, detection
-from maskwright.inference.embed import check_pooling, mean_of_tokens
+from maskwright.inference.embed import check_pooling
 from maskwright.inference.fill_mask import MaskPrediction, best_tokens, fill, read_masks
 from maskwright.inference.precision import Precision, choose_precision
 from maskwright.model.encoder import Encoder

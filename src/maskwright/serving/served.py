@@ -2,20 +2,17 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from maskwright.checkpoints.checkpoint import read_checkpoint
-from maskwright.core.devices import choose_device
 from maskwright.core.types import MatmulPrecision
-from maskwright.finetuning import fine_tuned
-from maskwright.finetuning.fine_tuned import FineTunedModel
-from maskwright.finetuning.predict import Input, predict
+from maskwright.finetuning.load import TaskModel, load
+from maskwright.finetuning.predict import Input
 from maskwright.finetuning.predictions import plain
 from maskwright.inference.commands import filled_to_json
-from maskwright.inference.model import Model, TruncationWarning, load
-from maskwright.inference.precision import Precision, choose_precision
+from maskwright.inference.model import Model, TruncationWarning
+from maskwright.inference.precision import Precision
 from maskwright.training.reporting import Silent
 
 _EXAMPLE = "A [MASK] of text."
@@ -32,20 +29,20 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """A pretrained model under its name in requests, or a fine-tuned one, which answers "predict" only.
-
-    `precision` is that of its matmuls, which may not be the requested one.
-    """
+    """A pretrained model under its name in requests, or a fine-tuned one, which answers "predict" only."""
 
     name: str
-    model: Model | FineTunedModel
-    device: str
-    precision: MatmulPrecision
+    model: Model
+
+    @property
+    def precision(self) -> MatmulPrecision:
+        """Precision of its matmuls, which may not be the requested one."""
+        return self.model.precision
 
     @property
     def tasks(self) -> tuple[TaskName, ...]:
         """What it can do."""
-        if isinstance(self.model, FineTunedModel):
+        if isinstance(self.model, TaskModel):
             return ("predict",)
         fills = self.model.mlm_head is not None or self.model.generator is not None
         detects = self.model.rtd_head is not None
@@ -58,10 +55,11 @@ class ServedModel:
             "max_length": self.model.max_length,
             "precision": self.precision,
         }
-        if isinstance(self.model, FineTunedModel):
-            facts["kind"] = self.model.task.kind
-            facts["labels"] = list(self.model.task.labels)
-            facts["pairs"] = bool(self.model.read_as.get("text2"))
+        if isinstance(self.model, TaskModel):
+            tuned = self.model.fine_tuned
+            facts["kind"] = tuned.task.kind
+            facts["labels"] = list(tuned.task.labels)
+            facts["pairs"] = bool(tuned.read_as.get("text2"))
         else:
             facts["dimensions"] = self.model.encoder.config.hidden_size
         return facts
@@ -77,10 +75,8 @@ class ServedModel:
         Raises MaskwrightError if an input or option is not what the model takes.
         """
         model = self.model
-        if isinstance(model, FineTunedModel):
-            tuned = predict(
-                model, list(map(_input, inputs)), device=self.device, precision=self.precision, reporter=Silent()
-            )
+        if isinstance(model, TaskModel):
+            tuned = model.predict(list(map(_input, inputs)), reporter=Silent())
             return [Result(value={key: value for key, value in plain(each).items() if key != "key"}) for each in tuned]
         with warnings.catch_warnings(record=True, action="always", category=TruncationWarning) as caught:
             values: list[Any]
@@ -106,27 +102,22 @@ def load_served(name: str, path: str | Path, *, device: str, precision: Precisio
 
     Raises MaskwrightError if it cannot be loaded, or not on this device or with this precision.
     """
-    model: Model | FineTunedModel
-    checkpoint = read_checkpoint(path)
-    if checkpoint.task is None:
-        model = load(checkpoint, device=device, precision=precision)
-        served = ServedModel(name=name, model=model, device=device, precision=model.precision)
+    model = load(path, device=device, precision=precision)
+    served = ServedModel(name=name, model=model)
+    if not isinstance(model, TaskModel):
         if "fill-mask" in served.tasks:
             model.fill_mask(_EXAMPLE)
         if "detect" in served.tasks:
             model.detect(_EXAMPLE)
         # By the mean: the folder's own modules may not be supported, which each request then says.
         model.embed(_EXAMPLE, pooling="mean")
-        return replace(served, precision=model.precision)
-    place = choose_device(device)
-    model = fine_tuned.load(checkpoint).to(place)
-    encoder = model.freeze(choose_precision(precision, place))
-    served = ServedModel(name=name, model=model, device=device, precision=encoder.precision)
-    pair = [_EXAMPLE, _EXAMPLE] if model.read_as.get("text2") else _EXAMPLE
+        return served
+    tuned = model.fine_tuned
+    pair = [_EXAMPLE, _EXAMPLE] if tuned.read_as.get("text2") else _EXAMPLE
     question = {"question": _EXAMPLE, "context": _EXAMPLE, "options": [_EXAMPLE, _EXAMPLE]}
     given: Mapping[str, Any] = {
         "question_answering": {name: question[name] for name in ("question", "context")},
         "multiple_choice": question,
     }
-    served.run("predict", [given.get(model.task.kind, pair)], {})
+    served.run("predict", [given.get(tuned.task.kind, pair)], {})
     return served

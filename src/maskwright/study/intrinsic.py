@@ -19,8 +19,8 @@ from torch import Tensor
 
 from maskwright.core.errors import DataError
 from maskwright.core.randomness import generator
+from maskwright.core.tensors import mean_of_tokens
 from maskwright.core.types import IntArray
-from maskwright.inference.embed import mean_of_tokens
 from maskwright.inference.model import Model
 from maskwright.study.probes import GROUPS, PASSAGES, WORDS, Floats, Measurement, Measurements, embed_texts, mean_of
 from maskwright.study.text import StudyText

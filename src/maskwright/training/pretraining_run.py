@@ -53,7 +53,7 @@ from maskwright.training.optimizer import Optimizer
 from maskwright.training.preparation import Prepared, Request
 from maskwright.training.report import sample_fills
 from maskwright.training.reporting import Reporter
-from maskwright.training.run import Run
+from maskwright.training.run import WARMUP_STEPS, Run
 from maskwright.training.run_directory import RECORD, STABLE, RunDirectory
 from maskwright.training.workload import Workload, build_workload
 
@@ -63,8 +63,8 @@ _ROUNDING = 1e-9
 _REPLAN_FROM, _REPLAN_FACTOR, _REPLAN_AGAIN_FACTOR = 0.05, 1.25, 2.0
 """Share of a time budget after which the plan is compared with the measured speed; ratio of both that is reported the
 first time, and again."""
-_WARMUP_STEPS, _REPLAN_STEPS = 3, 10
-"""First steps of a session, which are slower and are left out of the measured speed; steps before the comparison."""
+_REPLAN_STEPS = 10
+"""Steps of a session before the comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ class PlanMonitor:
     def correct(self, spent: Spent, progress: float) -> tuple[float, float] | None:
         """Take note of a step of this session; return the planned tokens, before and now, if the plan is corrected."""
         self._num_steps += 1
-        if self._num_steps == _WARMUP_STEPS:
+        if self._num_steps == WARMUP_STEPS:
             self._warmed_up = spent
         if self._warmed_up is None or self._num_steps < _REPLAN_STEPS or not _REPLAN_FROM <= progress < 1:
             return None

@@ -27,8 +27,8 @@ from maskwright.training.run_directory import METRICS, TIMING
 from maskwright.training.slow_ranks import SlowRanks
 from maskwright.training.step import TrainedModel
 
-_WARMUP_STEPS = 3
-"""First steps of a session, which are slower, and in which ranks are not compared."""
+WARMUP_STEPS = 3
+"""First steps of a session, which are slower: their times are not compared."""
 
 ModelType = TypeVar("ModelType", bound=TrainedModel)
 
@@ -54,7 +54,7 @@ class StepMonitor:
         if report.is_contended and not self._is_contended:
             self._is_contended = True
             self._reporter.message("load", "other processes use the CPU; training is slower than alone")
-        if self._num_steps > _WARMUP_STEPS:
+        if self._num_steps > WARMUP_STEPS:
             for slow, seconds, ratio in self._slow_ranks.find(report.rank_seconds):
                 self._reporter.message(
                     "slow",
