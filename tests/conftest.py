@@ -79,17 +79,21 @@ def _nothing_written(_current_directory: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _compiled_code(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Compile the C kernels where tests may write; machines that cannot compile them test without."""
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep compiled C code, prepared text and vocabularies in one cache for all tests.
+
+    Machines that cannot compile the C kernels test without.
+    """
     from maskwright.kernels.cpu.library import library
 
     base = tmp_path_factory.getbasetemp()
-    # Workers of one session share what is compiled.
+    # Workers of one session share it.
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MASKWRIGHT_CACHE", str(shared / "compiled"))
+        patch.setenv("MASKWRIGHT_CACHE", str(shared / "cache"))
         for name in ("fp32", "int8"):
             library(name)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -97,6 +101,17 @@ def _no_pages() -> Iterator[None]:
     """Write no report.html of a run: plots take longer than toy runs. Its tests call `write_page`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("maskwright.training.pretrain.write_page", lambda *_: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unmeasured_machine() -> Iterator[None]:
+    """Leave out the second in which a run measures the machine's matmuls. Tests of `training/device.py` measure."""
+    from maskwright.training import device
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device, "peak_matmul_flops", lambda *_, **__: 1e11)
+        patch.setattr(device, "layer_seconds", lambda: {"default": 1.0, "onednn": 1.0})
         yield
 
 

@@ -1,6 +1,7 @@
 """Tiny random models of transformers, for every family and every kind of head; tokenizers; batches for both sides."""
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,6 +68,8 @@ TEXTS = (
     "Anna lives in Paris, Bob works for Acme in London.",
 )
 EVERY = [(family, kind) for family in FAMILIES for kind in KINDS]
+SOME = [*zip(FAMILIES, itertools.cycle(KINDS), strict=False)]
+"""Each family and each kind at least once."""
 
 
 @functools.cache

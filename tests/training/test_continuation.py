@@ -91,10 +91,7 @@ def test_a_sentence_embedder_keeps_its_length_pooling_and_normalization(
 def test_a_new_head_is_trained_alone_first(train: Train, embedder: Path, tmp_path: Path) -> None:
     # At a learning rate of nearly 0, the encoder of the run is the model's, and only the head has changed.
     still = ("training.learning_rate=1e-12",)
-    run, other = (
-        train(tmp_path / str(steps), init=embedder, steps=steps, set=still, cache=tmp_path / "cache")
-        for steps in (10, 30)
-    )
+    run, other = (train(tmp_path / str(steps), init=embedder, steps=steps, set=still) for steps in (10, 30))
     state, source = read_checkpoint(run.folder).state, read_checkpoint(embedder).state
     for name, tensor in source.items():
         torch.testing.assert_close(state[name], tensor, rtol=0, atol=1e-9)

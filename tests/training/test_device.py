@@ -31,7 +31,6 @@ needs_bf16 = pytest.mark.skipif(
 def test_a_cpu_computes_in_fp32_by_default(tmp_path: Path) -> None:
     machine = prepare_machine("cpu", "default", tmp_path)
     assert (machine.precision, machine.autocast) == ("fp32", None)
-    assert machine.peak_flops > 1e8
 
 
 @pytest.mark.parametrize(

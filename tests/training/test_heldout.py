@@ -119,7 +119,6 @@ def test_a_run_is_measured_on_the_held_out_file_and_not_resumed_with_another(tmp
                 clean=CLEAN,
                 held_out=held_out,
                 workers=1,
-                cache=tmp_path / "cache",
             ),
             get("bert/tiny"),
             tmp_path / "run",

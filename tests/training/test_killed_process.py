@@ -14,12 +14,12 @@ STEPS, KILLED_AT = 80, 15
 SETTINGS = (*TOY, "training.batch_sequences=24")
 
 
-def kill_after(step: int, corpus: Path, out: Path, cache: Path) -> None:
+def kill_after(step: int, corpus: Path, out: Path) -> None:
     """Start the run in a process and kill it once its metrics hold a step."""
     call = (
         "from maskwright.training.pretrain import pretrain\n"
         f"pretrain({str(corpus)!r}, out={str(out)!r}, recipe='electra/tiny', steps={STEPS}, set={SETTINGS!r}, "
-        f"clean={CLEAN!r}, workers=1, cache={str(cache)!r}, checkpoint_minutes=0.002)"
+        f"clean={CLEAN!r}, workers=1, checkpoint_minutes=0.002)"
     )
     process = subprocess.Popen([sys.executable, "-c", call], stderr=subprocess.DEVNULL)
     while process.poll() is None:
@@ -34,7 +34,7 @@ def kill_after(step: int, corpus: Path, out: Path, cache: Path) -> None:
 def test_a_run_killed_by_the_system_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     train = partial(train_toy, tmp_path, recipe="electra/tiny", steps=STEPS, set=SETTINGS)
     expected = train("uninterrupted")
-    kill_after(KILLED_AT, tmp_path / "corpus.txt", tmp_path / "killed", tmp_path / "cache")
+    kill_after(KILLED_AT, tmp_path / "corpus.txt", tmp_path / "killed")
     resumed = train("killed")
     assert resumed.finished
     assert expected.epochs > 1

@@ -241,7 +241,7 @@ def test_a_killed_process_whose_disk_is_gone_resumes_from_a_folder(tmp_path: Pat
     call = (
         "from maskwright.training.pretrain import pretrain\n"
         f"pretrain({str(corpus)!r}, out={str(out)!r}, recipe='bert/tiny', steps={steps}, set={settings!r}, "
-        f"clean={CLEAN!r}, workers=1, cache={str(tmp_path / 'cache')!r}, checkpoint_minutes=0.0, "
+        f"clean={CLEAN!r}, workers=1, checkpoint_minutes=0.0, "
         f"mirror={there.as_uri()!r})"
     )
     process = subprocess.Popen([sys.executable, "-c", call], stderr=subprocess.DEVNULL)

@@ -35,11 +35,11 @@ Train = Callable[..., RunResult]
 
 
 def train_toy(folder: Path, out: str | Path = "run", *, corpus: Path | None = None, **changes: Any) -> RunResult:
-    """Train bert/tiny for 12 steps on the corpus of a folder (written if it has none), with a cache there."""
+    """Train bert/tiny for 12 steps on the corpus of a folder (written if it has none)."""
     if corpus is None and not (corpus := folder / "corpus.txt").exists():
         write_corpus(corpus)
     settings = {"recipe": "bert/tiny", "steps": 12, "set": TOY, "clean": CLEAN, "workers": 1, "reporter": Silent()}
-    return pretrain(corpus, out=folder / out, **{**settings, "cache": folder / "cache", **changes})
+    return pretrain(corpus, out=folder / out, **{**settings, **changes})
 
 
 @contextmanager
