@@ -139,6 +139,24 @@ def _together() -> Iterator[Case]:
         yield Case(name=f"together {name}", recipe=recipe, tokens=1.4e8, set=(VOCABULARY,))
 
 
+PAIRS: Mapping[str, tuple[str, ...]] = {
+    "none": (),
+    "NSP": ("objectives=[{kind: mlm}, {kind: nsp}]", "format=segment_pair"),
+    "SOP": ("objectives=[{kind: mlm}, {kind: sop}]", "format={kind: segment_pair, second: next_or_swapped}"),
+}
+
+
+def _pairs() -> Iterator[Case]:
+    """Ask whether pairs of segments in pretraining help tasks of pairs, and what they cost elsewhere."""
+    for name, overrides in PAIRS.items():
+        if overrides:
+            overrides = (*overrides, "family=maskwright", "encoder.type_vocab_size=2", "encoder.pooler=true")
+        case = Case(name=f"pairs {name}", recipe="maskwright/small", tokens=5e7, set=(VOCABULARY, *overrides))
+        yield case
+        for each in ("blimp", *GLUE):
+            yield Case(name=f"{case.name} {each.partition('=')[0]}", kind="probe", run=case.name, probes=(each,))
+
+
 def _muon() -> Iterator[Case]:
     """Train the recommended recipe with each optimizer."""
     for name, optimizer in {"AdamW": "adamw", "Muon": "muon"}.items():
@@ -162,6 +180,7 @@ JOBS: Mapping[str, tuple[Case, ...]] = {
     "factors": tuple(_factors()),
     "together": tuple(_together()),
     "tuned": tuple(_tuned()),
+    "pairs": tuple(_pairs()),
     "muon": tuple(_muon()),
 }
 TOY = ("encoder.num_layers=2", "encoder.hidden_size=32", "encoder.num_heads=2", "encoder.intermediate_size=64")
