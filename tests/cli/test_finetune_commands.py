@@ -170,7 +170,7 @@ def test_options_arrive_and_an_interruption_ends_with_130(
     assert code == 130
     assert "the same command again resumes" in capsys.readouterr().err.replace("\n", " ")
     flags = {"as_published": True, "from_scratch": True}
-    lists = {"set": ["epochs=1", "task.doc_stride=32"], "read": ["quoting=none"], "test": [Path("t1"), Path("t2")]}
+    lists = {"set": ["epochs=1", "task.doc_stride=32"], "read": ["quoting=none"], "test": ["t1", "t2"]}
     values = {"model": "runs/a", "seeds": 3, "seed": 5, "system": "macbert", "precision": "bf16"}
     assert (values | flags | lists).items() <= given.items()
 

@@ -9,8 +9,8 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import maskwright
-from maskwright.cli.texts import gather
 from maskwright.core.files import write_json
+from maskwright.inference.texts import gather
 from maskwright.recipes.catalog import get
 
 

@@ -45,6 +45,6 @@ def test_the_table_shows_texts_in_short_and_no_numbers_of_rows(
 
 @pytest.mark.usefixtures("said")
 def test_json_holds_neither_the_text_nor_anything_new(run: Run) -> None:
-    code, out, _ = run("predict", "model", "any", "--json")
+    code, out, _ = run("predict", "model", "--file", "texts.csv", "--json")
     assert code == 0
     assert [set(one) for one in json.loads(out)] == [{"key", "value", "score", "details"}] * 3

@@ -59,9 +59,9 @@ def test_a_student_without_a_teacher_is_one_line_and_exit_code_2(tmp_path: Path,
 def test_a_finished_run_names_what_shows_best_what_it_has_learnt(
     recipe: str, overrides: tuple[str, ...], verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
-    def pretrain(corpus: list[str], *, out: Path, **asked: Any) -> SimpleNamespace:
-        write_json(out / "recipe.json", resolve(recipe, overrides).model_dump(mode="json"))
-        return SimpleNamespace(folder=out, finished=True, steps=1, tokens=1)
+    def pretrain(corpus: list[str], *, out: str, **asked: Any) -> SimpleNamespace:
+        write_json(Path(out) / "recipe.json", resolve(recipe, overrides).model_dump(mode="json"))
+        return SimpleNamespace(folder=Path(out), finished=True, steps=1, tokens=1)
 
     monkeypatch.setattr(module, "pretrain", pretrain)
     _, _, err = run("pretrain", "corpus.txt", "--out", tmp_path)

@@ -2,15 +2,19 @@
 
 import importlib
 import inspect
+import re
 import subprocess
 import sys
-from typing import Any
+from typing import Any, Literal, get_type_hints
 
 import pytest
 from typer.main import get_command
 
 import maskwright
 from maskwright.cli.main import SUBCOMMANDS, load
+from maskwright.cli.options import PYTHON_ONLY, parameters_of
+from maskwright.cli.pretrain import command as pretrain_command
+from maskwright.recipes import DEFAULT_RECIPE
 
 DISPLAY = {"json", "html", "help"}
 """Options that choose how a result is printed; functions return it."""
@@ -22,8 +26,6 @@ DIFFERENT = {
     "recipes": ({"name"}, set()),
     "doctor": ({"run"}, set()),  # maskwright.examine
 }
-EXTRA = {"reporter", "cache", "progress"}
-"""Arguments of functions that have no option."""
 
 
 def _options(command: Any) -> set[str]:
@@ -39,7 +41,46 @@ def test_every_command_is_a_function_with_its_arguments(name: str) -> None:
     assert function.__name__ == python_name
     assert python_name in maskwright.__all__
     left_out, added = DIFFERENT.get(name, (set(), set()))
-    assert set(inspect.signature(function).parameters) - EXTRA == (_options(load(name)) - left_out) | added
+    assert set(inspect.signature(function).parameters) - {*PYTHON_ONLY} == (_options(load(name)) - left_out) | added
+
+
+@pytest.mark.parametrize("name", sorted(set(SUBCOMMANDS) - {"recipes"}))
+def test_arguments_are_read_from_the_source_as_python_sees_them(name: str) -> None:
+    python_name = name.replace("-", "_")
+    parameters = inspect.signature(getattr(maskwright, python_name)).parameters
+    for read in parameters_of(python_name, "maskwright", PYTHON_ONLY):
+        positional = parameters[read.name].kind is not inspect.Parameter.KEYWORD_ONLY
+        assert (read.default, read.positional) == (parameters[read.name].default, positional)
+
+
+def test_types_of_options_are_those_of_the_function() -> None:
+    expected = {
+        "corpus": list[str],
+        "out": str,
+        "steps": int | None,
+        "tokens": float | None,
+        "as_published": bool,
+        "extend_vocabulary": str | None,
+        "set": list[str] | None,
+        "precision": Literal["auto", "fp32", "bf16"],
+        "engine": Literal["local", "ray"] | None,
+        "keep": int,
+    }
+    assert expected.items() <= get_type_hints(pretrain_command).items()
+
+
+@pytest.mark.parametrize("name", sorted(set(SUBCOMMANDS) - {"recipes"}))
+def test_every_option_is_described_in_the_words_of_the_command_line(name: str) -> None:
+    for parameter in load(name).params:
+        assert parameter.help
+        assert "As for" not in parameter.help
+        assert "In Python" not in parameter.help
+        assert not re.search(r"`[a-z]+_[a-z_]+`", parameter.help)
+
+
+def test_the_help_of_pretrain_names_the_default_recipe_and_options() -> None:
+    helps = {parameter.name: parameter.help for parameter in load("pretrain").params}
+    assert f"`{DEFAULT_RECIPE}`, with --init" in helps["recipe"]
 
 
 @pytest.mark.parametrize("name", ["show", "diff", "size"])

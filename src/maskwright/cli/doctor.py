@@ -1,20 +1,21 @@
 """`maskwright doctor`: hardware, training configuration and advice for this machine; or the state of a run."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from maskwright.cli import output
+from maskwright.cli.options import Arguments, Json, arguments_of
 
 _KINDS = {"fp32": "fp32, default BLAS", "fp32_onednn": "fp32, oneDNN", "bf16": "bf16"}
 
 
+@arguments_of("doctor")
 def command(
+    arguments: Arguments,
     run: Annotated[Path | None, typer.Argument(help="Output directory of a run, to explain what went wrong.")] = None,
-    device: Annotated[str, typer.Option(help="Device of the training: auto, cpu, cuda or cuda:N.")] = "auto",
-    precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help="Precision of the training.")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Show the hardware, its peak speed, the configuration that training will use, and advice; or explain a run."""
     if run is not None:
@@ -32,7 +33,7 @@ def command(
     from maskwright.core.amounts import size_in_bytes
     from maskwright.training.doctor import doctor
 
-    found = doctor(device, precision=precision)
+    found = doctor(**arguments)
     if json:
         output.print_json(found.to_json())
         return

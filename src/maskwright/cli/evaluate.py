@@ -1,55 +1,27 @@
 """`maskwright evaluate`: evaluate a fine-tuned model on labeled examples."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from maskwright.cli import output
-from maskwright.cli.finetune import LABEL_HELP, READ_HELP, TEXT2_HELP, TEXT_HELP
-from maskwright.cli.options import DeviceOption, PrecisionOption
+from maskwright.cli.options import Arguments, Json, arguments_of
 from maskwright.cli.texts import check_model, print_warnings
 from maskwright.core.amounts import pluralize
 from maskwright.core.files import check_writable
-
-FINE_TUNED_HELP = "Output directory of `maskwright finetune`, or a transformers model for the task."
 
 _CLASSES_SHOWN, _MAX_CONFUSED = 20, 8
 """Rows of the table of classes; classes up to which the confusion matrix is shown."""
 
 
-def command(
-    model: Annotated[str, typer.Argument(help=FINE_TUNED_HELP, show_default=False)],
-    file: Annotated[list[Path], typer.Option(help="A labeled file.", show_default=False)],
-    text: Annotated[str | None, typer.Option(help=TEXT_HELP, show_default=False)] = None,
-    text2: Annotated[str | None, typer.Option(help=TEXT2_HELP, show_default=False)] = None,
-    label: Annotated[str | None, typer.Option(help=LABEL_HELP, show_default=False)] = None,
-    read: Annotated[list[str] | None, typer.Option("--read", help=READ_HELP, show_default=False)] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the predictions to this .jsonl, .csv or .tsv file.", show_default=False)
-    ] = None,
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = "auto",
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-) -> None:
+@arguments_of("evaluate")
+def command(arguments: Arguments, json: Json = False) -> None:
     """Evaluate a fine-tuned model, or sentence embeddings, on labeled examples."""
-    if out:
-        check_writable(out.expanduser().parent)
-    check_model(model)
+    if out := arguments["out"]:
+        check_writable(Path(out).expanduser().parent)
+    check_model(arguments["model"])
     from maskwright.finetuning.evaluate import evaluate
 
     with print_warnings():
-        done = evaluate(
-            model,
-            file=file,
-            text=text,
-            text2=text2,
-            label=label,
-            read=read or (),
-            out=out,
-            device=device,
-            precision=precision,
-        )
+        done = evaluate(**arguments)
     if json:
         output.print_json(done.to_json())
         return

@@ -1,46 +1,32 @@
 """`maskwright fill-mask`: predict the masked tokens of a text."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from maskwright.cli import options, output
-from maskwright.cli.texts import gather, load_for_use, print_warnings
+from maskwright.cli import output
+from maskwright.cli.options import Arguments, Json, arguments_of
+from maskwright.cli.texts import load_for_use, print_warnings
 from maskwright.core.amounts import pluralize
 
 
-def command(
-    model: options.ModelArgument,
-    texts: Annotated[
-        list[str] | None, typer.Argument(help="Texts with `[MASK]` or `<mask>`; both work for any model.")
-    ] = None,
-    file: options.FileOption = None,
-    column: options.ColumnOption = None,
-    top_k: Annotated[int, typer.Option("--top-k", "-k", help="Predictions per mask.")] = 5,
-    out: options.LinesOption = None,
-    device: options.DeviceOption = "auto",
-    precision: options.PrecisionOption = "fp32",
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-) -> None:
+@arguments_of("fill_mask", top_k={"short": ["-k"]})
+def command(arguments: Arguments, json: Json = False) -> None:
     """Predict the token at each mask of a text. Several masks are predicted independently."""
-    given = gather(texts, file, column)
-    loaded = load_for_use(model, device, precision)
+    texts, loaded = load_for_use(arguments)
     from maskwright.inference.commands import fill_mask, filled_to_json
     from maskwright.inference.fill_mask import never_saw_masks
 
     if loaded.mlm_head is None and loaded.generator is not None:
         output.note(f"predicted by the generator in {loaded.generator.name}")
-    if never_saw_masks(Path(model).expanduser()):
+    if never_saw_masks(Path(arguments["model"]).expanduser()):
         output.note("this model was pretrained without [MASK] tokens: its predictions for them are unreliable")
     with print_warnings():
-        filled = fill_mask(loaded, given, top_k=top_k, out=out)
-    if out:
-        output.note(f"{pluralize(len(given), 'text')} in {out.expanduser()}")
+        filled = fill_mask(loaded, texts, top_k=arguments["top_k"], out=arguments["out"])
+    if out := arguments["out"]:
+        output.note(f"{pluralize(len(texts), 'text')} in {Path(out).expanduser()}")
     if json:
-        output.print_json(filled_to_json(given, filled))
+        output.print_json(filled_to_json(texts, filled))
     elif not out:
-        for text, masks in zip(given, filled, strict=True):
+        for text, masks in zip(texts, filled, strict=True):
             for number, mask in enumerate(masks, start=1):
                 output.heading(text if len(masks) == 1 else f"{text}  (mask {number} of {len(masks)})")
                 output.table(

@@ -4,109 +4,22 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from maskwright.cli import output
-from maskwright.cli.options import DeviceOption, TrainingPrecisionOption
-from maskwright.cli.texts import MODEL_HELP, check_model
-
-TEXT_HELP = "Column of the text (words, question). Default: guessed from the header."
-TEXT2_HELP = "Column of the second text (context)."
-LABEL_HELP = "Column of the label (tags, answers). Default: guessed from the header."
-READ_HELP = "Option for reading files, e.g. `quoting=none`, `encoding=gb18030`; repeatable."
+from maskwright.cli.options import Arguments, Json, arguments_of
+from maskwright.cli.texts import check_model
 
 
-def command(
-    model: Annotated[str, typer.Argument(help=MODEL_HELP, show_default=False)],
-    task: Annotated[
-        str,
-        typer.Option(
-            help="A benchmark (sst-2, squad-1.1, ...), or a task type for your own files: classification, "
-            "regression, multi-label, tagging, question-answering, multiple-choice, embedding.",
-            show_default=False,
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="Output directory; the same command again resumes.", show_default=False)],
-    data: Annotated[Path | None, typer.Option(help="Directory of the benchmark's files.", show_default=False)] = None,
-    train: Annotated[
-        list[Path] | None, typer.Option(help="Training file (CSV, TSV, JSONL, ...).", show_default=False)
-    ] = None,
-    dev: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Validation file for model selection. Default: a tenth of --train is held out.", show_default=False
-        ),
-    ] = None,
-    test: Annotated[
-        list[Path] | None, typer.Option(help="Test file, evaluated once at the end.", show_default=False)
-    ] = None,
-    text: Annotated[str | None, typer.Option(help=TEXT_HELP, show_default=False)] = None,
-    text2: Annotated[str | None, typer.Option(help=TEXT2_HELP, show_default=False)] = None,
-    label: Annotated[str | None, typer.Option(help=LABEL_HELP, show_default=False)] = None,
-    read: Annotated[list[str] | None, typer.Option("--read", help=READ_HELP, show_default=False)] = None,
-    seeds: Annotated[int, typer.Option(help="Number of seeds to train with.")] = 1,
-    seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
-    set: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Override a hyperparameter, e.g. `epochs=5`, `learning_rate=1e-4`; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
-    as_published: Annotated[
-        bool, typer.Option("--as-published", help="Keep the published hyperparameters, even for small models and data.")
-    ] = False,
-    from_scratch: Annotated[
-        bool,
-        typer.Option(
-            "--from-scratch",
-            help="Train from random weights, as a baseline; keeps the model's shape and tokenizer.",
-        ),
-    ] = False,
-    system: Annotated[
-        str | None,
-        typer.Option(
-            help="System whose published hyperparameters are used (macbert, spanbert, ...). Default: the model's own.",
-            show_default=False,
-        ),
-    ] = None,
-    device: DeviceOption = "auto",
-    precision: TrainingPrecisionOption = "auto",
-    checkpoint_minutes: Annotated[float, typer.Option(help="Time between checkpoints.")] = 1.0,
-    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
-) -> None:
+@arguments_of("finetune")
+def command(arguments: Arguments, json: Json = False) -> None:
     """Fine-tune a model on labeled examples and evaluate it. Ctrl-C saves; the same command again resumes."""
-    if "RANK" not in os.environ and not out.expanduser().exists():  # a finished run needs no model
-        check_model(model)
+    if "RANK" not in os.environ and not Path(arguments["out"]).expanduser().exists():  # a finished run needs no model
+        check_model(arguments["model"])
     from maskwright.finetuning.finetune import finetune
     from maskwright.training.distributed import process_group, rank
 
     with process_group():  # An error of all processes of torchrun is printed once, and only rank 0 prints the result.
-        done = finetune(
-            model,
-            task=task,
-            out=out,
-            data=data,
-            train=train,
-            dev=dev,
-            test=test,
-            text=text,
-            text2=text2,
-            label=label,
-            read=read or (),
-            seeds=seeds,
-            seed=seed,
-            set=set or (),
-            as_published=as_published,
-            from_scratch=from_scratch,
-            system=system,
-            device=device,
-            precision=precision,
-            checkpoint_minutes=checkpoint_minutes,
-        )
+        done = finetune(**arguments)
         if rank():
             sys.exit(0 if done.finished else 130)
         if json:

@@ -1,12 +1,12 @@
 """The command `maskwright`: a table of subcommands, each imported only when it is called.
 
 A subcommand is one line in `SUBCOMMANDS` and one module `cli/<module>.py` with the attribute `command`, which is a
-function with typer's annotations (`Annotated[..., typer.Option(...)]`; the docstring is the help) or, for a group of
-subcommands, a `typer.Typer`. A subcommand's module
+function (the docstring is the help) or, for a group of subcommands, a `typer.Typer`. A subcommand's module
 
+- gets its arguments from the Python function of the same name (`options.arguments_of`);
 - imports at the top only what imports neither PyTorch nor NumPy, and everything else inside the function, so that
   `--help` is fast;
-- parses options, calls the library and prints the result with `output`;
+- calls the library and prints the result with `output`;
 - lets `MaskwrightError` propagate: it is printed here as one line on standard error with exit code 2 (with
   MASKWRIGHT_DEBUG=1, as a traceback). So is an error of the system: no memory, a full disk, a path too long. An
   interrupt exits with 130, a closed pipe silently.

@@ -1,83 +1,212 @@
-"""Options that several commands share."""
+"""The arguments and options of a command, read from the signature and docstring of its Python function.
 
+So name, type, default and help of an argument are written once. The source is read as a syntax tree: importing the
+function would import PyTorch, which takes seconds.
+"""
+
+import ast
+import inspect
 import os
 import re
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Annotated, Literal
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.abc import InspectLoader
+from importlib.util import find_spec
+from typing import Annotated, Any, Literal
 
 import typer
 
-from maskwright.cli.texts import MODEL_HELP
+Arguments = dict[str, Any]
+"""The values of a function's parameters, by name."""
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
-ModelArgument = Annotated[str, typer.Argument(help=MODEL_HELP)]
-TextsArgument = Annotated[list[str] | None, typer.Argument(help="Texts.")]
-FileOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="A file with one text per line, or a CSV, TSV, JSON Lines or Parquet file; `-` for standard input."
-    ),
-]
-ColumnOption = Annotated[
-    str | None, typer.Option(help="Column of the texts in --file. Default: text, content, or the only column of texts.")
-]
-LinesOption = Annotated[Path | None, typer.Option(help="Write the results to this .jsonl file, one line per text.")]
-PrecisionOption = Annotated[
-    Literal["auto", "fp32", "bf16", "int8"],
-    typer.Option(
-        help="Precision of matrix multiplications: fp32, bf16, int8 (faster, less exact), or auto (bf16 on a GPU that "
-        "supports it, else fp32)."
-    ),
-]
-PoolingOption = Annotated[
-    Literal["mean", "first"] | None,
-    typer.Option(
-        help="mean (of a text's tokens) or first (the [CLS] token). Default: that of a sentence-transformers folder, "
-        "else mean."
-    ),
-]
-NormalizeOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--normalize/--no-normalize",
-        help="Scale each vector to length 1. Default: as a sentence-transformers folder does, else not.",
-    ),
-]
-CorpusArgument = Annotated[
-    list[str],
-    typer.Argument(
-        help="Files, directories, globs, URLs (s3://...), `docstrings`, or Hugging Face dataset names; `PATH:WEIGHT` "
-        "to mix."
-    ),
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="FIELD=VALUE", help="Override a field of the recipe, e.g. `masking.rate=0.3`; repeatable."
-    ),
-]
-SetOfRecipesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", help="Override a field of all recipes, `masking.rate=0.3`, or of one, `LABEL:masking.rate=0.3`."
-    ),
-]
-CleanOption = Annotated[
-    list[str] | None,
-    typer.Option("--clean", help="Override a field of the text cleaning, e.g. `deduplicate=none`; repeatable."),
-]
-DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
-TrainingPrecisionOption = Annotated[
-    Literal["auto", "fp32", "bf16"],
-    typer.Option(help="Precision of matrix multiplications: auto (bf16 on a GPU that supports it), fp32 or bf16."),
-]
-WorkersOption = Annotated[
-    int | None,
-    typer.Option(help="Processes that prepare text; default: one per core (at most 16), or all of a cluster."),
-]
-EngineOption = Annotated[
-    Literal["local", "ray"], typer.Option(help="Where text is prepared: processes of this machine, or a Ray cluster.")
-]
+PYTHON_ONLY = ("cache", "progress", "reporter")
+"""Parameters of functions that commands do not have."""
+_NUMBERS = {"bool": bool, "int": int, "float": float}
+_REQUIRED = inspect.Parameter.empty
+_METAVARS = {
+    **dict.fromkeys(("set", "clean", "finetune_set", "read"), "FIELD=VALUE"),
+    **dict.fromkeys(("init", "teacher"), "DIR_OR_NAME"),
+    "extend_vocabulary": "N_OR_FILE",
+    "keep": "N",
+    "mirror": "URL",
+}
+
+
+def arguments_of(
+    function: str,
+    *,
+    module: str = "maskwright",
+    without: Collection[str] = (),
+    commas: Collection[str] = (),
+    **details: Mapping[str, Any],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make `run(arguments, **others)` a command with the parameters of a function.
+
+    The values of these parameters are in `arguments`. `run` declares others with typer's annotations, which replace
+    parameters of the same name. A parameter is an argument of the command if it is positional, and required or empty by
+    default; else an option.
+
+    Args:
+        function: Its docstring must describe each parameter.
+        module: The module that defines or imports the function.
+        without: Parameters that the command does not have.
+        commas: Sequences that are one option, separated by commas.
+        details: More arguments of `typer.Option` for a parameter; `short` is a short name.
+    """
+
+    def decorate(run: Callable[..., None]) -> Callable[..., None]:
+        others = {name: each for name, each in inspect.signature(run).parameters.items() if name != "arguments"}
+        shown: dict[str, inspect.Parameter] = {}
+        defaults: Arguments = {}
+        for each in parameters_of(function, module, {*PYTHON_ONLY, *without}):
+            if each.name in others:
+                shown[each.name] = others[each.name]
+            else:
+                defaults[each.name] = each.default
+                shown[each.name] = each.annotated(each.name in commas, **details.get(each.name, {}))
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in {**shown, **others}.values()]
+
+        def command(**values: Any) -> None:
+            arguments = {name: values.pop(name) for name in defaults}
+            for name in arguments:
+                if arguments[name] is None:
+                    arguments[name] = defaults[name]
+                elif name in commas:
+                    arguments[name] = split_list(arguments[name])
+            run(arguments, **values)
+
+        command.__doc__ = run.__doc__
+        command.__annotations__ = {each.name: each.annotation for each in parameters}
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a function; `kinds` are the names of its types and, for a `Literal`, the type."""
+
+    name: str
+    kinds: tuple[Any, ...]
+    default: Any
+    positional: bool
+    help: str
+
+    def annotated(self, with_commas: bool, short: Collection[str] = (), **details: Any) -> inspect.Parameter:
+        """Return the parameter with typer's annotation."""
+        is_path, is_list = "Path" in self.kinds, "Sequence" in self.kinds and not with_commas
+        literals = [kind for kind in self.kinds if not isinstance(kind, str)]
+        kind: Any = (*literals, *(_NUMBERS[kind] for kind in self.kinds if kind in _NUMBERS and not is_path), str)[0]
+        default = None if self.default in ((), "") else self.default
+        info: Any = typer.Argument(help=self.help)
+        if with_commas or not self.positional or default not in (None, _REQUIRED):
+            flag = f"--{self.name.replace('_', '-')}"
+            if kind is bool and default is None:
+                flag = f"{flag}/--no{flag[1:]}"
+            metavar = _METAVARS.get(self.name, f"<{'list[path]' if is_list else 'path'}>" if is_path else None)
+            help = self.help + " Repeatable." * is_list + " Comma-separated." * with_commas
+            info = typer.Option(flag, *short, help=help, **{"metavar": metavar, **details})
+        kind = list[kind] if is_list else kind
+        if default is None:
+            kind = kind | None
+        elif default is not _REQUIRED and with_commas:
+            default = ",".join(default)
+        elif is_list and isinstance(default, str):
+            default = [default]
+        annotation: Any = Annotated[kind, info]
+        return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def parameters_of(function: str, module: str, without: Collection[str]) -> Iterator[Parameter]:
+    """Yield the parameters of a function but for some."""
+    module, defined = _definition(module, function)
+    assert isinstance(defined, ast.FunctionDef)
+    declared, documented = defined.args, _documented(defined)
+    defaults = [*[None] * (len(declared.args) - len(declared.defaults)), *declared.defaults, *declared.kw_defaults]
+    options = {each.arg for each in declared.kwonlyargs}
+    for each, default in zip((*declared.args, *declared.kwonlyargs), defaults, strict=True):
+        if each.arg not in without:
+            yield Parameter(
+                name=each.arg,
+                kinds=tuple(_kinds(module, each.annotation)),
+                default=_REQUIRED if default is None else _value(module, default),
+                positional=each.arg not in options,
+                help=_option_names(documented[each.arg], options),
+            )
+
+
+def _kinds(module: str, annotation: ast.expr | None) -> Iterator[Any]:
+    """Yield the names of the types in an annotation, type aliases resolved, and a `Literal` itself."""
+    match annotation:
+        case ast.BinOp(left=left, right=right):
+            yield from _kinds(module, left)
+            yield from _kinds(module, right)
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=choices):
+            yield Literal[ast.literal_eval(choices)]
+        case ast.Subscript(value=ast.Name(id=name), slice=item):
+            yield name
+            yield from _kinds(module, item)
+        case ast.Name(id=name):
+            origin, defined = _definition(module, name)
+            if isinstance(defined, ast.Assign):
+                yield from _kinds(origin, defined.value)
+            else:
+                yield name
+
+
+def _value(module: str, default: ast.expr) -> Any:
+    """Return a default value: a literal, or what the name of one means."""
+    if isinstance(default, ast.Name):
+        origin, defined = _definition(module, default.id)
+        assert isinstance(defined, ast.Assign)
+        return _value(origin, defined.value)
+    return ast.literal_eval(default)
+
+
+def _documented(function: ast.FunctionDef) -> dict[str, str]:
+    """Return the section `Args:` of a docstring by parameter, with "As for `pretrain`." replaced by that entry."""
+    _, _, section = (ast.get_docstring(function) or "").partition("\nArgs:")
+    entries = {}
+    for entry in re.findall(r"\n    (\w.*(?:\n     .*)*)", section.partition("\n\n")[0]):
+        names, _, text = entry.partition(": ")
+        for name in names.split(", "):
+            entries[name] = " ".join(text.split())
+            if reference := re.match(r"As for `(\w+)`\.", text):
+                _, other = _definition("maskwright", reference[1])
+                assert isinstance(other, ast.FunctionDef)
+                entries[name] = _documented(other)[name] + entries[name][reference.end() :]
+    return entries
+
+
+def _option_names(text: str, options: Collection[str]) -> str:
+    """Return an entry of `Args:` as the help of the command: with the names of options, without "In Python ..."."""
+    text = text.partition(" In Python")[0]
+    return re.sub(r"`(\w+)`", lambda m: f"--{m[1].replace('_', '-')}" if m[1] in options else m[0], text)
+
+
+@cache
+def _statements(module: str) -> tuple[ast.stmt, ...]:
+    """Return the statements of a module, those of `if TYPE_CHECKING` included."""
+    spec = find_spec(module)
+    assert spec is not None
+    assert isinstance(spec.loader, InspectLoader)
+    body = ast.parse(spec.loader.get_source(module) or "").body
+    return tuple(inner for outer in body for inner in (outer.body if isinstance(outer, ast.If) else [outer]))
+
+
+def _definition(module: str, name: str) -> tuple[str, ast.stmt | None]:
+    """Return where in this package a name is defined, and the statement; None if it is from elsewhere."""
+    for statement in reversed(_statements(module)):
+        match statement:
+            case ast.FunctionDef(name=defined) | ast.Assign(targets=[ast.Name(id=defined)]) if defined == name:
+                return module, statement
+            case ast.ImportFrom(module=str(origin), names=names) if origin.startswith("maskwright."):
+                if any(alias.name == name for alias in names):
+                    return _definition(origin, name)
+    return module, None
 
 
 def check_recipes(names: Iterable[str], overrides: Iterable[str] = ()) -> None:

@@ -3,56 +3,29 @@
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from maskwright.cli import options, output
-from maskwright.recipes import DEFAULT_RECIPE
+from maskwright.cli import output
+from maskwright.cli.options import Arguments, Json, arguments_of, check_recipes
 
 
-def command(
-    corpus: options.CorpusArgument,
-    out: Annotated[
-        str,
-        typer.Option(metavar="DIR_OR_URL", help="Where to write the prepared text; it then is a CORPUS of pretrain."),
-    ],
-    recipe: Annotated[str, typer.Option(help="Recipe whose tokenizer and words are used.")] = DEFAULT_RECIPE,
-    set: options.SetOption = None,
-    seed: Annotated[int, typer.Option(help="Random seed of the tokenizer's sample.")] = 0,
-    tokenizer: Annotated[
-        Path | None, typer.Option(help="Use this tokenizer directory instead of training a vocabulary.")
-    ] = None,
-    clean: options.CleanOption = None,
-    workers: options.WorkersOption = None,
-    engine: options.EngineOption = "local",
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-) -> None:
+@arguments_of("prepare", out={"metavar": "DIR_OR_URL"})
+def command(arguments: Arguments, json: Json = False) -> None:
     """Clean and tokenize a corpus on this machine or a cluster; `maskwright pretrain DIR_OR_URL` then trains on it."""
-    options.check_recipes([recipe], set or ())
+    out, recipe, overrides = arguments["out"], arguments["recipe"], arguments["set"]
+    check_recipes([recipe], overrides)
     from maskwright.training.prepared_text import prepare
 
-    prepared = prepare(
-        corpus,
-        out=out,
-        recipe=recipe,
-        set=set or (),
-        seed=seed,
-        tokenizer=tokenizer,
-        clean=clean or (),
-        workers=workers,
-        engine=engine,
-    )
+    prepared = prepare(**arguments)
     if json:
         output.print_json(
             {key: str(value) if isinstance(value, Path) else value for key, value in asdict(prepared).items()}
         )
     else:
-        settings = "".join(f" --set {shlex.quote(each)}" for each in set or () if "vocab_size" not in each)
+        settings = "".join(f" --set {shlex.quote(each)}" for each in overrides if "vocab_size" not in each)
         output.note(
             f"train on it: maskwright pretrain {shlex.quote(out)} --recipe {recipe}{settings} --hours 1 --out RUN"
         )
-        if tokenizer is None and not any("vocab_size" in each for each in set or ()):
+        if arguments["tokenizer"] is None and not any("vocab_size" in each for each in overrides):
             output.note(
                 "its vocabulary has the published size; for a run of minutes prepare with "
                 "`--set tokenizer.vocab_size=4096`"

@@ -1,26 +1,17 @@
 """`maskwright quickstart`: pretrain and try a model on text that is already on this machine."""
 
 import sys
-from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from maskwright.cli import output
+from maskwright.cli.options import Arguments, Json, arguments_of
 
 
-def command(
-    out: Annotated[Path, typer.Option(help="Run directory.")] = Path("runs/quickstart"),
-    minutes: Annotated[
-        float, typer.Option(help="Minutes of training; the first run needs about one more for preparation.")
-    ] = 3.5,
-    recipe: Annotated[str, typer.Option(help="What to train.")] = "maskwright/tiny",
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-) -> None:
+@arguments_of("quickstart")
+def command(arguments: Arguments, json: Json = False) -> None:
     """Train a small encoder on the docstrings of this Python installation and predict masked tokens with it."""
     from maskwright.inference.quickstart import PROMPTS, quickstart
 
-    done = quickstart(out=out, minutes=minutes, recipe=recipe)
+    out, done = arguments["out"], quickstart(**arguments)
     if not done.run.finished:
         output.note(f"stopped by {done.run.stopped_by}, checkpoint saved; run the same command again to resume")
         sys.exit(130)

@@ -1,11 +1,12 @@
 """`maskwright recipes`: list, show, compare and size the recipes."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from maskwright.cli import options, output
+from maskwright.cli import output
+from maskwright.cli.options import Arguments, Json, arguments_of
 
 if TYPE_CHECKING:
     from maskwright.recipes.recipe import Recipe
@@ -13,15 +14,12 @@ if TYPE_CHECKING:
 
 command = typer.Typer(help="List, show, compare and size the recipes of the published systems.", no_args_is_help=False)
 
-Name = Annotated[str, typer.Argument(help="Name of a recipe, path of its JSON file, or a run directory.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
 
 @command.callback(invoke_without_command=True)
-def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
+def list_recipes(context: typer.Context, json: Json = False) -> None:
     """List, show, compare and size the recipes of the published systems. Without a subcommand: list them."""
     if (verb := context.invoked_subcommand) is not None:
-        if as_json:
+        if json:
             from maskwright.core.errors import MaskwrightError
 
             todo = f"Put it at the end: `maskwright recipes {verb} ... --json`"
@@ -43,7 +41,7 @@ def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
         }
         for recipe in map(get, names())
     ]
-    if as_json:
+    if json:
         output.print_json(listed)
         return
     shown = [{**entry, "parameters": short_count(entry["parameters"])} for entry in listed]
@@ -56,13 +54,14 @@ def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 @command.command("show")
-def show_recipe(name: Name, changes: options.SetOption = None, as_json: AsJson = False) -> None:
+@arguments_of("show", module="maskwright.recipes")
+def show_recipe(arguments: Arguments, json: Json = False) -> None:
     """Show all settings of a recipe as a table."""
-    from maskwright.recipes.catalog import resolve
+    from maskwright.recipes import show
     from maskwright.recipes.table import rows
 
-    recipe = resolve(name, changes or ())
-    if as_json:
+    recipe = show(**arguments)
+    if json:
         output.print_json(recipe.model_dump(mode="json"))
         return
     listed = rows(recipe)
@@ -77,26 +76,15 @@ def show_recipe(name: Name, changes: options.SetOption = None, as_json: AsJson =
 
 
 @command.command("diff")
-def diff_recipes(
-    first: Name,
-    second: Name,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the second recipe; repeatable."),
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Include equal settings.")] = False,
-    as_json: AsJson = False,
-) -> None:
+@arguments_of("diff", module="maskwright.recipes")
+def diff_recipes(arguments: Arguments, json: Json = False) -> None:
     """Show the differences between two recipes."""
     from dataclasses import asdict
 
-    from maskwright.recipes.catalog import resolve
-    from maskwright.recipes.table import diff
+    from maskwright.recipes import diff
 
-    left, right = resolve(first), resolve(second, changes or ())
-    lines = diff(left, right, every)
-    names = _labels(first, second, changes)
-    if as_json:
+    lines, names = diff(**arguments), _labels(arguments["first"], arguments["second"], arguments["set"])
+    if json:
         output.print_json({"left": names[0], "right": names[1], "fields": [asdict(line) for line in lines]})
         return
     if not lines:
@@ -109,7 +97,7 @@ def diff_recipes(
                 output.strong(axis),
                 line.label,
                 line.left,
-                output.strong(line.right) if line.differs and every else line.right,
+                output.strong(line.right) if line.differs and arguments["all"] else line.right,
             )
             for axis, line in zip(output.grouped(line.axis for line in lines), lines, strict=True)
         ],
@@ -117,25 +105,20 @@ def diff_recipes(
 
 
 @command.command("size")
-def size_recipe(
-    name: Name,
-    second: Annotated[
-        str | None, typer.Argument(help="A recipe to set beside it, with ratios. --set then overrides its fields.")
-    ] = None,
-    changes: options.SetOption = None,
-    as_json: AsJson = False,
-) -> None:
+@arguments_of("size", module="maskwright.recipes")
+def size_recipe(arguments: Arguments, json: Json = False) -> None:
     """Show the number of parameters, FLOPs and memory of a recipe, or of two side by side."""
     from maskwright.core.amounts import share, short_count, size_in_bytes
     from maskwright.recipes.catalog import resolve
     from maskwright.recipes.sizing import embedding_sizes, sizes
 
-    recipe = resolve(name, () if second else changes or ())
+    name, second, overrides = arguments["name"], arguments["second"], arguments["set"]
+    recipe = resolve(name, () if second else overrides)
     if second is not None:
-        _size_two(recipe, resolve(second, changes or ()), _labels(name, second, changes), as_json)
+        _size_two(recipe, resolve(second, overrides), _labels(name, second, overrides), json)
         return
     counted = sizes(recipe)
-    if as_json:
+    if json:
         output.print_json(_size_json(recipe.name, counted))
         return
     output.heading(recipe.name, recipe.summary)
@@ -209,13 +192,13 @@ def _size_json(name: str, counted: "Sizes") -> dict[str, Any]:
     return {"name": name, **totals, **asdict(counted)}
 
 
-def _size_two(first: "Recipe", second: "Recipe", names: list[str], as_json: bool) -> None:
+def _size_two(first: "Recipe", second: "Recipe", names: list[str], json: bool) -> None:
     """Print the sizes of two recipes, and the ratios of the first's to the second's."""
     from maskwright.core.amounts import short_count, size_in_bytes
     from maskwright.recipes.sizing import embedding_sizes, sizes
 
     both = [(recipe, sizes(recipe)) for recipe in (first, second)]
-    if as_json:
+    if json:
         output.print_json([_size_json(name, counted) for name, (_, counted) in zip(names, both, strict=True)])
         return
 
@@ -263,11 +246,11 @@ def _merged(first: list[str], second: list[str]) -> list[str]:
     return merged
 
 
-def _labels(first: str, second: str, changes: "list[str] | None") -> list[str]:
+def _labels(first: str, second: str, overrides: Sequence[str]) -> list[str]:
     """Return what to call two recipes, also two of one name."""
     from maskwright.recipes.catalog import resolve
 
     names = [resolve(first).name, resolve(second).name]
     if names[0] == names[1]:  # A run's recipe has the name of the recipe it was resolved from.
-        names = [first, " ".join([second, *(f"--set {change}" for change in changes or ())])]
+        names = [first, " ".join([second, *(f"--set {change}" for change in overrides)])]
     return names

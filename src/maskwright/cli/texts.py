@@ -1,25 +1,15 @@
 """Shared by the commands that use a model: input texts, loading and warnings."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from maskwright.cli import output
+from maskwright.cli.options import Arguments
 
 if TYPE_CHECKING:
     from maskwright.inference.model import Model
-    from maskwright.inference.precision import Precision
-
-MODEL_HELP = "A run directory, or a Hugging Face model directory or hub name."
-
-
-def gather(texts: Sequence[str] | None, file: Path | None, column: str | None = None) -> list[str]:
-    """Return the texts of the command line, then those of the file; the column that is read is printed."""
-    from maskwright.inference.texts import gather
-
-    return gather(texts or (), file, column, lambda name: output.note(f"texts from column {name!r} of {file}"))
 
 
 def check_model(model: str) -> None:
@@ -29,15 +19,22 @@ def check_model(model: str) -> None:
     check_folder(model)
 
 
-def load_for_use(model: str, device: str, precision: "Precision") -> "Model":
-    """Load a model, print warnings, and configure the process's memory allocator as in training."""
-    check_model(model)
+def load_for_use(arguments: Arguments) -> "tuple[list[str], Model]":
+    """Return the texts, of the command line and then of the file, and the model.
+
+    Prints warnings and the column that is read, and configures the process's memory allocator as in training.
+    """
+    from maskwright.inference.texts import gather
+
+    file, column = arguments["file"], arguments["column"]
+    texts = gather(arguments["texts"], file, column, lambda name: output.note(f"texts from column {name!r} of {file}"))
+    check_model(arguments["model"])
     from maskwright.inference.model import load
     from maskwright.training.allocator import keep_freed_memory
 
     keep_freed_memory()
     with print_warnings():
-        return load(model, device=device, precision=precision)
+        return texts, load(arguments["model"], device=arguments["device"], precision=arguments["precision"])
 
 
 @contextmanager

@@ -54,14 +54,18 @@ def evaluate(
     """Evaluate a fine-tuned model, or sentence embeddings.
 
     Args:
-        model: Written by `finetune`, a folder of a transformers class for such a task, or a loaded model.
-        file: A labeled file, or several.
-        text, text2, label: Its columns; the others are as in the training file, or guessed and reported.
-        read: Further read options, "quoting=none". Labels that the model calls otherwise are mapped by
-            "label_names=[[1, POSITIVE], [0, NEGATIVE]]".
-        out: Write the predictions to this `.jsonl`, `.csv` or `.tsv` file.
-        device, reporter: As for `finetune`.
-        precision: As for `maskwright.load`, which settles device and precision of a loaded model.
+        model: Output directory of `maskwright finetune`, or a transformers model for the task. In Python also a loaded
+            model, which settles device and precision.
+        file: A labeled file.
+        text: Column of the text (words, question). Default: as in the training file, or guessed from the header and
+            reported.
+        text2: Column of the second text (context).
+        label: Column of the label (tags, answers). Default: as for the text.
+        read: Option for reading files, e.g. `quoting=none`. Labels that the model calls otherwise are mapped by
+            `label_names=[[1, POSITIVE], [0, NEGATIVE]]`.
+        out: Write the predictions to this .jsonl, .csv or .tsv file.
+        device, precision: As for `load`.
+        reporter: Where messages go; None for standard error.
 
     Raises:
         MaskwrightError: If model and examples do not fit together, or the examples have no labels.

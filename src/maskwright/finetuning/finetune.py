@@ -102,27 +102,30 @@ def finetune(
     examples are predicted once, at the end.
 
     Args:
-        model: A run's folder, a Hugging Face folder or a hub name.
-        task: A benchmark ("sst-2"), or a kind of task for your own files ("classification"). "embedding" trains
-            sentence embeddings with sentence-transformers (`finetuning.embedding`): one seed.
-        out: Output folder: new, empty, or of this same fine-tuning.
-        data: The folder with the benchmark's files; for "embedding" those of STS-B.
-        train, dev, test: Files instead, or tables in memory: a DataFrame, a Hugging Face Dataset, or a list of
-            dictionaries. Without `dev` a tenth of the training examples is held out.
-        text, text2, label: Columns of your files; the others are guessed and reported.
-        read: Further read options, "quoting=none" (fields of `finetuning.readers.ReadOptions`).
-        seeds, seed: Number of seeds, trained one after the other, and the first of them.
-        set: Settings, "learning_rate=1e-4" (fields of `Hyperparameters`), and "task.FIELD=..." of the task.
-        as_published: Keep the published settings even for small models or little data. Sequences are still no longer
+        model: A run directory, or a Hugging Face model directory or hub name.
+        task: A benchmark (sst-2, squad-1.1, ...), or a task type for your own files: classification, regression,
+            multi-label, tagging, question-answering, multiple-choice, embedding (by sentence-transformers).
+        out: Output directory: new, empty, or of this same fine-tuning, which resumes.
+        data: Directory of the benchmark's files; with the task embedding those of STS-B.
+        train: Training file (CSV, TSV, JSONL, ...). In Python `train`, `dev` and `test` may also be tables: a
+            DataFrame, a Hugging Face Dataset, or a list of dictionaries.
+        dev: Validation file for model selection. Default: a tenth of the training examples is held out.
+        test: Test file, evaluated once at the end.
+        text: Column of the text (words, question). Default: guessed from the header, and reported.
+        text2: Column of the second text (context).
+        label: Column of the label (tags, answers). Default: guessed from the header, and reported.
+        read: Option for reading files, e.g. `quoting=none`, `encoding=gb18030`. In Python: fields of
+            `finetuning.readers.options.ReadOptions`.
+        seeds: Number of seeds to train with, one after the other.
+        seed: The first seed.
+        set: Override a hyperparameter, e.g. `epochs=5`, `learning_rate=1e-4`, or of a field of the task,
+            `task.FIELD=VALUE`.
+        as_published: Keep the published hyperparameters, even for small models and data. Sequences are still no longer
             than in pretraining.
-        from_scratch: Initialize all weights at random and keep only the model's shape and tokenizer, as a baseline that
-            shows what pretraining contributes.
-        system: The system whose published settings are used; None: the model's recipe or family.
-        device: "auto", "cpu", "cuda" or "cuda:N".
-        precision: "fp32", "bf16" (autocast; weights and losses stay fp32), or "auto": bf16 on a GPU that supports it.
-            Evaluation uses it too.
-        checkpoint_minutes: Time between checkpoints.
-        reporter: Receives messages; None for standard error.
+        from_scratch: Train from random weights, as a baseline; keeps the model's shape and tokenizer.
+        system: System whose published hyperparameters are used (macbert, spanbert, ...). Default: the model's own.
+        device, checkpoint_minutes, reporter: As for `pretrain`.
+        precision: As for `pretrain`. Evaluation uses it too.
 
     Raises:
         MaskwrightError: If an argument is invalid. Existing files are kept.

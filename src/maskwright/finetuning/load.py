@@ -47,9 +47,10 @@ def load(model: str | Path, *, device: str = "auto", precision: Precision = "fp3
         model: A run directory, an output folder of `finetune`, a Hugging Face directory or hub name of a BERT, RoBERTa,
             XLM-RoBERTa, CamemBERT, ALBERT, ELECTRA, DistilBERT, ERNIE 1.0 or ModernBERT. A generator in its
             subdirectory "generator" is loaded too.
-        device: "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one.
-        precision: Of matmuls: "fp32"; "bf16" or "int8" (CPU only), faster and rounded; "auto" is bf16 on a GPU that
-            supports it. If the device does not support it, fp32 with the warning `PrecisionChanged`.
+        device: auto (a GPU if there is one), cpu, cuda or cuda:N.
+        precision: Precision of matrix multiplications: fp32, bf16, int8 (on a CPU; faster, less exact), or auto (bf16
+            on a GPU that supports it, else fp32). In Python: fp32 with the warning `PrecisionChanged` if the device
+            does not support it.
 
     Returns:
         A model with `embed` and, where it has the heads, `fill_mask` and `detect`; of a fine-tuned one with `predict`.

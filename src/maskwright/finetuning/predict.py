@@ -52,17 +52,14 @@ def predict(
     """Predict with a fine-tuned model.
 
     Args:
-        model: Written by `finetune`, a folder of a transformers class for such a task, or a loaded model.
+        model, text, text2, device, precision, reporter: As for `evaluate`.
         inputs: One or a list of: texts; (text, text) pairs; {"question": ..., "context": ...} for question answering;
             {"context": ..., "question": ..., "options": [...]} for multiple choice. A tuple of two texts is one pair if
             the task takes pairs. A table in memory (DataFrame, Hugging Face Dataset, list of dictionaries) is read like
             a file.
-        file: A file, read as by `finetune`, without labels. "-" is standard input, read like a file. If keys of inputs
-            and files clash, they become "input:1" and "texts.csv:1".
-        text, text2: Columns of the file; the others are as in the training file, or guessed and reported.
-        read: Further read options, "quoting=none".
-        device, reporter: As for `finetune`.
-        precision: As for `maskwright.load`, which settles device and precision of a loaded model.
+        file: A file, read as by `finetune`, without labels; `-` for standard input. In Python: if keys of inputs and
+            files clash, they become "input:1" and "texts.csv:1".
+        read: As for `finetune`.
 
     Returns:
         One prediction per input, then one per example of the file, as a list with `to_pandas()`. `details` holds the
@@ -106,9 +103,9 @@ def predict(
     return Predictions(replace(made, input_text=shown(example)) for made, example in pairs)
 
 
-def given_inputs(words: Sequence[str], files: Sequence[Path]) -> tuple[list[str], list[Path]]:
+def given_inputs(words: Sequence[str], files: Sequence[str | Path]) -> tuple[list[str], list[Path]]:
     """Split command-line arguments into texts and files: files if each exists or is called like one."""
-    paths = [path.expanduser() for path in files]
+    paths = [Path(path).expanduser() for path in files]
     there = [word for word in words if _is_file(word)]
     if there and len(there) < len(words):
         raise DataError(

@@ -33,12 +33,12 @@ def fill_mask(
     """Predict the token at each mask of each text (`Model.fill_mask`).
 
     Args:
-        model: As for `load`, or a loaded model.
-        texts: With `[MASK]` or `<mask>`.
-        file: More texts: one per line, or a column of a CSV, TSV, JSON Lines or Parquet file.
-        column: That column; None for `text`, `content` or the only column of texts.
+        model: A run directory, or a Hugging Face model directory or hub name. In Python also a loaded model.
+        texts: Texts with `[MASK]` or `<mask>`; both work for any model.
+        file: A file with one text per line, or a CSV, TSV, JSON Lines or Parquet file; `-` for standard input.
+        column: Column of the texts in `file`. Default: text, content, or the only column of texts.
         top_k: Predictions per mask.
-        out: A .jsonl file for the results, one line per text.
+        out: Write the results to this .jsonl file, one line per text.
         device, precision: As for `load`.
     """
     gathered = gather(texts, file, column)
@@ -67,7 +67,14 @@ def detect(
     device: str = "auto",
     precision: Precision = "fp32",
 ) -> list[Detection]:
-    """Predict which tokens of each text were replaced (`Model.detect`); other arguments as for `fill_mask`."""
+    """Predict which tokens of each text were replaced (`Model.detect`).
+
+    Args:
+        model, file, column, out: As for `fill_mask`.
+        texts: Texts.
+        threshold: Probability above which a token is marked.
+        device, precision: As for `load`.
+    """
     gathered = gather(texts, file, column)
     detections = _loaded(model, device, precision).detect(gathered, threshold=threshold)
     if out is not None:
@@ -90,7 +97,14 @@ def embed(
 ) -> NDArray[np.float32]:
     """Return one embedding per text, shape (n, H) (`Model.embed`).
 
-    `out` is a .npy file; the other arguments are as for `fill_mask`.
+    Args:
+        model, file, column: As for `fill_mask`.
+        texts: Texts.
+        out: Write the embeddings to this .npy file, one row per text, float32.
+        pooling: mean (of a text's tokens) or first (the [CLS] token). Default: that of a sentence-transformers folder,
+            else mean.
+        normalize: Scale each vector to length 1. Default: as a sentence-transformers folder does, else not.
+        device, precision: As for `load`.
     """
     gathered = gather(texts, file, column)
     loaded = _loaded(model, device, precision)

@@ -45,11 +45,19 @@ class Quickstart:
 
 
 def quickstart(
-    *, out: str | Path, minutes: float = MINUTES, recipe: str = RECIPE, reporter: Reporter | None = None
+    *,
+    out: str | Path = "runs/quickstart",
+    minutes: float = MINUTES,
+    recipe: str = RECIPE,
+    reporter: Reporter | None = None,
 ) -> Quickstart:
     """Train on the docstrings of this Python installation and fill some masks.
 
-    The first run needs about one minute more for preparation. Without a reporter, messages go to standard error.
+    Args:
+        out: Run directory.
+        minutes: Minutes of training; the first run needs about one more for preparation.
+        recipe: Name of the recipe to train.
+        reporter: Where messages go; None for standard error.
     """
     run = pretrain("docstrings", out=out, recipe=recipe, minutes=minutes, set=SETTINGS, reporter=reporter)
     if not run.finished:

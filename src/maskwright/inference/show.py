@@ -151,14 +151,17 @@ def show(
     """Format a text into sequences, then mask and replace tokens as training does in one epoch.
 
     Args:
-        recipe: A recipe's name, its JSON file, or the recipe itself.
+        recipe: Name of a recipe (see `maskwright recipes`), path of its JSON file, or a run directory.
         text: Running text; blank lines separate documents.
-        tokenizer: A tokenizer directory. None uses the run's if `recipe` is a run directory; otherwise it trains a
-            small one on the docstrings of the Python installation and the text, so that all its characters are known.
-        corpus: Corpus arguments, as for `pretrain`. The vocabulary (unless a tokenizer is given), phrases, similar
-            words and token counts come from it. The recipe is not fitted to the corpus.
-        stage: Masking stage, from 1, if masking has several (ERNIE); None for the last.
-        set: Overrides of the recipe, "field.path=value", if it is given by name.
+        tokenizer: A tokenizer directory. Default: the run's, or a small one trained for this on the docstrings of the
+            Python installation and the text.
+        corpus: Corpus as for `maskwright pretrain`, for vocabulary, phrases, similar words and token counts; the recipe
+            is not fitted to it.
+        seed: Random seed.
+        epoch: Epoch whose masks are shown.
+        stage: Stage of training, if masking has several. Default: the last.
+        set: As for `pretrain`.
+        max_sequences: Maximum number of sequences.
 
     Raises:
         RecipeError: If the recipe is unknown, has no such stage, or an override does not fit.

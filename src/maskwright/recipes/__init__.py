@@ -24,14 +24,26 @@ def names() -> tuple[str, ...]:
 
 
 def show(name: str, *, set: Sequence[str] = ()) -> "Recipe":
-    """Return a recipe, with fields overridden, e.g. `set=["masking.rate=0.3"]`."""
+    """Return a recipe.
+
+    Args:
+        name: Name of a recipe, path of its JSON file, or a run directory.
+        set: Override a field of the recipe, e.g. `masking.rate=0.3`.
+    """
     from maskwright.recipes.catalog import resolve
 
     return resolve(name, set)
 
 
 def diff(first: str, second: str, *, set: Sequence[str] = (), all: bool = False) -> "list[FieldDifference]":
-    """Compare two recipes, the second with fields overridden; with `all`, list equal settings too."""
+    """Compare two recipes.
+
+    Args:
+        first: Name of a recipe, path of its JSON file, or a run directory.
+        second: Name of the recipe to compare with it, path of its JSON file, or a run directory.
+        set: Override a field of the second recipe.
+        all: Include equal settings.
+    """
     from maskwright.recipes.table import diff
 
     return diff(show(first), show(second, set=set), all)
@@ -46,7 +58,13 @@ def size(name: str, second: str, *, set: Sequence[str] = ()) -> "tuple[Sizes, Si
 
 
 def size(name: str, second: str | None = None, *, set: Sequence[str] = ()) -> "Sizes | tuple[Sizes, Sizes]":
-    """Count the parameters, FLOPs and memory of a recipe, or of two, the second with fields overridden."""
+    """Count the parameters, FLOPs and memory of a recipe, or of two.
+
+    Args:
+        name: Name of a recipe, path of its JSON file, or a run directory.
+        second: A recipe to set beside it, with ratios.
+        set: Override a field of the recipe; of the second if there are two.
+    """
     from maskwright.recipes.sizing import sizes
 
     if second is None:

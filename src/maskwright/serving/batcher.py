@@ -6,6 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+MAX_WAITING = 256
+MAX_BODY = 1_048_576
+TIMEOUT = 30.0
 MAX_INPUTS = 1024
 """Inputs of a request, and of a batch of several; the model cuts them into forward passes of its own."""
 MAX_BATCH_CHARACTERS = 100_000
@@ -16,12 +19,9 @@ MAX_BATCH_CHARACTERS = 100_000
 class Limits:
     """What a server accepts: requests in the queue, bytes of a request's body, and seconds from it to its answer."""
 
-    max_waiting: int = 256
-    max_body: int = 1 << 20
-    timeout: float = 30.0
-
-
-LIMITS = Limits()
+    max_waiting: int = MAX_WAITING
+    max_body: int = MAX_BODY
+    timeout: float = TIMEOUT
 
 
 class QueueFullError(Exception):

@@ -55,16 +55,16 @@ def export(
     """Write a model for other programs, with a model card, and compare it with its source.
 
     Args:
-        model: A run directory, a fine-tuned model, a Hugging Face folder or hub name.
-        to: "onnx", "sentence-transformers" or "hub" (safetensors for transformers).
-        out: A new folder. If the check fails, nothing is left of it.
-        precision: Of ONNX files, one or several: "fp32", "fp16", "int8".
-        encoder: Whether to export hidden states to ONNX instead of the head's scores.
-        pooling, normalize: Of sentence-transformers, as for `maskwright.embed`.
-        texts: A file of texts for the comparison, or for a fine-tuned model a file as for `maskwright.predict`, of
-            which 500 are used. None for examples of the run's corpus and eight sentences.
-        license: The hub's identifier, such as "apache-2.0"; "" for that of the source.
-        language: The code of the language, such as "en"; None for that of the source.
+        model: A run directory, or a Hugging Face model directory or hub name.
+        to: onnx, sentence-transformers, or hub (safetensors for transformers).
+        out: A new directory. If the check fails, nothing is left of it.
+        precision: Of ONNX files: fp32, fp16 or int8.
+        encoder: Export hidden states to ONNX instead of the head's scores.
+        pooling, normalize: As for `embed`.
+        texts: Texts for the check; for a fine-tuned model a file as for `maskwright predict`, of which 500 are used.
+            Default: examples of the run's corpus and eight sentences.
+        license: License in the model card, as the hub calls it, e.g. apache-2.0. Default: that of the source.
+        language: Language code in the model card, e.g. en. Default: that of the source.
 
     Returns:
         For each precision that was kept, how near it is to the source; nothing for the hub, where the weights are the

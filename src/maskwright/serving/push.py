@@ -25,8 +25,9 @@ def push(folder: str | Path, repo: str, *, private: bool = False) -> str:
     """Upload a folder that `export` wrote to the model hub; the repository is created if needed.
 
     Args:
-        repo: "user/name".
-        private: Whether a new repository is private.
+        folder: A directory that `maskwright export` wrote.
+        repo: The repository, USER/NAME.
+        private: Make a new repository private.
 
     Returns:
         The address of the commit.

@@ -26,7 +26,16 @@ from maskwright.core.errors import DataError, MaskwrightError, unknown_name
 from maskwright.core.extras import require
 from maskwright.inference.detect import THRESHOLD
 from maskwright.inference.precision import Precision
-from maskwright.serving.batcher import LIMITS, MAX_INPUTS, Batcher, Call, Limits, QueueFullError
+from maskwright.serving.batcher import (
+    MAX_BODY,
+    MAX_INPUTS,
+    MAX_WAITING,
+    TIMEOUT,
+    Batcher,
+    Call,
+    Limits,
+    QueueFullError,
+)
 from maskwright.serving.served import Result, ServedModel, TaskName, load_served
 from maskwright.training.reporting import OnConsole, Reporter
 
@@ -123,22 +132,25 @@ def serve(
     allow_host: Sequence[str] = (),
     device: str = "auto",
     precision: Precision = "fp32",
-    max_waiting: int = LIMITS.max_waiting,
-    max_body: int = LIMITS.max_body,
-    timeout: float = LIMITS.timeout,
+    max_waiting: int = MAX_WAITING,
+    max_body: int = MAX_BODY,
+    timeout: float = TIMEOUT,
     reporter: Reporter | None = None,
 ) -> None:
     """Answer HTTP requests until SIGINT or SIGTERM; requests that have arrived are answered first.
 
     Args:
-        models: Run directories, fine-tuned models, Hugging Face folders or hub names; "NAME=PATH" to name one
-            yourself; or paths by name.
-        host, port: Where to listen; port 0 is a free one.
-        token: If given, clients must send `Authorization: Bearer TOKEN`.
-        allow_host: Accepted Host headers, against DNS rebinding; none for any, and for this machine's names if `host`
-            is a loopback address.
-        device, precision: As for `maskwright.load`.
-        max_waiting, max_body, timeout: See `Limits`.
+        models: Run directories, fine-tuned models, Hugging Face directories or hub names; `NAME=PATH` names one
+            yourself. In Python also paths by name.
+        host: Address to listen on; 0.0.0.0 for all.
+        port: Port to listen on; 0 for a free one.
+        token: Clients must send `Authorization: Bearer TOKEN`.
+        allow_host: Accepted Host header, against DNS rebinding. Default: this machine's names on a loopback address,
+            else any.
+        device, precision: As for `load`.
+        max_waiting: Requests in the queue; further ones get status 429.
+        max_body: Bytes of a request.
+        timeout: Seconds from a request to its answer.
         reporter: Where messages go; None for standard error.
 
     Raises:
@@ -259,7 +271,7 @@ def build_app(
     models: Mapping[str, ServedModel],
     *,
     token: str | None = None,
-    limits: Limits = LIMITS,
+    limits: Limits = Limits(),
     hosts: frozenset[str] | None = None,
 ) -> "FastAPI":
     """Return the ASGI application for models by name; `hosts` are the accepted Host headers, None for any."""

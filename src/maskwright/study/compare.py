@@ -111,26 +111,25 @@ def compare(
     """Compare recipes on a corpus with equal spend. The same call resumes; a larger one adds what is missing.
 
     Args:
-        corpus: As for `pretrain`.
-        recipes: Names or files of recipes, "LABEL=RECIPE" to name one yourself; or recipes by label.
-        out: The study's directory.
-        flops, tokens, minutes: The budget of each run; give one. `minutes` is converted once into the FLOPs that the
-            baseline is expected to do in that time on this machine, which all runs then spend.
-        wall_clock: Give each run `minutes` of time instead.
-        seeds: How many seeds; 3 or more for a verdict that means something.
-        seed: The first one.
-        tasks: "masked", "intrinsic", "cost", "minimal-pairs=PATH" (or "blimp=PATH"), "BENCHMARK=DIR" and "KIND=FILE"
-            of `finetune`, each as "LABEL:TASK=PATH" to name it yourself.
-        baseline: A label; default: the first.
+        corpus, device, precision, workers, engine, cache, reporter, clean: As for `pretrain`.
+        recipes: Names or files of recipes; `LABEL=RECIPE` names one yourself. In Python also recipes by label.
+        out: Study directory: new, empty, or of this same study, which resumes.
+        flops: FLOPs of each run, e.g. 1e15. Give one budget.
+        tokens: Tokens of each run, e.g. 1e8.
+        minutes: Minutes that the baseline is expected to train on this machine; all runs spend the FLOPs that it does
+            in them.
+        wall_clock: Give each run `minutes` of time instead of equal FLOPs.
+        seeds: Number of seeds; 3 or more to show differences.
+        seed: The first seed.
+        tasks: What to measure: masked, intrinsic, cost, `blimp=DIR` (minimal pairs), and tasks of `maskwright finetune`
+            with their data, `sst-2=DIR` or `classification=FILE`; `LABEL:TASK=PATH` names one yourself.
+        baseline: Label of the recipe that the others are compared with. Default: the first.
         vary: Recipe fields with their values; each recipe is compared under all combinations.
-        set: Overrides of all recipes, "masking.rate=0.3", or of one, "LABEL:masking.rate=0.3".
-        clean: Overrides of the cleaning.
-        finetune_set: Hyperparameters of fine-tuning, "epochs=2".
-        device, precision, workers, engine, cache: As for `pretrain`.
-        tune_rate: Try half, the same and twice the fitted learning rate of each recipe first, on a seed that is not
-            compared, and use the best: three more runs of each recipe.
-        dry_run: Only list the runs.
-        reporter: Where messages go; None for standard error.
+        set: Override a field of all recipes, `masking.rate=0.3`, or of one, `LABEL:masking.rate=0.3`.
+        finetune_set: Override a hyperparameter of fine-tuning, e.g. `epochs=2`.
+        tune_rate: Try half, the same and twice the fitted learning rate of each recipe on a seed that is not compared,
+            and use the best: three more runs of each recipe.
+        dry_run: Only list the runs and what they may spend.
 
     Raises:
         MaskwrightError: If an argument is invalid, or `out` holds another study.

@@ -124,11 +124,11 @@ def plan(
     """Say what fits a budget of time: tokens, epochs, memory and expected loss of each recipe.
 
     Args:
-        corpus, clean, device, precision, workers, engine, cache: As for `pretrain`.
+        corpus, clean, device, precision, workers, engine, cache, reporter: As for `pretrain`.
         recipes, set: As for `compare`.
-        hours, minutes: The budget of a run; give one.
-        trial_minutes: Training time of all short runs together.
-        reporter: Where messages go; None for standard error.
+        hours: Hours of a run. Give one budget.
+        minutes: Minutes of a run.
+        trial_minutes: Training time of all short runs together, in minutes.
 
     Raises:
         MaskwrightError: If an argument is invalid.

@@ -74,7 +74,11 @@ class Diagnosis:
 
 
 def doctor(device: str = "auto", *, precision: Precision = "auto", cache: Path | None = None) -> Diagnosis:
-    """Describe this machine and training on a device ("auto", "cpu", "cuda" or "cuda:N"); takes about a second.
+    """Describe this machine and training on a device; takes about a second.
+
+    Args:
+        device: Device of the training: auto, cpu, cuda or cuda:N.
+        precision: Precision of the training.
 
     Raises DeviceError if there is no such device, or it does not have that precision.
     """

@@ -40,12 +40,11 @@ def prepare(
     The same call resumes: finished stages are kept.
 
     Args:
-        corpus, set, seed, clean, workers, engine: As for `pretrain`.
-        out: A folder, which is then also the cache directory of the preparation, or a URL. On a cluster the folder (for
-            a URL: `cache`) must be on a file system that all nodes share.
-        recipe: Its tokenizer (with the vocabulary size of the recipe, or `set=["tokenizer.vocab_size=N"]`) and words
-            are used.
-        tokenizer: Use this tokenizer directory instead.
+        corpus, set, tokenizer, clean, workers, engine, reporter: As for `pretrain`.
+        out: Where to write the prepared text, a directory or a URL; it then is a corpus of `maskwright pretrain`. On a
+            cluster the directory must be on a file system that all nodes share. In Python: for a URL, `cache` must be.
+        recipe: Recipe whose tokenizer (with its vocabulary size, `tokenizer.vocab_size` in `set`) and words are used.
+        seed: Random seed of the tokenizer's sample.
         cache: With a URL: where the text is prepared before it is copied; None for the user's cache directory.
 
     Raises:

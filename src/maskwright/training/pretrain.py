@@ -46,14 +46,14 @@ def pretrain(
     *,
     out: str | Path,
     recipe: str | Recipe | None = None,
-    steps: int | None = None,
-    tokens: float | None = None,
     minutes: float | None = None,
     hours: float | None = None,
+    steps: int | None = None,
+    tokens: float | None = None,
     flops: float | None = None,
-    seed: int = 0,
     set: Sequence[str] = (),
     as_published: bool = False,
+    seed: int = 0,
     tokenizer: str | Path | None = None,
     init: str | Path | None = None,
     extend_vocabulary: int | str | Path | None = None,
@@ -74,35 +74,40 @@ def pretrain(
     """Train an encoder on a corpus. The same call again resumes an interrupted run, or finds a finished one.
 
     Args:
-        corpus: Files, folders, globs, URLs of these, `docstrings` or Hugging Face dataset names, each optionally
-            `:weight`.
-        out: The run directory: new, empty, or of this same run.
-        recipe: A recipe's name, a JSON file, or a recipe; None for `recipes.DEFAULT_RECIPE`, with `init` for the
-            model's own shape, objectives and length (`continuation.recipe_of`).
-        steps, tokens, minutes, hours, flops: The budget; give one. None is needed with `as_published`.
-        set: Overrides of recipe fields, "masking.rate=0.3".
-        as_published: Keep the published schedule, batch, length and vocabulary, whatever the budget.
-        tokenizer: A tokenizer folder to use instead of training a vocabulary.
-        init: A model to start from, of the recipe's shape if there is one: a run directory, a Hugging Face directory or
-            a hub name. Its tokenizer is used too.
-        extend_vocabulary: How many words of the corpus to add to that model's vocabulary, or a file of words, one a
-            line.
-        teacher: The model that a recipe with a teacher learns from; the same as `set=["teacher.model=..."]`.
-        held_out: Text to measure the model on during training, named like `corpus`. Without it a share of the corpus is
-            held out, by the seed.
-        clean: Overrides of the cleaning, "deduplicate=none".
-        device: "auto", "cpu", "cuda" or "cuda:N".
-        precision: Of matmuls (weights, sums and losses are always fp32); "auto" is bf16 on a GPU that has it.
-        kernels: "auto" uses C attention on a CPU in fp32, and kernels and CUDA graphs on a GPU in bf16, there if they
-            give the same loss and gradients on one batch; "reference" uses PyTorch alone.
-        workers: Processes for preparation; None for one per core (at most 16), or all of a cluster.
-        engine: Where text is prepared: "local" (processes of this machine), "ray", or an executor
-            (`data.engines.use_engine`); None for that of an enclosing `use_engine`, else "local".
+        corpus: Files, directories, globs, URLs (s3://...), `docstrings`, or Hugging Face dataset names; `PATH:WEIGHT`
+            to mix.
+        out: Run directory: new, empty, or of this same run, which resumes.
+        recipe: Name of a recipe (see `maskwright recipes`) or path of a JSON file; without it `maskwright/mini`, with
+            `init` the model's own shape, objectives and length.
+        minutes: Budget: minutes of training. Give one budget; none is needed with `as_published`.
+        hours: Budget: hours of training.
+        steps: Budget: optimizer steps.
+        tokens: Budget: training tokens, e.g. 1e8.
+        flops: Budget: training FLOPs, e.g. 1e16.
+        set: Override a field of the recipe, e.g. `masking.rate=0.3`.
+        as_published: Keep the paper's schedule, batch, length and vocabulary instead of fitting them to the budget.
+        seed: Random seed.
+        tokenizer: Use this tokenizer directory instead of training a vocabulary.
+        init: Start from this model (a run, a Hugging Face directory or hub name) and its tokenizer instead of random
+            weights. It must have the recipe's shape, if a recipe is given.
+        extend_vocabulary: With `init`: add N words of the corpus to the vocabulary, or those of a file, one per line.
+        teacher: Teacher model of a distilbert recipe; short for `teacher.model=...` in `set`.
+        held_out: Text to measure the model on during training, named like the corpus. Default: a share of the corpus,
+            chosen by the seed.
+        clean: Override a field of the text cleaning, e.g. `deduplicate=none`.
+        device: auto, cpu, cuda or cuda:N.
+        precision: Precision of matrix multiplications: auto (bf16 on a GPU that supports it), fp32 or bf16. Weights,
+            sums and losses are always fp32.
+        kernels: auto (C attention on a CPU in fp32; kernels and CUDA graphs on a GPU in bf16, if they give the same
+            loss and gradients on one batch) or reference (PyTorch).
+        workers: Processes that prepare text. Default: one per core (at most 16), or all of a cluster.
+        engine: Where text is prepared: local (processes of this machine, the default) or ray (a Ray cluster). In Python
+            also an executor; None for that of an enclosing `data.engines.use_engine`, else "local".
         cache: Cache directory of prepared text; None for the user's.
         checkpoint_minutes: Time between checkpoints (longer if writing one would take over 3 % of it).
-        keep: How many models are kept in the folder `kept`, at equal shares of the budget, the last one included.
-        mirror: A URL to which the run directory is copied after each checkpoint and at the end. If `out` does not
-            exist, a run of these arguments there is downloaded and resumed.
+        keep: Keep N models in the folder `kept` of the run, at equal shares of the budget, the last one included.
+        mirror: Copy the run directory to this URL (s3://, gs://, ...) after each checkpoint and at the end. Without
+            `out` here, download the run of these arguments from there and resume it.
         reporter: Where messages go; None for standard error.
 
     Raises:
