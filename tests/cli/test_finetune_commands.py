@@ -88,7 +88,7 @@ def test_evaluate_prints_a_table_or_json_and_writes_predictions(
     assert len(out.read_text(encoding="utf-8").splitlines()) == 20
     assert _run("evaluate", tuned / "out", "--file", tuned / "texts.csv", "--json") == 0
     data = json.loads(capsys.readouterr().out)
-    facts = {"model", "task", "file", "examples", "skipped", "cut", "precision"}
+    facts = {"model", "task", "file", "examples", "skipped", "truncated", "precision"}
     assert set(data) == facts | {"metrics", "by_class", "confusion"}
     assert (data["precision"], data["examples"]) == ("fp32", 20)
 
@@ -180,7 +180,7 @@ def test_the_precision_reaches_measuring_and_predicting(monkeypatch: pytest.Monk
 
     def evaluate(model: str, **asked: Any) -> evaluate_module.Evaluation:
         given.append(asked["precision"])
-        counts = {"examples": 1, "skipped": 0, "cut": 0}
+        counts = {"examples": 1, "skipped": 0, "truncated": 0}
         scores: dict[str, Any] = {"metrics": {"accuracy": 1.0}, "by_class": {}, "confusion": {}}
         return evaluate_module.Evaluation(model=model, task="t", file="f", precision="bf16", **counts, **scores)
 

@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 
-from maskwright.core.errors import DataError
+from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.finetuning.evaluate import evaluate
 from maskwright.finetuning.fine_tuned import build
 from maskwright.finetuning.metrics.scores import accuracy
@@ -16,6 +16,7 @@ from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification
+from maskwright.inference.long_texts import TruncationWarning, UntrainedLength
 from maskwright.training.reporting import Silent
 
 
@@ -87,6 +88,40 @@ def test_predictions_say_what_they_are_of(bert_folder, tmp_path):
     options = {"context": "the dog ran", "options": ["a", "b"]}
     both = predict(choices, [{**options, "question": "who ?"}, options], reporter=Silent())
     assert [one.input_text for one in both] == ["who ?", "the dog ran"]
+
+
+def test_predictions_say_what_was_truncated_and_windows_read_all(bert_folder):
+    model = build(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
+    texts = ["the cat", "the dog ran " * 30]
+    with pytest.warns(TruncationWarning, match=r"1 of 2 texts have more than 32 tokens.*texts 2.*--windows"):
+        truncated = predict(model, texts, reporter=Silent())
+    assert [one.truncated for one in truncated] == [False, True]
+    whole = predict(model, texts, windows=True, reporter=Silent())
+    assert [one.truncated for one in whole] == [False, False]
+    assert whole[0].score == pytest.approx(truncated[0].score, abs=1e-6)
+    assert whole[1].score != truncated[1].score
+    labeled = [{"text": text, "label": "a"} for text in texts]
+    counts = [evaluate(model, file=labeled, windows=read, reporter=Silent()).truncated for read in (False, True)]
+    assert counts == [1, 0]
+    with pytest.warns(TruncationWarning, match="more than 16 tokens"):
+        predict(model, texts, max_length=16, reporter=Silent())
+    with pytest.warns(UntrainedLength, match="up to 32 tokens"):
+        predict(model, texts[:1], max_length=40, reporter=Silent())
+    choices = build(bert_folder, MultipleChoice(), seed=3, max_length=32)
+    options = {"context": "the dog ran", "options": ["a", "b"]}
+    with pytest.raises(MaskwrightError, match="multiple choice"):
+        predict(choices, [options], windows=True, reporter=Silent())
+
+
+def test_truncated_questions_and_words_are_named_as_such(bert_folder, roberta_folder):
+    questions = build(bert_folder, QuestionAnswering(max_query_length=4), seed=3, max_length=32)
+    asked = {"question": "who ran to the tree ?", "context": "the dog ran " * 30}
+    with pytest.warns(TruncationWarning, match="a question of more than 4 tokens"):
+        assert predict(questions, [asked], reporter=Silent())[0].truncated
+    tagger = build(roberta_folder, Tagging(labels=("O", "X")), seed=3, max_length=8)
+    with pytest.warns(TruncationWarning, match="a word of more than 6 tokens"):
+        found = predict(tagger, ["dog " * 30, "dog" * 30], reporter=Silent())
+    assert [one.truncated for one in found] == [False, True]
 
 
 def test_pairs_are_refused_by_a_model_of_single_texts(bert_folder, tmp_path):

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+from dataclasses import replace
 
 import pytest
 import torch
@@ -327,7 +328,7 @@ def test_pairs_in_both_orders_are_twice_as_many(tune, tmp_path):
         settings = ("epochs=1", "max_length=8", f"double_unordered={both}")
         results = tune("regression", out=tmp_path / both, set=settings, **asked).results
         assert results.rows[0].steps == steps
-        assert results.data["train"]["cut"] == 16  # a pair that is cut is one example, in either order
+        assert results.data["train"]["truncated"] == 16  # a truncated pair is one example, in either order
 
 
 def test_leaked_texts_small_files_and_truncation_are_reported(tune, tmp_path):
@@ -345,10 +346,24 @@ def test_leaked_texts_small_files_and_truncation_are_reported(tune, tmp_path):
     for page in ("results.md", "README.md"):
         assert f"\n{results.notes[1]}\n" in (tmp_path / "out" / page).read_text(encoding="utf-8")
     assert read(tmp_path / "out" / "results.json")["notes"] == list(results.notes)
-    assert [text for topic, text in heard.said if topic == "cut"] == ["1 of 3 dev examples truncated to 32 tokens"]
+    (message,) = [text for topic, text in heard.said if topic == "truncated"]
+    assert message.startswith("1 of 3 dev examples have more than 32 tokens")
+    assert "`--set max_length=40`" in message
     tune(dev=dev, reporter=(heard := Heard()), set=["max_length=8"], out=tmp_path / "short")
-    (told,) = [text for topic, text in heard.said if topic == "cut"]
-    assert re.fullmatch(r"\d+ of 48 train, 1 of 3 dev examples truncated to 8 tokens", told)
+    (message,) = [text for topic, text in heard.said if topic == "truncated"]
+    assert re.match(r"\d+ of 48 train, 1 of 3 dev examples have more than 8 tokens", message)
+    topics = [topic for topic, text in heard.said if topic == "truncated" or "epoch 1" in text]
+    assert topics.index("truncated") < topics.index("dev")  # before training
+
+
+def test_the_length_of_sequences_follows_the_texts_unless_it_is_set(bert_folder, tmp_path):
+    rows = [{"text": f"the {animal} " * count, "label": animal} for count in (2, 5, 70) for animal in ("cat", "dog")]
+    request = LabeledRequest.of(task="classification", files={"train": rows, "dev": rows[:2]}, columns={})
+    existing = replace(open_existing(str(bert_folder)), max_length=300)
+    options = ({}, {"as_published": True}, {"overrides": [("max_length", 16)]})
+    plans = [make_plan(existing, request, Silent(), **each) for each in options]
+    assert [plan.settings.max_length for plan in plans] == [160, 128, 16]
+    assert [len(plan.data.train.truncated) for plan in plans] == [0, 2, 2]
 
 
 def test_another_request_in_the_folder_is_refused_with_what_differs(tune, tmp_path):

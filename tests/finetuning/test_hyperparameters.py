@@ -3,6 +3,7 @@
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from maskwright.core.errors import RecipeError
@@ -10,6 +11,7 @@ from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.hyperparameters import (
     Hyperparameters,
     fit_length,
+    fit_length_to_texts,
     fit_numbers,
     fit_stride,
     fit_training,
@@ -86,6 +88,17 @@ def test_a_large_model_with_much_data_keeps_the_published_settings():
     settings, *_ = published("bert", "sequence", BENCHMARKS["mnli"], BASE)
     assert fit_training(settings, 392_702, (), width=768, system="bert") == (settings, ())
     assert fit_length(settings, 512, ()) == (settings, ())
+
+
+@pytest.mark.parametrize(
+    ("lengths", "limit", "expected"),
+    [([20] * 100, 512, 128), ([129] * 100, 512, 160), ([400] * 2 + [20] * 98, 512, 416), ([400] + [20] * 99, 512, 128)],
+)
+def test_the_length_follows_the_training_texts(lengths, limit, expected):
+    settings, choices = fit_length_to_texts(Hyperparameters(), np.array(lengths), limit, ())
+    assert settings.max_length == expected
+    assert [choice.field for choice in choices] == ["max_length"] * (expected != 128)
+    assert fit_length_to_texts(Hyperparameters(), np.array(lengths), limit, ("max_length",))[1] == ()
 
 
 @pytest.mark.parametrize(("width", "rate"), [(128, 1e-3), (256, 5e-4), (768, 1.7e-4)])

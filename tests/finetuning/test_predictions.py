@@ -14,7 +14,7 @@ from maskwright.finetuning.tasks.base import Prediction, unmapped_label
 MADE = Predictions(
     [
         Prediction(key="1", value="good", score=0.75, details={"probabilities": {"good": 0.75}}, input_text='a "b", c'),
-        Prediction(key="2", value=["joy", "fear"], score=None, details={}, input_text="two\nlines"),
+        Prediction(key="2", value=["joy", "fear"], score=None, details={}, truncated=True, input_text="two\nlines"),
     ]
 )
 
@@ -25,16 +25,17 @@ def test_predictions_are_written_as_a_table_if_the_name_says_so(tmp_path, name, 
     with open(tmp_path / name, encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file, delimiter=delimiter))
     assert rows == [
-        ["key", "input", "value", "score"],
-        ["1", 'a "b", c', "good", "0.75"],
-        ["2", "two\nlines", "joy|fear", ""],
+        ["key", "input", "value", "score", "truncated"],
+        ["1", 'a "b", c', "good", "0.75", "False"],
+        ["2", "two\nlines", "joy|fear", "", "True"],
     ]
 
 
 def test_predictions_are_written_as_json_lines_otherwise(tmp_path):
     write_predictions(tmp_path / "p.jsonl", MADE)
     lines = (tmp_path / "p.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line)["value"] for line in lines] == ["good", ["joy", "fear"]]
+    rows = [json.loads(line) for line in lines]
+    assert [(row["value"], row["truncated"]) for row in rows] == [("good", False), (["joy", "fear"], True)]
 
 
 def test_other_names_of_files_are_refused_before_any_work(tmp_path):
@@ -45,7 +46,7 @@ def test_other_names_of_files_are_refused_before_any_work(tmp_path):
 
 def test_predictions_and_results_are_dataframes():
     frame = MADE.to_pandas()
-    assert list(frame.columns) == ["key", "input", "value", "score", "details"]
+    assert list(frame.columns) == ["key", "input", "value", "score", "truncated", "details"]
     assert frame["value"].tolist() == ["good", ["joy", "fear"]]
     rows = tuple(SeedRow(seed=seed, steps=5, best_epoch=1.0, dev={"accuracy": 0.5}) for seed in (0, 1))
     results = Results(task="classification", kind="classification", model="m", data={}, settings={}, rows=rows)

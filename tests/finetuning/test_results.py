@@ -7,8 +7,8 @@ import pytest
 from maskwright.finetuning.results import Results, SeedRow
 
 DATA = {
-    "train": {"name": "t.csv", "examples": 1000, "skipped": 2, "cut": 1},
-    "dev": {"name": "d|v.csv", "examples": 10, "skipped": 0, "cut": 0},
+    "train": {"name": "t.csv", "examples": 1000, "skipped": 2, "truncated": 1},
+    "dev": {"name": "d|v.csv", "examples": 10, "skipped": 0, "truncated": 0},
 }
 
 

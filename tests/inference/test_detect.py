@@ -8,7 +8,8 @@ import torch
 
 from maskwright.core.errors import ConversionError, MaskwrightError
 from maskwright.inference.detect import Detection, TokenPrediction, highlight, summary
-from maskwright.inference.model import Model, TruncationWarning, load
+from maskwright.inference.long_texts import TruncationWarning
+from maskwright.inference.model import Model, load
 
 TEXTS = ["the cat sat on the mat.", "", "We love, the dog ran to a tree 我爱北京", "xyz cats"]
 

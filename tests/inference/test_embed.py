@@ -12,7 +12,8 @@ import torch
 from maskwright.core.errors import MaskwrightError
 from maskwright.inference.batches import batches
 from maskwright.inference.embed import nearest_texts
-from maskwright.inference.model import Model, TruncationWarning, load
+from maskwright.inference.long_texts import TruncationWarning
+from maskwright.inference.model import Model, load
 
 TEXTS = [
     "the cat sat on the mat.",
@@ -64,6 +65,33 @@ def test_embed_cuts_a_long_text_and_says_so(models: dict[str, Model]) -> None:
     with pytest.warns(TruncationWarning, match=r"1 of 2 texts .*ignored \(texts 2\)"):
         vectors = models["bert"].embed(["dog", long])
     np.testing.assert_allclose(vectors[1], models["bert"].embed(" ".join(["cat"] * 38))[0], atol=1e-6)
+
+
+def test_windows_give_the_mean_of_all_tokens_of_a_long_text(models: dict[str, Model]) -> None:
+    model = models["bert"]
+    words = ["cat", "dog", "tree", "the", "we", "love", "ran"] * 12
+    long = " ".join(words)
+    vectors = model.embed(["dog", long, "cat"], windows=True)
+    np.testing.assert_allclose(vectors[[0, 2]], model.embed(["dog", "cat"]), atol=1e-6)
+    # 38 words fit into 40 tokens; each window repeats the last 9 words of the one before.
+    windows = [words[start : start + 38] for start in range(0, len(words) - 9, 29)]
+    parts = model.embed([" ".join(window) for window in windows])
+    weights = np.array([len(window) + 2.0 for window in windows])
+    mean = (parts * weights[:, None]).sum(axis=0) / weights.sum()
+    np.testing.assert_allclose(vectors[1], mean, atol=1e-6)
+    scaled = model.embed([long], windows=True, normalize=True)[0]
+    np.testing.assert_allclose(scaled, mean / np.linalg.norm(mean), atol=1e-6)
+
+
+def test_the_maximum_length_is_chosen_within_the_positions(models: dict[str, Model]) -> None:
+    model, long = models["bert"], " ".join(["cat", "dog"] * 8)
+    with pytest.warns(TruncationWarning, match=r"more than 12 tokens.*--windows"):
+        short = model.embed(long, max_length=12)
+    np.testing.assert_allclose(short, model.embed(" ".join(["cat", "dog"] * 5)), atol=1e-6)
+    positions = model.encoder.config.max_positions
+    for wrong in (2, positions + 1):
+        with pytest.raises(MaskwrightError, match=rf"max_length is {wrong}.*3 to {positions}"):
+            model.embed(long, max_length=wrong)
 
 
 def test_embed_reports_progress_up_to_the_end(models: dict[str, Model]) -> None:

@@ -14,7 +14,8 @@ from maskwright.core.errors import ConversionError, MaskwrightError
 from maskwright.data.tokenizers.spec import Unigram
 from maskwright.data.tokenizers.training import train_unigram
 from maskwright.inference.fill_mask import _window, read_masks
-from maskwright.inference.model import Model, TruncationWarning, UntrainedHead, load
+from maskwright.inference.long_texts import TruncationWarning
+from maskwright.inference.model import Model, UntrainedHead, load
 
 BERT_TEXTS = [
     "the cat sat on the [MASK].",

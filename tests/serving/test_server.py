@@ -138,6 +138,28 @@ def test_embeddings_are_those_of_a_sentence_transformers_folder(folders: dict[st
 def test_truncated_texts_are_named(client: TestClient) -> None:
     content = client.post("/embed", json={"texts": ["short", "the cat sat " * 40, "short"]}).json()
     assert content["truncated"] == [1]
+    body = {"model": "bert", "input": ["short", "cat " * 1000]}
+    assert client.post("/v1/embeddings", json=body).json()["truncated"] == [1]
+    content = client.post("/predict", json={"model": "classes", "inputs": ["short", "cat " * 1000]}).json()
+    assert content["truncated"] == [1]
+    assert [each["truncated"] for each in content["results"]] == [False, True]
+
+
+def test_a_server_reads_long_texts_in_windows(folders: dict[str, Path]) -> None:
+    load = partial(load_served, device="cpu", precision="fp32", windows=True, max_length=16)
+    models = {name: load(name, folders[name]) for name in ("bert", "classes")}
+    long = ["cat dog " * 1000]
+    with TestClient(build_app(models)) as client:
+        content = client.post("/embed", json={"texts": long}).json()
+        assert content["truncated"] == []
+        expected = maskwright.embed(folders["bert"], long, max_length=16, windows=True, device="cpu")
+        assert np.allclose(content["results"], expected, atol=1e-5)
+        assert client.post("/predict", json={"inputs": long}).json()["truncated"] == []
+        usage = client.post("/v1/embeddings", json={"model": "bert", "input": long}).json()["usage"]
+        assert usage["total_tokens"] > 2000
+        assert client.get("/v1/models/bert").json()["max_length"] == 16
+    with pytest.raises(MaskwrightError, match="multiple choice"):
+        load("choices", folders["choices"])
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_the_record_of_one_seed_is_described_and_is_no_pretraining(tmp_path: Pat
     (tmp_path / "best" / "step-1" / "model").mkdir(parents=True)
     (tmp_path / "best" / "step-1" / "model" / "config.json").write_text("{}")
     history = (DevResult(step=1, epoch=1.0, metrics={"accuracy": 0.5}),)
-    SeedResult(seed=3, folder=tmp_path, steps=1, history=history, cut={}).write()
+    SeedResult(seed=3, folder=tmp_path, steps=1, history=history).write()
     assert {path.name for path in tmp_path.iterdir()} == {"model", "run.json"}
     assert on("record", tmp_path)[0].text == "fine-tuning of one seed, finished"
     with pytest.raises(CheckpointError, match="holds a fine-tuning of one seed, and a pretraining would"):

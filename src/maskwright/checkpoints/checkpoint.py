@@ -84,7 +84,8 @@ class Checkpoint:
         family: Whose classes have this architecture.
         config: The encoder's shape; with a pooler if the folder has one.
         vocab_size: Rows of the word embeddings; some models have more than the tokenizer has entries.
-        max_length: Longest sequence of the training, in tokens, or the number of positions.
+        max_length: Longest sequence of the training, in tokens, or the number of positions; not more than a folder of
+            sentence-transformers reads.
         state: Weights in fp32 as "encoder.*" and "heads.KIND.*".
         heads: Kinds of the heads in `state`, e.g. ("mlm",) or ("sequence",). A masked-token head that no recipe could
             have trained is ignored: not tied to the word embeddings, or with another activation than the encoder.
@@ -274,12 +275,13 @@ def read_checkpoint(folder_or_name: str | Path) -> Checkpoint:
                 todo="Remove sharing, num_groups and blocks_per_group from config.json to load every layer separately",
             )
         state[ours] = tensors[theirs]
+    of_sentences = read_sentence_modules(folder).max_length
     loaded = Checkpoint(
         name=str(folder_or_name),
         family=family.name,
         config=config,
         vocab_size=described.vocab_size,
-        max_length=described.trained_length,
+        max_length=min(described.trained_length, of_sentences or described.trained_length),
         state=state,
         heads=tuple(sorted(_kinds(state))),
         unexpected=tuple(sorted(names - used)),

@@ -25,6 +25,7 @@ def command(arguments: Arguments, json: Json = False) -> None:
     from maskwright.data.progress import no_progress
     from maskwright.inference.commands import embed
     from maskwright.inference.embed import nearest_texts
+    from maskwright.inference.long_texts import truncated_texts
     from maskwright.training.reporting import OnConsole
 
     pooling, normalize = loaded.pooled_as(arguments["pooling"], arguments["normalize"])
@@ -33,15 +34,17 @@ def command(arguments: Arguments, json: Json = False) -> None:
             "this model was not trained to compare texts, so similarities of its vectors may mean little. Train it "
             "with `maskwright finetune --task embedding`."
         )
-    with print_warnings(), OnConsole(output.stderr_console()) as reporter:
+    with print_warnings() as caught, OnConsole(output.stderr_console()) as reporter:
         progress = reporter.stage if len(texts) > _LONG else no_progress
-        vectors = embed(loaded, texts, out=out, pooling=pooling, normalize=normalize, progress=progress)
+        reading = {name: arguments[name] for name in ("max_length", "windows")}
+        vectors = embed(loaded, texts, out=out, pooling=pooling, normalize=normalize, progress=progress, **reading)
     if blank := [text for text in texts if not text.strip()]:
         output.note(f"{pluralize(len(blank), 'text')} of {len(texts):,} blank: their embeddings carry no meaning")
     shape = list(vectors.shape)
     if json:
         values = {"out": str(out)} if out else {"vectors": vectors.tolist()}
-        output.print_json({"shape": shape, "pooling": pooling, "normalized": normalize, **values})
+        facts = {"shape": shape, "pooling": pooling, "normalized": normalize, "truncated": truncated_texts(caught)}
+        output.print_json({**facts, **values})
         return
     output.note(f"{pluralize(len(texts), 'text')}, {shape[1]} dimensions" + (f", written to {out}" if out else ""))
     if not out and len(texts) > 1:

@@ -40,5 +40,9 @@ def command(arguments: Arguments, json: Json = False) -> None:
         output.table(("true, by predicted", *predicted), rows, right=range(1, len(predicted) + 1))
     if len(done.by_class) > _CLASSES_SHOWN or len(done.confusion) > _MAX_CONFUSED:
         output.note("--json prints the scores of all classes and the whole confusion matrix")
-    if done.cut:
-        output.note(f"truncated to the model's maximum length: {pluralize(done.cut, 'example')}")
+    if done.truncated:
+        from maskwright.inference.long_texts import IGNORED, WINDOWS_HINT
+
+        by_windows = done.task in ("classification", "regression", "multi_label") and not arguments["windows"]
+        hint = f"; {WINDOWS_HINT}" if by_windows else ""
+        output.note(f"truncated: {pluralize(done.truncated, 'example')}; {IGNORED}{hint}")

@@ -38,11 +38,11 @@ def load_for_use(arguments: Arguments) -> "tuple[list[str], Model]":
 
 
 @contextmanager
-def print_warnings() -> Iterator[None]:
-    """Print Python warnings of the block as lines, without file names and source."""
+def print_warnings() -> Iterator[list[warnings.WarningMessage]]:
+    """Print Python warnings of the block as lines, without file names and source; yield the list of them."""
     with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
         try:
-            yield
+            yield caught
         finally:
             for warning in caught:
                 output.warn(str(warning.message))

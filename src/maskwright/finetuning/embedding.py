@@ -16,7 +16,6 @@ from typing import Any
 from maskwright.checkpoints.card_facts import CardFacts, read_card_facts
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.quiet import quiet
-from maskwright.checkpoints.sentence_folder import SentenceModules
 from maskwright.core.amounts import pluralize
 from maskwright.core.checksums import file_checksums
 from maskwright.core.devices import choose_device
@@ -34,6 +33,7 @@ from maskwright.finetuning.labeled import (
     load_read_as,
     read_for_model,
     report_file,
+    report_truncated,
     save_read_as,
     warn_of,
     with_held_out,
@@ -43,6 +43,7 @@ from maskwright.finetuning.readers import Data
 from maskwright.finetuning.readers.options import ReadAs, ReadOptions, to_keep
 from maskwright.finetuning.results import Evaluation, FineTuning, Results, SeedRow, card, data_of, write_results
 from maskwright.fitting.rules import Choice
+from maskwright.inference.long_texts import IGNORED
 from maskwright.training.device import Precision, restore_machine, use_machine
 from maskwright.training.existing import open_existing
 from maskwright.training.interrupt import stop_on_signals
@@ -82,10 +83,14 @@ def finetune_embedding(
     check_writable(out)
     folder = RunDirectory(out, work="fine-tuning", kept="checkpoints/checkpoint-*")
     with reporter or OnConsole() as reporter:
-        existing, modules = _with_modules(open_existing(str(model)))
+        existing = open_existing(str(model))
+        modules = existing.modules
+        modules.check(existing.name)
         folder.refuse_model(existing.folder)
         parts, rows, read_as, notes = _read(request, reporter)
         settings, choices = _fitted(rows["train"], parts["train"], overrides, existing, as_published)
+        longest = {name: settings.max_length if name == "train" else existing.max_length for name in parts}
+        truncated = {name: _num_truncated(part, existing, longest[name]) for name, part in parts.items()}
         wanted = {
             "model": existing.fingerprint,
             "task": TASK,
@@ -108,18 +113,35 @@ def finetune_embedding(
                 }
                 folder.write_record(record)
                 report_fitted(choices, reporter, field="setting")
+                limit = f"more than {settings.max_length} tokens"
+                effect = IGNORED
+                if settings.max_length != existing.max_length:
+                    effect += f"; `--set max_length={existing.max_length}` is the model's limit"
+                report_truncated(parts, {"train": truncated["train"]}, limit, effect, reporter)
+                rest = {name: count for name, count in truncated.items() if name != "train"}
+                report_truncated(parts, rest, f"more than {existing.max_length} tokens", IGNORED, reporter)
                 with quiet(), use_machine(machine), stop_on_signals() as stop, full_disk_named(out):
                     from maskwright.finetuning.embedding_trainer import train  # It needs the extra.
 
                     seconds = checkpoint_minutes * 60
                     trained = train(
-                        existing, modules, parts, rows, settings, seed, folder, machine, seconds, stop, reporter
+                        existing,
+                        existing.modules,
+                        parts,
+                        rows,
+                        settings,
+                        seed,
+                        folder,
+                        machine,
+                        seconds,
+                        stop,
+                        reporter,
                     )
                 if trained is None:
                     return FineTuning(folder=out, finished=False, results=None, stopped_by=stop.signal)
                 record |= trained
             notes = (f"Trained on {rows['train']} with {record['loss']}; {modules.pooling} pooling.", *notes)
-            results = _results(existing, parts, settings, rows["train"], record, notes)
+            results = _results(existing, parts, truncated, settings, rows["train"], record, notes)
             save_read_as(out, read_as)
             facts = read_card_facts(existing.folder, existing.name)
             write_results(out, results, _model_card(out.name, results, facts))
@@ -132,18 +154,18 @@ def finetune_embedding(
 def _results(
     existing: Checkpoint,
     parts: Mapping[str, Texts],
+    truncated: Mapping[str, int],
     settings: EmbeddingSettings,
     rows: Rows,
     record: Mapping[str, Any],
     notes: tuple[str, ...],
 ) -> Results:
     """Return the results of a finished training from its record; `rows` are those of the training file."""
-    longest = {name: settings.max_length if name == "train" else existing.max_length for name in parts}
     return Results(
         task=TASK,
         kind=TASK,
         model=existing.name,
-        data=data_of(parts, {name: _num_truncated(part, existing, longest[name]) for name, part in parts.items()}),
+        data=data_of(parts, truncated),
         settings=settings.model_dump(mode="json"),
         rows=(SeedRow(**record["row"]),),
         notes=notes,
@@ -158,7 +180,8 @@ def evaluate_embedding(
 ) -> Evaluation:
     """Evaluate a folder of sentence-transformers on scored pairs, pairs or triplets; arguments as for `evaluate`."""
     require("evaluating sentence embeddings", "embedding", *_LIBRARIES)
-    existing, _ = _with_modules(open_existing(str(model)))
+    existing = open_existing(str(model))
+    existing.modules.check(existing.name)
     with reporter or OnConsole() as reporter, quiet():
         options = options.replace(labels="if_there")
         examples = read_for_model(file, TASK, options, load_read_as(existing.folder))
@@ -180,7 +203,7 @@ def evaluate_embedding(
         file=examples.name,
         examples=len(examples.examples),
         skipped=len(examples.skipped),
-        cut=_num_truncated(examples, existing, None),
+        truncated=_num_truncated(examples, existing, None),
         precision="fp32",
         metrics=metrics,
         by_class={},
@@ -188,19 +211,12 @@ def evaluate_embedding(
     )
 
 
-def _with_modules(existing: Checkpoint) -> tuple[Checkpoint, SentenceModules]:
-    """Return a model with the maximum length of its folder's modules, and these; ConversionError for unknown ones."""
-    modules = existing.modules
-    modules.check(existing.name)
-    return replace(existing, max_length=min(existing.max_length, modules.max_length or existing.max_length)), modules
-
-
 def _num_truncated(part: Texts, existing: Checkpoint, longest: int | None) -> int:
     """Return how many examples have a text that is truncated to `longest` tokens, special ones included."""
     most = (longest or existing.max_length) - 2
     columns = zip(*(example.texts for example in part.examples), strict=True)
-    cut = [[len(ids) > most for ids, _ in existing.tokenizer.encode_batch(column)] for column in columns]
-    return sum(map(any, zip(*cut, strict=True)))
+    truncated = [[len(ids) > most for ids, _ in existing.tokenizer.encode_batch(column)] for column in columns]
+    return sum(map(any, zip(*truncated, strict=True)))
 
 
 def _model_card(name: str, results: Results, facts: CardFacts) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ from maskwright.core.types import IntArray
 from maskwright.data.progress import Progress, no_progress
 from maskwright.finetuning.embedding import evaluate_embedding
 from maskwright.finetuning.examples import Example, ExampleFile, TextExample
-from maskwright.finetuning.features import Features
+from maskwright.finetuning.features import Features, Layout
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import check_measurable, read_for_model, report_file
 from maskwright.finetuning.load import TaskModel
@@ -28,6 +29,7 @@ from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, wit
 from maskwright.finetuning.results import Evaluation as Evaluation
 from maskwright.finetuning.tasks.base import Prediction, Scores
 from maskwright.inference.batches import TextEncoder
+from maskwright.inference.long_texts import choose_length
 from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision, choose_precision
 from maskwright.training.device import Machine, prepare_machine, use_machine
@@ -47,6 +49,8 @@ def evaluate(
     label: str | None = None,
     read: Sequence[str] = (),
     out: str | Path | None = None,
+    max_length: int | None = None,
+    windows: bool = False,
     device: str = "auto",
     precision: Precision = "auto",
     reporter: Reporter | None = None,
@@ -64,6 +68,9 @@ def evaluate(
         read: Option for reading files, e.g. `quoting=none`. Labels that the model calls otherwise are mapped by
             `label_names=[[1, POSITIVE], [0, NEGATIVE]]`.
         out: Write the predictions to this .jsonl, .csv or .tsv file.
+        max_length: Maximum tokens of a sequence, special ones included. Default: that of the model.
+        windows: Read longer texts in overlapping windows, whose probabilities or numbers are averaged, instead of
+            truncating them. In Python: tagging and question answering always read windows.
         device, precision: As for `load`.
         reporter: Where messages go; None for standard error.
 
@@ -78,25 +85,30 @@ def evaluate(
         check_output(Path(out))
     options = with_overrides(ReadOptions(), {"text": text, "text2": text2, "label": label}, read)
     if isinstance(model, str | Path) and (locate(model) / MODULES).is_file():
-        if out is not None or precision not in ("auto", "fp32"):
-            raise MaskwrightError(
-                f"{'--out' if out else '--precision'} has no effect on sentence embeddings", todo="Leave it out."
-            )
+        options_set = {
+            "--out": out is not None,
+            "--precision": precision not in ("auto", "fp32"),
+            "--max-length": max_length is not None,
+            "--windows": windows,
+        }
+        if refused := [option for option, value in options_set.items() if value]:
+            raise MaskwrightError(f"{refused[0]} has no effect on sentence embeddings", todo="Leave it out.")
         return evaluate_embedding(model, file=file, options=options, device=device, reporter=reporter)
     with model_to_score(model, device, precision, reporter) as (loaded, encoder, reporter):
         task = loaded.task
         examples = read_file(file, loaded, options, reporter)
         check_measurable(examples, task)
-        predictions, cut = predict_examples(loaded, encoder, examples.examples, reporter.stage)
+        layout = choose_layout(loaded, max_length, windows, name_of(model))
+        predictions = predict_examples(loaded, encoder, examples.examples, reporter.stage, layout)
         if out is not None:
             write_predictions(Path(out).expanduser(), predictions)
     return Evaluation(
-        model=str(model) if isinstance(model, str | Path) else getattr(model, "name", "the model"),
+        model=name_of(model),
         task=task.kind,
         file=examples.name,
         examples=len(examples.examples),
         skipped=len(examples.skipped),
-        cut=cut,
+        truncated=sum(each.truncated for each in predictions),
         precision=encoder.precision,
         metrics=task.measure(predictions, examples.examples),
         **task.report(predictions, examples.examples)._asdict(),
@@ -164,14 +176,33 @@ def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str) 
             )
 
 
+def name_of(model: str | Path | FineTunedModel | Model) -> str:
+    """Return the path or name of a model, for messages."""
+    return str(model) if isinstance(model, str | Path) else getattr(model, "name", "the model")
+
+
+def choose_layout(model: FineTunedModel, max_length: int | None, windows: bool, name: str) -> Layout:
+    """Return the layout of inputs that the user chose (`predict`); `name` is the model's, for messages."""
+    if windows and model.task.head == "choice":
+        raise MaskwrightError(
+            f"the model {name} is for multiple choice, which does not read windows", todo="Leave --windows out."
+        )
+    longest = choose_length(max_length, model.max_length, model.encoder.config.max_positions, name)
+    return replace(model.layout, max_length=longest, windows=windows)
+
+
 def predict_examples(
-    model: FineTunedModel, encoder: TextEncoder, examples: Sequence[Any], progress: Progress = no_progress
-) -> tuple[list[Prediction], int]:
-    """Return one prediction per example, and the number of truncated examples (arguments: see `score_features`)."""
-    features = model.task.features(examples, model.layout, training=False)
+    model: FineTunedModel,
+    encoder: TextEncoder,
+    examples: Sequence[Any],
+    progress: Progress = no_progress,
+    layout: Layout | None = None,
+) -> list[Prediction]:
+    """Return one prediction per example; `layout` None is the model's (other arguments: see `score_features`)."""
+    features = model.task.features(examples, layout or model.layout, training=False)
     scores = score_features(model, encoder, features, progress)
     check_finite(scores)
-    return model.task.predictions(scores, features, examples), features.num_cut
+    return model.task.predictions(scores, features, examples)
 
 
 def score_features(

@@ -5,7 +5,7 @@ Sequences equal those of transformers' tokenizers: one separator between the tex
 """
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from maskwright.core.batching import by_length
 from maskwright.core.errors import DataError
 from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import Permutation, integer_key
+from maskwright.core.ranges import Ranges
 from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import BoolArray, IntArray, Plan, TakenTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -26,44 +27,17 @@ from maskwright.training.sampler import Cursor, SourcePosition
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
-    """Half-open ranges [starts, ends) of a flat token array, each of shape (B,), int64."""
-
-    starts: IntArray
-    ends: IntArray
-
-    @property
-    def lengths(self) -> IntArray:
-        """Shape (B,)."""
-        return self.ends - self.starts
-
-    @property
-    def tokens(self) -> NDArray[np.int64]:
-        """Indices of all tokens, range by range. Shape (sum of lengths,)."""
-        tokens: NDArray[np.int64] = concatenated_ranges(self.starts, self.lengths)
-        return tokens
-
-    def first(self, lengths: IntArray) -> "Ranges":
-        """Return the ranges truncated to `lengths`, shape (B,) or ()."""
-        return Ranges(self.starts, np.minimum(self.ends, self.starts + lengths))
-
-    def pick(self, index: IntArray) -> "Ranges":
-        return Ranges(self.starts[index], self.ends[index])
-
-
-def ranges_of(lengths: IntArray) -> Ranges:
-    """Return consecutive ranges with these lengths."""
-    ends = np.cumsum(lengths, dtype=np.int64)
-    return Ranges(ends - lengths, ends)
-
-
-@dataclass(frozen=True, slots=True)
 class Layout:
-    """How texts become sequences: `max_length` includes special tokens; `segments`: text B of a pair is segment 1."""
+    """How texts become sequences.
+
+    `max_length` includes special tokens; `segments`: text B of a pair is segment 1; `windows`: texts that are too long
+    are read in windows instead of truncated (prediction of `tasks.texts`).
+    """
 
     tokenizer: Tokenizer
     max_length: int
     segments: bool
+    windows: bool = False
 
     @property
     def separators(self) -> int:
@@ -111,7 +85,7 @@ class Features:
     """Sequences of many examples, flat, with targets.
 
     A *unit* is one training or scoring item: one sequence; for multiple choice the sequences of all options of a
-    question, which stay together. A long context gives several units (windows) of one example.
+    question, which stay together. A long context or text may give several units (windows) of one example.
 
     ids: (T,), special tokens in place.  segment_ids: (T,), 1 in B and its separator if the encoder uses segments, else
     0.
@@ -126,7 +100,7 @@ class Features:
         for tasks without answers.
     widest: (T,), whether no other window gives a token of the context more context; None in training, and for tasks
         without answers.
-    num_cut: Number of truncated examples.
+    truncated: (K,), ascending, the truncated examples.
     """
 
     ids: IntArray
@@ -139,7 +113,7 @@ class Features:
     labels: NDArray | None = None  # type: ignore[type-arg]
     offsets: NDArray | None = None  # type: ignore[type-arg]
     widest: BoolArray | None = None
-    num_cut: int = 0
+    truncated: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def num_units(self) -> int:

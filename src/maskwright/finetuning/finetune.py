@@ -28,6 +28,7 @@ from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.hyperparameters import (
     Hyperparameters,
     fit_length,
+    fit_length_to_texts,
     fit_numbers,
     fit_stride,
     fit_training,
@@ -35,16 +36,26 @@ from maskwright.finetuning.hyperparameters import (
     system_of,
     tokens_of,
 )
-from maskwright.finetuning.labeled import Labeled, LabeledRequest, read_labeled
+from maskwright.finetuning.labeled import Labeled, LabeledRequest, read_labeled, report_truncated
 from maskwright.finetuning.predictions import write_predictions
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.results import FineTuning, Results, SeedRow, data_of, model_card, write_results
-from maskwright.finetuning.seed_run import MODEL, SeedResult, SeedRun, TrainingData, read_result, training_data
+from maskwright.finetuning.seed_run import (
+    MODEL,
+    SeedResult,
+    SeedRun,
+    TrainingData,
+    layout_of,
+    read_result,
+    sequence_lengths,
+    training_data,
+)
 from maskwright.finetuning.tasks import KINDS
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
-from maskwright.finetuning.tasks.texts import Regression
+from maskwright.finetuning.tasks.texts import Regression, TextTask
 from maskwright.fitting.rules import Choice
+from maskwright.inference.long_texts import IGNORED
 from maskwright.training.device import Machine, Precision, restore_machine, use_machine
 from maskwright.training.distributed import (
     broadcast_object,
@@ -253,6 +264,10 @@ def make_plan(
     elif isinstance(task, Regression) and labeled.benchmark is None:
         task, more = fit_numbers(task, [example.label for example in train], of_task.keys())
     choices += more
+    if not (as_published or labeled.benchmark or isinstance(task, QuestionAnswering)):
+        lengths = sequence_lengths(existing, task, train)
+        settings, more = fit_length_to_texts(settings, lengths, existing.max_length, fixed)
+        choices += more
     data = training_data(existing, task, settings, train, dev)
     if not as_published:
         settings, more = fit_training(
@@ -379,6 +394,21 @@ class _FineTuningRun:
             f"all settings in {self.folder.path / 'run.json'} ({plan.source})",
         )
 
+        self._report_truncated({"train": len(plan.data.train.truncated), "dev": len(plan.data.dev.truncated)})
+
+    def _report_truncated(self, counts: Mapping[str, int]) -> None:
+        """Report how many examples of each part are truncated, and the setting that helps."""
+        plan = self.plan
+        layout = layout_of(plan.existing, plan.settings.max_length)
+        if isinstance(plan.task, QuestionAnswering):
+            remedy = "; raise `--set task.max_query_length=...`"
+        elif layout.max_length < plan.existing.max_length:
+            remedy = f"; `--set max_length={plan.existing.max_length}` is the model's limit"
+        else:
+            remedy = "; `predict` and `evaluate` read all of it with `--windows`" * isinstance(plan.task, TextTask)
+        limit = plan.task.limit(layout)
+        report_truncated(plan.labeled.parts, counts, limit, f"{IGNORED}{remedy}", self.reporter)
+
     def _train(self, seed: int, tokens_per_microbatch: int, ranks: int, reported: set[str]) -> bool:
         """Train a seed unless it is done; False if a stop was requested. `reported` are the notes so far."""
         folder = self.folder.path / RUNS / f"seed-{seed}"
@@ -420,21 +450,17 @@ class _FineTuningRun:
 
     def _results(self, trained: Sequence[SeedResult], tested: Sequence[dict[str, Any]]) -> Results:
         plan, labeled = self.plan, self.plan.labeled
-        cut = {**trained[0].cut, **({"test": tested[0]["num_cut"]} if tested else {})}
-        truncated = [
-            f"{cut[name]:,} of {len(part.examples):,} {name}" for name, part in labeled.parts.items() if cut[name]
-        ]
-        if truncated:
-            self.reporter.message(
-                "cut", f"{', '.join(truncated)} examples truncated to {plan.settings.max_length} tokens"
-            )
+        truncated = {"train": len(plan.data.train.truncated), "dev": len(plan.data.dev.truncated)}
+        if tested:
+            self._report_truncated({"test": tested[0]["truncated"]})
+            truncated["test"] = tested[0]["truncated"]
         tests = [test["metrics"] for test in tested] or [None] * len(trained)
         return Results(
             task=labeled.name,
             kind=labeled.task.kind,
             model=plan.existing.name,
             from_scratch=plan.from_scratch,
-            data=data_of(labeled.parts, cut),
+            data=data_of(labeled.parts, truncated),
             settings=plan.settings.model_dump(mode="json"),
             task_settings={name: value for name, value in plan.task.to_json().items() if name not in _NOT_SET},
             pairs=any(len(getattr(example, "texts", ())) == 2 for example in labeled.parts["train"].examples),
@@ -452,22 +478,23 @@ def measure_test(folder: Path, test: ExampleFile[Any], machine: Machine, reporte
     """Predict the test examples with a finished run's model, or return the scores of an earlier call for the same ones.
 
     Writes test_predictions.jsonl and test.json into the run's folder. The scores hold "examples", their fingerprint;
-    "metrics", None where they have no labels; "num_cut", truncated examples.
+    "metrics", None where they have no labels; "truncated", the number of truncated examples.
     """
     record = folder / "test.json"
     if record.exists():
         try:
             before = read_record(record)
             compare_files(folder, before.get("files", {}))
-            if before["examples"] == test.fingerprint:
+            if before["examples"] == test.fingerprint and "truncated" in before:
                 return before
         except (ValueError, KeyError) as error:
             reporter.message("restored", f"{folder.name}: {error}; the test examples are predicted again")
     model = load(folder / MODEL).to(machine.device)
-    predictions, cut = predict_examples(model, model.for_inference(machine.precision), test.examples, reporter.stage)
+    predictions = predict_examples(model, model.for_inference(machine.precision), test.examples, reporter.stage)
     write_predictions(folder / PREDICTIONS, predictions)
     metrics = model.task.measure(predictions, test.examples) if has_labels(test.examples) else None
     files = {PREDICTIONS: checksum(folder / PREDICTIONS)}
-    scores = {"examples": test.fingerprint, "metrics": metrics, "num_cut": cut, "files": files}
+    truncated = sum(each.truncated for each in predictions)
+    scores = {"examples": test.fingerprint, "metrics": metrics, "truncated": truncated, "files": files}
     write_record(record, scores)
     return scores

@@ -13,7 +13,7 @@ from maskwright.core.amounts import short_count
 from maskwright.core.errors import RecipeError, unknown_name
 from maskwright.core.files import read_json
 from maskwright.core.spec import Spec
-from maskwright.core.types import HeadKind
+from maskwright.core.types import HeadKind, IntArray
 from maskwright.finetuning.benchmarks import Benchmark
 from maskwright.finetuning.published_settings import ALL_WIDTHS, PUBLISHED, RATES_AT_WIDTH_768
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
@@ -38,6 +38,9 @@ MOST_EPOCHS = 20.0
 docs/fine-tuning.md)."""
 SECOND_MOMENT_MEMORY = 3000
 """Steps below which Adam's bias correction matters: three time constants of a second moment with beta2 = 0.999."""
+
+LENGTH_MULTIPLE = 32
+"""A fitted `max_length` is a multiple of it, or the model's limit."""
 
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -181,6 +184,23 @@ def fit_length(
     return apply_rules(
         settings, [Rule("max_length", length, f"the model was trained on {longest} tokens")], None, fixed
     )
+
+
+def fit_length_to_texts(
+    settings: Hyperparameters, lengths: IntArray, longest: int, fixed: Collection[str]
+) -> tuple[Hyperparameters, tuple[Choice, ...]]:
+    """Raise `max_length` to the 99th percentile of the training sequences' lengths (B,), at most `longest`.
+
+    It is never lowered: sequences are not padded, so that a limit above all lengths costs nothing.
+    """
+    before = settings.max_length
+    needed = int(np.percentile(lengths, 99, method="inverted_cdf"))
+    length = min(-(-needed // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, longest)
+    reason = (
+        f"{np.mean(lengths > before):.0%} of the training texts have more than {before} tokens; `--set "
+        f"max_length={before}` truncates them and is faster"
+    )
+    return apply_rules(settings, [Rule("max_length", max(before, length), reason)], None, fixed)
 
 
 def fit_stride(

@@ -204,6 +204,15 @@ def warn_of(parts: Mapping[str, ExampleFile[Any]], reporter: Reporter) -> list[s
     return notes
 
 
+def report_truncated(
+    parts: Mapping[str, ExampleFile[Any]], counts: Mapping[str, int], limit: str, effect: str, reporter: Reporter
+) -> None:
+    """Report by part how many examples are longer than the limit ("more than 128 tokens"), if any are."""
+    longer = [f"{count:,} of {len(parts[name].examples):,} {name}" for name, count in counts.items() if count]
+    if longer:
+        reporter.message("truncated", f"{', '.join(longer)} examples have {limit}; {effect}")
+
+
 def data_warnings(parts: Mapping[str, Sequence[Example]]) -> Iterator[tuple[str, str]]:
     """Yield (part, warning): texts that also occur in an earlier part (data leakage), small parts, distinct labels.
 

@@ -11,7 +11,14 @@ from typing import Any, TypeGuard, cast
 from maskwright.core.errors import DataError
 from maskwright.data.progress import no_progress
 from maskwright.data.tables import records_of
-from maskwright.finetuning.evaluate import model_to_score, predict_examples, read_file, refuse_other_texts
+from maskwright.finetuning.evaluate import (
+    choose_layout,
+    model_to_score,
+    name_of,
+    predict_examples,
+    read_file,
+    refuse_other_texts,
+)
 from maskwright.finetuning.examples import (
     ChoiceExample,
     Example,
@@ -26,6 +33,7 @@ from maskwright.finetuning.readers import Data, as_one, sources_of
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.readers.tables import as_text
 from maskwright.finetuning.readers.tagged import cut_into_words
+from maskwright.inference.long_texts import IGNORED, WINDOWS_HINT, warn_truncated
 from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision
 from maskwright.training.reporting import Reporter
@@ -45,6 +53,8 @@ def predict(
     text: str | None = None,
     text2: str | None = None,
     read: Sequence[str] = (),
+    max_length: int | None = None,
+    windows: bool = False,
     device: str = "auto",
     precision: Precision = "auto",
     reporter: Reporter | None = None,
@@ -52,7 +62,7 @@ def predict(
     """Predict with a fine-tuned model.
 
     Args:
-        model, text, text2, device, precision, reporter: As for `evaluate`.
+        model, text, text2, max_length, windows, device, precision, reporter: As for `evaluate`.
         inputs: One or a list of: texts; (text, text) pairs; {"question": ..., "context": ...} for question answering;
             {"context": ..., "question": ..., "options": [...]} for multiple choice. A tuple of two texts is one pair if
             the task takes pairs. A table in memory (DataFrame, Hugging Face Dataset, list of dictionaries) is read like
@@ -62,7 +72,8 @@ def predict(
         read: As for `finetune`.
 
     Returns:
-        One prediction per input, then one per example of the file, as a list with `to_pandas()`. `details` holds the
+        One prediction per input, then one per example of the file, as a list with `to_pandas()`. `truncated` says
+        whether only a part of the input was read, which a `TruncationWarning` sums up. `details` holds the
         probabilities of all classes, entities with character offsets (for files of words: in the joined words), or
         further answers.
 
@@ -97,8 +108,12 @@ def predict(
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
         progress = reporter.stage if len(examples) > _LONG else no_progress
-        predictions, _ = predict_examples(loaded, encoder, examples, progress)
+        layout = choose_layout(loaded, max_length, windows, name_of(model))
+        predictions = predict_examples(loaded, encoder, examples, progress, layout)
         shown = getattr(loaded.task, "text_of", attrgetter("shown"))
+    truncated = [number for number, each in enumerate(predictions) if each.truncated]
+    hint = "" if windows or kind not in _TEXT_KINDS else WINDOWS_HINT
+    warn_truncated(truncated, len(predictions), loaded.task.limit(layout), IGNORED, hint=hint, stacklevel=2)
     pairs = zip(predictions, examples, strict=True)
     return Predictions(replace(made, input_text=shown(example)) for made, example in pairs)
 

@@ -22,12 +22,12 @@ class Predictions(list["Prediction"]):
     """Predictions in the order of their inputs."""
 
     def to_pandas(self) -> Any:
-        """Return a DataFrame with the columns "key", "input", "value", "score" and "details", one row per prediction.
+        """Return a DataFrame with the columns "key", "input", "value", "score", "truncated" and "details".
 
         Raises DataError if pandas is not installed.
         """
         pandas = imported("pandas", "to_pandas()", "hub")
-        columns = ("key", "input_text", "value", "score", "details")
+        columns = ("key", "input_text", "value", "score", "truncated", "details")
         rows = [[getattr(each, column) for column in columns] for each in self]
         return pandas.DataFrame(rows, columns=["key", "input", *columns[2:]])
 
@@ -36,7 +36,13 @@ def plain(prediction: "Prediction") -> dict[str, Any]:
     """Return a prediction as JSON-compatible data."""
     # Not `asdict`, whose deep copy takes longer than writing the file.
     value, score, details = prediction.value, prediction.score, dict(prediction.details)
-    return {"key": prediction.key, "value": value, "score": score, "details": details}
+    return {
+        "key": prediction.key,
+        "value": value,
+        "score": score,
+        "truncated": prediction.truncated,
+        "details": details,
+    }
 
 
 def check_output(path: Path) -> None:
@@ -52,8 +58,8 @@ def check_output(path: Path) -> None:
 def write_predictions(path: Path, predictions: Sequence["Prediction"]) -> None:
     """Write a file of predictions atomically, one per line: CSV or TSV by the file's name, else JSON Lines.
 
-    CSV and TSV have the columns "key", "input" (in `maskwright.predict`), "value" and "score"; a value of several
-    classes or tags is joined by "|".
+    CSV and TSV have the columns "key", "input" (in `maskwright.predict`), "value", "score" and "truncated"; a value of
+    several classes or tags is joined by "|".
     """
     delimiter = _DELIMITERS.get(path.suffix.lower())
     if delimiter is None:
@@ -62,8 +68,8 @@ def write_predictions(path: Path, predictions: Sequence["Prediction"]) -> None:
     with_inputs = any(one.input_text for one in predictions)
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(["key", *(["input"] if with_inputs else []), "value", "score"])
+    writer.writerow(["key", *(["input"] if with_inputs else []), "value", "score", "truncated"])
     for one in predictions:
         value = "|".join(map(str, one.value)) if isinstance(one.value, list | tuple) else one.value
-        writer.writerow([one.key, *([one.input_text] if with_inputs else []), value, one.score])
+        writer.writerow([one.key, *([one.input_text] if with_inputs else []), value, one.score, one.truncated])
     write_text(path, buffer.getvalue())

@@ -162,7 +162,7 @@ class Results:
 
     def data_lines(self) -> list[str]:
         parts = [
-            [part, f"{file['examples']:,}", f"{file['skipped']:,}", f"{file['cut']:,}", file["name"]]
+            [part, f"{file['examples']:,}", f"{file['skipped']:,}", f"{file['truncated']:,}", file["name"]]
             for part, file in self.data.items()
         ]
         of_task = {f"task.{name}": value for name, value in self.task_settings.items()}
@@ -208,7 +208,7 @@ def write_results(folder: Path, results: Results, card: str) -> None:
 class Evaluation:
     """The result of an evaluation; `task` is the kind of task.
 
-    `cut` counts examples truncated to the model's length. `metrics` begin with the main one. `by_class` has precision,
+    `truncated` counts the examples that were. `metrics` begin with the main one. `by_class` has precision,
     recall, F1 and number of examples of each class or entity type, `confusion` for each true class how often each class
     was predicted; both are empty for other tasks.
     """
@@ -218,7 +218,7 @@ class Evaluation:
     file: str
     examples: int
     skipped: int
-    cut: int
+    truncated: int
     precision: MatmulPrecision
     metrics: dict[str, float]
     by_class: dict[str, dict[str, float]]
@@ -228,14 +228,14 @@ class Evaluation:
         return asdict(self)
 
 
-def data_of(parts: Mapping[str, ExampleFile[Any]], cut: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-    """Return `Results.data` of the parts; `cut` is the number of truncated examples by part."""
+def data_of(parts: Mapping[str, ExampleFile[Any]], truncated: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    """Return `Results.data` of the parts; `truncated` are numbers of examples by part."""
     return {
         name: {
             "name": Path(file.name).name,
             "examples": len(file.examples),
             "skipped": len(file.skipped),
-            "cut": cut[name],
+            "truncated": truncated[name],
         }
         for name, file in parts.items()
     }

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from maskwright.checkpoints.checkpoint import Checkpoint
@@ -22,6 +23,7 @@ from maskwright.core.amounts import pluralize
 from maskwright.core.checksums import compare_files, file_checksums, read_record, write_record
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import atomic_path
+from maskwright.core.types import IntArray
 from maskwright.finetuning.evaluate import score_features
 from maskwright.finetuning.examples import Example, TextExample
 from maskwright.finetuning.features import FeatureCollator, Features, Layout, ShuffledUnits
@@ -49,6 +51,8 @@ _BEST = "best"
 """Sub-folder with a folder for each epoch that was the best when it ended, by its step, until the run is finished."""
 _NOT_RESULTS = (RECORD, "checkpoints/*", f"{_BEST}/*", f"{COPIES}/*", "test*", ".*")
 _METRICS_SHOWN = 4
+_SAMPLED = 10_000
+"""Examples whose lengths are measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,15 +64,27 @@ class TrainingData:
     dev_examples: Sequence[Example]
 
 
+def layout_of(existing: Checkpoint, max_length: int) -> Layout:
+    """Return how texts become sequences of a pretrained model."""
+    return Layout(existing.tokenizer, max_length, reads_segments(existing.config, existing.tokenizer))
+
+
+def sequence_lengths(existing: Checkpoint, task: Task, examples: Sequence[Any]) -> IntArray:
+    """Return the lengths (B,) of sequences of at most `_SAMPLED` examples, each at most the model's limit."""
+    sample = examples[:: -(-len(examples) // _SAMPLED)]
+    features = task.features(sample, layout_of(existing, existing.max_length), training=False)
+    return np.diff(features.cu_seqlens)
+
+
 def training_data(
     existing: Checkpoint, task: Task, settings: Hyperparameters, train: Sequence[Any], dev: Sequence[Any]
 ) -> TrainingData:
     """Return the features of the examples as the settings ask for them."""
-    layout = Layout(existing.tokenizer, settings.max_length, reads_segments(existing.config, existing.tokenizer))
+    layout = layout_of(existing, settings.max_length)
     learned = task.features(train, layout, training=True)
     if settings.double_unordered and (others := swapped(train)):
-        # A pair that is cut is one example that is cut, in either order.
-        learned = replace(task.features([*train, *others], layout, training=True), num_cut=learned.num_cut)
+        # A truncated pair is one truncated example, in either order.
+        learned = replace(task.features([*train, *others], layout, training=True), truncated=learned.truncated)
     return TrainingData(train=learned, dev=task.features(dev, layout, training=False), dev_examples=dev)
 
 
@@ -111,17 +127,12 @@ def should_stop(history: Sequence[DevResult], patience: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedResult:
-    """A finished run.
-
-    `history` are the development metrics of each epoch; `cut` is the number of truncated examples, by "train" and
-    "dev".
-    """
+    """A finished run; `history` are the development metrics of each epoch."""
 
     seed: int
     folder: Path
     steps: int
     history: tuple[DevResult, ...]
-    cut: Mapping[str, int]
 
     @property
     def chosen(self) -> DevResult:
@@ -167,7 +178,7 @@ def read_result(folder: Path) -> SeedResult | None:
         data = read_record(record)
         compare_files(folder, data.get("files", {}))
         history = tuple(DevResult(**result) for result in data["history"])
-        return SeedResult(seed=data["seed"], folder=folder, steps=data["steps"], history=history, cut=data["cut"])
+        return SeedResult(seed=data["seed"], folder=folder, steps=data["steps"], history=history)
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"{folder} is damaged: {error}", todo=f"Remove {folder} and run the same command again to train it again."
@@ -273,7 +284,6 @@ class SeedRun(Run[FineTunedModel]):
                 folder=self.folder,
                 steps=self.position.spent.steps,
                 history=tuple(self._history),
-                cut={"train": self.data.train.num_cut, "dev": self.data.dev.num_cut},
             ).write()
         return finished
 

@@ -91,6 +91,8 @@ def embed(
     out: str | Path | None = None,
     pooling: Pooling | None = None,
     normalize: bool | None = None,
+    max_length: int | None = None,
+    windows: bool = False,
     device: str = "auto",
     precision: Precision = "fp32",
     progress: Progress = no_progress,
@@ -104,13 +106,23 @@ def embed(
         pooling: mean (of a text's tokens) or first (the [CLS] token). Default: that of a sentence-transformers folder,
             else mean.
         normalize: Scale each vector to length 1. Default: as a sentence-transformers folder does, else not.
+        max_length: As for `evaluate`.
+        windows: Read longer texts in overlapping windows, whose embeddings are averaged, weighted by tokens, instead of
+            truncating them.
         device, precision: As for `load`.
     """
     gathered = gather(texts, file, column)
     loaded = _loaded(model, device, precision)
     # The file is opened first, so that an unwritable directory fails immediately.
     with atomic_path(Path(out).expanduser()) if out is not None else contextlib.nullcontext() as temporary:
-        vectors = loaded.embed(gathered, pooling=pooling, normalize=normalize, progress=progress)
+        vectors = loaded.embed(
+            gathered,
+            pooling=pooling,
+            normalize=normalize,
+            max_length=max_length,
+            windows=windows,
+            progress=progress,
+        )
         if temporary:
             with open(temporary, "wb") as saved:
                 np.save(saved, vectors)

@@ -16,6 +16,7 @@ from maskwright.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from maskwright.checkpoints.sentence_folder import Pooling, SentenceModules
 from maskwright.core.devices import choose_device
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError
+from maskwright.core.ranges import Ranges, cut_windows
 from maskwright.core.surrogates import surrogate_problem
 from maskwright.core.tensors import check_finite, mean_of_tokens
 from maskwright.core.types import IntArray, MatmulPrecision
@@ -25,6 +26,7 @@ from maskwright.inference.batches import TextBatch, TextEncoder
 from maskwright.inference.detect import THRESHOLD, Detection, detection
 from maskwright.inference.embed import check_pooling
 from maskwright.inference.fill_mask import MaskPrediction, best_tokens, fill, read_masks
+from maskwright.inference.long_texts import IGNORED, WINDOWS_HINT, choose_length, warn_truncated
 from maskwright.inference.precision import Precision, choose_precision
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead, ReplacedTokenDetectionHead
@@ -33,18 +35,6 @@ from maskwright.training.device import multiplies_bf16
 
 _SCORED_AT_ONCE = 512
 _FIRST = np.zeros(1, dtype=np.int64)
-
-
-class TruncationWarning(UserWarning):
-    """Texts were longer than the model's maximum length and were truncated.
-
-    Attributes:
-        texts: Their indices.
-    """
-
-    def __init__(self, message: str, texts: Sequence[int] = ()) -> None:
-        super().__init__(message)
-        self.texts = tuple(texts)
 
 
 class UntrainedHead(UserWarning):
@@ -146,7 +136,8 @@ class Model:
         masked = [
             read_masks(text, name, self.tokenizer, self.max_length) for text, name in zip(texts, names, strict=True)
         ]
-        self._warn_if_truncated([text.is_truncated for text in masked], "only the part around the masks is used")
+        truncated = [number for number, text in enumerate(masked) if text.is_truncated]
+        self._warn_truncated(truncated, len(texts), self.max_length, "only the part around the masks is used")
         sequences, positions = [text.ids for text in masked], [text.positions for text in masked]
         by_mask: dict[int, tuple[list[float], list[int]]] = {}
         for masks, logits in self.token_scores(sequences, positions, batch_tokens):
@@ -193,7 +184,7 @@ class Model:
         self._warn_if_untrained(self.rtd_head, "replaced token detection")
         texts = _listed(texts)
         encoded = [self.tokenizer.encode(text) for text in texts]
-        sequences = self._sequences([tokens.ids for tokens in encoded])
+        sequences, _ = self._sequences([tokens.ids for tokens in encoded], self.max_length)
         probabilities: list[list[float]] = [[] for _ in texts]
         with torch.inference_mode():
             for batch, hidden in self.encode(sequences, batch_tokens=batch_tokens):
@@ -213,6 +204,8 @@ class Model:
         *,
         pooling: Pooling | None = None,
         normalize: bool | None = None,
+        max_length: int | None = None,
+        windows: bool = False,
         batch_tokens: int | None = None,
         progress: Progress = no_progress,
     ) -> NDArray[np.float32]:
@@ -224,28 +217,34 @@ class Model:
                 folder of sentence-transformers, else "mean".
             normalize: Whether to scale embeddings to length 1, so that a dot product is the cosine similarity; None
                 for what a folder of sentence-transformers does, else not.
+            max_length: Maximum tokens of a sequence, special ones included; None for the model's.
+            windows: Read a text that is too long in overlapping windows and return the mean of their embeddings,
+                weighted by tokens, instead of truncating it.
             batch_tokens: Tokens of a forward pass; None for the best number of the device.
             progress: Called after each forward pass with the tokens done.
 
         Raises:
-            MaskwrightError: If the pooling is unknown, or that of the folder is unsupported.
+            MaskwrightError: If the pooling is unknown, that of the folder is unsupported, or the model has fewer
+                positions than `max_length`.
         """
         pooling, normalize = self.pooled_as(pooling, normalize)
         texts = _listed(texts)
-        sequences = self._sequences([ids for ids, _ in self.tokenizer.encode_batch(texts)])
-        total, done = sum(map(len, sequences)), 0
-        vectors = np.empty((len(texts), self.encoder.config.hidden_size), dtype=np.float32)
-        positions = [_FIRST] * len(texts) if pooling == "first" else None
+        longest = choose_length(max_length, self.max_length, self.encoder.config.max_positions, self.name)
+        encoded = [ids for ids, _ in self.tokenizer.encode_batch(texts)]
+        sequences, of_text = self._sequences(encoded, longest, windows=windows, hint=WINDOWS_HINT)
+        tokens = np.array([len(ids) for ids in sequences], dtype=np.int64)
+        weights = tokens / np.bincount(of_text, tokens)[of_text]
+        total, done = int(tokens.sum()), 0
+        vectors = np.zeros((len(texts), self.encoder.config.hidden_size), dtype=np.float32)
+        positions = [_FIRST] * len(sequences) if pooling == "first" else None
         with torch.inference_mode():
             for batch, hidden in self.encode(sequences, positions, batch_tokens=batch_tokens):
-                pooled = hidden if pooling == "first" else mean_of_tokens(hidden, batch.batch)
-                if normalize:
-                    pooled = nn.functional.normalize(pooled)
-                vectors[batch.texts] = pooled.cpu().numpy()
-                check_finite(vectors[batch.texts])
+                pooled = (hidden if pooling == "first" else mean_of_tokens(hidden, batch.batch)).cpu().numpy()
+                check_finite(pooled)
+                np.add.at(vectors, of_text[batch.texts], pooled * weights[batch.texts, None])
                 done += batch.batch.num_tokens
                 progress("embedding (tokens)", done, total)
-        return vectors
+        return nn.functional.normalize(torch.from_numpy(vectors)).numpy() if normalize else vectors
 
     def pooled_as(self, pooling: Pooling | None, normalize: bool | None) -> tuple[Pooling, bool]:
         """Return pooling and normalization of `embed`: the given ones, or those of the folder."""
@@ -305,21 +304,28 @@ class Model:
         with torch.autocast(hidden.device.type, torch.bfloat16, enabled=in_half):
             return MaskedLanguageModeling().logits(self.mlm_head, hidden, self._score_matrix).float()
 
-    def _sequences(self, encoded: Sequence[IntArray]) -> list[IntArray]:
-        """Truncate token ids and add the special tokens."""
-        special, longest = self.tokenizer.special_tokens, self.max_length - 2
-        self._warn_if_truncated([len(ids) > longest for ids in encoded], "the rest is ignored")
-        return [np.concatenate([[special.cls], ids[:longest], [special.sep]]) for ids in encoded]
+    def _sequences(
+        self, encoded: Sequence[IntArray], max_length: int, *, windows: bool = False, hint: str = ""
+    ) -> tuple[list[IntArray], IntArray]:
+        """Return token ids with special tokens, and the text of each sequence: one a text, truncated, or windows."""
+        special, longest = self.tokenizer.special_tokens, max_length - 2
+        lengths = np.array([len(ids) for ids in encoded], dtype=np.int64)
+        texts = Ranges(np.zeros_like(lengths), lengths)
+        if windows:
+            of_text, parts = cut_windows(texts, np.full_like(lengths, longest))
+        else:
+            of_text, parts = np.arange(len(lengths)), texts.first(np.asarray(longest))
+            truncated = np.flatnonzero(lengths > longest).tolist()
+            self._warn_truncated(truncated, len(lengths), max_length, IGNORED, hint)
+        sequences = [
+            np.concatenate([[special.cls], encoded[text][start:end], [special.sep]])
+            for text, start, end in zip(of_text, parts.starts, parts.ends, strict=True)
+        ]
+        return sequences, of_text
 
-    def _warn_if_truncated(self, is_truncated: list[bool], effect: str) -> None:
-        truncated = [number for number, was in enumerate(is_truncated) if was]
-        if truncated:
-            shown = ", ".join(str(number + 1) for number in truncated[:10]) + ", ..." * (len(truncated) > 10)
-            subject, which = f"{len(truncated)} of {len(is_truncated)} texts have", f" (texts {shown})"
-            if len(is_truncated) == 1:
-                subject, which = "the text has", ""
-            message = f"{subject} more than {self.max_length} tokens, the maximum of {self.name}; {effect}{which}"
-            warnings.warn(TruncationWarning(message, truncated), stacklevel=4)
+    def _warn_truncated(self, texts: Sequence[int], count: int, max_length: int, effect: str, hint: str = "") -> None:
+        limit = f"more than {max_length} tokens, the maximum of {self.name}"
+        warn_truncated(texts, count, limit, effect, hint=hint, stacklevel=4)
 
     def _warn_if_untrained(self, head: nn.Module, kind: str) -> None:
         # Libraries initialize biases to zero; training changes all of them.
@@ -365,7 +371,7 @@ def load(model: str | Path | Checkpoint, *, device: str = "auto", precision: Pre
         name=checkpoint.name,
         tokenizer=tokenizer,
         encoder=built.encoder,
-        max_length=min(checkpoint.max_length, modules.max_length or checkpoint.max_length),
+        max_length=checkpoint.max_length,
         modules=modules,
         mlm_head=cast(MaskedLanguageModelingHead | None, heads.pop("mlm", None)),
         rtd_head=cast(ReplacedTokenDetectionHead | None, heads.pop("rtd", None)),

@@ -3,7 +3,6 @@
 import shutil
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -84,7 +83,6 @@ def export(
     if out.exists() and (not out.is_dir() or any(out.iterdir()) or out.samefile(Path.cwd())):
         raise MaskwrightError(f"{out} exists", todo="Choose a new folder")
     loaded = read_checkpoint(model)
-    loaded = replace(loaded, max_length=min(loaded.max_length, loaded.modules.max_length or loaded.max_length))
     tokenizer = _check_tokenizer(loaded)
     precisions = [name for name in PRECISIONS if name in wanted]
     parities: list[Parity] = []

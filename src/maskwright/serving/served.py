@@ -11,7 +11,8 @@ from maskwright.finetuning.load import TaskModel, load
 from maskwright.finetuning.predict import Input
 from maskwright.finetuning.predictions import plain
 from maskwright.inference.commands import filled_to_json
-from maskwright.inference.model import Model, TruncationWarning
+from maskwright.inference.long_texts import choose_length, truncated_texts
+from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision
 from maskwright.training.reporting import Silent
 
@@ -21,7 +22,7 @@ TaskName = Literal["fill-mask", "detect", "embed", "predict"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """Plain data or a vector for one input, and whether the input was truncated ("predict" cannot tell)."""
+    """Plain data or a vector for one input, and whether the input was truncated."""
 
     value: Any
     truncated: bool = False
@@ -29,10 +30,15 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """A pretrained model under its name in requests, or a fine-tuned one, which answers "predict" only."""
+    """A pretrained model under its name in requests, or a fine-tuned one, which answers "predict" only.
+
+    `max_length` and `windows` are those of `Model.embed` and `maskwright.predict`.
+    """
 
     name: str
     model: Model
+    max_length: int | None = None
+    windows: bool = False
 
     @property
     def precision(self) -> MatmulPrecision:
@@ -52,7 +58,8 @@ class ServedModel:
         """Return what a client needs to know, as plain data."""
         facts: dict[str, Any] = {
             "tasks": list(self.tasks),
-            "max_length": self.model.max_length,
+            "max_length": self.max_length or self.model.max_length,
+            "windows": self.windows,
             "precision": self.precision,
         }
         if isinstance(self.model, TaskModel):
@@ -65,30 +72,29 @@ class ServedModel:
         return facts
 
     def tokens(self, texts: Sequence[str]) -> int:
-        """Return how many tokens the model reads of the texts, special ones included."""
-        encoded = self.model.tokenizer.encode_batch(list(texts))
-        return sum(min(len(ids) + 2, self.model.max_length) for ids, _ in encoded)
+        """Return how many tokens the model reads of the texts, special ones included; of windows each token once."""
+        lengths = [len(ids) + 2 for ids, _ in self.model.tokenizer.encode_batch(list(texts))]
+        longest = self.max_length or self.model.max_length
+        return sum(lengths if self.windows else [min(length, longest) for length in lengths])
 
     def run(self, task: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> list[Result]:
         """Return one result per input: of `Model`'s method of that name, or of `maskwright.predict`.
 
         Raises MaskwrightError if an input or option is not what the model takes.
         """
-        model = self.model
-        if isinstance(model, TaskModel):
-            tuned = model.predict(list(map(_input, inputs)), reporter=Silent())
-            return [Result(value={key: value for key, value in plain(each).items() if key != "key"}) for each in tuned]
-        with warnings.catch_warnings(record=True, action="always", category=TruncationWarning) as caught:
+        model, reading = self.model, dict[str, Any](max_length=self.max_length, windows=self.windows)
+        with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
             values: list[Any]
-            if task == "fill-mask":
+            if isinstance(model, TaskModel):
+                tuned = model.predict(list(map(_input, inputs)), reporter=Silent(), **reading)
+                values = [{key: value for key, value in plain(each).items() if key != "key"} for each in tuned]
+            elif task == "fill-mask":
                 values = [each["masks"] for each in filled_to_json(inputs, model.fill_mask(inputs, **options))]
             elif task == "detect":
                 values = [[asdict(token) for token in each.tokens] for each in model.detect(inputs, **options)]
             else:
-                values = list(model.embed(inputs, **options))
-        truncated = {
-            text for each in caught if isinstance(each.message, TruncationWarning) for text in each.message.texts
-        }
+                values = list(model.embed(inputs, **reading, **options))
+        truncated = truncated_texts(caught)
         return [Result(value=value, truncated=number in truncated) for number, value in enumerate(values)]
 
 
@@ -97,13 +103,22 @@ def _input(given: Any) -> Input:
     return (given[0], given[1]) if isinstance(given, list) and len(given) == 2 else given
 
 
-def load_served(name: str, path: str | Path, *, device: str, precision: Precision) -> ServedModel:
+def load_served(
+    name: str,
+    path: str | Path,
+    *,
+    device: str,
+    precision: Precision,
+    max_length: int | None = None,
+    windows: bool = False,
+) -> ServedModel:
     """Load a pretrained or fine-tuned model and use it once, so that the first request finds everything ready.
 
     Raises MaskwrightError if it cannot be loaded, or not on this device or with this precision.
     """
     model = load(path, device=device, precision=precision)
-    served = ServedModel(name=name, model=model)
+    choose_length(max_length, model.max_length, model.encoder.config.max_positions, name)
+    served = ServedModel(name=name, model=model, max_length=max_length, windows=windows)
     if not isinstance(model, TaskModel):
         if "fill-mask" in served.tasks:
             model.fill_mask(_EXAMPLE)

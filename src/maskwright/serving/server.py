@@ -132,6 +132,8 @@ def serve(
     allow_host: Sequence[str] = (),
     device: str = "auto",
     precision: Precision = "fp32",
+    max_length: int | None = None,
+    windows: bool = False,
     max_waiting: int = MAX_WAITING,
     max_body: int = MAX_BODY,
     timeout: float = TIMEOUT,
@@ -148,6 +150,8 @@ def serve(
         allow_host: Accepted Host header, against DNS rebinding. Default: this machine's names on a loopback address,
             else any.
         device, precision: As for `load`.
+        max_length: Maximum tokens of a sequence in `/embed` and `/predict`. Default: that of the model.
+        windows: Read longer texts in overlapping windows there, instead of truncating them.
         max_waiting: Requests in the queue; further ones get status 429.
         max_body: Bytes of a request.
         timeout: Seconds from a request to its answer.
@@ -167,7 +171,10 @@ def serve(
     # asyncio sets this only for sockets whose protocol number is given; without it, answers wait 40 ms for an ACK.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with listening:
-        loaded = {name: load_served(name, path, device=device, precision=precision) for name, path in paths.items()}
+        loaded = {
+            name: load_served(name, path, device=device, precision=precision, max_length=max_length, windows=windows)
+            for name, path in paths.items()
+        }
         limits = Limits(max_waiting=max_waiting, max_body=max_body, timeout=timeout)
         app = build_app(loaded, token=token, limits=limits, hosts=frozenset(allow_host) or _local_names(host))
         config = uvicorn.Config(
@@ -334,8 +341,7 @@ def build_app(
     @app.post("/predict")
     async def predict(body: PredictBody) -> Any:
         """Return a fine-tuned model's class, number, entities, answer or choice per input."""
-        content = await answer("predict", body.model, body.inputs)
-        return {name: value for name, value in content.items() if name != "truncated"}
+        return await answer("predict", body.model, body.inputs)
 
     @app.post("/v1/embeddings")
     async def openai_embeddings(body: OpenAIBody) -> Any:
@@ -355,6 +361,7 @@ def build_app(
             "object": "list",
             "model": model.name,
             "data": [{"object": "embedding", "index": n, "embedding": each} for n, each in enumerate(coded)],
+            "truncated": content["truncated"],
             "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
         }
 

@@ -31,7 +31,8 @@ from maskwright.core.randomness import generator
 from maskwright.core.types import IntArray
 from maskwright.data.files import decompressed, lines_in, reading
 from maskwright.data.words.scripts import WORD
-from maskwright.inference.model import Model, TruncationWarning
+from maskwright.inference.long_texts import TruncationWarning
+from maskwright.inference.model import Model
 from maskwright.inference.show import show
 from maskwright.model.sizes import flops_per_token
 from maskwright.recipes.catalog import resolve

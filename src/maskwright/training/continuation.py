@@ -73,7 +73,7 @@ def recipe_of(model: Checkpoint) -> Recipe:
     A run's own recipe is continued, without its teacher. Another model has masked tokens as objective, with a new head
     if it has none, and next sentence or sentence order if it has that head.
     """
-    longest = min(model.max_length, model.modules.max_length or model.max_length)
+    longest = model.max_length
     phases: tuple[LengthPhase, ...] = (LengthPhase(share=1.0, max_length=longest),)
     if longest > _SHORT_LENGTH:
         short = LengthPhase(share=_SHORT_SHARE, max_length=_SHORT_LENGTH)

@@ -44,7 +44,7 @@ def test_options_are_pairs_as_transformers_makes_them(kind, tokenizers, theirs):
     if kind != "byte_bpe":
         assert features.segment_ids.tolist() == list(itertools.chain(*expected["token_type_ids"]))
     assert features.units.tolist() == [0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 4]
-    assert features.num_cut == 0
+    assert len(features.truncated) == 0
 
 
 def plain_sequence(context, option, special, length, longest_option):
@@ -69,7 +69,7 @@ def test_long_options_lose_their_beginning_and_then_contexts_their_end(length, l
         cut += not all(whole)
     assert sequences == expected
     assert max(map(len, sequences)) <= length
-    assert features.num_cut == cut > 0
+    assert len(features.truncated) == cut > 0
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from maskwright.core.errors import DataError, MaskwrightError
+from maskwright.core.ranges import Ranges
 from maskwright.finetuning.examples import Answer, QuestionExample
-from maskwright.finetuning.features import FeatureCollator, Layout, Ranges
+from maskwright.finetuning.features import FeatureCollator, Layout
 from maskwright.finetuning.tasks import make_task, task_from_json
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
@@ -96,7 +97,7 @@ def test_windows_begin_a_stride_apart_and_cover_the_text(tokenizers):
         ] == [True] * len(expected)
         assert np.diff(found.cu_seqlens).max() == max_length
         assert set(found.examples) == {0}
-        assert found.num_cut == 0
+        assert len(found.truncated) == 0
 
 
 # ---------------------------------------------------------------- targets

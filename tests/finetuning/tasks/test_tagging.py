@@ -106,7 +106,7 @@ def test_every_word_with_a_piece_is_predicted_once_and_in_order(tokenizers, sent
             longest_word = max(len(pieces) for _, pieces in wanted)
             assert not last_of_sentence or len(ids) > max_length - longest_word, "the last window is full"
     assert found == wanted
-    assert features.num_cut == len(cut)
+    assert len(features.truncated) == len(cut)
 
 
 # Labels.

@@ -76,7 +76,7 @@ def test_single_texts_and_pairs_equal_transformers(kind, tokenizers, theirs):
     features = made(examples, tokenizers[kind], segments=kind != "byte_bpe")
     expected = as_theirs(theirs[kind], examples)
     assert sequences_of(features) == [(each["input_ids"], each["token_type_ids"]) for each in expected]
-    assert features.num_cut == 0
+    assert len(features.truncated) == 0
     assert features.labels is None
     assert features.units.tolist() == features.examples.tolist() == list(range(len(examples)))
 
@@ -89,7 +89,7 @@ def test_truncation_equals_transformers_where_both_texts_leave_an_even_number(ki
     expected = as_theirs(theirs[kind], examples, truncation="longest_first", max_length=length)
     whole = as_theirs(theirs[kind], examples)
     assert [ids for ids, _ in sequences_of(features)] == [each["input_ids"] for each in expected]
-    assert features.num_cut == sum(len(each["input_ids"]) > length for each in whole) > 5
+    assert len(features.truncated) == sum(len(each["input_ids"]) > length for each in whole) > 5
 
 
 def cut_one_by_one(first, second, most):
@@ -114,6 +114,66 @@ def test_a_length_without_text_tokens_is_refused(tokenizers):
     with pytest.raises(DataError, match=r"sequences of 2 tokens are too short.*at least 3"):
         made([example(["a"])], tokenizers["byte_bpe"], max_length=2)
     assert len(made([example(["a"])], tokenizers["byte_bpe"], max_length=3).ids) == 3
+
+
+# Windows.
+
+
+def windowed(examples, tokenizer, max_length):
+    task = Classification(labels=("0", "1"))
+    return task.features(examples, Layout(tokenizer, max_length, True, windows=True), training=False)
+
+
+def test_windows_leave_short_texts_and_pairs_as_they_are(kind, tokenizers):
+    examples = [example([text]) for text in TEXTS] + [example([a, b]) for a in TEXTS for b in TEXTS]
+    plain, windows = (call(examples, tokenizers[kind], 512) for call in (made, windowed))
+    assert sequences_of(windows) == sequences_of(plain)
+    assert windows.examples.tolist() == plain.examples.tolist()
+
+
+@pytest.mark.parametrize("long_first", [False, True])
+def test_the_longer_text_of_a_pair_is_cut_into_windows(long_first, tokenizers):
+    tokenizer = tokenizers["wordpiece"]
+    long, short = TEXTS[-1], "the dog"
+    features = windowed([example([long, short] if long_first else [short, long]), example([long])], tokenizer, 12)
+    long_ids, short_ids = (tokenizer.encode(text).ids.tolist() for text in (long, short))
+    expected = []
+    for number, most in enumerate((12 - 3 - len(short_ids), 12 - 2)):
+        step = most - most // 4
+        count = 1 + -(-(len(long_ids) - most) // step)
+        parts = [long_ids[start : start + most] for start in range(0, count * step, step)]
+        pairs = [[part, short_ids] if long_first else [short_ids, part] for part in parts]
+        expected += [(number, pair if number == 0 else [part]) for pair, part in zip(pairs, parts, strict=True)]
+    separator = tokenizer.special_tokens.sep
+    found = [
+        (number, [list(part) for is_end, part in itertools.groupby(ids[1:], lambda id: id == separator) if not is_end])
+        for number, (ids, _) in zip(features.examples.tolist(), sequences_of(features), strict=True)
+    ]
+    assert found == expected
+    assert len(found) > 4
+    assert not len(features.truncated)
+
+
+def test_a_short_text_that_does_not_fit_into_half_a_window_is_truncated(tokenizers):
+    features = windowed([example([TEXTS[-1]] * 2), example(["the dog"])], tokenizers["wordpiece"], 12)
+    assert features.truncated.tolist() == [0]
+
+
+def test_probabilities_and_numbers_of_windows_are_averaged(tokenizers):
+    examples = [example([TEXTS[-1]], key="long"), example(["the dog"], key="short")]
+    layout = Layout(tokenizers["wordpiece"], 12, True, windows=True)
+    features = Classification(labels=("0", "1")).features(examples, layout, training=False)
+    count = int((features.examples == 0).sum())
+    assert count > 1
+    odds = np.array([[np.log(share / (1 - share)), 0.0] for share in np.linspace(0.2, 0.9, count)])
+    scores = np.concatenate([odds, [[0.0, 0.0]]])
+    long, short = Classification(labels=("0", "1")).predictions(scores, features, examples)
+    assert long.details["probabilities"]["0"] == pytest.approx(0.55)
+    assert (long.key, long.value, short.score) == ("long", "0", pytest.approx(0.5))
+    several = MultiLabel(labels=("0", "1")).predictions(scores, features, examples)[0]
+    assert several.details["probabilities"] == pytest.approx({"0": 0.55, "1": 0.5})
+    number = Regression(offset=1.0, scale=2.0).predictions(scores[:, :1], features, examples)[0]
+    assert number.value == pytest.approx(1 + 2 * odds[:, 0].mean())
 
 
 # Labels.

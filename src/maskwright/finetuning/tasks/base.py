@@ -5,7 +5,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from shlex import quote
 from typing import Any, ClassVar, Self
 
@@ -35,6 +35,7 @@ class Prediction:
         value: A class, a number, a list of classes, a list of tags, an answer text, an option's index.
         score: Its probability in [0, 1]; None for regression and for tags, which have one each.
         details: Probabilities of all classes, entities with character offsets, other answers.
+        truncated: Whether the model read only a part of the input.
         input_text: The input for display. Set by `maskwright.predict` only; not written to prediction files.
     """
 
@@ -42,6 +43,7 @@ class Prediction:
     value: Any
     score: float | None
     details: Mapping[str, Any]
+    truncated: bool = False
     input_text: str = field(default="", compare=False, repr=False)
 
 
@@ -94,12 +96,19 @@ class Task(Spec, ABC):
         assert batch.labels is not None
         return F.cross_entropy(scores, batch.labels, reduction="sum")
 
-    @abstractmethod
     def predictions(self, scores: Scores, features: Features, examples: Sequence[Any]) -> list[Prediction]:
         """Decode the head's outputs into one prediction per example, in the order of the examples.
 
         `scores`: "sequence" (U, C); "token" (M, C); "span" (T, 2); "choice" (B, 1), in the order of `features`.
         """
+        predictions = self.decode(scores, features, examples)
+        for number in features.truncated.tolist():
+            predictions[number] = replace(predictions[number], truncated=True)
+        return predictions
+
+    @abstractmethod
+    def decode(self, scores: Scores, features: Features, examples: Sequence[Any]) -> list[Prediction]:
+        """Decode the head's outputs as `predictions` does, without saying which examples were truncated."""
 
     @abstractmethod
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> dict[str, float]:
@@ -111,6 +120,10 @@ class Task(Spec, ABC):
     def tuned(self, predictions: Sequence[Prediction], examples: Sequence[Any]) -> Self:
         """Return the task with the settings that score best, given predictions for the development examples."""
         return self
+
+    def limit(self, layout: Layout) -> str:
+        """Return what truncated examples have: "more than 128 tokens"."""
+        return f"more than {layout.max_length} tokens"
 
     def check(self, examples: Sequence[Any]) -> None:
         """Raise `DataError` that names the first labeled example that `measure` could not score."""

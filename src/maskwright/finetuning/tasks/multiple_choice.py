@@ -23,10 +23,11 @@ from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
+from maskwright.core.ranges import Ranges, ranges_of
 from maskwright.core.types import HeadKind
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.finetuning.examples import ChoiceExample
-from maskwright.finetuning.features import FeatureBatch, Features, Layout, Ranges, lay_out, ranges_of
+from maskwright.finetuning.features import FeatureBatch, Features, Layout, lay_out
 from maskwright.finetuning.metrics.scores import accuracy
 from maskwright.finetuning.tasks.base import Prediction, Scores, Task, softmax
 
@@ -68,7 +69,7 @@ class MultipleChoice(Task):
         short = Ranges(np.maximum(second.starts, second.ends - longest_option), second.ends)
         available = np.where(pairs, most, short.lengths)
         context = first.first(available - short.lengths)
-        is_cut = (short.lengths < second.lengths) | (context.lengths < first.lengths)
+        is_truncated = (short.lengths < second.lengths) | (context.lengths < first.lengths)
         # A single text takes the place of a pair's first.
         alone = Ranges(np.where(pairs, context.starts, short.starts), np.where(pairs, context.ends, short.ends))
         laid = lay_out(stream.ids, alone, short, layout, pairs)
@@ -77,7 +78,7 @@ class MultipleChoice(Task):
             units=units,
             examples=np.arange(len(examples), dtype=np.int64),
             labels=np.array([example.label for example in examples], dtype=np.int64) if training else None,
-            num_cut=len(np.unique(units[is_cut])),
+            truncated=np.unique(units[is_truncated]),
         )
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
@@ -91,7 +92,7 @@ class MultipleChoice(Task):
         table = table.index_put((batch.units, option), scores.squeeze(1))
         return F.cross_entropy(table, batch.labels, reduction="sum")
 
-    def predictions(self, scores: Scores, features: Features, examples: Sequence[ChoiceExample]) -> list[Prediction]:
+    def decode(self, scores: Scores, features: Features, examples: Sequence[ChoiceExample]) -> list[Prediction]:
         """Predict the index of the most probable option; details hold its text and all probabilities."""
         found = []
         of_questions = np.split(scores[:, 0], np.flatnonzero(np.diff(features.units)) + 1)

@@ -22,12 +22,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from maskwright.core.errors import DataError
+from maskwright.core.ranges import Ranges, cut_windows, ranges_of
 from maskwright.core.types import BoolArray, HeadKind, IntArray
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.scripts import HAN_CLASS, code_points
 from maskwright.finetuning.examples import QuestionExample
-from maskwright.finetuning.features import FeatureBatch, Features, Layout, Ranges, lay_out, ranges_of
+from maskwright.finetuning.features import FeatureBatch, Features, Layout, lay_out
 from maskwright.finetuning.metrics.answers import (
     BestThreshold,
     best_threshold,
@@ -101,19 +102,6 @@ def _where(codes: NDArray[np.uint32], holds: Callable[[str], bool]) -> BoolArray
         table[code] = holds(chr(code))
     answers: BoolArray = table[codes]
     return answers
-
-
-def cut_windows(texts: Ranges, most: IntArray, doc_stride: int) -> tuple[IntArray, Ranges]:
-    """Split each example's context into windows of at most `most`, (examples,), >= 1 tokens, `doc_stride` apart.
-
-    Return the example of each window, shape (W,), ascending, and the token ranges of the windows.
-    """
-    steps = np.minimum(most, doc_stride)
-    counts = 1 + -(-np.maximum(texts.lengths - most, 0) // steps)
-    examples = np.repeat(np.arange(len(counts)), counts)
-    numbers = np.arange(len(examples)) - np.repeat(np.cumsum(counts) - counts, counts)
-    starts = texts.starts[examples] + numbers * steps[examples]
-    return examples, Ranges(starts, np.minimum(starts + most[examples], texts.ends[examples]))
 
 
 def widest_context(examples: IntArray, windows: Ranges) -> BoolArray:
@@ -260,7 +248,7 @@ class QuestionAnswering(Task):
 
         Windows without the whole answer have the classification token as target, in SQuAD 1.1 too
         (run_squad.py:366-385). Of several right answers the first with a known position is the target. Questions
-        without one, or whose answer gives no token, are left out of training. `num_cut` counts truncated questions.
+        without one, or whose answer gives no token, are left out of training. `truncated` are truncated questions.
         """
         available = layout.text_tokens(pair=True)
         texts = encode_answer_texts([example.context for example in examples], layout.tokenizer)
@@ -277,7 +265,7 @@ class QuestionAnswering(Task):
                 )
         stream = StreamEncoder(layout.tokenizer).encode([examples[number].question for number in chosen.tolist()])
         questions = ranges_of(stream.lengths)
-        short = questions.first(np.asarray(min(self.max_query_length, available // 2)))
+        short = questions.first(np.asarray(self._question_tokens(layout)))
         contexts = texts.tokens.pick(texts.texts[chosen])
         of_window, windows = cut_windows(contexts, available - short.lengths, self.doc_stride)
         # Questions and contexts in one flat array.
@@ -307,7 +295,7 @@ class QuestionAnswering(Task):
             labels=np.where(whole[:, None], targets, 0) if training else None,
             offsets=offsets,
             widest=widest,
-            num_cut=int(np.count_nonzero(short.lengths < questions.lengths)),
+            truncated=chosen[short.lengths < questions.lengths],
         )
 
     def _span(self, number: int, example: QuestionExample, texts: AnswerTexts) -> tuple[int, int]:
@@ -329,7 +317,7 @@ class QuestionAnswering(Task):
         scores_BL2 = scores[places_BL].masked_fill(~inside_BL[:, :, None], -torch.inf)
         return F.cross_entropy(scores_BL2, batch.labels, reduction="sum") / 2
 
-    def predictions(self, scores: Scores, features: Features, examples: Sequence[QuestionExample]) -> list[Prediction]:
+    def decode(self, scores: Scores, features: Features, examples: Sequence[QuestionExample]) -> list[Prediction]:
         """Predict the best answer to each question, or ""; the score is its probability among the returned answers.
 
         Details hold the best "answers", each with "text", characters "start" and "end" and its probability "score". For
@@ -395,6 +383,12 @@ class QuestionAnswering(Task):
         # Best without any answer: a threshold below the smallest score.
         lowest = min(prediction.details["no_answer_score"] for prediction in predictions)
         return self.replace(null_threshold=best.threshold if best.answers else math.nextafter(lowest, -math.inf))
+
+    def limit(self, layout: Layout) -> str:
+        return f"a question of more than {self._question_tokens(layout)} tokens"
+
+    def _question_tokens(self, layout: Layout) -> int:
+        return min(self.max_query_length, layout.text_tokens(pair=True) // 2)
 
     def check(self, examples: Sequence[QuestionExample]) -> None:
         for example in examples:

@@ -24,13 +24,14 @@ import tokenizers
 from pydantic import BeforeValidator, model_validator
 
 from maskwright.core.errors import DataError
+from maskwright.core.ranges import Ranges, ranges_of
 from maskwright.core.types import HeadKind, IntArray
 from maskwright.data.tokenizers.backends import running_text
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.scripts import HAN_CLASS
 from maskwright.finetuning.examples import TaggedExample
-from maskwright.finetuning.features import Features, Layout, Ranges, lay_out, ranges_of
+from maskwright.finetuning.features import Features, Layout, lay_out
 from maskwright.finetuning.metrics.entities import entities_of, entity_scores, mark_entities
 from maskwright.finetuning.metrics.scores import Report, accuracy, class_report
 from maskwright.finetuning.readers.options import as_name
@@ -150,7 +151,7 @@ class Tagging(Task):
     def features(self, examples: Sequence[TaggedExample], layout: Layout, *, training: bool) -> Features:
         """Lay out sentences as sequences, one per window (see the module and `Task.features`).
 
-        Sentences without any token have no unit. `num_cut` counts sentences with a truncated word.
+        Sentences without any token have no unit. `truncated` are sentences with a truncated word.
         """
         available = layout.text_tokens(pair=False)
         whole = to_pieces([example.words for example in examples], layout.tokenizer, self.joined)
@@ -162,14 +163,14 @@ class Tagging(Task):
         words = words_of.tokens[seen]
         moved = np.repeat(laid.cu_seqlens[:-1] + 1 - windows.starts, words_of.lengths)[seen]
         long_words = np.concatenate([[0], np.cumsum(whole.words.lengths > available)])
-        is_cut = long_words[pieces.sentences.ends] > long_words[pieces.sentences.starts]
+        is_truncated = long_words[pieces.sentences.ends] > long_words[pieces.sentences.starts]
         return replace(
             laid,
             examples=sentences,
             positions=pieces.words.starts[words] + moved,
             words=words,
             labels=self._targets(examples)[words] if training else None,
-            num_cut=int(np.count_nonzero(is_cut)),
+            truncated=np.flatnonzero(is_truncated),
         )
 
     def _targets(self, examples: Sequence[TaggedExample]) -> IntArray:
@@ -183,7 +184,7 @@ class Tagging(Task):
                 targets.append(numbers[tag])
         return np.array(targets, dtype=np.int64)
 
-    def predictions(self, scores: Scores, features: Features, examples: Sequence[TaggedExample]) -> list[Prediction]:
+    def decode(self, scores: Scores, features: Features, examples: Sequence[TaggedExample]) -> list[Prediction]:
         """List each sentence's tags, one per word.
 
         Details hold the "probabilities" of the words' tags (None for words that the tokenizer drops, "unseen" says how
@@ -265,6 +266,9 @@ class Tagging(Task):
             for type_, count in sorted(counts.items())
         }
         return Report(by_type, of_tags.confusion)
+
+    def limit(self, layout: Layout) -> str:
+        return f"a word of more than {layout.text_tokens(pair=False)} tokens"
 
     def check(self, examples: Sequence[TaggedExample]) -> None:
         """Raise on tags that mark no entity. Valid tags that do not occur in training pass and are never predicted."""

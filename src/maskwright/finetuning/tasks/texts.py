@@ -1,7 +1,9 @@
 """Tasks on single texts or pairs of texts: one class, several classes (multi-label), or a number (regression).
 
 Each example is one sequence and one unit. If a pair is too long, tokens are removed one at a time from the end of the
-longer text (google-research/bert, run_classifier.py, `_truncate_seq_pair`); a single text is truncated at its end.
+longer text (google-research/bert, run_classifier.py, `_truncate_seq_pair`); a single text is truncated at its end. In
+prediction a long text may be read in overlapping windows instead (`Layout.windows`): several units, whose probabilities
+or numbers are averaged.
 """
 
 from abc import abstractmethod
@@ -16,10 +18,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from maskwright.core.errors import DataError
-from maskwright.core.types import HeadKind
+from maskwright.core.ranges import Ranges, cut_windows, ranges_of
+from maskwright.core.types import BoolArray, HeadKind, IntArray
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.finetuning.examples import TextExample
-from maskwright.finetuning.features import FeatureBatch, Features, Layout, Ranges, cut_pairs, lay_out, ranges_of
+from maskwright.finetuning.features import FeatureBatch, Features, Layout, cut_pairs, lay_out
 from maskwright.finetuning.metrics.scores import (
     ClassMetric,
     Report,
@@ -56,31 +59,40 @@ class TextTask(Task):
         """Return an example's target for training."""
 
     @abstractmethod
-    def decode(self, scores: Scores) -> list[Decoded]:
-        """Decode scores (U, C) in float64, one row per example."""
+    def activate(self, scores: Scores) -> Scores:
+        """Return probabilities or numbers for scores (U, C) in float64."""
+
+    @abstractmethod
+    def describe(self, values: Scores) -> list[Decoded]:
+        """Return the predictions for activated scores, one row per example."""
 
     def features(self, examples: Sequence[TextExample], layout: Layout, *, training: bool) -> Features:
         labels = np.array([self.target(example) for example in examples], dtype=self.target_type) if training else None
         pairs = np.array([len(example.texts) == 2 for example in examples], dtype=bool)
-        room_alone = layout.text_tokens(pair=False)
-        room_of_pair = layout.text_tokens(pair=True) if pairs.any() else 0
+        max_tokens_single = layout.text_tokens(pair=False)
+        max_tokens_pair = layout.text_tokens(pair=True) if pairs.any() else 0
         stream = StreamEncoder(layout.tokenizer).encode([text for example in examples for text in example.texts])
         texts = ranges_of(stream.lengths)
         begins = np.concatenate([[0], np.cumsum(1 + pairs)])[:-1].astype(np.int64)
         first, second = texts.pick(begins), texts.pick(begins + pairs)
         second = Ranges(second.starts, np.where(pairs, second.ends, second.starts))
-        of_first, of_second = cut_pairs(first.lengths, second.lengths, room_of_pair)
-        of_first = np.where(pairs, of_first, np.minimum(first.lengths, room_alone))
+        longest = np.where(pairs, max_tokens_pair, max_tokens_single)
+        if layout.windows:
+            return _windows(stream.ids, first, second, longest, layout, pairs)
+        of_first, of_second = cut_pairs(first.lengths, second.lengths, max_tokens_pair)
+        of_first = np.where(pairs, of_first, np.minimum(first.lengths, longest))
         of_second = np.where(pairs, of_second, 0)
-        is_cut = (of_first < first.lengths) | (of_second < second.lengths)
+        is_truncated = (of_first < first.lengths) | (of_second < second.lengths)
         laid = lay_out(stream.ids, first.first(of_first), second.first(of_second), layout, pairs)
-        return replace(laid, labels=labels, num_cut=int(np.count_nonzero(is_cut)))
+        return replace(laid, labels=labels, truncated=np.flatnonzero(is_truncated))
 
-    def predictions(self, scores: Scores, features: Features, examples: Sequence[TextExample]) -> list[Prediction]:
-        decoded = self.decode(scores.astype(np.float64))
+    def decode(self, scores: Scores, features: Features, examples: Sequence[TextExample]) -> list[Prediction]:
+        values = self.activate(scores.astype(np.float64))
+        windows = ranges_of(np.bincount(features.examples, minlength=len(examples)))
+        values = np.add.reduceat(values, windows.starts, axis=0) / windows.lengths[:, None]
         return [
             Prediction(key=example.key, value=value, score=score, details=details)
-            for example, (value, score, details) in zip(examples, decoded, strict=True)
+            for example, (value, score, details) in zip(examples, self.describe(values), strict=True)
         ]
 
     def check(self, examples: Sequence[TextExample]) -> None:
@@ -126,11 +138,14 @@ class Classification(TextTask):
             raise unmapped_label(example.key, name, self.labels)
         return self.labels.index(name)
 
-    def decode(self, scores: Scores) -> list[Decoded]:
+    def activate(self, scores: Scores) -> Scores:
+        return softmax(scores)
+
+    def describe(self, values: Scores) -> list[Decoded]:
         """Predict the most probable class; details hold the probabilities of all."""
         return [
             (self.labels[np.argmax(row)], max(row), {"probabilities": dict(zip(self.labels, row, strict=True))})
-            for row in softmax(scores).tolist()
+            for row in values.tolist()
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
@@ -142,6 +157,30 @@ class Classification(TextTask):
 
     def report(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> Report:
         return class_report(*_values(predictions, examples), self.labels)
+
+
+def _windows(
+    ids: IntArray, first: Ranges, second: Ranges, longest: IntArray, layout: Layout, pairs: BoolArray
+) -> Features:
+    """Lay out texts and pairs of more than `longest` tokens, (B,), as several sequences.
+
+    Of a pair the longer text is cut into windows; each has the whole shorter one, or as much of it as fits into half of
+    a sequence. `second` is empty where there is no pair.
+    """
+    is_first = first.lengths >= second.lengths
+    longer = Ranges(np.where(is_first, first.starts, second.starts), np.where(is_first, first.ends, second.ends))
+    whole = Ranges(np.where(is_first, second.starts, first.starts), np.where(is_first, second.ends, first.ends))
+    shorter = whole.first(longest // 2)
+    examples, windows = cut_windows(longer, longest - shorter.lengths)
+    beside, is_first = shorter.pick(examples), is_first[examples]
+    laid = lay_out(
+        ids,
+        Ranges(np.where(is_first, windows.starts, beside.starts), np.where(is_first, windows.ends, beside.ends)),
+        Ranges(np.where(is_first, beside.starts, windows.starts), np.where(is_first, beside.ends, windows.ends)),
+        layout,
+        pairs[examples],
+    )
+    return replace(laid, examples=examples, truncated=np.flatnonzero(shorter.lengths < whole.lengths))
 
 
 def _values(predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> tuple[list[Any], list[Any]]:
@@ -187,9 +226,12 @@ class Regression(TextTask):
         assert batch.labels is not None
         return F.mse_loss(scores.squeeze(1), batch.labels, reduction="sum")
 
-    def decode(self, scores: Scores) -> list[Decoded]:
+    def activate(self, scores: Scores) -> Scores:
+        return scores * self.scale + self.offset
+
+    def describe(self, values: Scores) -> list[Decoded]:
         """Predict a number per example."""
-        return [(number, None, {}) for number in (scores[:, 0] * self.scale + self.offset).tolist()]
+        return [(number, None, {}) for number in values[:, 0].tolist()]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
         scores = number_scores(*_values(predictions, examples))
@@ -246,18 +288,21 @@ class MultiLabel(TextTask):
         assert batch.labels is not None
         return F.binary_cross_entropy_with_logits(scores, batch.labels, reduction="sum") / len(self.labels)
 
-    def decode(self, scores: Scores) -> list[Decoded]:
+    def activate(self, scores: Scores) -> Scores:
+        probabilities: Scores = 1 / (1 + np.exp(-scores))
+        return probabilities
+
+    def describe(self, values: Scores) -> list[Decoded]:
         """Predict each example's classes; the score is the probability of exactly this set, classes independent."""
-        probabilities = 1 / (1 + np.exp(-scores))
-        holds = probabilities >= self.threshold
-        of_set = np.where(holds, probabilities, 1 - probabilities).prod(axis=1).tolist()
+        predicted = values >= self.threshold
+        of_set = np.where(predicted, values, 1 - values).prod(axis=1).tolist()
         return [
             (
-                [label for label, held in zip(self.labels, its_holds, strict=True) if held],
+                [label for label, chosen in zip(self.labels, mask, strict=True) if chosen],
                 score,
                 {"probabilities": dict(zip(self.labels, row, strict=True))},
             )
-            for its_holds, score, row in zip(holds.tolist(), of_set, probabilities.tolist(), strict=True)
+            for mask, score, row in zip(predicted.tolist(), of_set, values.tolist(), strict=True)
         ]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
