@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.abc import InspectLoader
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+
+import maskwright
 
 Arguments = dict[str, Any]
 """The values of a function's parameters, by name."""
@@ -87,10 +88,10 @@ def arguments_of(
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a function; `kinds` are the names of its types and, for a `Literal`, the type."""
+    """A parameter of a function; `kinds` are the names in its type, and its `Literal`."""
 
     name: str
-    kinds: tuple[Any, ...]
+    kinds: Collection[Any]
     default: Any
     positional: bool
     help: str
@@ -131,30 +132,26 @@ def parameters_of(function: str, module: str, without: Collection[str]) -> Itera
         if each.arg not in without:
             yield Parameter(
                 name=each.arg,
-                kinds=tuple(_kinds(module, each.annotation)),
+                kinds=_kinds(module, each.annotation),
                 default=_REQUIRED if default is None else _value(module, default),
                 positional=each.arg not in options,
                 help=_option_names(documented[each.arg], options),
             )
 
 
-def _kinds(module: str, annotation: ast.expr | None) -> Iterator[Any]:
-    """Yield the names of the types in an annotation, type aliases resolved, and a `Literal` itself."""
-    match annotation:
-        case ast.BinOp(left=left, right=right):
-            yield from _kinds(module, left)
-            yield from _kinds(module, right)
-        case ast.Subscript(value=ast.Name(id="Literal"), slice=choices):
-            yield Literal[ast.literal_eval(choices)]
-        case ast.Subscript(value=ast.Name(id=name), slice=item):
-            yield name
-            yield from _kinds(module, item)
-        case ast.Name(id=name):
-            origin, defined = _definition(module, name)
-            if isinstance(defined, ast.Assign):
-                yield from _kinds(origin, defined.value)
-            else:
-                yield name
+def _kinds(module: str, annotation: ast.expr | None) -> set[Any]:
+    """Return the names in an annotation, and its `Literal`; type aliases are resolved unless it allows `str`."""
+    assert annotation is not None
+    kinds: set[Any] = {node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)}
+    for name in () if "str" in kinds else tuple(kinds):
+        origin, defined = _definition(module, name)
+        if isinstance(defined, ast.Assign):
+            kinds |= _kinds(origin, defined.value)
+    for node in ast.walk(annotation):
+        match node:
+            case ast.Subscript(value=ast.Name(id="Literal"), slice=choices):
+                kinds.add(Literal[ast.literal_eval(choices)])
+    return kinds
 
 
 def _value(module: str, default: ast.expr) -> Any:
@@ -190,10 +187,9 @@ def _option_names(text: str, options: Collection[str]) -> str:
 @cache
 def _statements(module: str) -> tuple[ast.stmt, ...]:
     """Return the statements of a module, those of `if TYPE_CHECKING` included."""
-    spec = find_spec(module)
-    assert spec is not None
-    assert isinstance(spec.loader, InspectLoader)
-    body = ast.parse(spec.loader.get_source(module) or "").body
+    path = Path(maskwright.__path__[0], *module.split(".")[1:])  # `find_spec` would import the packages above it.
+    source = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
+    body = ast.parse(source).body
     return tuple(inner for outer in body for inner in (outer.body if isinstance(outer, ast.If) else [outer]))
 
 
