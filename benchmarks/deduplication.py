@@ -52,7 +52,7 @@ def _hash(corpus: Sequence[str], cleaning: Cleaning, folder: Path) -> int:
     """Clean a corpus and save the hashes of its blocks; return the bytes of text."""
     sources, size = resolve_sources(corpus), 0
     reading = [on_bad_line(Counts(), cleaning) for _ in sources]
-    for number, block in enumerate(raw_blocks(sources, cleaning, reading)):
+    for number, block in enumerate(raw_blocks(sources, cleaning.text_documents, reading)):
         cleaned = clean_block((number, block), cleaning=cleaning, folder=folder)
         np.savez(folder / f"hashes-{number:05d}.npz", **{name: getattr(cleaned, name) for name in _FIELDS})
         text = folder / f"{number:08d}.txt"

@@ -32,7 +32,6 @@ from maskwright.core.files import parse_json, read_json, write_json
 from maskwright.core.spec import fingerprint, override, parse_overrides
 from maskwright.core.types import FamilyName, SpecialTokens
 from maskwright.data import files
-from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.files import BadLine
 from maskwright.data.sources import readers
 from maskwright.data.sources.arguments import resolve_sources
@@ -57,7 +56,7 @@ def read_corpus(path: Path) -> list[str]:
     def refuse(bad: BadLine) -> None:
         raise bad.error()
 
-    blocks = raw_blocks(resolve_sources([path]), Cleaning(), [refuse])
+    blocks = raw_blocks(resolve_sources([path]), "auto", [refuse])
     return [text for block in blocks for piece in block.pieces for text in documents_of(piece, refuse)]
 
 

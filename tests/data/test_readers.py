@@ -24,7 +24,7 @@ SKIP = Cleaning(bad_lines="skip")
 
 def read(argument: Path | str, cleaning: Cleaning = Cleaning(), counts: Counts | None = None) -> list[str]:
     rule = on_bad_line(counts or Counts(), cleaning)
-    blocks = raw_blocks(resolve_sources([argument]), cleaning, [rule])
+    blocks = raw_blocks(resolve_sources([argument]), cleaning.text_documents, [rule])
     return [text.strip() for block in blocks for piece in block.pieces for text in documents_of(piece, rule)]
 
 
@@ -59,7 +59,7 @@ def test_pieces_end_where_documents_end(tmp_path: Path, small_blocks: None, sepa
 def test_document_longer_than_memory_should_hold_is_cut_at_a_line_end(tmp_path: Path, small_blocks: None) -> None:
     lines = [f"Line number {number}." for number in range(100)]
     path = write(tmp_path / "a.txt", "\n".join(lines).encode())
-    blocks = list(raw_blocks(resolve_sources([path]), Cleaning(), [on_bad_line(Counts(), Cleaning())]))
+    blocks = list(raw_blocks(resolve_sources([path]), "auto", [on_bad_line(Counts(), Cleaning())]))
     pieces = [piece for block in blocks for piece in block.pieces]
     assert all(piece.size <= 256 + 64 for piece in pieces)
     texts = [text for piece in pieces for text in documents_of(piece, on_bad_line(Counts(), Cleaning()))]
@@ -212,7 +212,7 @@ def test_unreadable_file_is_named(tmp_path: Path) -> None:
     sources = resolve_sources([path])
     path.unlink()
     with pytest.raises(DataError, match=r"cannot read .*a\.txt: No such file"):
-        list(raw_blocks(sources, Cleaning(), [on_bad_line(Counts(), Cleaning())]))
+        list(raw_blocks(sources, "auto", [on_bad_line(Counts(), Cleaning())]))
 
 
 MARKDOWN = """---

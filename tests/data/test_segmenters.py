@@ -8,9 +8,9 @@ from token_samples import CHINESE
 
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.spec import validate
+from maskwright.data.scripts import code_points, traditional_texts
 from maskwright.data.words import segmenters
 from maskwright.data.words.annotator import check_words, words_fingerprint
-from maskwright.data.words.scripts import code_points, traditional_texts
 from maskwright.data.words.segmenters import Segmenter, describe_traditional, is_name, open_segmenter
 from maskwright.data.words.spec import Words
 

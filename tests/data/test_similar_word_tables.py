@@ -16,10 +16,7 @@ from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec, word_h
 from maskwright.core.types import SpecialTokens
 from maskwright.data.shards.corpus import Corpus
 from maskwright.data.shards.tokenize import tokenize_corpus
-from maskwright.data.tokenizers.spec import ByteBPE, WordPiece
-from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.training import train_tokenizer
-from maskwright.data.words.similar_words import (
+from maskwright.data.similar_words import (
     KeptTable,
     TokenSample,
     check_source,
@@ -29,6 +26,9 @@ from maskwright.data.words.similar_words import (
     similar_words,
     table_of,
 )
+from maskwright.data.tokenizers.spec import ByteBPE, WordPiece
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.data.words.word_vectors import nearest
 
 SYNONYMS = "人 士 人物 人士 人氏\n人类 生人 全人类\n"

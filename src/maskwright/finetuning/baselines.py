@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from maskwright.core.randomness import Permutation, integer_key
-from maskwright.data.words.scripts import WORD
+from maskwright.data.scripts import WORD
 from maskwright.finetuning.examples import TaggedExample, TextExample, has_labels
 from maskwright.finetuning.labeled import Labeled
 from maskwright.finetuning.tasks.base import Prediction

@@ -22,7 +22,6 @@ from maskwright.finetuning.examples import Example, ExampleFile, TextExample
 from maskwright.finetuning.features import Features, Layout
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import check_measurable, read_for_model, report_file
-from maskwright.finetuning.load import TaskModel
 from maskwright.finetuning.predictions import check_output, write_predictions
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
@@ -123,13 +122,10 @@ def model_to_score(
 
     Raises MaskwrightError if a loaded model is on another device than the requested one, or has another precision.
     """
-    if isinstance(model, TaskModel):
-        model = model.fine_tuned
-    elif isinstance(model, Model):
-        raise model.missing_task()
-    if isinstance(model, FineTunedModel) and model.frozen is not None:
-        chosen = model.frozen.precision
-        place = next(model.parameters()).device
+    source: str | Path | FineTunedModel = model.with_task() if isinstance(model, Model) else model
+    if isinstance(source, FineTunedModel) and source.frozen is not None:
+        chosen = source.frozen.precision
+        place = next(source.parameters()).device
         if device not in ("auto", place.type, str(place)) or precision not in ("auto", chosen):
             raise MaskwrightError(
                 f"device {device!r}, precision {precision!r}: this model was loaded on {place}, in {chosen}",
@@ -140,9 +136,9 @@ def model_to_score(
     else:
         chosen = choose_precision(precision, choose_device(device))
     machine = machine_to_score(device, "bf16" if chosen == "bf16" else "fp32")
-    loaded = model if isinstance(model, FineTunedModel) else load(model)
+    loaded = source if isinstance(source, FineTunedModel) else load(source)
     with reporter or OnConsole() as reporter, use_machine(machine):
-        for note in () if loaded is model else loaded.notes:
+        for note in () if loaded is source else loaded.notes:
             reporter.message("model", note)
         loaded.to(machine.device)
         yield loaded, loaded.for_inference(chosen), reporter

@@ -3,19 +3,18 @@
 import functools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.core.devices import choose_device
 from maskwright.finetuning import fine_tuned
 from maskwright.finetuning.fine_tuned import FineTunedModel
+from maskwright.finetuning.predict import predict
+from maskwright.finetuning.predictions import Predictions
 from maskwright.inference import model as pretrained
 from maskwright.inference.batches import TextEncoder
 from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision, choose_precision
-
-if TYPE_CHECKING:
-    from maskwright.finetuning.predictions import Predictions
 
 
 @final
@@ -25,11 +24,12 @@ class TaskModel(Model):
 
     fine_tuned: FineTunedModel
 
-    def predict(self, inputs: Any = (), **options: Any) -> "Predictions":
+    def predict(self, inputs: Any = (), **options: Any) -> Predictions:
         """Predict with the task head: `maskwright.predict` with this model, with the same options."""
-        from maskwright.finetuning.predict import predict  # It imports this module.
-
         return predict(self.fine_tuned, inputs, **options)
+
+    def with_task(self) -> FineTunedModel:
+        return self.fine_tuned
 
     @functools.cached_property
     def _texts(self) -> TextEncoder:

@@ -85,11 +85,11 @@ class Model:
 
     def predict(self, inputs: Any = (), **options: Any) -> Any:
         """Raise ConversionError: only a fine-tuned model predicts (`maskwright.predict` has the arguments)."""
-        raise self.missing_task()
+        return self.with_task()
 
-    def missing_task(self) -> ConversionError:
-        """Return the error for a model that was not fine-tuned."""
-        return ConversionError(
+    def with_task(self) -> Any:
+        """Return the model with its task head; raise ConversionError, since this one was not fine-tuned."""
+        raise ConversionError(
             f"the model {self.name} is a pretrained model, not a fine-tuned one",
             todo=f"Fine-tune it: `maskwright finetune {self.name} --task ...`. For masked tokens use `fill_mask`.",
         )

@@ -20,12 +20,7 @@ from maskwright.data.cleaning.text import Cleaning, clean_document
 from maskwright.data.progress import Progress, no_progress
 from maskwright.data.shards.corpus import Corpus
 from maskwright.data.shards.tokenize import tokenize_corpus
-from maskwright.data.tokenizers.stream_encoder import StreamEncoder
-from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.tokenizers.training import train_tokenizer
-from maskwright.data.words.annotator import open_annotator
-from maskwright.data.words.segmenters import describe_traditional
-from maskwright.data.words.similar_words import (
+from maskwright.data.similar_words import (
     Coverage,
     TokenSample,
     check_source,
@@ -33,6 +28,11 @@ from maskwright.data.words.similar_words import (
     similar_words,
     table_of,
 )
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder
+from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.data.tokenizers.training import train_tokenizer
+from maskwright.data.words.annotator import open_annotator
+from maskwright.data.words.segmenters import describe_traditional
 from maskwright.inference.small_tokenizer import small_tokenizer
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import Masking

@@ -30,7 +30,7 @@ from maskwright.core.files import parse_json
 from maskwright.core.randomness import generator
 from maskwright.core.types import IntArray
 from maskwright.data.files import decompressed, lines_in, reading
-from maskwright.data.words.scripts import WORD
+from maskwright.data.scripts import WORD
 from maskwright.inference.long_texts import TruncationWarning
 from maskwright.inference.model import Model
 from maskwright.inference.show import show

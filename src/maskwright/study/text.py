@@ -107,7 +107,7 @@ def open_text(folder: Path) -> StudyText:
 
 def _documents(sources: tuple[Source, ...], cleaning: Cleaning) -> Iterator[tuple[int, str]]:
     reading = [on_bad_line(Counts(), cleaning) for _ in sources]
-    for block in raw_blocks(sources, cleaning, reading):
+    for block in raw_blocks(sources, cleaning.text_documents, reading):
         for piece in block.pieces:
             for document in documents_of(piece, reading[block.source]):
                 if document.strip():

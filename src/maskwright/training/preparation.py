@@ -21,6 +21,7 @@ from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.prepared import PreparedText, find_prepared
 from maskwright.data.shards.corpus import TOKENIZER
 from maskwright.data.shards.tokenize import tokenize_corpus
+from maskwright.data.similar_words import KeptTable, check_source, few_words_warning, similar_words
 from maskwright.data.sources.arguments import resolve_sources
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_tokenizer
@@ -28,7 +29,6 @@ from maskwright.data.words.annotator import check_words, words_fingerprint
 from maskwright.data.words.collocations import describe_collocations
 from maskwright.data.words.lexicon import has_lexicon_search
 from maskwright.data.words.segmenters import describe_traditional
-from maskwright.data.words.similar_words import KeptTable, check_source, few_words_warning, similar_words
 from maskwright.data.words.span_facts import describe_spans
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import FULL_LENGTH, CorpusStatistics, Speed, resolve

@@ -54,7 +54,7 @@ def _build_store(
     block_sources: list[int] = []
     # Rows of tables are checked here, while they are read; lines of text in the workers, which parse them.
     reading = [on_bad_line(count, cleaning) for count in counts]
-    blocks = raw_blocks(sources, cleaning, reading, workers=workers)
+    blocks = raw_blocks(sources, cleaning.text_documents, reading, workers=workers)
     clean = partial(clean_block, cleaning=cleaning, folder=work)
     for block in ordered_map(clean, enumerate(blocks), workers=workers):
         counts[block.source].add(block.counts)

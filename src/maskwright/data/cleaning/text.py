@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from maskwright.core.spec import Spec
+from maskwright.data.sources.arguments import TextDocuments
 
 
 class Cleaning(Spec):
@@ -49,7 +50,7 @@ class Cleaning(Spec):
     unicode: Literal["NFC", "NFKC"] = "NFC"
     control_characters: Literal["drop", "keep"] = "drop"
     line_breaks: Literal["auto", "paragraph", "sentence", "space"] = "auto"
-    text_documents: Literal["auto", "blank_lines", "files", "wiki_titles"] = "auto"
+    text_documents: TextDocuments = "auto"
     deduplicate: Literal["documents_and_paragraphs", "documents", "none"] = "documents_and_paragraphs"
     near_duplicates: bool = False
     exclude: tuple[str, ...] = ()

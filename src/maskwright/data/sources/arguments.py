@@ -33,6 +33,7 @@ from maskwright.data.tables import TABLE_SUFFIXES, TableFormat
 PREPARED = "prepared.json"
 """The record of a folder of prepared text (`data.prepared`), which is not a corpus to clean."""
 
+TextDocuments = Literal["auto", "blank_lines", "files", "wiki_titles"]
 FileFormat = Literal["text", "markdown"] | TableFormat
 FORMATS: dict[str, FileFormat] = {
     ".txt": "text",

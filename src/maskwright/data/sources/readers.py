@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeVar
 
-from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.files import (
     MAX_LINE_BYTES,
     START_BYTES,
@@ -24,7 +23,7 @@ from maskwright.data.files import (
     skip_long_line,
     undecodable,
 )
-from maskwright.data.sources.arguments import Source, file_format
+from maskwright.data.sources.arguments import Source, TextDocuments, file_format
 from maskwright.data.sources.docstrings import docstring_documents
 from maskwright.data.sources.hub import hub_documents
 from maskwright.data.tables import file_texts, json_column, json_texts
@@ -95,11 +94,16 @@ class _Meter:
 
 
 def raw_blocks(
-    sources: tuple[Source, ...], cleaning: Cleaning, on_bad_line: list[OnBadLine], *, workers: int | None = None
+    sources: tuple[Source, ...],
+    text_documents: TextDocuments,
+    on_bad_line: list[OnBadLine],
+    *,
+    workers: int | None = None,
 ) -> Iterator[RawBlock]:
     """Read all sources, one after the other, as blocks.
 
     Args:
+        text_documents: Separator of documents in plain text files (`cleaning.text.Cleaning`).
         on_bad_line: For each source, called with a broken table row; it raises, or returns to skip it.
         workers: Processes for the `docstrings` source.
 
@@ -108,7 +112,7 @@ def raw_blocks(
     """
     meter = _Meter()
     for number, source in enumerate(sources):
-        pieces = _pieces_of(source, cleaning, on_bad_line[number], meter, workers)
+        pieces = _pieces_of(source, text_documents, on_bad_line[number], meter, workers)
         for some in _batches(pieces, lambda piece: piece.size, BLOCK_BYTES):
             yield RawBlock(number, some, meter.bytes_read())
 
@@ -128,7 +132,7 @@ def _batches(items: Iterable[Item], size: Callable[[Item], int], least: int) -> 
 
 
 def _pieces_of(
-    source: Source, cleaning: Cleaning, on_bad_line: OnBadLine, meter: _Meter, workers: int | None
+    source: Source, text_documents: TextDocuments, on_bad_line: OnBadLine, meter: _Meter, workers: int | None
 ) -> Iterator[Piece]:
     if source.kind == "docstrings":
         yield from _in_pieces(docstring_documents(workers=workers), source.name)
@@ -137,13 +141,13 @@ def _pieces_of(
     for path in source.files:
         with reading(path) as file:
             meter.file = file
-            yield from _pieces_of_file(file, path, source.column, cleaning, on_bad_line)
+            yield from _pieces_of_file(file, path, source.column, text_documents, on_bad_line)
             meter.finished += path.stat().st_size
             meter.file = None
 
 
 def _pieces_of_file(
-    file: BinaryIO, path: Path, column: str | None, cleaning: Cleaning, on_bad_line: OnBadLine
+    file: BinaryIO, path: Path, column: str | None, text_documents: TextDocuments, on_bad_line: OnBadLine
 ) -> Iterator[Piece]:
     format = file_format(path)
     if format in ("csv", "tsv", "parquet"):
@@ -152,7 +156,7 @@ def _pieces_of_file(
     stream = decompressed(file, path)
     refuse_utf_16(stream.peek(START_BYTES)[:START_BYTES], str(path))
     if format == "text":
-        yield from _pieces_of_lines(stream, path, cleaning.text_documents, column, on_bad_line)
+        yield from _pieces_of_lines(stream, path, text_documents, column, on_bad_line)
     elif format == "markdown" or format == "jsonl":
         yield from _pieces_of_lines(stream, path, format, column, on_bad_line)
 

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from tokenizers import normalizers, pre_tokenizers
 
 from maskwright.core.types import BoolArray, IntArray
+from maskwright.data.scripts import code_points
 from maskwright.data.tokenizers.backends import SPACE, is_albert_splitting, is_gpt2_splitting, library_errors
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.word_starts import without_starts_at_marks
-from maskwright.data.words.scripts import code_points
 
 _SPACED_STRETCH = re.compile(" *[^ ]+| +")
 # Only the two large blocks: an ideograph of a rarer block merely shares its chunk with its neighbors.

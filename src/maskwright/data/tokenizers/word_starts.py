@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.types import BoolArray, IntArray
+from maskwright.data.scripts import code_points, is_ideograph
 from maskwright.data.tokenizers.backends import SPACE
-from maskwright.data.words.scripts import code_points, is_ideograph
 
 JOINERS = "\u200c\u200d"
 """ZERO WIDTH NON-JOINER and ZERO WIDTH JOINER: invisible, of no category of marks, and within words."""

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from maskwright.core.spec import fingerprint
 from maskwright.core.types import BoolArray, IntArray
+from maskwright.data.scripts import chinese_characters, code_points, traditional_texts
 from maskwright.data.tokenizers.stream_encoder import TokenPlaces, TokenStream
 from maskwright.data.words.lexicon import Lexicon, Spans, content_of, longest, read_lexicon, spans_of
-from maskwright.data.words.scripts import chinese_characters, code_points, traditional_texts
 from maskwright.data.words.segmenters import (
     NAME_RULES_VERSION,
     Segmenter,

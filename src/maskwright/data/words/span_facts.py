@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from maskwright.data.words.scripts import is_han
+from maskwright.data.scripts import is_han
 
 _MAX_DISTINCT = 1 << 20
 _EXAMPLES = 12

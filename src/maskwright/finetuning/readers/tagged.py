@@ -11,8 +11,8 @@ from pathlib import Path
 
 from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError
+from maskwright.data.scripts import WORD
 from maskwright.data.tables import Row
-from maskwright.data.words.scripts import WORD
 from maskwright.finetuning.examples import ExampleFile, TaggedExample
 from maskwright.finetuning.metrics.entities import mark_entities
 from maskwright.finetuning.readers.files import Skips, format_of, lines_of, load_text

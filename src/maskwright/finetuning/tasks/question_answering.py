@@ -24,9 +24,9 @@ from torch.nn import functional as F
 from maskwright.core.errors import DataError
 from maskwright.core.ranges import Ranges, cut_windows, ranges_of
 from maskwright.core.types import BoolArray, HeadKind, IntArray
+from maskwright.data.scripts import HAN_CLASS, code_points
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.words.scripts import HAN_CLASS, code_points
 from maskwright.finetuning.examples import QuestionExample
 from maskwright.finetuning.features import FeatureBatch, Features, Layout, lay_out
 from maskwright.finetuning.metrics.answers import (

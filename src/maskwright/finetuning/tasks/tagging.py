@@ -26,10 +26,10 @@ from pydantic import BeforeValidator, model_validator
 from maskwright.core.errors import DataError
 from maskwright.core.ranges import Ranges, ranges_of
 from maskwright.core.types import HeadKind, IntArray
+from maskwright.data.scripts import HAN_CLASS
 from maskwright.data.tokenizers.backends import running_text
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.words.scripts import HAN_CLASS
 from maskwright.finetuning.examples import TaggedExample
 from maskwright.finetuning.features import Features, Layout, lay_out
 from maskwright.finetuning.metrics.entities import entities_of, entity_scores, mark_entities

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from maskwright.core.types import HeadShape
 from maskwright.kernels import ops
-from maskwright.pretext.objectives.sbo import PLACE_WIDTH
 
 
 class MaskedLanguageModelingHead(nn.Module):
@@ -61,11 +60,11 @@ class SpanBoundaryHead(nn.Module):
     Row k - 1 of `place_embeddings` is the k-th token of a span.
     """
 
-    def __init__(self, shape: HeadShape, max_places: int) -> None:
+    def __init__(self, shape: HeadShape, max_places: int, place_width: int) -> None:
         super().__init__()
         self.activation = shape.hidden_activation
-        self.place_embeddings = nn.Embedding(max_places, PLACE_WIDTH)
-        self.dense_in = nn.Linear(2 * shape.hidden_size + PLACE_WIDTH, shape.hidden_size)
+        self.place_embeddings = nn.Embedding(max_places, place_width)
+        self.dense_in = nn.Linear(2 * shape.hidden_size + place_width, shape.hidden_size)
         self.norm_in = nn.LayerNorm(shape.hidden_size, eps=shape.layer_norm_eps)
         self.dense_out = nn.Linear(shape.hidden_size, shape.embedding_size)
         self.norm_out = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps)

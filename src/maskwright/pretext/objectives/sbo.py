@@ -57,7 +57,7 @@ class SpanBoundaryObjective(VocabularyObjective):
     def head(self, shape: HeadShape) -> "nn.Module":
         from maskwright.pretext.objectives.heads import SpanBoundaryHead
 
-        return SpanBoundaryHead(shape, self.max_places)
+        return SpanBoundaryHead(shape, self.max_places, PLACE_WIDTH)
 
     def num_parameters(self, shape: HeadShape) -> int:
         """Position embeddings, two dense layers with bias and LayerNorm, output bias V."""
