@@ -105,6 +105,14 @@ def _no_pages() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _unflushed_files() -> Iterator[None]:
+    """Do not wait for the disk: no test cuts the power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _unmeasured_machine() -> Iterator[None]:
     """Leave out the second in which a run measures the machine's matmuls. Tests of `training/device.py` measure."""
     from maskwright.training import device
