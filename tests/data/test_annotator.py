@@ -106,7 +106,7 @@ def test_characters_are_units_and_words_are_phrases(kind: str, tokenizers: dict[
     assert entities[0].startswith("北京大学")
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(sentences=st.lists(st.one_of(awkward_text, st.sampled_from(EVERY_SENTENCE)), max_size=5))
 @pytest.mark.parametrize("kind", KINDS)
 def test_levels_are_made_of_whole_words_and_ids_do_not_change(

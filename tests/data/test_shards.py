@@ -136,9 +136,9 @@ def test_shards_are_kept_and_progress_is_told_in_bytes(
 
 @pytest.mark.parametrize("harm", ["cut", "empty", "empty index", "gone", "manifest", "other version"])
 def test_damaged_shards_are_refused_and_made_anew_with_a_warning(
-    harm: str, clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path
+    harm: str, clean: CleanCorpus, trained: dict[str, Tokenizer], tmp_path: Path
 ) -> None:
-    first = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
+    first = tokenize_corpus(clean, trained["uncased"], cache=tmp_path, workers=1)
     before = files_of(first.folder)
     manifest = first.folder / "manifest.json"
     if harm == "cut":
@@ -155,15 +155,15 @@ def test_damaged_shards_are_refused_and_made_anew_with_a_warning(
     with pytest.raises(DataError, match="damaged"):
         Corpus.open(first.folder)
     with pytest.warns(UserWarning, match="damaged and is rebuilt"):
-        again = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
+        again = tokenize_corpus(clean, trained["uncased"], cache=tmp_path, workers=1)
     assert files_of(again.folder) == before
 
 
 @pytest.mark.parametrize("name", ["word_starts-00000.npy", "tokens-00000.npy"])
 def test_single_changed_byte_is_found_and_the_shards_are_made_anew(
-    name: str, clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path
+    name: str, clean: CleanCorpus, trained: dict[str, Tokenizer], tmp_path: Path
 ) -> None:
-    first = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
+    first = tokenize_corpus(clean, trained["uncased"], cache=tmp_path, workers=1)
     before, path = files_of(first.folder), first.folder / name
     times = path.stat().st_atime_ns, path.stat().st_mtime_ns
     data = bytearray(path.read_bytes())
@@ -171,11 +171,11 @@ def test_single_changed_byte_is_found_and_the_shards_are_made_anew(
     path.write_bytes(data)
     os.utime(path, ns=times)
     if len(data) > 1 << 16:  # The first block is compared on opening, others when they are read.
-        corpus = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
+        corpus = tokenize_corpus(clean, trained["uncased"], cache=tmp_path, workers=1)
         with pytest.raises(DataError, match=rf"{name} is damaged: the 65,536 bytes at [1-9]"):
             corpus.take(np.array([0]), np.array([corpus.num_tokens]))
     with pytest.warns(UserWarning, match=r"rebuilt.*(contents\.json is missing|is damaged)"):
-        again = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1)
+        again = tokenize_corpus(clean, trained["uncased"], cache=tmp_path, workers=1)
     assert files_of(again.folder) == before
 
 

@@ -24,10 +24,10 @@ def test_training_gives_the_same_bytes_every_time(
     spec: TokenizerSpec, english: CleanCorpus, chinese: CleanCorpus, tmp_path: Path
 ) -> None:
     for corpus in (english, chinese):
-        first, second, third = (tmp_path / f"{corpus.fingerprint}{run}" for run in range(3))
-        for cache in (first, second, third):
+        first, second = (tmp_path / f"{corpus.fingerprint}{run}" for run in range(2))
+        for cache in (first, second):
             train_tokenizer(spec, corpus, seed=0, cache=cache)
-        assert files_of(first) == files_of(second) == files_of(third)
+        assert files_of(first) == files_of(second)
 
 
 @pytest.mark.parametrize(

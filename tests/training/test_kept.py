@@ -15,6 +15,11 @@ def train(tmp_path: Path) -> Train:
     return partial(train_toy, tmp_path, checkpoint_minutes=0.0, keep=5)
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_toy(tmp_path_factory.mktemp("kept"), checkpoint_minutes=0.0, keep=5).folder
+
+
 def kept(folder: Path) -> dict[str, bytes]:
     names = [path.relative_to(folder) for path in folder.glob("kept/**/*") if path.is_file()]
     return {name.as_posix(): (folder / name).read_bytes() for name in names}
@@ -25,18 +30,17 @@ def steps_of(folder: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("step", [4, 5, 9])  # before, at and after a kept one
-def test_a_resumed_run_keeps_the_same_models(train: Train, tmp_path: Path, step: int) -> None:
-    undisturbed = train("undisturbed")
-    assert steps_of(undisturbed.folder) == [3, 5, 8, 10, 12]
-    last = undisturbed.folder / "kept/step-000000012"
+def test_a_resumed_run_keeps_the_same_models(train: Train, undisturbed: Path, tmp_path: Path, step: int) -> None:
+    assert steps_of(undisturbed) == [3, 5, 8, 10, 12]
+    last = undisturbed / "kept/step-000000012"
     for name in ("config.json", "model.safetensors", "tokenizer.json", "recipe.json"):
-        assert (last / name).read_bytes() == (undisturbed.folder / name).read_bytes()
+        assert (last / name).read_bytes() == (undisturbed / name).read_bytes()
     with killed_after(step):
         train("killed")
     (tmp_path / "killed/kept/step-000000011").mkdir(parents=True)  # As under a budget of time, before the kill.
     resumed = train("killed")
     assert steps_of(resumed.folder) == [3, 5, 8, 10, 12]
-    assert kept(resumed.folder) == kept(undisturbed.folder)
+    assert kept(resumed.folder) == kept(undisturbed)
 
 
 def test_kept_models_load_like_the_run(train: Train) -> None:

@@ -19,8 +19,6 @@ from maskwright.fitting.resolve import Speed
 from maskwright.training import loop, preparation
 from maskwright.training.metrics import read_rows
 
-RECIPES = ("bert/tiny", "roberta/tiny")
-
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
@@ -32,13 +30,11 @@ def train(tmp_path: Path) -> Train:
     return partial(train_toy, tmp_path)
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_a_run_learns_and_leaves_everything_behind(train: Train, corpus: Path, recipe: str) -> None:
-    overrides = (*TOY, "tokenizer.vocab_size=400") if recipe.startswith("roberta") else TOY
-    write_corpus(corpus, documents=600)
-    run = train(recipe=recipe, steps=200, set=overrides)
+def test_a_run_learns_and_leaves_everything_behind(train: Train, corpus: Path) -> None:
+    write_corpus(corpus, documents=300)
+    run = train(steps=100)
     assert run.finished
-    assert run.steps == 200
+    assert run.steps == 100
     assert run.baseline is not None
     assert run.held_out["mlm"].loss < 0.8 * run.baseline.loss
     assert run.held_out["mlm"].accuracy > 2 * run.baseline.accuracy
@@ -47,7 +43,7 @@ def test_a_run_learns_and_leaves_everything_behind(train: Train, corpus: Path, r
         "checkpoints", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
     }  # fmt: skip
     rows = read_rows(run.folder / "metrics.jsonl")
-    assert sum("loss" in row for row in rows) == 200
+    assert sum("loss" in row for row in rows) == 100
     assert sum("held_out_mlm_loss" in row for row in rows) == 20
     assert rows[-1]["unigram_loss"] == pytest.approx(run.baseline.loss)
 
@@ -128,7 +124,7 @@ def test_a_time_budget_is_replanned_once_from_the_measured_speed(
     assert "--set 'training.phases=[{max_length: 128}]'" in line  # The encoder has more positions.
 
 
-@pytest.mark.parametrize("budget", [{"steps": 60}, {"steps": None, "tokens": 20_000}])
+@pytest.mark.parametrize("budget", [{"steps": 60}, {"steps": None, "tokens": 8_000}])
 def test_the_planned_tokens_are_those_that_are_trained(train: Train, budget: dict[str, Any]) -> None:
     run = train(**budget)  # Half of the steps are at length 16, half at 32.
     record = read_json(run.folder / "run.json")
