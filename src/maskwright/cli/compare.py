@@ -32,7 +32,7 @@ def command(
     from maskwright.study.results import overview, sentences
     from maskwright.training.distributed import process_group, rank
 
-    fields = [each.partition("=") for each in vary or ()]
+    fields = [setting.partition("=") for setting in vary or ()]
     dry_run = arguments["dry_run"]
     with process_group():  # An error of all processes of torchrun is printed once, and only rank 0 prints the result.
         done = compare(**arguments, vary={field: split_list(values) for field, _, values in fields})

@@ -33,13 +33,14 @@ def command(
     from maskwright.core.amounts import size_in_bytes
     from maskwright.training.doctor import doctor
 
-    found = doctor(**arguments)
+    diagnosis = doctor(**arguments)
     if json:
-        output.print_json(found.to_json())
+        output.print_json(diagnosis.to_json())
         return
-    hardware, training = found.hardware, found.training
+    hardware, training = diagnosis.hardware, diagnosis.training
     free = "" if hardware.free_memory is None else f", {size_in_bytes(hardware.free_memory)} free"
     threads = f", {hardware.threads} threads" if training["device"] == "cpu" else ""
+    int8 = f"unavailable, fp32 instead: {diagnosis.int8}" if diagnosis.int8 else "available"
     rows = [
         ("machine", "processor", hardware.processor),
         ("machine", "cores", f"{hardware.cores}, {hardware.usable_cores:g} usable by this process"),
@@ -48,19 +49,19 @@ def command(
         *(("machine", "GPU", gpu) for gpu in hardware.gpus or ["none usable by PyTorch"]),
         *(
             ("peak matmul throughput", f"{name}, {_KINDS[kind]}", f"{flops / 1e9:,.0f} GFLOP/s")
-            for name, rates in found.peak_flops.items()
+            for name, rates in diagnosis.peak_flops.items()
             for kind, flops in rates.items()
         ),
         ("training", "device", training["device"] + threads),
         ("training", "precision", training["precision"] + (", oneDNN" if training["matmul"] == "onednn" else "")),
-        ("inference", "--precision int8", f"unavailable, fp32 instead: {found.int8}" if found.int8 else "available"),
+        ("inference", "--precision int8", int8),
     ]
     groups = output.grouped(group for group, _, _ in rows)
     output.table(
         ("", "", ""),
         [(output.strong(group), label, value) for group, (_, label, value) in zip(groups, rows, strict=True)],
     )
-    for sentence in found.advice:
+    for sentence in diagnosis.advice:
         output.console().print(f"- {sentence}", soft_wrap=True, markup=False)
-    if not found.advice:
+    if not diagnosis.advice:
         output.note("No advice: no known change would make training faster here.")

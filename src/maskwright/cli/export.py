@@ -23,15 +23,15 @@ def command(arguments: Arguments, json: Json = False) -> None:
             ("precision", "texts", "largest difference", "agreement", "", "ms per text", "source"),
             [
                 (
-                    each.precision,
-                    f"{each.texts:,}",
-                    f"{each.difference:.2g}",
-                    f"{each.agreement:.2%}",
-                    each.measure,
-                    f"{each.milliseconds:.2f}",
-                    f"{each.source_milliseconds:.2f}",
+                    parity.precision,
+                    f"{parity.texts:,}",
+                    f"{parity.difference:.2g}",
+                    f"{parity.agreement:.2%}",
+                    parity.measure,
+                    f"{parity.milliseconds:.2f}",
+                    f"{parity.source_milliseconds:.2f}",
                 )
-                for each in parities
+                for parity in parities
             ],
             right=(1, 2, 3, 5, 6),
         )

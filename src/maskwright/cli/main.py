@@ -76,9 +76,9 @@ def load(name: str) -> Any:
         group = get_command(command)
         group.name = name
         return group
-    alone = typer.Typer(add_completion=False)
-    alone.command(name)(command)
-    return get_command(alone)
+    app = typer.Typer(add_completion=False)
+    app.command(name)(command)
+    return get_command(app)
 
 
 # The base class of typer's usage errors, which typer does not export.
@@ -127,7 +127,7 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return (name, command, remaining arguments); for an unknown name, suggest the nearest."""
-        name, command, rest = super().resolve_command(ctx, args)
+        name, command, remaining = super().resolve_command(ctx, args)
         if name not in _DISTRIBUTED and _is_distributed():
             if os.environ["RANK"] != "0":
                 sys.exit(2)
@@ -136,7 +136,7 @@ class LazyGroup(TyperGroup):
                 allowed=", ".join(_DISTRIBUTED) + " under torchrun",
                 todo=f"Use `maskwright {name} ...` instead.",
             )
-        return name, command if name is None else load(name), rest
+        return name, command if name is None else load(name), remaining
 
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand; improve the suggestions for an unknown option and for EOFError."""
@@ -155,8 +155,8 @@ class LazyGroup(TyperGroup):
             ) from error
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         print(f"maskwright {version('maskwright')}")
@@ -211,12 +211,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        found = error if isinstance(error, MaskwrightError) else _of_system(error)
-        if os.environ.get("MASKWRIGHT_DEBUG") or found is None:
+        problem = error if isinstance(error, MaskwrightError) else _of_system(error)
+        if os.environ.get("MASKWRIGHT_DEBUG") or problem is None:
             raise
         from maskwright.cli import output
 
-        output.fail(str(found))
+        output.fail(str(problem))
         if isinstance(error, OSError):  # Else what is left of the output fails again.
             sys.stdout = None
         sys.exit(2)

@@ -43,11 +43,11 @@ def arguments_of(
     commas: Collection[str] = (),
     **details: Mapping[str, Any],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make `run(arguments, **others)` a command with the parameters of a function.
+    """Make `run(arguments, **extras)` a command with the parameters of a function.
 
-    The values of these parameters are in `arguments`. `run` declares others with typer's annotations, which replace
-    parameters of the same name. A parameter is an argument of the command if it is positional, and required or empty by
-    default; else an option.
+    The values of these parameters are in `arguments`. `run` declares more of them with typer's annotations, also in
+    place of a function's parameter. A parameter is an argument of the command if it is positional, and required or
+    empty by default; else an option.
 
     Args:
         function: Its docstring must describe each parameter.
@@ -58,29 +58,27 @@ def arguments_of(
     """
 
     def decorate(run: Callable[..., None]) -> Callable[..., None]:
-        others = {name: each for name, each in inspect.signature(run).parameters.items() if name != "arguments"}
-        shown: dict[str, inspect.Parameter] = {}
-        defaults: Arguments = {}
-        for each in parameters_of(function, module, {*PYTHON_ONLY, *without}):
-            if each.name in others:
-                shown[each.name] = others[each.name]
-            else:
-                defaults[each.name] = each.default
-                shown[each.name] = each.annotated(each.name in commas, **details.get(each.name, {}))
-        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in {**shown, **others}.values()]
+        extras = dict(inspect.signature(run).parameters)
+        del extras["arguments"]
+        hidden = {*PYTHON_ONLY, *without}
+        parameters = {parameter.name: parameter for parameter in parameters_of(function, module, hidden)}
+        declared = {
+            name: parameter.annotated(name in commas, **details.get(name, {})) for name, parameter in parameters.items()
+        }
+        declared |= {name: extra.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, extra in extras.items()}
 
         def command(**values: Any) -> None:
-            arguments = {name: values.pop(name) for name in defaults}
-            for name in arguments:
-                if arguments[name] is None:
-                    arguments[name] = defaults[name]
+            arguments = {name: values.pop(name) for name in parameters if name not in extras}
+            for name, value in arguments.items():
+                if value is None:
+                    arguments[name] = parameters[name].default
                 elif name in commas:
-                    arguments[name] = split_list(arguments[name])
+                    arguments[name] = split_list(value)
             run(arguments, **values)
 
         command.__doc__ = run.__doc__
-        command.__annotations__ = {each.name: each.annotation for each in parameters}
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {name: parameter.annotation for name, parameter in declared.items()}
+        command.__signature__ = inspect.Signature([*declared.values()])  # type: ignore[attr-defined]
         return command
 
     return decorate
@@ -125,17 +123,17 @@ def parameters_of(function: str, module: str, without: Collection[str]) -> Itera
     """Yield the parameters of a function but for some."""
     module, defined = _definition(module, function)
     assert isinstance(defined, ast.FunctionDef)
-    declared, documented = defined.args, _documented(defined)
+    declared, helps = defined.args, documented(defined)
     defaults = [*[None] * (len(declared.args) - len(declared.defaults)), *declared.defaults, *declared.kw_defaults]
-    options = {each.arg for each in declared.kwonlyargs}
-    for each, default in zip((*declared.args, *declared.kwonlyargs), defaults, strict=True):
-        if each.arg not in without:
+    options = {argument.arg for argument in declared.kwonlyargs}
+    for argument, default in zip((*declared.args, *declared.kwonlyargs), defaults, strict=True):
+        if argument.arg not in without:
             yield Parameter(
-                name=each.arg,
-                kinds=_kinds(module, each.annotation),
+                name=argument.arg,
+                kinds=_kinds(module, argument.annotation),
                 default=_REQUIRED if default is None else _value(module, default),
-                positional=each.arg not in options,
-                help=_option_names(documented[each.arg], options),
+                positional=argument.arg not in options,
+                help=_option_names(helps[argument.arg], options),
             )
 
 
@@ -163,7 +161,7 @@ def _value(module: str, default: ast.expr) -> Any:
     return ast.literal_eval(default)
 
 
-def _documented(function: ast.FunctionDef) -> dict[str, str]:
+def documented(function: ast.FunctionDef) -> dict[str, str]:
     """Return the section `Args:` of a docstring by parameter, with "As for `pretrain`." replaced by that entry."""
     _, _, section = (ast.get_docstring(function) or "").partition("\nArgs:")
     entries = {}
@@ -174,7 +172,7 @@ def _documented(function: ast.FunctionDef) -> dict[str, str]:
             if reference := re.match(r"As for `(\w+)`\.", text):
                 _, other = _definition("maskwright", reference[1])
                 assert isinstance(other, ast.FunctionDef)
-                entries[name] = _documented(other)[name] + entries[name][reference.end() :]
+                entries[name] = documented(other)[name] + entries[name][reference.end() :]
     return entries
 
 

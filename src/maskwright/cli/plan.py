@@ -12,29 +12,29 @@ def command(arguments: Arguments, json: Json = False) -> None:
     check_recipes(name.partition("=")[2] or name for name in arguments["recipes"])
     from maskwright.study.plan import plan
 
-    found = plan(**arguments)
+    result = plan(**arguments)
     if json:
-        output.print_json(found.to_json())
+        output.print_json(result.to_json())
         return
     output.table(
         ("recipe", "tokens", "epochs", "steps", "memory", "loss per masked word", "95 % interval", ""),
         [
             (
-                each.recipe,
-                short_count(each.tokens),
-                f"{each.epochs:.3g}",
-                f"{each.steps:,}",
-                size_in_bytes(each.memory),
-                "–" if each.loss is None else f"{each.loss:.2f}" + (" (generator)" if each.by == "generator" else ""),
-                "–" if each.loss is None else f"{each.low:.2f} to {each.high:.2f}",
-                f"refused: {each.refused}" if each.refused else each.note,
+                row.recipe,
+                short_count(row.tokens),
+                f"{row.epochs:.3g}",
+                f"{row.steps:,}",
+                size_in_bytes(row.memory),
+                "–" if row.loss is None else f"{row.loss:.2f}" + (" (generator)" if row.by == "generator" else ""),
+                "–" if row.loss is None else f"{row.low:.2f} to {row.high:.2f}",
+                f"refused: {row.refused}" if row.refused else row.note,
             )
-            for each in found.recipes
+            for row in result.recipes
         ],
         right=(1, 2, 3, 4, 5, 6),
     )
     output.note(
-        f"no recommendation: {found.reason}"
-        if found.recommended is None
-        else f"recommended: {found.recommended}: {found.reason}"
+        f"no recommendation: {result.reason}"
+        if result.recommended is None
+        else f"recommended: {result.recommended}: {result.reason}"
     )

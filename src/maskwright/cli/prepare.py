@@ -21,11 +21,11 @@ def command(arguments: Arguments, json: Json = False) -> None:
             {key: str(value) if isinstance(value, Path) else value for key, value in asdict(prepared).items()}
         )
     else:
-        settings = "".join(f" --set {shlex.quote(each)}" for each in overrides if "vocab_size" not in each)
+        settings = "".join(f" --set {shlex.quote(override)}" for override in overrides if "vocab_size" not in override)
         output.note(
             f"train on it: maskwright pretrain {shlex.quote(out)} --recipe {recipe}{settings} --hours 1 --out RUN"
         )
-        if arguments["tokenizer"] is None and not any("vocab_size" in each for each in overrides):
+        if arguments["tokenizer"] is None and not any("vocab_size" in override for override in overrides):
             output.note(
                 "its vocabulary has the published size; for a run of minutes prepare with "
                 "`--set tokenizer.vocab_size=4096`"
