@@ -95,7 +95,7 @@ def test_embed_prints_json_with_or_without_a_file(run, bert_folder, tmp_path):
     expected = maskwright.load(bert_folder).embed("the cat", pooling="first")
     np.testing.assert_allclose(printed["vectors"], expected, rtol=1e-6)
     printed = json.loads(run("embed", bert_folder, "the cat", "--json", "--out", tmp_path / "v.npy")[1])
-    assert set(printed) == {"shape", "pooling", "normalized", "out"}
+    assert set(printed) == {"shape", "pooling", "normalized", "out", "truncated"}
 
 
 @pytest.mark.parametrize(("command", "field"), [("fill-mask", "masks"), ("detect", "tokens")])

@@ -47,4 +47,4 @@ def test_the_table_shows_texts_in_short_and_no_numbers_of_rows(
 def test_json_holds_neither_the_text_nor_anything_new(run: Run) -> None:
     code, out, _ = run("predict", "model", "--file", "texts.csv", "--json")
     assert code == 0
-    assert [set(one) for one in json.loads(out)] == [{"key", "value", "score", "details"}] * 3
+    assert [set(one) for one in json.loads(out)] == [{"key", "value", "score", "details", "truncated"}] * 3
