@@ -22,10 +22,10 @@ from maskwright.core.checksums import compare_files, read_record
 from maskwright.core.files import read_json
 from maskwright.finetuning.finetune import finetune
 from maskwright.study import compare as study
-from maskwright.training.metrics import read_rows
 from maskwright.training.pretrain import pretrain
 from maskwright.training.reporting import Silent
-from maskwright.training.run_directory import COPIES
+from maskwright.training.runs.metrics import read_rows
+from maskwright.training.runs.run_directory import COPIES
 
 SYSTEMS = ("bert", "roberta", "albert", "electra", "spanbert", "bert-wwm", "macbert", "ernie", "distilbert")
 FAULTS = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGKILL, then a flipped bit", "SIGKILL, then a file cut short")

@@ -19,9 +19,9 @@ from unittest.mock import patch
 
 LEVERS: Mapping[str, Mapping[str, Any]] = {
     # What stands in a lever's place: the value that each function then returns.
-    "whole last layer instead of output positions": {"maskwright.training.batches.output_positions": None},
+    "whole last layer instead of output positions": {"maskwright.training.steps.batches.output_positions": None},
     "attention over rows instead of in C": {"maskwright.kernels.cpu.attention.is_supported": False},
-    "freed memory returned to the system": {"maskwright.training.device.keep_freed_memory": False},
+    "freed memory returned to the system": {"maskwright.training.ranks.device.keep_freed_memory": False},
     "512 tokens per micro-batch": {"maskwright.training.pretrain.pretraining_microbatch": 512},
     "8,192 tokens per micro-batch": {"maskwright.training.pretrain.pretraining_microbatch": 8192},
 }

@@ -13,12 +13,12 @@ from unittest.mock import patch
 
 from maskwright.finetuning.seed_run import SeedRun
 from maskwright.pretext.corrupt import corrupt
-from maskwright.training import loop
-from maskwright.training import run as training_run
-from maskwright.training.batches import StepBatch
-from maskwright.training.distributed import all_reduce_max, broadcast_object, world_size
-from maskwright.training.loop import RowCollator, StepReport
 from maskwright.training.pretraining_run import PretrainingRun
+from maskwright.training.ranks.distributed import all_reduce_max, broadcast_object, world_size
+from maskwright.training.runs import run as training_run
+from maskwright.training.steps import loop
+from maskwright.training.steps.batches import StepBatch
+from maskwright.training.steps.loop import RowCollator, StepReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class _Recorded:
             self.samples[step] = list(zip(rng.epoch.tolist(), rng.index.tolist(), strict=True))
             return corrupt(instances, masking, replacement, rng, vocabulary)
 
-        with patch("maskwright.training.batches.corrupt", noted):
+        with patch("maskwright.training.steps.batches.corrupt", noted):
             return self.collator.collate(rows, step, share)
 
 

@@ -114,8 +114,8 @@ def _unflushed_files() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _unmeasured_machine() -> Iterator[None]:
-    """Leave out the second in which a run measures the machine's matmuls. Tests of `training/device.py` measure."""
-    from maskwright.training import device
+    """Leave out the second in which a run measures the machine's matmuls; tests of `training.ranks.device` measure."""
+    from maskwright.training.ranks import device
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device, "peak_matmul_flops", lambda *_, **__: 1e11)

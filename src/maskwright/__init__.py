@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from maskwright.study.compare import compare as compare
     from maskwright.study.plan import plan as plan
     from maskwright.training.doctor import doctor as doctor
-    from maskwright.training.examination import examine as examine
-    from maskwright.training.prepared_text import prepare as prepare
     from maskwright.training.pretrain import RunResult as RunResult
     from maskwright.training.pretrain import pretrain as pretrain
+    from maskwright.training.runs.examination import examine as examine
+    from maskwright.training.start.prepared_text import prepare as prepare
 
 _MODULES = {
     "MaskwrightError": "core.errors",
@@ -48,14 +48,14 @@ _MODULES = {
     "doctor": "training.doctor",
     "embed": "inference.commands",
     "evaluate": "finetuning.evaluate",
-    "examine": "training.examination",
+    "examine": "training.runs.examination",
     "export": "serving.export",
     "fill_mask": "inference.commands",
     "finetune": "finetuning.finetune",
     "load": "finetuning.load",
     "plan": "study.plan",
     "predict": "finetuning.predict",
-    "prepare": "training.prepared_text",
+    "prepare": "training.start.prepared_text",
     "pretrain": "training.pretrain",
     "push": "serving.push",
     "quickstart": "inference.quickstart",

@@ -13,7 +13,7 @@ from maskwright.finetuning import evaluate as evaluate_module
 from maskwright.finetuning import finetune as finetune_module
 from maskwright.finetuning import predict as predict_module
 from maskwright.finetuning.results import Results, SeedRow
-from maskwright.training.device import Machine
+from maskwright.training.ranks.device import Machine
 
 _SETTINGS = (
     "epochs=8",

@@ -6,7 +6,7 @@ import torch
 from maskwright.core.devices import choose_device
 from maskwright.finetuning import evaluate, finetune
 from maskwright.inference import precision as inference_precision
-from maskwright.training.device import Machine
+from maskwright.training.ranks.device import Machine
 
 
 @pytest.fixture(scope="module", autouse=True)

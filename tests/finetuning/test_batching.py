@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from maskwright.finetuning.features import FeatureCollator, Features, ShuffledUnits
 from maskwright.finetuning.heads import Head
-from maskwright.training.batches import map_tensors
-from maskwright.training.sampler import Cursor
+from maskwright.training.steps.batches import map_tensors
+from maskwright.training.steps.sampler import Cursor
 
 CPU = torch.device("cpu")
 

@@ -11,8 +11,8 @@ from damage import HARMS, contents, flip_bit
 from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.finetuning import seed_run
 from maskwright.finetuning.finetune import finetune
-from maskwright.training.optimizer import Optimizer
 from maskwright.training.reporting import Silent
+from maskwright.training.steps.optimizer import Optimizer
 
 SEED = "runs/seed-1"
 RECORDS = ("run.json", "runs/seed-0/copies", "runs/seed-1/copies")

@@ -32,7 +32,7 @@ from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 from maskwright.kernels.setting import use_kernels
 from maskwright.model.inference import InferenceEncoder
-from maskwright.training.existing import open_existing
+from maskwright.training.start.existing import open_existing
 
 TAGS = ("O", "B-PER", "I-PER")
 TASKS = {

@@ -21,13 +21,14 @@ from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.finetune import finetune, make_plan
 from maskwright.finetuning.labeled import LabeledRequest
 from maskwright.finetuning.predict import predict
-from maskwright.training import loop, run
-from maskwright.training.device import Machine
-from maskwright.training.existing import open_existing
-from maskwright.training.optimizer import Optimizer
 from maskwright.training.pretrain import pretrain
+from maskwright.training.ranks.device import Machine
 from maskwright.training.reporting import Silent
-from maskwright.training.run_directory import RunDirectory
+from maskwright.training.runs import run
+from maskwright.training.runs.run_directory import RunDirectory
+from maskwright.training.start.existing import open_existing
+from maskwright.training.steps import loop
+from maskwright.training.steps.optimizer import Optimizer
 
 # The tiny models' weights are large: dropout is all that they would see in a few steps.
 NO_DROPOUT = ("hidden_dropout=0", "attention_dropout=0", "head_dropout=0")

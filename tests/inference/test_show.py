@@ -20,8 +20,8 @@ from maskwright.inference.show import sentences_of_documents, show
 from maskwright.inference.show_output import render
 from maskwright.inference.texts import read_source
 from maskwright.recipes import catalog
-from maskwright.training.checkpoint import save_models
-from maskwright.training.model import build_model
+from maskwright.training.runs.checkpoint import save_models
+from maskwright.training.steps.model import build_model
 
 ENGLISH = (
     "The old clock struck nine. Nobody in the house had noticed it before. "

@@ -23,7 +23,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.inference import InferenceEncoder, PrecisionChanged
 from maskwright.model.initialization import initialize
-from maskwright.training.device import multiplies_bf16
+from maskwright.training.ranks.device import multiplies_bf16
 from tests.thread_counts import with_threads
 
 Array = NDArray[np.float64]

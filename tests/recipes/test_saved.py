@@ -11,7 +11,7 @@ from maskwright.core.files import write_json
 from maskwright.inference.fill_mask import never_saw_masks
 from maskwright.recipes import catalog
 from maskwright.recipes.saved import recipe_from_json
-from maskwright.training.run_directory import is_same_run
+from maskwright.training.runs.run_directory import is_same_run
 
 
 def saved_earlier(name: str, **masking: Any) -> dict[str, Any]:

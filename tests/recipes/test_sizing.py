@@ -5,7 +5,7 @@ import torch
 
 from maskwright.recipes import catalog
 from maskwright.recipes.sizing import sizes, training_flops_per_token
-from maskwright.training.model import build_model
+from maskwright.training.steps.model import build_model
 
 COUNTS = {
     # name: encoder with pooler, encoder, pretraining, masked language model alone

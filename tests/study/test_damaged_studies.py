@@ -13,8 +13,8 @@ from damage import HARMS, flip_bit
 from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.core.files import read_json
 from maskwright.study.compare import Comparison, compare
-from maskwright.training.optimizer import Optimizer
 from maskwright.training.reporting import Reporter, Silent
+from maskwright.training.steps.optimizer import Optimizer
 
 TOY = (
     *("encoder.hidden_size=16", "encoder.num_heads=2", "encoder.num_layers=1", "encoder.intermediate_size=32"),

@@ -19,13 +19,13 @@ from unittest.mock import patch
 from toy_runs import Listening
 
 import maskwright
-from maskwright.training import loop
-from maskwright.training import run as training_run
-from maskwright.training.batches import Collator, StepBatch
-from maskwright.training.distributed import rank, world_size
-from maskwright.training.loop import StepReport
-from maskwright.training.model import PretrainingModel
-from maskwright.training.sampler import Rows
+from maskwright.training.ranks.distributed import rank, world_size
+from maskwright.training.runs import run as training_run
+from maskwright.training.steps import loop
+from maskwright.training.steps.batches import Collator, StepBatch
+from maskwright.training.steps.loop import StepReport
+from maskwright.training.steps.model import PretrainingModel
+from maskwright.training.steps.sampler import Rows
 
 _collate, _train = Collator.collate, loop.train
 _losses = PretrainingModel.losses

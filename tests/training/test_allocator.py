@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.training import allocator
+from maskwright.training.ranks import allocator
 
 reports_memory = sys.platform.startswith("linux") and hasattr(ctypes.CDLL(None), "mallinfo2")
 
@@ -14,7 +14,7 @@ reports_memory = sys.platform.startswith("linux") and hasattr(ctypes.CDLL(None),
 MEASURING = """
 import ctypes
 from pathlib import Path
-from maskwright.training.allocator import keep_freed_memory
+from maskwright.training.ranks.allocator import keep_freed_memory
 
 NAMES = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
 

@@ -19,9 +19,9 @@ from maskwright.pretext.masking import MaskingChoice
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
-from maskwright.training import batches
-from maskwright.training.batches import MicroBatch, StepBatch
-from maskwright.training.workload import Text, Workload, build_workload
+from maskwright.training.steps import batches
+from maskwright.training.steps.batches import MicroBatch, StepBatch
+from maskwright.training.steps.workload import Text, Workload, build_workload
 
 VOCABULARY = 500
 NAMES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

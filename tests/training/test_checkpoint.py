@@ -13,9 +13,10 @@ from maskwright.core.errors import CheckpointError, ConversionError, DeviceError
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
 from maskwright.recipes.catalog import names, resolve
-from maskwright.training import checkpoint, interrupt
-from maskwright.training.checkpoint import CheckpointTimer, check_savable
-from maskwright.training.interrupt import stop_on_signals
+from maskwright.training.ranks import interrupt
+from maskwright.training.ranks.interrupt import stop_on_signals
+from maskwright.training.runs import checkpoint
+from maskwright.training.runs.checkpoint import CheckpointTimer, check_savable
 
 
 def save(folder: Path, step: int) -> Path:

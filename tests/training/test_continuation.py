@@ -20,14 +20,14 @@ from maskwright.fitting.budget import Budget
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes import catalog
-from maskwright.training import checkpoint
-from maskwright.training.continuation import Quality, recipe_of, sentence_similarity, split_budget, verdict
-from maskwright.training.evaluation import HeldOutResult
-from maskwright.training.existing import open_existing
-from maskwright.training.metrics import read_rows
-from maskwright.training.report import html
 from maskwright.training.reporting import Reporter
-from maskwright.training.workload import Text
+from maskwright.training.runs import checkpoint
+from maskwright.training.runs.metrics import read_rows
+from maskwright.training.runs.report import html
+from maskwright.training.start.continuation import Quality, recipe_of, sentence_similarity, split_budget, verdict
+from maskwright.training.start.existing import open_existing
+from maskwright.training.steps.evaluation import HeldOutResult
+from maskwright.training.steps.workload import Text
 
 LENGTH = 100
 """Longer than the sequences of a short run."""

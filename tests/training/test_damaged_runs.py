@@ -13,8 +13,8 @@ from toy_runs import TOY, Listening, RunResult, killed_after, train_toy
 from damage import HARMS, contents, flip_bit
 from maskwright.core.checksums import read_record
 from maskwright.core.errors import CheckpointError, DeviceError
-from maskwright.training import checkpoint
-from maskwright.training.optimizer import Optimizer
+from maskwright.training.runs import checkpoint
+from maskwright.training.steps.optimizer import Optimizer
 
 NOT_USED_AGAIN = ("checkpoints", "tensorboard", "timing.jsonl", "data_card.md", "run.json")
 MADE_AGAIN = ("config.json", "model.safetensors", "generator/config.json", "generator/model.safetensors")
@@ -182,7 +182,7 @@ def test_remains_of_kills_are_removed_at_any_depth(again: Again, tmp_path: Path)
 
 
 def test_doctor_names_a_damaged_model(again: Again, tmp_path: Path) -> None:
-    from maskwright.training.examination import examine
+    from maskwright.training.runs.examination import examine
 
     flip_bit(tmp_path / "run" / "model.safetensors")
     assert any(each.topic == "record" and "model.safetensors" in each.text for each in examine(tmp_path / "run"))

@@ -11,8 +11,9 @@ from maskwright.core.errors import DeviceError, MaskwrightError
 from maskwright.core.files import read_json
 from maskwright.kernels.setting import kernels_enabled
 from maskwright.recipes.catalog import get
-from maskwright.training import device
-from maskwright.training.device import (
+from maskwright.training.pretrain import RunResult
+from maskwright.training.ranks import device
+from maskwright.training.ranks.device import (
     Precision,
     layer_seconds,
     matmul_error,
@@ -21,7 +22,6 @@ from maskwright.training.device import (
     restore_machine,
     use_machine,
 )
-from maskwright.training.pretrain import RunResult
 
 needs_bf16 = pytest.mark.skipif(
     not device.multiplies_bf16(torch.device("cpu")), reason="this processor does not multiply bf16 numbers"

@@ -25,9 +25,9 @@ from toy_runs import CLEAN, TOY, write_corpus
 from maskwright.cli.main import main
 from maskwright.core.errors import DeviceError, TrainingError
 from maskwright.core.files import read_json
-from maskwright.training import distributed
-from maskwright.training.batches import map_tensors
-from maskwright.training.metrics import read_rows
+from maskwright.training.ranks import distributed
+from maskwright.training.runs.metrics import read_rows
+from maskwright.training.steps.batches import map_tensors
 
 STEPS = 50
 STOPS = {1: 7, 2: 15, 3: 22}

@@ -10,8 +10,8 @@ import torch
 
 from maskwright.core.errors import DeviceError
 from maskwright.training import doctor as module
-from maskwright.training.device import Machine
 from maskwright.training.doctor import Hardware, advise, doctor, read_hardware
+from maskwright.training.ranks.device import Machine
 
 HARDWARE = Hardware(
     processor="A processor",

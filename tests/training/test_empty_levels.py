@@ -9,8 +9,8 @@ from toy_runs import TOY, Listening, train_toy, write_corpus
 from maskwright.core.files import read_json
 from maskwright.fitting.resolve import fit_phrases
 from maskwright.recipes.catalog import resolve
-from maskwright.training import preparation
-from maskwright.training.preparation import span_warnings
+from maskwright.training.start import preparation
+from maskwright.training.start.preparation import span_warnings
 
 CHINESE = "张伟昨天去了北京大学。他在图书馆里学习机器学习的课程。王芳说上海的天气很好，我们明天一起去公园散步。"
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from maskwright.training.evaluation import Baseline, HeldOutResult, detection_line, health_line, restoration_line
+from maskwright.training.steps.evaluation import Baseline, HeldOutResult, detection_line, health_line, restoration_line
 
 BASELINE = -(0.1 * math.log(0.1) + 0.9 * math.log(0.9))
 """Loss of a prediction that knows only that a tenth of the tokens is replaced."""

@@ -15,9 +15,9 @@ from maskwright.fitting.resolve import fit_length, fit_vocabulary
 from maskwright.fitting.schedule import fit_schedule
 from maskwright.recipes.catalog import get, names, resolve
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.checkpoint import check_savable, save_models
-from maskwright.training.model import PretrainingModel, build_model
-from maskwright.training.optimizer import Optimizer
+from maskwright.training.runs.checkpoint import check_savable, save_models
+from maskwright.training.steps.model import PretrainingModel, build_model
+from maskwright.training.steps.optimizer import Optimizer
 
 SHRUNK = (
     "encoder.hidden_size=32",

@@ -13,9 +13,9 @@ from maskwright.cli.main import main
 from maskwright.core.checksums import read_record
 from maskwright.core.errors import CheckpointError
 from maskwright.finetuning.seed_run import DevResult, SeedResult
-from maskwright.training import checkpoint, examination
-from maskwright.training.examination import Finding, examine
-from maskwright.training.run_directory import RunDirectory
+from maskwright.training.runs import checkpoint, examination
+from maskwright.training.runs.examination import Finding, examine
+from maskwright.training.runs.run_directory import RunDirectory
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from maskwright.kernels.cpu import linear
 from maskwright.kernels.setting import use_kernels
 from maskwright.recipes.catalog import get, names, resolve
 from maskwright.recipes.sizing import training_flops_per_token
-from maskwright.training.optimizer import Optimizer
+from maskwright.training.steps.optimizer import Optimizer
 
 # Recipes that are the same at toy size are tested once.
 _WHAT_COSTS = ("encoder", "generator", "teacher", "objectives", "format", "masking", "replacement")

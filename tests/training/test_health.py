@@ -16,9 +16,11 @@ from toy_runs import TOY, Listening, train_toy
 
 from maskwright.core.checksums import read_record
 from maskwright.core.errors import DataError, TrainingError
-from maskwright.training import checkpoint, loop, pretraining_run
-from maskwright.training.evaluation import Spikes, divergence
-from maskwright.training.sampler import Cursor, InstanceSampler
+from maskwright.training import pretraining_run
+from maskwright.training.runs import checkpoint
+from maskwright.training.steps import loop
+from maskwright.training.steps.evaluation import Spikes, divergence
+from maskwright.training.steps.sampler import Cursor, InstanceSampler
 
 
 def test_a_spike_is_seven_deviations_above_the_mean_of_at_least_a_hundred_steps() -> None:

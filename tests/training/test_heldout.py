@@ -14,11 +14,11 @@ from maskwright.core.files import read_json
 from maskwright.core.types import Documents
 from maskwright.fitting.budget import Budget
 from maskwright.recipes.catalog import get
-from maskwright.training.batches import map_tensors
-from maskwright.training.preparation import restore_prepared
 from maskwright.training.pretrain import request_of
 from maskwright.training.reporting import Silent
-from maskwright.training.workload import build_workload, split
+from maskwright.training.start.preparation import restore_prepared
+from maskwright.training.steps.batches import map_tensors
+from maskwright.training.steps.workload import build_workload, split
 
 
 def corpus(sentences_a_document: list[int], tokens: int = 10) -> Documents:

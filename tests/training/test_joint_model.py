@@ -21,9 +21,9 @@ from maskwright.core.tensors import LossTerm, PackedBatch, TargetTensors
 from maskwright.pretext.objectives import MaskedLanguageModeling, ReplacedTokenDetection
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.batches import MicroBatch
-from maskwright.training.model import PretrainingModel
-from maskwright.training.optimizer import Optimizer
+from maskwright.training.steps.batches import MicroBatch
+from maskwright.training.steps.model import PretrainingModel
+from maskwright.training.steps.optimizer import Optimizer
 
 LENGTHS, VOCAB = (13, 5, 20, 3, 9), 73
 OBJECTIVES = (MaskedLanguageModeling(), ReplacedTokenDetection(weight=50.0))

@@ -9,10 +9,10 @@ import pytest
 from toy_runs import assert_same_files, train_toy
 
 from maskwright.fitting.budget import Spent
-from maskwright.training import loop
-from maskwright.training.batches import StepBatch
-from maskwright.training.loop import Batches, BatchKey, Phase, Position
-from maskwright.training.sampler import Cursor
+from maskwright.training.steps import loop
+from maskwright.training.steps.batches import StepBatch
+from maskwright.training.steps.loop import Batches, BatchKey, Phase, Position
+from maskwright.training.steps.sampler import Cursor
 
 
 class Numbers:

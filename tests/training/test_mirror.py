@@ -16,9 +16,9 @@ from toy_runs import CLEAN, TOY, Listening, Train, assert_same_files, killed_aft
 
 from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.core.files import read_json
-from maskwright.training.checkpoint import CheckpointTimer, latest
-from maskwright.training.mirror import Mirror
 from maskwright.training.pretraining_run import PretrainingRun
+from maskwright.training.runs.checkpoint import CheckpointTimer, latest
+from maskwright.training.runs.mirror import Mirror
 
 URL = "memory://mirrors/run"
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from maskwright.core.errors import CheckpointError
 from maskwright.recipes.optimization import AdamW, Lamb, Muon, OptimizerSpec, StableAdamW
-from maskwright.training.optimizer import MOMENTS, Clipping, Optimizer, clipping_scale, orthogonalize, total_norm
+from maskwright.training.steps.optimizer import MOMENTS, Clipping, Optimizer, clipping_scale, orthogonalize, total_norm
 
 INF, NAN = math.inf, math.nan
 PEAK = 0.1

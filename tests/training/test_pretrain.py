@@ -16,8 +16,9 @@ from maskwright.core.errors import CheckpointError, DataError, DeviceError, Mask
 from maskwright.core.files import read_json
 from maskwright.fitting import resolve
 from maskwright.fitting.resolve import Speed
-from maskwright.training import loop, preparation
-from maskwright.training.metrics import read_rows
+from maskwright.training.runs.metrics import read_rows
+from maskwright.training.start import preparation
+from maskwright.training.steps import loop
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_a_run_learns_and_leaves_everything_behind(train: Train, corpus: Path) -
 
 
 def test_the_result_does_not_depend_on_micro_batches(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
-    from maskwright.training.device import Machine
+    from maskwright.training.ranks.device import Machine
 
     dropped = (*TOY, "encoder.hidden_dropout=0", "encoder.attention_dropout=0")
     whole = train("whole", set=dropped, steps=4)
@@ -61,7 +62,7 @@ def test_the_result_does_not_depend_on_micro_batches(train: Train, monkeypatch: 
 
 
 def test_a_signal_saves_and_the_same_call_resumes(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
-    from maskwright.training import metrics
+    from maskwright.training.runs import metrics
 
     step = metrics.MetricsLogger.step
 

@@ -10,8 +10,8 @@ from toy_models import take_step
 
 from docs_pages import Command, commands, page, section
 from maskwright.recipes.catalog import resolve
-from maskwright.training.checkpoint import check_savable
-from maskwright.training.optimizer import Optimizer
+from maskwright.training.runs.checkpoint import check_savable
+from maskwright.training.steps.optimizer import Optimizer
 
 RECOMBINED = commands(section(page("systems.md"), "Recombining"))
 STEPS, FALLING = 80, 20

@@ -6,7 +6,7 @@ import pytest
 
 from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.core.files import checksum
-from maskwright.training.run_directory import RunDirectory, Work
+from maskwright.training.runs.run_directory import RunDirectory, Work
 
 REQUEST = {"seed": 0}
 FIRST = {"loss": 1.0}

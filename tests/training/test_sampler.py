@@ -3,7 +3,7 @@ import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.core.types import Documents, Plan
-from maskwright.training.sampler import Cursor, InstanceSampler, Rows
+from maskwright.training.steps.sampler import Cursor, InstanceSampler, Rows
 
 
 def documents(count: int) -> Documents:

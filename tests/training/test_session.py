@@ -8,8 +8,8 @@ from toy_runs import Listening
 from maskwright.core.checksums import read_record
 from maskwright.core.errors import CheckpointError, DataError
 from maskwright.training.reporting import Reporter, Silent
-from maskwright.training.run_directory import RunDirectory
-from maskwright.training.session import open_session
+from maskwright.training.runs.run_directory import RunDirectory
+from maskwright.training.runs.session import open_session
 
 REQUEST = {"seed": 0}
 

@@ -11,7 +11,7 @@ from toy_runs import TOY, Listening, train_toy, write_corpus
 
 from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.core.errors import DataError
-from maskwright.training.preparation import measured_outcomes
+from maskwright.training.start.preparation import measured_outcomes
 
 
 def run(folder: Path, out: str, source: str) -> Listening:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maskwright.training.slow_ranks import SlowRanks
+from maskwright.training.ranks.slow_ranks import SlowRanks
 
 
 @pytest.mark.parametrize(

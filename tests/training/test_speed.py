@@ -9,9 +9,10 @@ from test_every_recipe import RECIPES, toy
 from maskwright.fitting.budget import Budget
 from maskwright.machine.contention import SpinControl
 from maskwright.recipes.catalog import resolve
-from maskwright.training import loop, speed
-from maskwright.training.device import Machine
-from maskwright.training.speed import measure_speed
+from maskwright.training.ranks.device import Machine
+from maskwright.training.start import speed
+from maskwright.training.start.speed import measure_speed
+from maskwright.training.steps import loop
 
 MACHINE = Machine(torch.device("cpu"), "a processor", 1, "default", 1e9, None)
 MINUTE = Budget("seconds", 60)

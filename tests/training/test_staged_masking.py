@@ -5,7 +5,7 @@ import pytest
 from test_batches import recipe, workload
 
 from maskwright.pretext.masking import LevelMasking
-from maskwright.training.workload import Workload
+from maskwright.training.steps.workload import Workload
 
 
 def ernie(*overrides: str) -> Workload:

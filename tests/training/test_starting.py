@@ -16,8 +16,8 @@ from maskwright.core.spec import override, parse_overrides
 from maskwright.data.tokenizers.extension import extend_vocabulary
 from maskwright.recipes.catalog import names, resolve
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.existing import differences, differences_of_layers, open_existing, settings
-from maskwright.training.initialization import (
+from maskwright.training.start.existing import differences, differences_of_layers, open_existing, settings
+from maskwright.training.start.initialization import (
     CONTINUED_RATE,
     InitialWeights,
     SourceModels,
@@ -28,7 +28,7 @@ from maskwright.training.initialization import (
     start_from,
     start_from_teacher,
 )
-from maskwright.training.model import build_model
+from maskwright.training.steps.model import build_model
 
 SIZE = toy_tokenizer().special_tokens.vocab_size
 POSITIONS = "encoder.position_embeddings.weight"

@@ -16,9 +16,9 @@ from maskwright.core.tensors import PackedBatch
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.existing import build_teacher
-from maskwright.training.initialization import check_teacher, inherit_from_teacher, open_origins
-from maskwright.training.model import build_model
+from maskwright.training.start.existing import build_teacher
+from maskwright.training.start.initialization import check_teacher, inherit_from_teacher, open_origins
+from maskwright.training.steps.model import build_model
 
 SIZE = toy_tokenizer().special_tokens.vocab_size
 

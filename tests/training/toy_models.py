@@ -10,12 +10,12 @@ from maskwright.checkpoints.location import GENERATOR
 from maskwright.data.tokenizers.backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.recipes.catalog import resolve
-from maskwright.training.batches import StepBatch
-from maskwright.training.checkpoint import save_models
-from maskwright.training.existing import open_existing
-from maskwright.training.model import build_model
-from maskwright.training.optimizer import Optimizer
-from maskwright.training.step import Step, StepResult, TrainedModel
+from maskwright.training.runs.checkpoint import save_models
+from maskwright.training.start.existing import open_existing
+from maskwright.training.steps.batches import StepBatch
+from maskwright.training.steps.model import build_model
+from maskwright.training.steps.optimizer import Optimizer
+from maskwright.training.steps.step import Step, StepResult, TrainedModel
 
 SMALL = (
     "encoder.hidden_size=32",

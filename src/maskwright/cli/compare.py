@@ -30,7 +30,7 @@ def command(
     check_recipes(name.partition("=")[2] or name for name in arguments["recipes"])
     from maskwright.study.compare import compare
     from maskwright.study.results import overview, sentences
-    from maskwright.training.distributed import process_group, rank
+    from maskwright.training.ranks.distributed import process_group, rank
 
     fields = [setting.partition("=") for setting in vary or ()]
     dry_run = arguments["dry_run"]

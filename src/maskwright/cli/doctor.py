@@ -19,7 +19,7 @@ def command(
 ) -> None:
     """Show the hardware, its peak speed, the configuration that training will use, and advice; or explain a run."""
     if run is not None:
-        from maskwright.training.examination import examine
+        from maskwright.training.runs.examination import examine
 
         findings = examine(run)
         if json:

@@ -16,7 +16,7 @@ def command(arguments: Arguments, json: Json = False) -> None:
     if "RANK" not in os.environ and not Path(arguments["out"]).expanduser().exists():  # a finished run needs no model
         check_model(arguments["model"])
     from maskwright.finetuning.finetune import finetune
-    from maskwright.training.distributed import process_group, rank
+    from maskwright.training.ranks.distributed import process_group, rank
 
     with process_group():  # An error of all processes of torchrun is printed once, and only rank 0 prints the result.
         done = finetune(**arguments)

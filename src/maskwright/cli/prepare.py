@@ -13,7 +13,7 @@ def command(arguments: Arguments, json: Json = False) -> None:
     """Clean and tokenize a corpus on this machine or a cluster; `maskwright pretrain DIR_OR_URL` then trains on it."""
     out, recipe, overrides = arguments["out"], arguments["recipe"], arguments["set"]
     check_recipes([recipe], overrides)
-    from maskwright.training.prepared_text import prepare
+    from maskwright.training.start.prepared_text import prepare
 
     prepared = prepare(**arguments)
     if json:

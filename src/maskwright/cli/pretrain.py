@@ -14,8 +14,8 @@ def command(arguments: Arguments, json: Json = False) -> None:
     """Pretrain an encoder on a corpus within a budget. Ctrl-C saves a checkpoint; the same command again resumes."""
     if arguments["recipe"] is not None or arguments["init"] is None:
         check_recipes([arguments["recipe"] or DEFAULT_RECIPE], arguments["set"])
-    from maskwright.training.distributed import process_group, rank
     from maskwright.training.pretrain import pretrain
+    from maskwright.training.ranks.distributed import process_group, rank
 
     with process_group():  # An error of all processes of torchrun is printed once, and only rank 0 prints the result.
         run = pretrain(**arguments)

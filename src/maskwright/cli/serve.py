@@ -21,7 +21,7 @@ def command(arguments: Arguments) -> None:
 
     for path in named_models(arguments["models"]).values():
         check_model(str(path))
-    from maskwright.training.allocator import keep_freed_memory
+    from maskwright.training.ranks.allocator import keep_freed_memory
 
     keep_freed_memory()
     warnings.showwarning = lambda message, *_, **__: output.warn(str(message))

@@ -30,7 +30,7 @@ def load_for_use(arguments: Arguments) -> "tuple[list[str], Model]":
     texts = gather(arguments["texts"], file, column, lambda name: output.note(f"texts from column {name!r} of {file}"))
     check_model(arguments["model"])
     from maskwright.inference.model import load
-    from maskwright.training.allocator import keep_freed_memory
+    from maskwright.training.ranks.allocator import keep_freed_memory
 
     keep_freed_memory()
     with print_warnings():

@@ -8,7 +8,7 @@ import torch
 
 Setting = Literal["none", "bf16"]
 """Value of torch.backends.mkldnn.matmul.fp32_precision: "none" leaves the choice to PyTorch; "bf16" lets oneDNN
-multiply, which may round to bfloat16 on some CPUs (`training.device` measures that first)."""
+multiply, which may round to bfloat16 on some CPUs (`training.ranks.device` measures that first)."""
 
 
 @contextlib.contextmanager

@@ -35,13 +35,13 @@ from maskwright.inference.batches import TextEncoder
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.initialization import initialize
-from maskwright.training.existing import open_existing
-from maskwright.training.initialization import parts_of
+from maskwright.training.start.existing import open_existing
+from maskwright.training.start.initialization import parts_of
 
 
 @dataclass(frozen=True, slots=True)
 class TaskLoss:
-    """The only loss of a fine-tuned model (a `training.step.WeightedLoss`)."""
+    """The only loss of a fine-tuned model (a `training.steps.step.WeightedLoss`)."""
 
     kind: str
     weight: float = 1.0
@@ -52,7 +52,7 @@ class TaskLoss:
 
 @final
 class FineTunedModel(nn.Module):
-    """An encoder with a task head (a `training.step.TrainedModel`). Parameter names are "encoder.*" and "head.*".
+    """An encoder with a task head (a `training.steps.step.TrainedModel`). Parameter names are "encoder.*" and "head.*".
 
     `max_length` includes special tokens. `read_as` says how the training file was read, empty if unknown. `notes` are
     messages on loaded, newly initialized and ignored weights. `frozen` is the encoder after `freeze`.

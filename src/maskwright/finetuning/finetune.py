@@ -21,7 +21,7 @@ from maskwright.core.errors import CheckpointError, RecipeError
 from maskwright.core.files import atomic_path, check_writable, checksum
 from maskwright.core.spec import override, parse_overrides
 from maskwright.finetuning.baselines import baselines_of
-from maskwright.finetuning.embedding import finetune_embedding
+from maskwright.finetuning.embedding.training import finetune_embedding
 from maskwright.finetuning.evaluate import predict_examples
 from maskwright.finetuning.examples import ExampleFile, has_labels
 from maskwright.finetuning.fine_tuned import build, load
@@ -56,8 +56,8 @@ from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Regression, TextTask
 from maskwright.fitting.rules import Choice
 from maskwright.inference.long_texts import IGNORED
-from maskwright.training.device import Machine, Precision, restore_machine, use_machine
-from maskwright.training.distributed import (
+from maskwright.training.ranks.device import Machine, Precision, restore_machine, use_machine
+from maskwright.training.ranks.distributed import (
     broadcast_object,
     microbatch_multiple,
     on_rank_zero,
@@ -66,11 +66,11 @@ from maskwright.training.distributed import (
     rank_zero_first,
     world_size,
 )
-from maskwright.training.existing import open_existing
-from maskwright.training.interrupt import StopRequest, stop_on_signals
+from maskwright.training.ranks.interrupt import StopRequest, stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter, Silent, report_fitted
-from maskwright.training.run_directory import RunDirectory, environment
-from maskwright.training.session import open_session
+from maskwright.training.runs.run_directory import RunDirectory, environment
+from maskwright.training.runs.session import open_session
+from maskwright.training.start.existing import open_existing
 
 RUNS = "runs"
 """Sub-folder of all runs."""

@@ -17,7 +17,7 @@ from maskwright.data.libraries import imported
 from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.examples import ExampleFile
 from maskwright.finetuning.fine_tuned import FineTunedModel
-from maskwright.training.device import Precision
+from maskwright.training.ranks.device import Precision
 
 Metrics = Mapping[str, float]
 

@@ -33,16 +33,16 @@ from maskwright.finetuning.predictions import write_predictions
 from maskwright.finetuning.tasks.base import Task
 from maskwright.fitting.budget import Budget
 from maskwright.model.config import EncoderConfig
-from maskwright.training.checkpoint import TrainingState
-from maskwright.training.device import Machine
-from maskwright.training.distributed import rank
-from maskwright.training.interrupt import StopRequest
-from maskwright.training.loop import Phase, Schedule, StepReport
-from maskwright.training.metrics import MetricsLogger
-from maskwright.training.optimizer import Optimizer
+from maskwright.training.ranks.device import Machine
+from maskwright.training.ranks.distributed import rank
+from maskwright.training.ranks.interrupt import StopRequest
 from maskwright.training.reporting import Reporter
-from maskwright.training.run import Run
-from maskwright.training.run_directory import COPIES, METRICS, RECORD
+from maskwright.training.runs.checkpoint import TrainingState
+from maskwright.training.runs.metrics import MetricsLogger
+from maskwright.training.runs.run import Run
+from maskwright.training.runs.run_directory import COPIES, METRICS, RECORD
+from maskwright.training.steps.loop import Phase, Schedule, StepReport
+from maskwright.training.steps.optimizer import Optimizer
 
 MODEL = "model"
 """Sub-folder with the best epoch's model."""

@@ -16,7 +16,7 @@ _HELD_OUT_MIN, _HELD_OUT_MAX = 5_000, 60_000
 
 
 class StepSizes(Protocol):
-    """The sizes of a step that its FLOPs depend on (see `training.batches.StepBatch`)."""
+    """The sizes of a step that its FLOPs depend on (see `training.steps.batches.StepBatch`)."""
 
     @property
     def num_tokens(self) -> int: ...

@@ -31,7 +31,7 @@ from maskwright.inference.precision import Precision, choose_precision
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead, ReplacedTokenDetectionHead
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
-from maskwright.training.device import multiplies_bf16
+from maskwright.training.ranks.device import multiplies_bf16
 
 _SCORED_AT_ONCE = 512
 _FIRST = np.zeros(1, dtype=np.int64)

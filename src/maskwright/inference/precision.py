@@ -9,7 +9,7 @@ from maskwright.core.errors import MaskwrightError, unknown_name
 from maskwright.core.types import MatmulPrecision
 from maskwright.kernels import ops
 from maskwright.model.inference import PrecisionChanged
-from maskwright.training.device import multiplies_bf16
+from maskwright.training.ranks.device import multiplies_bf16
 
 Precision = Literal["auto", "fp32", "bf16", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)

@@ -40,11 +40,11 @@ from maskwright.study.report import write_report
 from maskwright.study.request import DEFAULT_TASKS, SAMPLES, TUNING_SEED, Task, Variant, tasks_of, variants_of
 from maskwright.study.results import collect
 from maskwright.study.text import StudyText
-from maskwright.training.device import Precision, restore_machine
-from maskwright.training.distributed import on_rank_zero, process_group, rank, world_size
-from maskwright.training.initialization import require_teacher
+from maskwright.training.ranks.device import Precision, restore_machine
+from maskwright.training.ranks.distributed import on_rank_zero, process_group, rank, world_size
 from maskwright.training.reporting import OnConsole, Reporter, Silent
-from maskwright.training.speed import measure_speed
+from maskwright.training.start.initialization import require_teacher
+from maskwright.training.start.speed import measure_speed
 
 
 @dataclass(frozen=True, slots=True)

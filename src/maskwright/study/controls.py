@@ -10,8 +10,8 @@ from maskwright.core.types import IntArray
 from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.recipes.catalog import resolve
-from maskwright.training.checkpoint import save_models
-from maskwright.training.model import build_model
+from maskwright.training.runs.checkpoint import save_models
+from maskwright.training.steps.model import build_model
 
 UNTRAINED = "untrained"
 _SAMPLE_BYTES = 4 << 20

@@ -33,10 +33,10 @@ from maskwright.study.intrinsic import intrinsic
 from maskwright.study.record import StudyRecord
 from maskwright.study.request import SAMPLES, TUNING_SEED, Task, Variant
 from maskwright.study.text import StudyText, open_text, prepare_text
-from maskwright.training.distributed import all_reduce_max, on_rank_zero, rank, rank_zero_first
 from maskwright.training.pretrain import RunResult, pretrain, request_of
+from maskwright.training.ranks.distributed import all_reduce_max, on_rank_zero, rank, rank_zero_first
 from maskwright.training.reporting import Reporter
-from maskwright.training.run_directory import is_same_run
+from maskwright.training.runs.run_directory import is_same_run
 
 RunState = Literal["missing", "begun", "finished", "of other settings"]
 MASKED = Task("masked", "masked")

@@ -31,10 +31,10 @@ from maskwright.study.record import StudyRecord
 from maskwright.study.request import Variant, variants_of
 from maskwright.study.statistics import Floats
 from maskwright.study.text import StudyText
-from maskwright.training.device import Machine, Precision, prepare_machine, pretraining_microbatch, use_machine
 from maskwright.training.doctor import read_hardware
+from maskwright.training.ranks.device import Machine, Precision, prepare_machine, pretraining_microbatch, use_machine
 from maskwright.training.reporting import OnConsole, Reporter
-from maskwright.training.speed import measure_speed
+from maskwright.training.start.speed import measure_speed
 
 DEFAULT_RECIPES = ("bert/tiny", "bert/mini", "bert/small")
 TRIAL_MINUTES = 4.0

@@ -38,7 +38,7 @@ from maskwright.model.sizes import flops_per_token
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.sizing import sizes, training_flops_per_token
 from maskwright.study.text import PASSAGE_BYTES, StudyText
-from maskwright.training.evaluation import log_shares
+from maskwright.training.steps.evaluation import log_shares
 
 MASKED_SHARE = 0.15
 PASSAGES = 800

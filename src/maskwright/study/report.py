@@ -6,8 +6,8 @@ from typing import Any
 from maskwright.core.files import write_json, write_text
 from maskwright.study import results
 from maskwright.study.statistics import NO_DIFFERENCE, NOT_COMPARABLE
-from maskwright.training.evaluation import PLATEAU
-from maskwright.training.page import COLORS, INK, figure, render, svg
+from maskwright.training.runs.page import COLORS, INK, figure, render, svg
+from maskwright.training.steps.evaluation import PLATEAU
 
 _MARKERS = "osD^vPX*"
 _PLOTS = 5

@@ -31,10 +31,10 @@ from maskwright.study.statistics import (
     estimate,
     upper_limit,
 )
-from maskwright.training.evaluation import PLATEAU
-from maskwright.training.metrics import curve
-from maskwright.training.page import data_rows
-from maskwright.training.run_directory import command_line
+from maskwright.training.runs.metrics import curve
+from maskwright.training.runs.page import data_rows
+from maskwright.training.runs.run_directory import command_line
+from maskwright.training.steps.evaluation import PLATEAU
 
 _MINUS = "\N{MINUS SIGN}"
 UNITS = {"share": "%", "nats": "nats"}

@@ -1,1 +1,1 @@
-"""Training: batches, model with its heads, step, loop, checkpoints and run directory."""
+"""Training: what a run starts from, its steps, ranks and directory; `pretrain`."""

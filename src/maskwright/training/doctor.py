@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from maskwright.kernels import ops
-from maskwright.training.device import (
+from maskwright.training.ranks.device import (
     Machine,
     Precision,
     has_onednn,

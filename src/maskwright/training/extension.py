@@ -11,9 +11,9 @@ from maskwright.core.files import atomic_folder, checksum, write_json
 from maskwright.fitting.budget import Budget, Spent
 from maskwright.recipes.optimization import Training
 from maskwright.recipes.saved import read_recipe
-from maskwright.training import checkpoint
-from maskwright.training.continuation import split_budget
-from maskwright.training.run_directory import RECORD, STABLE
+from maskwright.training.runs import checkpoint
+from maskwright.training.runs.run_directory import RECORD, STABLE
+from maskwright.training.start.continuation import split_budget
 
 _WAY = "`--set training.schedule=warmup_stable_decay` makes runs whose budget can be enlarged"
 

@@ -24,18 +24,18 @@ from maskwright.recipes import DEFAULT_RECIPE
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.saved import read_recipe
-from maskwright.training.continuation import EMBEDDER_WARNING, initial_recipe
-from maskwright.training.device import Machine, Precision, pretraining_microbatch, restore_machine, use_machine
-from maskwright.training.distributed import process_group, rank, rank_zero_first, world_size
 from maskwright.training.extension import extend
-from maskwright.training.interrupt import stop_on_signals
-from maskwright.training.preparation import Prepared, Request, prepare, restore_prepared
 from maskwright.training.pretraining_run import PretrainingRun
 from maskwright.training.pretraining_run import RunResult as RunResult
-from maskwright.training.report import PAGE, write_page
+from maskwright.training.ranks.device import Machine, Precision, pretraining_microbatch, restore_machine, use_machine
+from maskwright.training.ranks.distributed import process_group, rank, rank_zero_first, world_size
+from maskwright.training.ranks.interrupt import stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter, Silent, report_fitted
-from maskwright.training.run_directory import RECORD, RunDirectory, environment
-from maskwright.training.session import open_session
+from maskwright.training.runs.report import PAGE, write_page
+from maskwright.training.runs.run_directory import RECORD, RunDirectory, environment
+from maskwright.training.runs.session import open_session
+from maskwright.training.start.continuation import EMBEDDER_WARNING, initial_recipe
+from maskwright.training.start.preparation import Prepared, Request, prepare, restore_prepared
 
 _FILES = ("recipe.json", "data_card.json")
 _CARD_PAGE = "data_card.md"

@@ -18,11 +18,9 @@ from maskwright.core.files import atomic_folder, write_json
 from maskwright.fitting.budget import Budget, Spent
 from maskwright.fitting.flops import EVALUATIONS, held_out_tokens, skipped_flops, step_flops
 from maskwright.kernels.setting import use_kernels
-from maskwright.training.batches import StepBatch
-from maskwright.training.checkpoint import TrainingState, save_models, step_name
-from maskwright.training.continuation import QualityComparison, split_budget, train_head
-from maskwright.training.device import Machine, pretraining_microbatch
-from maskwright.training.distributed import (
+from maskwright.training.extension import stable_until
+from maskwright.training.ranks.device import Machine, pretraining_microbatch
+from maskwright.training.ranks.distributed import (
     all_reduce_max,
     broadcast_object,
     microbatch_multiple,
@@ -30,7 +28,18 @@ from maskwright.training.distributed import (
     single_process,
     world_size,
 )
-from maskwright.training.evaluation import (
+from maskwright.training.ranks.interrupt import StopRequest
+from maskwright.training.reporting import Reporter
+from maskwright.training.runs.checkpoint import TrainingState, save_models, step_name
+from maskwright.training.runs.metrics import MetricsLogger
+from maskwright.training.runs.report import sample_fills
+from maskwright.training.runs.run import WARMUP_STEPS, Run
+from maskwright.training.runs.run_directory import RECORD, STABLE, RunDirectory
+from maskwright.training.start.continuation import QualityComparison, split_budget, train_head
+from maskwright.training.start.existing import build_teacher
+from maskwright.training.start.preparation import Prepared, Request
+from maskwright.training.steps.batches import StepBatch
+from maskwright.training.steps.evaluation import (
     Baseline,
     HeldOutResult,
     detection_line,
@@ -42,20 +51,11 @@ from maskwright.training.evaluation import (
     restoration_line,
     unigram_baseline,
 )
-from maskwright.training.existing import build_teacher
-from maskwright.training.extension import stable_until
-from maskwright.training.interrupt import StopRequest
-from maskwright.training.kernel_check import KernelCheck, check_kernels
-from maskwright.training.loop import Schedule, StepReport
-from maskwright.training.metrics import MetricsLogger
-from maskwright.training.model import PretrainingModel, build_model
-from maskwright.training.optimizer import Optimizer
-from maskwright.training.preparation import Prepared, Request
-from maskwright.training.report import sample_fills
-from maskwright.training.reporting import Reporter
-from maskwright.training.run import WARMUP_STEPS, Run
-from maskwright.training.run_directory import RECORD, STABLE, RunDirectory
-from maskwright.training.workload import Workload, build_workload
+from maskwright.training.steps.kernel_check import KernelCheck, check_kernels
+from maskwright.training.steps.loop import Schedule, StepReport
+from maskwright.training.steps.model import PretrainingModel, build_model
+from maskwright.training.steps.optimizer import Optimizer
+from maskwright.training.steps.workload import Workload, build_workload
 
 _CHECKED_SEQUENCES = 8
 _ROUNDING = 1e-9

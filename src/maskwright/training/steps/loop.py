@@ -18,11 +18,11 @@ import torch
 from maskwright.fitting.budget import Budget, Shape, Spent, rate_factor
 from maskwright.machine.contention import SpinControl
 from maskwright.recipes.optimization import DECAY_SHARE
-from maskwright.training.batches import StepBatch
-from maskwright.training.distributed import all_reduce_counts, all_reduce_max_gathering, rank, world_size
-from maskwright.training.optimizer import Optimizer
-from maskwright.training.sampler import Cursor
-from maskwright.training.step import Step, StepResult, TrainedModel, skips_on_device
+from maskwright.training.ranks.distributed import all_reduce_counts, all_reduce_max_gathering, rank, world_size
+from maskwright.training.steps.batches import StepBatch
+from maskwright.training.steps.optimizer import Optimizer
+from maskwright.training.steps.sampler import Cursor
+from maskwright.training.steps.step import Step, StepResult, TrainedModel, skips_on_device
 
 
 class Sampler(Protocol):

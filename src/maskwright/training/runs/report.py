@@ -20,12 +20,12 @@ from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.saved import read_recipe
 from maskwright.recipes.sizing import sizes
-from maskwright.training.batches import StepBatch
-from maskwright.training.evaluation import Baseline, HeldOutResult, health_line
-from maskwright.training.metrics import curve, read_rows
-from maskwright.training.model import PretrainingModel
-from maskwright.training.page import COLORS, INK, data_rows, figure, render, svg
 from maskwright.training.reporting import Reporter
+from maskwright.training.runs.metrics import curve, read_rows
+from maskwright.training.runs.page import COLORS, INK, data_rows, figure, render, svg
+from maskwright.training.steps.batches import StepBatch
+from maskwright.training.steps.evaluation import Baseline, HeldOutResult, health_line
+from maskwright.training.steps.model import PretrainingModel
 
 PAGE = "report.html"
 _PASSAGES, _MAX_MASKS, _BEST = 4, 4, 3

@@ -21,8 +21,8 @@ from maskwright.core.spec import fingerprint
 from maskwright.kernels.setting import Kernels, has_kernels, use_kernels
 from maskwright.machine.threads import limit_threads
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.allocator import keep_freed_memory
-from maskwright.training.distributed import own_device
+from maskwright.training.ranks.allocator import keep_freed_memory
+from maskwright.training.ranks.distributed import own_device
 
 MatmulLibrary = Literal["default", "onednn"]
 Precision = Literal["auto", "fp32", "bf16"]

@@ -25,13 +25,13 @@ from transformers import PrinterCallback, TrainerCallback, set_seed
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.sentence_folder import SentenceModules, save_sentence_folder, write_sentence_folder
 from maskwright.core.errors import TrainingError
-from maskwright.finetuning.embedding_data import EmbeddingSettings, Rows
+from maskwright.finetuning.embedding.data import EmbeddingSettings, Rows
 from maskwright.finetuning.examples import ExampleFile, TextExample
 from maskwright.machine.contention import SpinControl
-from maskwright.training.device import Machine
-from maskwright.training.interrupt import StopRequest
+from maskwright.training.ranks.device import Machine
+from maskwright.training.ranks.interrupt import StopRequest
 from maskwright.training.reporting import Reporter
-from maskwright.training.run_directory import RunDirectory
+from maskwright.training.runs.run_directory import RunDirectory
 
 LOSSES: Mapping[Rows, Any] = {
     # Its documentation recommends it over CosineSimilarityLoss: a stronger signal. It reads only the order of the

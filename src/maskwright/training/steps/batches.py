@@ -20,7 +20,7 @@ from maskwright.pretext.formats.base import Format, TakeTokens
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.objectives.base import Objective
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
-from maskwright.training.sampler import Rows
+from maskwright.training.steps.sampler import Rows
 
 Data = TypeVar("Data")
 

@@ -17,7 +17,7 @@ from maskwright.model.encoder import Encoder
 from maskwright.model.initialization import initialize
 from maskwright.pretext.objectives.base import Objective, by_encoder
 from maskwright.recipes.recipe import SHARED_EMBEDDINGS, Recipe
-from maskwright.training.batches import MicroBatch
+from maskwright.training.steps.batches import MicroBatch
 
 _GENERATOR_KEY = 0x5BD1E995
 

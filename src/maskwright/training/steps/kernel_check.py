@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from maskwright.kernels.setting import kernel_errors, use_kernels
-from maskwright.training.batches import StepBatch
-from maskwright.training.model import PretrainingModel
-from maskwright.training.step import weighted_loss
+from maskwright.training.steps.batches import StepBatch
+from maskwright.training.steps.model import PretrainingModel
+from maskwright.training.steps.step import weighted_loss
 
 _FACTOR = 3.0
 """Largest error of the kernels, as a multiple of PyTorch's own error in the same precision (both against fp32)."""

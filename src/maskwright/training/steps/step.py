@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from maskwright.core.errors import TrainingError
 from maskwright.core.tensors import LossTerm
-from maskwright.training.batches import StepBatch
-from maskwright.training.distributed import all_reduce_sum
-from maskwright.training.optimizer import Clipping, Optimizer, clipping_scale, total_norm
+from maskwright.training.ranks.distributed import all_reduce_sum
+from maskwright.training.steps.batches import StepBatch
+from maskwright.training.steps.optimizer import Clipping, Optimizer, clipping_scale, total_norm
 
 _TALLIES = "tallies of "
 

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from maskwright.core.files import atomic_path, disk_problems, refuse_removed
 from maskwright.fitting.budget import Budget
-from maskwright.training.evaluation import Baseline, HeldOutResult
-from maskwright.training.loop import StepReport
 from maskwright.training.reporting import Reporter
-from maskwright.training.run_directory import METRICS, TIMING
+from maskwright.training.runs.run_directory import METRICS, TIMING
+from maskwright.training.steps.evaluation import Baseline, HeldOutResult
+from maskwright.training.steps.loop import StepReport
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -15,12 +15,12 @@ from maskwright.fitting.rules import is_fixed
 from maskwright.kernels.setting import kernels_enabled, use_kernels
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.device import Machine, pretraining_microbatch
-from maskwright.training.kernel_check import check_kernels
-from maskwright.training.loop import Position, Schedule, train
-from maskwright.training.model import build_model
-from maskwright.training.optimizer import Optimizer
-from maskwright.training.workload import Text, build_workload, mean_lengths
+from maskwright.training.ranks.device import Machine, pretraining_microbatch
+from maskwright.training.steps.kernel_check import check_kernels
+from maskwright.training.steps.loop import Position, Schedule, train
+from maskwright.training.steps.model import build_model
+from maskwright.training.steps.optimizer import Optimizer
+from maskwright.training.steps.workload import Text, build_workload, mean_lengths
 
 _ROUNDS = ((1.0, 1), (3.0, 4))
 """Seconds and fewest steps of each measurement; the recipe is fitted anew to the last speed."""

@@ -12,9 +12,9 @@ from maskwright.core.types import Documents, IntArray, Plan
 from maskwright.pretext.formats.base import TakeTokens
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.batches import Collator, StepBatch
-from maskwright.training.loop import Phase
-from maskwright.training.sampler import InstanceSampler, Rows
+from maskwright.training.steps.batches import Collator, StepBatch
+from maskwright.training.steps.loop import Phase
+from maskwright.training.steps.sampler import InstanceSampler, Rows
 
 _HELD_OUT_SEED, _HELD_OUT_SEQUENCES = 0, 256
 _MIN_DOCUMENTS = 16

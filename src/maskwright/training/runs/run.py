@@ -12,20 +12,20 @@ from torch import Tensor
 
 from maskwright.core.errors import CheckpointError
 from maskwright.fitting.budget import Budget, Spent
-from maskwright.training import checkpoint
-from maskwright.training.batches import StepBatch
-from maskwright.training.checkpoint import CheckpointTimer, TrainingState
-from maskwright.training.device import Machine
-from maskwright.training.distributed import all_gather_object, on_rank_zero, rank
-from maskwright.training.evaluation import Spikes
-from maskwright.training.interrupt import StopRequest
-from maskwright.training.loop import STALL_SECONDS, Phase, Position, Schedule, StepReport, train
-from maskwright.training.metrics import MetricsLogger
-from maskwright.training.optimizer import Optimizer
+from maskwright.training.ranks.device import Machine
+from maskwright.training.ranks.distributed import all_gather_object, on_rank_zero, rank
+from maskwright.training.ranks.interrupt import StopRequest
+from maskwright.training.ranks.slow_ranks import SlowRanks
 from maskwright.training.reporting import Reporter
-from maskwright.training.run_directory import METRICS, TIMING
-from maskwright.training.slow_ranks import SlowRanks
-from maskwright.training.step import TrainedModel
+from maskwright.training.runs import checkpoint
+from maskwright.training.runs.checkpoint import CheckpointTimer, TrainingState
+from maskwright.training.runs.metrics import MetricsLogger
+from maskwright.training.runs.run_directory import METRICS, TIMING
+from maskwright.training.steps.batches import StepBatch
+from maskwright.training.steps.evaluation import Spikes
+from maskwright.training.steps.loop import STALL_SECONDS, Phase, Position, Schedule, StepReport, train
+from maskwright.training.steps.optimizer import Optimizer
+from maskwright.training.steps.step import TrainedModel
 
 WARMUP_STEPS = 3
 """First steps of a session, which are slower: their times are not compared."""

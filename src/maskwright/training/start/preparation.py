@@ -36,19 +36,19 @@ from maskwright.fitting.rules import Choice
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.checkpoint import check_savable
-from maskwright.training.device import Machine, Precision
-from maskwright.training.distributed import single_process, world_size
-from maskwright.training.initialization import (
+from maskwright.training.ranks.device import Machine, Precision
+from maskwright.training.ranks.distributed import single_process, world_size
+from maskwright.training.reporting import Reporter
+from maskwright.training.runs.checkpoint import check_savable
+from maskwright.training.start.initialization import (
     InitialWeights,
     SourceModels,
     describe_changes,
     open_origins,
     open_teacher,
 )
-from maskwright.training.reporting import Reporter
-from maskwright.training.speed import measure_speed
-from maskwright.training.workload import Text, mean_lengths
+from maskwright.training.start.speed import measure_speed
+from maskwright.training.steps.workload import Text, mean_lengths
 
 _DOCUMENTS_MEASURED, _SEQUENCES_MEASURED = 5000, 500
 _BLOCKS_READ, _DOCUMENTS_READ, _SENTENCES_READ = 8, 100, 20

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskwright.core.errors import MaskwrightError
-from maskwright.training.distributed import on_rank_zero, rank
-from maskwright.training.mirror import Mirror
+from maskwright.training.ranks.distributed import on_rank_zero, rank
 from maskwright.training.reporting import Reporter
-from maskwright.training.run_directory import Extend, RunDirectory
+from maskwright.training.runs.mirror import Mirror
+from maskwright.training.runs.run_directory import Extend, RunDirectory
 
 
 @dataclass(frozen=True, slots=True)

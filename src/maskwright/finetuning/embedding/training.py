@@ -25,7 +25,7 @@ from maskwright.core.files import check_writable
 from maskwright.core.spec import override, parse_overrides
 from maskwright.core.tensor_files import full_disk_named
 from maskwright.finetuning.benchmarks import Split
-from maskwright.finetuning.embedding_data import DEFAULTS, TASK, EmbeddingSettings, Rows, Texts, check_rows, rows_of
+from maskwright.finetuning.embedding.data import DEFAULTS, TASK, EmbeddingSettings, Rows, Texts, check_rows, rows_of
 from maskwright.finetuning.hyperparameters import Hyperparameters, fit_training, system_of, tokens_of
 from maskwright.finetuning.labeled import (
     READING_FILE,
@@ -44,12 +44,12 @@ from maskwright.finetuning.readers.options import ReadAs, ReadOptions, to_keep
 from maskwright.finetuning.results import Evaluation, FineTuning, Results, SeedRow, card, data_of, write_results
 from maskwright.fitting.rules import Choice
 from maskwright.inference.long_texts import IGNORED
-from maskwright.training.device import Precision, restore_machine, use_machine
-from maskwright.training.existing import open_existing
-from maskwright.training.interrupt import stop_on_signals
+from maskwright.training.ranks.device import Precision, restore_machine, use_machine
+from maskwright.training.ranks.interrupt import stop_on_signals
 from maskwright.training.reporting import OnConsole, Reporter, report_fitted
-from maskwright.training.run_directory import RECORD, RunDirectory, environment
-from maskwright.training.session import open_session
+from maskwright.training.runs.run_directory import RECORD, RunDirectory, environment
+from maskwright.training.runs.session import open_session
+from maskwright.training.start.existing import open_existing
 
 _LIBRARIES = ("sentence_transformers", "datasets", "accelerate")
 _RECORDED = ("sentence-transformers", "transformers", "accelerate")
@@ -121,7 +121,7 @@ def finetune_embedding(
                 rest = {name: count for name, count in truncated.items() if name != "train"}
                 report_truncated(parts, rest, f"more than {existing.max_length} tokens", IGNORED, reporter)
                 with quiet(), use_machine(machine), stop_on_signals() as stop, full_disk_named(out):
-                    from maskwright.finetuning.embedding_trainer import train  # It needs the extra.
+                    from maskwright.finetuning.embedding.trainer import train  # It needs the extra.
 
                     seconds = checkpoint_minutes * 60
                     trained = train(
@@ -194,7 +194,7 @@ def evaluate_embedding(
             )
         examples = without_unlabeled(examples, reporter, notes)
         check_rows(examples, rows)
-        from maskwright.finetuning.embedding_trainer import score_folder
+        from maskwright.finetuning.embedding.trainer import score_folder
 
         metrics = score_folder(existing.folder, rows, examples.examples, device=str(choose_device(device)))
     return Evaluation(

@@ -30,17 +30,17 @@ from maskwright.recipes import catalog
 from maskwright.recipes.optimization import AdamW, LengthPhase, OptimizerSpec, Training
 from maskwright.recipes.recipe import MaskSampling, Recipe
 from maskwright.recipes.saved import read_recipe, recipe_from_json
-from maskwright.training.distributed import rank
-from maskwright.training.evaluation import HeldOutResult, measure
-from maskwright.training.existing import open_existing
-from maskwright.training.interrupt import StopRequest
-from maskwright.training.mirror import recorded_request
-from maskwright.training.model import PretrainingModel
-from maskwright.training.optimizer import Optimizer
+from maskwright.training.ranks.distributed import rank
+from maskwright.training.ranks.interrupt import StopRequest
 from maskwright.training.reporting import Reporter
-from maskwright.training.run import Run
-from maskwright.training.run_directory import RECORD, RunDirectory
-from maskwright.training.workload import Text, Workload
+from maskwright.training.runs.mirror import recorded_request
+from maskwright.training.runs.run import Run
+from maskwright.training.runs.run_directory import RECORD, RunDirectory
+from maskwright.training.start.existing import open_existing
+from maskwright.training.steps.evaluation import HeldOutResult, measure
+from maskwright.training.steps.model import PretrainingModel
+from maskwright.training.steps.optimizer import Optimizer
+from maskwright.training.steps.workload import Text, Workload
 
 LEARNING_RATE = 5e-5
 """Peak for the whole model. Gururangan et al. (2020) continue with 1e-4 and batches of 2,048 sequences; short runs have

@@ -34,10 +34,10 @@ from maskwright.core.files import atomic_folder, atomic_path
 from maskwright.core.tensor_files import write_tensors
 from maskwright.core.types import SpecialTokens
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.distributed import broadcast, rank
-from maskwright.training.model import PretrainingModel
-from maskwright.training.optimizer import Optimizer
-from maskwright.training.run_directory import COPIES
+from maskwright.training.ranks.distributed import broadcast, rank
+from maskwright.training.runs.run_directory import COPIES
+from maskwright.training.steps.model import PretrainingModel
+from maskwright.training.steps.optimizer import Optimizer
 
 _KEPT = 2
 _TENSORS = ("weights.safetensors", "optimizer.safetensors")

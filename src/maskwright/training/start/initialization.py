@@ -27,15 +27,15 @@ from maskwright.fitting.schedule import LAMB_SEQUENCES
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes.optimization import Training
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.existing import (
+from maskwright.training.reporting import Reporter
+from maskwright.training.start.existing import (
     describe_differences,
     differences,
     differences_of_layers,
     open_existing,
     settings,
 )
-from maskwright.training.model import PretrainingModel, build_model
-from maskwright.training.reporting import Reporter
+from maskwright.training.steps.model import PretrainingModel, build_model
 
 _COMPATIBLE = frozenset({"bert", "ernie", "electra"})
 """Families whose encoders are the same network."""

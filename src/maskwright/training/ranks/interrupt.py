@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from maskwright.training.distributed import all_reduce_max, rank
+from maskwright.training.ranks.distributed import all_reduce_max, rank
 
 
 class StopRequest:

@@ -1,0 +1,1 @@
+"""`--task embedding`: sentence embeddings through sentence-transformers' trainer."""

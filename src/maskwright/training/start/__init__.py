@@ -1,0 +1,1 @@
+"""What a pretraining run starts from: text, speed, source models, first weights."""
