@@ -11,7 +11,7 @@ from maskwright.core.amounts import pluralize
 @arguments_of("detect")
 def command(arguments: Arguments, json: Json = False) -> None:
     """Mark tokens that look replaced, with a model pretrained by an electra recipe."""
-    texts, loaded = load_for_use(arguments)
+    loaded, texts, options = load_for_use(arguments)
     out, threshold = arguments["out"], arguments["threshold"]
     from dataclasses import asdict
 
@@ -19,7 +19,7 @@ def command(arguments: Arguments, json: Json = False) -> None:
     from maskwright.inference.detect import highlight, summary
 
     with print_warnings():
-        detections = detect(loaded, texts, threshold=threshold, out=out)
+        detections = detect(loaded, texts, **options)
     if out:
         output.note(f"{pluralize(len(texts), 'text')} in {Path(out).expanduser()}")
     if json:

@@ -19,7 +19,7 @@ def command(arguments: Arguments, json: Json = False) -> None:
     out = arguments["out"] and Path(arguments["out"]).expanduser()
     if out and out.suffix != ".npy":
         raise MaskwrightError(f"cannot write vectors as {out.name!r}", allowed="a name that ends in .npy")
-    texts, loaded = load_for_use(arguments)
+    loaded, texts, options = load_for_use(arguments)
     from maskwright.checkpoints.location import locate
     from maskwright.checkpoints.sentence_folder import MODULES
     from maskwright.data.progress import no_progress
@@ -36,8 +36,7 @@ def command(arguments: Arguments, json: Json = False) -> None:
         )
     with print_warnings() as caught, OnConsole(output.stderr_console()) as reporter:
         progress = reporter.stage if len(texts) > _LONG else no_progress
-        reading = {name: arguments[name] for name in ("max_length", "windows")}
-        vectors = embed(loaded, texts, out=out, pooling=pooling, normalize=normalize, progress=progress, **reading)
+        vectors = embed(loaded, texts, progress=progress, **options)
     if blank := [text for text in texts if not text.strip()]:
         output.note(f"{pluralize(len(blank), 'text')} of {len(texts):,} blank: their embeddings carry no meaning")
     shape = list(vectors.shape)

@@ -11,7 +11,7 @@ from maskwright.core.amounts import pluralize
 @arguments_of("fill_mask", top_k={"short": ["-k"]})
 def command(arguments: Arguments, json: Json = False) -> None:
     """Predict the token at each mask of a text. Several masks are predicted independently."""
-    texts, loaded = load_for_use(arguments)
+    loaded, texts, options = load_for_use(arguments)
     from maskwright.inference.commands import fill_mask, filled_to_json
     from maskwright.inference.fill_mask import never_saw_masks
 
@@ -20,7 +20,7 @@ def command(arguments: Arguments, json: Json = False) -> None:
     if never_saw_masks(Path(arguments["model"]).expanduser()):
         output.note("this model was pretrained without [MASK] tokens: its predictions for them are unreliable")
     with print_warnings():
-        filled = fill_mask(loaded, texts, top_k=arguments["top_k"], out=arguments["out"])
+        filled = fill_mask(loaded, texts, **options)
     if out := arguments["out"]:
         output.note(f"{pluralize(len(texts), 'text')} in {Path(out).expanduser()}")
     if json:

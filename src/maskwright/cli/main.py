@@ -1,6 +1,6 @@
 """The command `maskwright`: a table of subcommands, each imported only when it is called.
 
-A subcommand is one line in `SUBCOMMANDS` and one module `cli/<module>.py` with the attribute `command`, which is a
+A subcommand is one line in `SUBCOMMANDS` and one module `cli/<name>.py` with the attribute `command`, which is a
 function (the docstring is the help) or, for a group of subcommands, a `typer.Typer`. A subcommand's module
 
 - gets its arguments from the Python function of the same name (`options.arguments_of`);
@@ -30,9 +30,8 @@ from maskwright.core.errors import MaskwrightError
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """One line of `maskwright --help`: a module of `maskwright.cli`, its help, and the heading of its group."""
+    """One line of `maskwright --help`: a help, and the heading of its group."""
 
-    module: str
     help: str
     panel: str
 
@@ -41,25 +40,23 @@ _TRAIN, _USE, _SEE = "Training", "Inference", "Inspection"
 
 SUBCOMMANDS: Mapping[str, Subcommand] = MappingProxyType(
     {
-        "quickstart": Subcommand("quickstart", "Train and try a small model on text already on this machine.", _TRAIN),
-        "pretrain": Subcommand("pretrain", "Pretrain an encoder on a corpus; run again to resume.", _TRAIN),
-        "prepare": Subcommand("prepare", "Clean and tokenize a corpus ahead of training, also on a cluster.", _TRAIN),
-        "finetune": Subcommand("finetune", "Fine-tune a model on labeled examples and evaluate it.", _TRAIN),
-        "compare": Subcommand(
-            "compare", "Compare recipes on your text with equal spend, seeds and statistics.", _TRAIN
-        ),
-        "plan": Subcommand("plan", "Say what fits a budget of time on this machine, and what to expect.", _TRAIN),
-        "fill-mask": Subcommand("fill_mask", "Predict the masked tokens of a text.", _USE),
-        "detect": Subcommand("detect", "Mark tokens of a text that look replaced (ELECTRA).", _USE),
-        "embed": Subcommand("embed", "Compute sentence embeddings.", _USE),
-        "predict": Subcommand("predict", "Predict with a fine-tuned model.", _USE),
-        "evaluate": Subcommand("evaluate", "Evaluate a fine-tuned model on labeled examples.", _USE),
-        "serve": Subcommand("serve", "Serve models by HTTP, with a playground page.", _USE),
-        "export": Subcommand("export", "Write a model for ONNX Runtime, sentence-transformers or the hub.", _USE),
-        "push": Subcommand("push", "Upload an exported model to the model hub.", _USE),
-        "recipes": Subcommand("recipes", "List, show, compare and size the recipes of the published systems.", _SEE),
-        "show": Subcommand("show", "Show how a recipe masks a text, in color.", _SEE),
-        "doctor": Subcommand("doctor", "Describe this machine and what training uses of it, or explain a run.", _SEE),
+        "quickstart": Subcommand("Train and try a small model on text already on this machine.", _TRAIN),
+        "pretrain": Subcommand("Pretrain an encoder on a corpus; run again to resume.", _TRAIN),
+        "prepare": Subcommand("Clean and tokenize a corpus ahead of training, also on a cluster.", _TRAIN),
+        "finetune": Subcommand("Fine-tune a model on labeled examples and evaluate it.", _TRAIN),
+        "compare": Subcommand("Compare recipes on your text with equal spend, seeds and statistics.", _TRAIN),
+        "plan": Subcommand("Say what fits a budget of time on this machine, and what to expect.", _TRAIN),
+        "fill-mask": Subcommand("Predict the masked tokens of a text.", _USE),
+        "detect": Subcommand("Mark tokens of a text that look replaced (ELECTRA).", _USE),
+        "embed": Subcommand("Compute sentence embeddings.", _USE),
+        "predict": Subcommand("Predict with a fine-tuned model.", _USE),
+        "evaluate": Subcommand("Evaluate a fine-tuned model on labeled examples.", _USE),
+        "serve": Subcommand("Serve models by HTTP, with a playground page.", _USE),
+        "export": Subcommand("Write a model for ONNX Runtime, sentence-transformers or the hub.", _USE),
+        "push": Subcommand("Upload an exported model to the model hub.", _USE),
+        "recipes": Subcommand("List, show, compare and size the recipes of the published systems.", _SEE),
+        "show": Subcommand("Show how a recipe masks a text, in color.", _SEE),
+        "doctor": Subcommand("Describe this machine and what training uses of it, or explain a run.", _SEE),
     }
 )
 
@@ -70,7 +67,7 @@ _DISTRIBUTED = ("pretrain", "finetune", "compare")
 
 def load(name: str) -> Any:
     """Import a subcommand's module and return its command."""
-    module = importlib.import_module(f"maskwright.cli.{SUBCOMMANDS[name].module}")
+    module = importlib.import_module(f"maskwright.cli.{name.replace('-', '_')}")
     command = module.command
     if isinstance(command, typer.Typer):
         group = get_command(command)

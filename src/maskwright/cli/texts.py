@@ -19,22 +19,25 @@ def check_model(model: str) -> None:
     check_folder(model)
 
 
-def load_for_use(arguments: Arguments) -> "tuple[list[str], Model]":
-    """Return the texts, of the command line and then of the file, and the model.
+def load_for_use(arguments: Arguments) -> "tuple[Model, list[str], Arguments]":
+    """Return the model, the texts (of the command line, then of the file), and the arguments that are left.
 
     Prints warnings and the column that is read, and configures the process's memory allocator as in training.
     """
     from maskwright.inference.texts import gather
 
-    file, column = arguments["file"], arguments["column"]
-    texts = gather(arguments["texts"], file, column, lambda name: output.note(f"texts from column {name!r} of {file}"))
-    check_model(arguments["model"])
+    remaining = dict(arguments)
+    model, texts, file, column, device, precision = (
+        remaining.pop(name) for name in ("model", "texts", "file", "column", "device", "precision")
+    )
+    texts = gather(texts, file, column, lambda name: output.note(f"texts from column {name!r} of {file}"))
+    check_model(model)
     from maskwright.inference.model import load
     from maskwright.training.ranks.allocator import keep_freed_memory
 
     keep_freed_memory()
     with print_warnings():
-        return texts, load(arguments["model"], device=arguments["device"], precision=arguments["precision"])
+        return load(model, device=device, precision=precision), texts, remaining
 
 
 @contextmanager
