@@ -125,14 +125,14 @@ def model_to_score(
     source: str | Path | FineTunedModel = model.with_task() if isinstance(model, Model) else model
     if isinstance(source, FineTunedModel) and source.frozen is not None:
         chosen = source.frozen.precision
-        place = next(source.parameters()).device
-        if device not in ("auto", place.type, str(place)) or precision not in ("auto", chosen):
+        location = next(source.parameters()).device
+        if device not in ("auto", location.type, str(location)) or precision not in ("auto", chosen):
             raise MaskwrightError(
-                f"device {device!r}, precision {precision!r}: this model was loaded on {place}, in {chosen}",
+                f"device {device!r}, precision {precision!r}: this model was loaded on {location}, in {chosen}",
                 todo=f"Leave both out, or load it again: `maskwright.load(..., device={device!r}, "
                 f"precision={precision!r})`.",
             )
-        device = str(place)
+        device = str(location)
     else:
         chosen = choose_precision(precision, choose_device(device))
     machine = machine_to_score(device, "bf16" if chosen == "bf16" else "fp32")
@@ -214,15 +214,15 @@ def score_features(
     sequences, segments = features.by_sequence(features.ids), features.by_sequence(features.segment_ids)
     positions = model.head.positions_by_sequence(features)
     encoded = encoder.encode_positions(sequences, positions, segments=segments, share=slice(rank(), None, world_size()))
-    found: list[tuple[IntArray, Scores]] = []
+    scored: list[tuple[IntArray, Scores]] = []
     done, total = 0, len(features.ids)
     with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=encoder.precision == "bf16"):
         for batch, rows, hidden in encoded:
-            found.append((rows, model.scores_of(hidden).cpu().numpy()))
+            scored.append((rows, model.scores_of(hidden).cpu().numpy()))
             done += batch.batch.num_tokens
             progress("scoring (tokens)", min(total, done * world_size()), total)
     scores = np.zeros((sum(map(len, positions)), model.task.num_outputs), np.float32)
-    for part in all_gather_object(found):
+    for part in all_gather_object(scored):
         for rows, each in part:
             scores[rows] = each
     return scores

@@ -67,9 +67,9 @@ def load(model: str | Path, *, device: str = "auto", precision: Precision = "fp3
     checkpoint = read_checkpoint(model)
     if checkpoint.task is None:
         return pretrained.load(checkpoint, device=device, precision=precision)
-    place = choose_device(device)
-    tuned = fine_tuned.load(checkpoint).to(place)
-    encoder = tuned.freeze(choose_precision(precision, place))
+    location = choose_device(device)
+    tuned = fine_tuned.load(checkpoint).to(location)
+    encoder = tuned.freeze(choose_precision(precision, location))
     return TaskModel(
         name=checkpoint.name,
         tokenizer=tuned.tokenizer,

@@ -121,13 +121,13 @@ def predict(
 def given_inputs(words: Sequence[str], files: Sequence[str | Path]) -> tuple[list[str], list[Path]]:
     """Split command-line arguments into texts and files: files if each exists or is called like one."""
     paths = [Path(path).expanduser() for path in files]
-    there = [word for word in words if _is_file(word)]
-    if there and len(there) < len(words):
+    named_files = [word for word in words if _is_file(word)]
+    if named_files and len(named_files) < len(words):
         raise DataError(
-            f"{there[0]!r} is a file, other arguments are not",
+            f"{named_files[0]!r} is a file, other arguments are not",
             todo="Give files with `--file FILE`, texts as arguments.",
         )
-    return ([], [*map(Path, there), *paths]) if there else (list(words), paths)
+    return ([], [*map(Path, named_files), *paths]) if named_files else (list(words), paths)
 
 
 def _is_file(word: str) -> bool:
@@ -156,8 +156,8 @@ _TAKEN = {
 }
 
 
-def _example(one: Input, key: str, place: str, kind: Kind, trained: ReadAs) -> Any:
-    """Return an input as an example; `place` names it in errors, `trained` is how the training file was read."""
+def _example(one: Input, key: str, source: str, kind: Kind, trained: ReadAs) -> Any:
+    """Return an input as an example; `source` names it in errors, `trained` is how the training file was read."""
     example: Example
     match kind, one:
         case "tagging", str():
@@ -175,13 +175,13 @@ def _example(one: Input, key: str, place: str, kind: Kind, trained: ReadAs) -> A
             parts = [context, question, *options]
         case _:
             allowed = _TAKEN.get(kind, "a text, or a pair of texts")
-            raise DataError(f"{place} is not what a model for {kind} takes", allowed=allowed)
+            raise DataError(f"{source} is not what a model for {kind} takes", allowed=allowed)
     try:
         for part in parts:
             as_text(part)
     except ValueError as error:
-        raise DataError(f"{place}: {error}", todo="Give whole characters, as UTF-8.") from None
+        raise DataError(f"{source}: {error}", todo="Give whole characters, as UTF-8.") from None
     if isinstance(example, TaggedExample) and not example.words:
-        raise DataError(f"{place} holds no word")
-    refuse_other_texts([example], trained, place)
+        raise DataError(f"{source} holds no word")
+    refuse_other_texts([example], trained, source)
     return example

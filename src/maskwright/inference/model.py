@@ -361,11 +361,11 @@ def load(model: str | Path | Checkpoint, *, device: str = "auto", precision: Pre
         >>> model.embed(["A first text.", "A second one."]).shape
         (2, 256)
     """
-    place = choose_device(device)
-    chosen = choose_precision(precision, place)
+    location = choose_device(device)
+    chosen = choose_precision(precision, location)
     checkpoint = model if isinstance(model, Checkpoint) else read_checkpoint(model)
     tokenizer, modules, generator = checkpoint.tokenizer, checkpoint.modules, checkpoint.generator
-    built = checkpoint.build().to(place)
+    built = checkpoint.build().to(location)
     heads = dict(built.heads)
     return Model(
         name=checkpoint.name,

@@ -98,9 +98,9 @@ class ServedModel:
         return [Result(value=value, truncated=number in truncated) for number, value in enumerate(values)]
 
 
-def _input(given: Any) -> Input:
-    """Return an input of JSON as `predict` takes it: a pair is a list there."""
-    return (given[0], given[1]) if isinstance(given, list) and len(given) == 2 else given
+def _input(value: Any) -> Input:
+    """Return an input of JSON as `predict` takes it: a pair is a list in JSON."""
+    return (value[0], value[1]) if isinstance(value, list) and len(value) == 2 else value
 
 
 def load_served(
@@ -130,9 +130,9 @@ def load_served(
     tuned = model.fine_tuned
     pair = [_EXAMPLE, _EXAMPLE] if tuned.read_as.get("text2") else _EXAMPLE
     question = {"question": _EXAMPLE, "context": _EXAMPLE, "options": [_EXAMPLE, _EXAMPLE]}
-    given: Mapping[str, Any] = {
+    examples: Mapping[str, Any] = {
         "question_answering": {name: question[name] for name in ("question", "context")},
         "multiple_choice": question,
     }
-    served.run("predict", [given.get(tuned.task.kind, pair)], {})
+    served.run("predict", [examples.get(tuned.task.kind, pair)], {})
     return served

@@ -94,14 +94,14 @@ class MultipleChoice(Task):
 
     def decode(self, scores: Scores, features: Features, examples: Sequence[ChoiceExample]) -> list[Prediction]:
         """Predict the index of the most probable option; details hold its text and all probabilities."""
-        found = []
+        predictions = []
         of_questions = np.split(scores[:, 0], np.flatnonzero(np.diff(features.units)) + 1)
-        for example, its_scores in zip(examples, of_questions, strict=True):
-            probabilities = softmax(its_scores).tolist()
+        for example, option_scores in zip(examples, of_questions, strict=True):
+            probabilities = softmax(option_scores).tolist()
             best = int(np.argmax(probabilities))
             details = {"option": example.options[best], "probabilities": probabilities}
-            found.append(Prediction(key=example.key, value=best, score=probabilities[best], details=details))
-        return found
+            predictions.append(Prediction(key=example.key, value=best, score=probabilities[best], details=details))
+        return predictions
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[ChoiceExample]) -> dict[str, float]:
         gold = [str(example.label) for example in examples]

@@ -80,8 +80,8 @@ def encode_answer_texts(texts: Sequence[str], tokenizer: Tokenizer) -> AnswerTex
     if is_mark.any():
         # A tokenizer that strips accents ends the token of "e" before the mark that is written after it.
         text_ends = np.repeat(characters.ends, stream.lengths)
-        places = np.where(is_mark, len(codes), np.arange(len(codes)))
-        no_mark = np.append(np.minimum.accumulate(places[::-1])[::-1], len(codes))
+        next_starts = np.where(is_mark, len(codes), np.arange(len(codes)))
+        no_mark = np.append(np.minimum.accumulate(next_starts[::-1])[::-1], len(codes))
         next_starts = np.append(starts[1:], len(codes))
         ends = np.maximum(ends, np.minimum(np.minimum(no_mark[ends], next_starts), text_ends))
     before = np.repeat(characters.starts, stream.lengths)
@@ -112,7 +112,7 @@ def widest_context(examples: IntArray, windows: Ranges) -> BoolArray:
     """
     widest = np.ones(int(windows.lengths.sum()), dtype=np.bool_)
     several = np.bincount(examples)[examples] > 1
-    shared, its = windows.pick(several), np.repeat(several, windows.lengths)
+    shared, is_shared = windows.pick(several), np.repeat(several, windows.lengths)
     of_window = np.repeat(np.arange(len(shared.starts)), shared.lengths)
     tokens, of_example = shared.tokens, examples[several][of_window]
     left, right = tokens - shared.starts[of_window], shared.ends[of_window] - 1 - tokens
@@ -121,11 +121,11 @@ def widest_context(examples: IntArray, windows: Ranges) -> BoolArray:
     same = (np.diff(tokens[order]) == 0) & (np.diff(of_example[order]) == 0)
     is_first = np.zeros(len(order), dtype=np.bool_)
     is_first[order] = ~np.append(False, same)[: len(order)]
-    widest[its] = is_first
+    widest[is_shared] = is_first
     return widest
 
 
-class Found(NamedTuple):
+class AnswerSpan(NamedTuple):
     """A candidate answer: characters [start, end) of the context, and the summed scores of its first and last token."""
 
     text: str
@@ -136,7 +136,7 @@ class Found(NamedTuple):
 
 def best_answers(
     scores: Scores, features: Features, texts: Sequence[str], *, n_best: int, max_length: int
-) -> list[list[Found]]:
+) -> list[list[AnswerSpan]]:
     """Return the best distinct answers to each question, best first (run_squad.py, `write_predictions`).
 
     Combines the best `n_best` starts and ends of each window; an answer's score is the sum of both. `scores`, (T, 2),
@@ -158,13 +158,13 @@ def best_answers(
         spans: list[tuple[float, int, int]] = []
         for tried in (n_best, len(usable)):
             spans = spans or [span for window in windows for span in _spans(usable, *window, tried, max_length)]
-        found: dict[str, Found] = {}
+        distinct: dict[str, AnswerSpan] = {}
         for score, first, last in sorted(spans, key=lambda span: -span[0]):
             start, end = int(features.offsets[first, 0]), int(features.offsets[last, 1])
-            found.setdefault(text[start:end], Found(text[start:end], start, end, score))
-            if len(found) == n_best:
+            distinct.setdefault(text[start:end], AnswerSpan(text[start:end], start, end, score))
+            if len(distinct) == n_best:
                 break
-        answers.append(list(found.values()))
+        answers.append(list(distinct.values()))
     return answers
 
 
@@ -185,12 +185,12 @@ def _best(
     predictions: Sequence[Prediction], examples: Sequence[QuestionExample], measure: Literal["exact", "f1"]
 ) -> BestThreshold:
     # The best answers, regardless of the threshold.
-    answers = [found[0]["text"] if (found := each.details["answers"]) else "" for each in predictions]
+    answers = [best[0]["text"] if (best := each.details["answers"]) else "" for each in predictions]
     no_answer = [each.details["no_answer_score"] for each in predictions]
-    return best_threshold(score_questions(_rights(examples), answers), no_answer, measure)
+    return best_threshold(score_questions(_references(examples), answers), no_answer, measure)
 
 
-def _rights(examples: Sequence[QuestionExample]) -> list[list[str]]:
+def _references(examples: Sequence[QuestionExample]) -> list[list[str]]:
     return [[answer.text for answer in example.answers] for example in examples]
 
 
@@ -277,17 +277,17 @@ class QuestionAnswering(Task):
             layout,
         )
         ends = laid.cu_seqlens[1:] - 1
-        places = Ranges(ends - windows.lengths, ends)
+        context_ranges = Ranges(ends - windows.lengths, ends)
         offsets = np.full((len(laid.ids), 2), NO_ANSWER, dtype=np.int32)
-        offsets[places.tokens] = texts.offsets[windows.tokens]
+        offsets[context_ranges.tokens] = texts.offsets[windows.tokens]
         widest = None
         if not training:
             widest = np.zeros(len(laid.ids), dtype=np.bool_)
-            widest[places.tokens] = widest_context(of_window, windows)
+            widest[context_ranges.tokens] = widest_context(of_window, windows)
         answer = Ranges(*spans[chosen][of_window].T)
         whole = (answer.lengths > 0) & (answer.starts >= windows.starts) & (answer.ends <= windows.ends)
-        # From tokens of the context to places in the sequence.
-        forward = places.starts - laid.cu_seqlens[:-1] - windows.starts
+        # From tokens of the context to positions in the sequence.
+        forward = context_ranges.starts - laid.cu_seqlens[:-1] - windows.starts
         targets = np.stack([answer.starts + forward, answer.ends - 1 + forward], axis=1)
         return replace(
             laid,
@@ -325,7 +325,7 @@ class QuestionAnswering(Task):
         "no_answer_probability". If the context has no token, the prediction is "".
         """
         scores = scores.astype(np.float64)
-        found = best_answers(
+        all_answers = best_answers(
             scores,
             features,
             [example.context for example in examples],
@@ -337,10 +337,10 @@ class QuestionAnswering(Task):
         np.minimum.at(of_none, features.examples, scores[features.cu_seqlens[:-1]].sum(axis=1))
         return [
             self._prediction(example.key, answers, none if self.impossible else None)
-            for example, answers, none in zip(examples, found, of_none.tolist(), strict=True)
+            for example, answers, none in zip(examples, all_answers, of_none.tolist(), strict=True)
         ]
 
-    def _prediction(self, key: str, answers: Sequence[Found], none: float | None) -> Prediction:
+    def _prediction(self, key: str, answers: Sequence[AnswerSpan], none: float | None) -> Prediction:
         all_scores = [answer.score for answer in answers] + ([] if none is None else [none])
         probabilities = softmax(np.array(all_scores)).tolist() if all_scores else []
         details: dict[str, Any] = {
@@ -365,14 +365,14 @@ class QuestionAnswering(Task):
         the best scores of any threshold, with that threshold ("best_f1", "best_f1_thresh", "best_exact",
         "best_exact_thresh"), which are selected on these same examples.
         """
-        rights, guesses = _rights(examples), [prediction.value for prediction in predictions]
+        references, answers = _references(examples), [prediction.value for prediction in predictions]
         if not self.impossible:
-            return (cmrc2018 if self.metric == "cmrc" else squad)(rights, guesses)
+            return (cmrc2018 if self.metric == "cmrc" else squad)(references, answers)
         best = {name: _best(predictions, examples, name) for name in ("f1", "exact")}
         return {
-            **squad_v2(rights, guesses),
-            **{f"best_{name}": found.score for name, found in best.items()},
-            **{f"best_{name}_thresh": found.threshold for name, found in best.items()},
+            **squad_v2(references, answers),
+            **{f"best_{name}": each.score for name, each in best.items()},
+            **{f"best_{name}_thresh": each.threshold for name, each in best.items()},
         }
 
     def tuned(self, predictions: Sequence[Prediction], examples: Sequence[QuestionExample]) -> Self:

@@ -60,7 +60,7 @@ def to_pieces(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, joined: 
     first_space = " " if running else ""
     later_space = " " if tokenizer.kind == "byte_bpe" and joined == "space" else ""
     written = [
-        (later_space if place else first_space) + word for words in sentences for place, word in enumerate(words)
+        (later_space if number else first_space) + word for words in sentences for number, word in enumerate(words)
     ]
     numbers: dict[str, int] = {}
     which = np.array([numbers.setdefault(word, len(numbers)) for word in written], dtype=np.int64)
@@ -138,15 +138,15 @@ class Tagging(Task):
         """Return the tags of the training examples, whether they mark entities, and the word separator."""
         counts = Counter(tag for example in examples for tag in example.tags or ())
         entities = mark_entities(counts)
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "labels": _sorted_tags(counts),
             "entities": entities,
             "metrics": ("f1", "precision", "recall", "accuracy") if entities else ("accuracy",),
             "joined": how_joined(examples),
         }
         if OUTSIDE not in counts and counts:
-            found["outside"] = counts.most_common(1)[0][0]
-        return found
+            fields["outside"] = counts.most_common(1)[0][0]
+        return fields
 
     def features(self, examples: Sequence[TaggedExample], layout: Layout, *, training: bool) -> Features:
         """Lay out sentences as sequences, one per window (see the module and `Task.features`).
@@ -220,11 +220,11 @@ class Tagging(Task):
             spans = [(start, start + len(word)) for start, word in zip(starts, example.words, strict=False)]
         else:
             spans = word_spans(example.text)
-        found = []
+        entities = []
         for entity in entities_of(tags):
             start, end = spans[entity.start][0], spans[entity.end - 1][1]
             certain = [probability for probability in known[entity.start : entity.end] if probability is not None]
-            found.append(
+            entities.append(
                 {
                     "label": entity.type,
                     "text": text[start:end],
@@ -235,7 +235,7 @@ class Tagging(Task):
                     "score": math.fsum(certain) / len(certain) if certain else None,
                 }
             )
-        return found
+        return entities
 
     @property
     def between(self) -> str:
