@@ -17,7 +17,6 @@ from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.core.tensors import check_finite
 from maskwright.core.types import IntArray
 from maskwright.data.progress import Progress, no_progress
-from maskwright.finetuning.embedding.training import evaluate_embedding
 from maskwright.finetuning.examples import Example, ExampleFile, TextExample
 from maskwright.finetuning.features import Features, Layout
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
@@ -92,6 +91,8 @@ def evaluate(
         }
         if refused := [option for option, value in options_set.items() if value]:
             raise MaskwrightError(f"{refused[0]} has no effect on sentence embeddings", todo="Leave it out.")
+        from maskwright.finetuning.embedding.training import evaluate_embedding  # `predict` needs none of it.
+
         return evaluate_embedding(model, file=file, options=options, device=device, reporter=reporter)
     with model_to_score(model, device, precision, reporter) as (loaded, encoder, reporter):
         task = loaded.task

@@ -35,8 +35,7 @@ from maskwright.inference.batches import TextEncoder
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.initialization import initialize
-from maskwright.training.start.existing import open_existing
-from maskwright.training.start.initialization import parts_of
+from maskwright.training.start.existing import open_existing, parts_of
 
 
 @dataclass(frozen=True, slots=True)

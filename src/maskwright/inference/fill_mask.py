@@ -11,7 +11,6 @@ from torch import Tensor
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.core.types import IntArray
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.recipes.catalog import resolve
 
 MASK_FORMS = ("[MASK]", "<mask>")
 """Accepted spellings of a mask, for every model."""
@@ -136,7 +135,11 @@ def _shortened(text: str, width: int = 60) -> str:
 def never_saw_masks(folder: Path) -> bool:
     """Whether a directory is a run whose recipe never uses the mask token (MacBERT)."""
     recipe = folder / "recipe.json"
+    if not recipe.is_file():
+        return False
+    from maskwright.recipes.catalog import resolve  # The recipes take longer to import than what embeddings need.
+
     try:
-        return recipe.is_file() and not resolve(str(recipe)).replacement.shows_masks
+        return not resolve(str(recipe)).replacement.shows_masks
     except MaskwrightError:
         return False

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -20,9 +20,11 @@ from maskwright.core.matmul import Setting, fp32_matmul_setting
 from maskwright.core.spec import fingerprint
 from maskwright.kernels.setting import Kernels, has_kernels, use_kernels
 from maskwright.machine.threads import limit_threads
-from maskwright.recipes.recipe import Recipe
 from maskwright.training.ranks.allocator import keep_freed_memory
 from maskwright.training.ranks.distributed import own_device
+
+if TYPE_CHECKING:
+    from maskwright.recipes.recipe import Recipe
 
 MatmulLibrary = Literal["default", "onednn"]
 Precision = Literal["auto", "fp32", "bf16"]
@@ -99,7 +101,7 @@ class Machine:
         return max(2048, min(32768, 1 << (memory // _BYTES_PER_TOKEN).bit_length() - 1))
 
 
-def pretraining_microbatch(machine: Machine, recipe: Recipe) -> int:
+def pretraining_microbatch(machine: Machine, recipe: "Recipe") -> int:
     """Return the most tokens of a forward and backward pass in pretraining; on a GPU by its memory.
 
     Total memory counts, not free memory: dropout is keyed by micro-batches, so a resumed run must cut its steps as

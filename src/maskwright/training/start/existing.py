@@ -1,12 +1,14 @@
 """A trained model on disk as another run needs it, also as a teacher, and how its shape differs from a recipe's."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maskwright.checkpoints.checkpoint import Checkpoint, PretrainedModel, read_checkpoint
 from maskwright.model.config import EncoderConfig
-from maskwright.recipes.recipe import Recipe
+
+if TYPE_CHECKING:
+    from maskwright.recipes.recipe import Recipe
 
 
 def open_existing(name: str) -> Checkpoint:
@@ -18,7 +20,7 @@ def open_existing(name: str) -> Checkpoint:
     return read_checkpoint(name).trimmed()
 
 
-def build_teacher(model: Checkpoint, recipe: Recipe) -> PretrainedModel:
+def build_teacher(model: Checkpoint, recipe: "Recipe") -> PretrainedModel:
     """Build the teacher of a recipe from a model: its encoder without pooler and, if it has one, its masked-token head.
 
     The teacher of a student without segments gets segment 0 for every token (distillation: distiller.py).
@@ -72,3 +74,19 @@ def describe_differences(different: Differences) -> str:
 def settings(different: Differences) -> str:
     """Return the options that give the recipe the model's values."""
     return " ".join(f"--set encoder.{field}={source}" for field, (_, source) in different.items())
+
+
+def parts_of(names: Iterable[str], on_generator: Collection[str] = ()) -> set[str]:
+    """Return the parts of a model that some weights belong to, in words."""
+    parts = set()
+    for name in names:
+        module, _, rest = name.partition(".")
+        inner = rest.partition(".")[0]
+        if module == "heads":
+            parts.add(("generator's " if name in on_generator else "") + f"head {inner!r}")
+        elif module in ("head", "generator"):
+            parts.add(module)
+        else:
+            named = {"pooler": "pooler", "segment_embeddings": "segments"}
+            parts.add("layers" if "_blocks." in rest else named.get(inner, "embeddings"))
+    return parts

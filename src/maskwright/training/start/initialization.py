@@ -33,6 +33,7 @@ from maskwright.training.start.existing import (
     differences,
     differences_of_layers,
     open_existing,
+    parts_of,
     settings,
 )
 from maskwright.training.steps.model import PretrainingModel, build_model
@@ -329,22 +330,6 @@ def _inherit(recipe: Recipe, model: Checkpoint, names: Iterable[str], fixed: Col
             todo=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {positions}}}]'`.",
         )
     return recipe.replace(encoder=recipe.encoder.replace(**changes))
-
-
-def parts_of(names: Iterable[str], on_generator: Collection[str] = ()) -> set[str]:
-    """Return the parts of a model that some weights belong to, in words."""
-    parts = set()
-    for name in names:
-        module, _, rest = name.partition(".")
-        inner = rest.partition(".")[0]
-        if module == "heads":
-            parts.add(("generator's " if name in on_generator else "") + f"head {inner!r}")
-        elif module in ("head", "generator"):
-            parts.add(module)
-        else:
-            own = {"pooler": "pooler", "segment_embeddings": "segments"}
-            parts.add("layers" if "_blocks." in rest else own.get(inner, "embeddings"))
-    return parts
 
 
 _WORDS_SHOWN = 12
