@@ -112,6 +112,19 @@ def test_a_resumed_student_needs_the_same_teacher(train: Train, teacher: Path, t
     assert_same_files(peace, resumed)
 
 
+def test_a_wider_student_learns_relations_and_resumes_exactly(train: Train, teacher: Path, tmp_path: Path) -> None:
+    wide = ("encoder.hidden_size=48", "encoder.num_heads=3", "encoder.num_layers=1", "teacher.initialize=none")
+    asked: dict[str, Any] = {"recipe": "distilbert/tiny", "teacher": teacher, "steps": 40, "checkpoint_minutes": 0.0}
+    asked["set"] = (*ON, *wide, "objectives=[relations, mlm]")
+    peace = train(tmp_path / "peace", **asked)
+    with killed_after(3):
+        train(tmp_path / "killed", **asked)
+    assert_same_files(peace, train(tmp_path / "killed", **asked))
+    losses = [row["relations_loss"] for row in read_rows(peace.folder / "metrics.jsonl") if "relations_loss" in row]
+    assert losses[-1] < 0.5 * losses[0]
+    assert read_checkpoint(peace.folder).config.hidden_size == 48
+
+
 def test_a_run_goes_on_from_a_model_and_its_resumption_needs_that_no_more(
     train: Train, teacher: Path, tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ _ABLATIONS = {
     "All-Tokens MLM": resolve(
         "electra/tiny", (*SHRUNK, "objectives=[mlm, replace_mlm]", "objectives.replace_mlm.loss_at=everywhere")
     ),
+    "relations": resolve("distilbert/tiny", (*SHRUNK, "objectives=[mlm, relations]")),
 }
 DIFFERENT = list({tuple(getattr(toy(name), part) for part in _WHAT_COSTS): name for name in names()}.values())
 

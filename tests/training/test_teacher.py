@@ -122,6 +122,70 @@ def test_all_that_mends_another_width_is_named_at_once(bert: Checkpoint, initial
     assert (mended.encoder.hidden_size, mended.encoder.num_heads, mended.encoder.intermediate_size) == (32, 2, 64)
 
 
+def test_projections_are_those_of_the_hugging_face_class(bert: Checkpoint) -> None:
+    from transformers import BertForMaskedLM
+
+    theirs = BertForMaskedLM.from_pretrained(bert.folder).eval()
+    ids = [[2, 9, 4, 30, 3], [2, 4, 11, 12, 3]]
+    with torch.no_grad():
+        hidden = theirs(torch.tensor(ids), output_hidden_states=True).hidden_states
+    teacher = build_teacher(bert, student())
+    assert teacher.view(flat(ids)).output.projections is None
+    for layer in (0, 3):
+        projections = teacher.view(flat(ids), layer).output.projections
+        attention = theirs.bert.encoder.layer[layer].attention.self
+        for ours, dense in zip(projections, (attention.query, attention.key, attention.value), strict=True):
+            assert (ours - dense(hidden[layer]).flatten(0, 1)).abs().max() < 1e-5
+
+
+def test_relations_teach_any_width_however_a_step_is_cut(bert: Checkpoint) -> None:
+    wide = ("encoder.hidden_size=48", "encoder.num_heads=3", "encoder.intermediate_size=64", "teacher.initialize=none")
+    recipe = student(*wide, "objectives=[relations]", "encoder.hidden_dropout=0", "encoder.attention_dropout=0")
+    check_teacher(recipe, bert)
+    model = build_model(recipe, SIZE, build_teacher(bert, recipe))
+    model.initialize(0)
+    totals, gradients = [], []
+    for tokens in (1, 10_000):
+        model.zero_grad()
+        batch = step(recipe.replace(tokenizer=recipe.tokenizer.replace(vocab_size=500)), tokens_per_microbatch=tokens)
+        micros = [replace(each, batch=replace(each.batch, ids=each.batch.ids % SIZE)) for each in batch.micro_batches]
+        terms = [model.losses(each)["relations"].total for each in micros]
+        torch.stack(terms).sum().backward()
+        totals.append(sum(term.item() for term in terms))
+        gradients.append(model.encoder.attention_blocks[-1].query.weight.grad)
+        assert batch.counts["relations"] == batch.num_tokens
+    assert totals[0] > 0
+    assert totals[0] == pytest.approx(totals[1], rel=1e-4)
+    assert (gradients[0] - gradients[1]).abs().max() < 1e-3 * gradients[0].abs().max()
+    assert model.encoder.attention_blocks[-1].output.weight.grad is None  # Only what precedes the relations.
+
+
+def test_relations_of_the_teacher_itself_have_no_divergence(bert: Checkpoint) -> None:
+    recipe = student("objectives=[relations]", "encoder.num_layers=4", "encoder.type_vocab_size=2")
+    teacher = build_teacher(bert, recipe)
+    model = build_model(recipe, SIZE, teacher).eval()
+    model.encoder.load_state_dict(teacher.encoder.state_dict())
+    batch = step(recipe.replace(tokenizer=recipe.tokenizer.replace(vocab_size=500)), count=4).micro_batches[0]
+    batch = replace(batch, batch=replace(batch.batch, ids=batch.batch.ids % SIZE))
+    assert abs(model.losses(batch)["relations"].total.item()) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (
+            "objectives.0.relation_heads=5",
+            r"relation_heads is 5.*width 48.*teacher's, 32.*divisor of 16, or null for 16",
+        ),
+        ("objectives.0.teacher_layer=5", r"teacher_layer is 5, but the teacher has 4 layers.*1 to 4"),
+    ],
+)
+def test_relations_that_the_teacher_lacks_are_refused(bert: Checkpoint, setting: str, message: str) -> None:
+    recipe = student("encoder.hidden_size=48", "encoder.num_heads=3", "objectives=[relations]", setting)
+    with pytest.raises(RecipeError, match=message):
+        check_teacher(recipe, bert)
+
+
 def test_a_teacher_without_a_masked_token_head_is_refused(bert: Checkpoint) -> None:
     headless = replace(bert, state={name: value for name, value in bert.state.items() if "heads.mlm" not in name})
     with pytest.raises(RecipeError, match="'soft_targets' needs the scores of the teacher's masked-token head"):

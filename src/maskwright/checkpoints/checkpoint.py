@@ -66,12 +66,12 @@ class PretrainedModel:
             module.to(device)
         return self
 
-    def view(self, batch: PackedBatch) -> View:
-        """Encode a batch, without gradient."""
+    def view(self, batch: PackedBatch, projected_layer: int | None = None) -> View:
+        """Encode a batch, without gradient; `projected_layer` as for `Encoder`."""
         if not self.sees_segments:
             batch = replace(batch, segment_ids=torch.zeros_like(batch.segment_ids))
         with torch.no_grad():
-            output = self.encoder(batch)
+            output = self.encoder(batch, projected_layer=projected_layer)
         return View(ids=batch.ids, output=output, word_embeddings=self.encoder.word_embeddings.weight, heads=self.heads)
 
 

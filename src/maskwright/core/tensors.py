@@ -89,10 +89,13 @@ class EncoderOutput:
     Attributes:
         hidden: Shape (T, H).
         pooled: Shape (B, H), tanh of a dense layer over each first token; None without a pooler.
+        projections: Queries, keys and values of one layer, before they are rotated, each of shape (T, H); None unless
+            they were requested.
     """
 
     hidden: Tensor
     pooled: Tensor | None
+    projections: tuple[Tensor, Tensor, Tensor] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +159,13 @@ class LossInputs:
         view: The batch as the encoder that is trained sees it.
         targets: Positions and labels; may be empty.
         teacher: The same batch as the teacher sees it, without gradient; None without a teacher.
+        batch: The batch itself, for objectives that use its sequences.
     """
 
     view: View
     targets: TargetTensors
     teacher: View | None = None
+    batch: PackedBatch | None = None
 
 
 def check_finite(*results: NDArray[Any]) -> None:

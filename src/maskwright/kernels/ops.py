@@ -17,6 +17,7 @@ from maskwright.kernels.cuda import attention as cuda_attention
 from maskwright.kernels.cuda import norm as cuda_norm
 from maskwright.kernels.cuda.graphs import capture
 from maskwright.kernels.dropout import DropoutKey, DropoutMask, dropout, dropout_add
+from maskwright.kernels.relations import summed_relation_divergence
 from maskwright.kernels.sequences import Sequences
 from maskwright.kernels.setting import kernels_enabled
 from maskwright.kernels.vocabulary_losses import (
@@ -49,6 +50,7 @@ __all__ = [
     "summed_copying_cross_entropy",
     "summed_cross_entropy",
     "summed_divergence",
+    "summed_relation_divergence",
 ]
 
 

@@ -42,10 +42,10 @@ def attention(
         return _by_sequences(query, key, value, sequences, num_heads)
     row_mask = sequences.row_mask(window)
     if mask is None and rows.length > _LONGEST_FOR_MATMULS:
-        q, k, v = (_split_heads(each, rows, num_heads) for each in (query, key, value))
+        q, k, v = (split_heads(each, rows, num_heads) for each in (query, key, value))
         allowed = None if row_mask is None else row_mask.to(q.dtype)
         context = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
-        return _merge_heads(context.flatten(0, 1), rows, num_heads)
+        return merge_heads(context.flatten(0, 1), rows, num_heads)
     inputs = (as_autocast(tensor) for tensor in (query, key, value))
     return cast(Tensor, _RowsAttention.apply(*inputs, rows, row_mask, num_heads, mask))  # type: ignore[no-untyped-call]
 
@@ -55,7 +55,7 @@ def _by_sequences(query: Tensor, key: Tensor, value: Tensor, sequences: Sequence
     lengths = sequences.cu_seqlens.diff().tolist()
     contexts = []
     for parts in zip(*(torch.split(each, lengths) for each in (query, key, value)), strict=True):
-        q, k, v = (_split_heads(each, Rows(1, len(each)), num_heads) for each in parts)
+        q, k, v = (split_heads(each, Rows(1, len(each)), num_heads) for each in parts)
         context = F.scaled_dot_product_attention(q, k, v)
         contexts.append(context.transpose(1, 2).flatten(2).squeeze(0))
     return torch.cat(contexts)
@@ -73,7 +73,7 @@ def _by_blocks(
     """Compute attention within a window: blocks of queries, each with the keys in reach. Time and memory are linear."""
     rows, block = sequences.rows, max(window, _BLOCK)
     missing = -rows.length % block
-    q, k, v = (_split_heads(as_autocast(each), rows, num_heads) for each in (query, key, value))
+    q, k, v = (split_heads(as_autocast(each), rows, num_heads) for each in (query, key, value))
     blocks, size = (rows.length + missing) // block, q.shape[-1]
     q = F.pad(q, (0, 0, 0, missing)).reshape(rows.num_rows, num_heads, blocks, block, size)
     q = q.transpose(1, 2).flatten(0, 1)
@@ -91,7 +91,7 @@ def _by_blocks(
     # (rows blocks, N, block, D) -> (rows N, R, D)
     context = context.reshape(rows.num_rows, blocks, num_heads, block, size).transpose(1, 2)
     context = context.flatten(2, 3)[:, :, : rows.length]
-    return _merge_heads(context.flatten(0, 1).contiguous(), rows, num_heads)
+    return merge_heads(context.flatten(0, 1).contiguous(), rows, num_heads)
 
 
 def as_autocast(tensor: Tensor) -> Tensor:
@@ -121,7 +121,7 @@ class _RowsAttention(torch.autograd.Function):
         mask: DropoutMask | None,
     ) -> Tensor:
         ctx.rows, ctx.num_heads, ctx.scale = rows, num_heads, 1.0 if mask is None else mask.scale
-        q, k, v = (_split_heads(each, ctx.rows, num_heads).flatten(0, 1) for each in (query, key, value))
+        q, k, v = (split_heads(each, ctx.rows, num_heads).flatten(0, 1) for each in (query, key, value))
         scores = _matmul(q, k.transpose(1, 2), 1 / math.sqrt(q.shape[-1]))
         if row_mask is not None:
             scores.view(-1, num_heads, *scores.shape[1:]).add_(row_mask)
@@ -132,13 +132,13 @@ class _RowsAttention(torch.autograd.Function):
             integers |= signs.bitwise_left_shift_(8 * probabilities.itemsize - 1)
         ctx.save_for_backward(query, key, value, probabilities)
         context = _matmul(_kept(probabilities) if mask is not None else probabilities, v, ctx.scale)
-        return _merge_heads(context, ctx.rows, num_heads)
+        return merge_heads(context, ctx.rows, num_heads)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         *inputs, probabilities = ctx.saved_tensors
-        q, k, v, g = (_split_heads(each, ctx.rows, ctx.num_heads).flatten(0, 1) for each in (*inputs, grads[0]))
+        q, k, v, g = (split_heads(each, ctx.rows, ctx.num_heads).flatten(0, 1) for each in (*inputs, grads[0]))
         kept = _kept(probabilities) if ctx.scale != 1 else probabilities
         value_grad = _matmul(kept.transpose(1, 2), g, ctx.scale)
         scores_grad = _matmul(g, v.transpose(1, 2))
@@ -149,19 +149,19 @@ class _RowsAttention(torch.autograd.Function):
         alpha = ctx.scale / math.sqrt(q.shape[-1])
         query_grad = _matmul(scores_grad, k, alpha)
         key_grad = _matmul(scores_grad.transpose(1, 2), q, alpha)
-        found = (_merge_heads(each, ctx.rows, ctx.num_heads) for each in (query_grad, key_grad, value_grad))
+        found = (merge_heads(each, ctx.rows, ctx.num_heads) for each in (query_grad, key_grad, value_grad))
         return *found, None, None, None, None
 
 
-def _split_heads(tensor: Tensor, rows: Rows, num_heads: int) -> Tensor:
-    # (T, H) -> (rows, N, R, D), with zeros at padding.
+def split_heads(tensor: Tensor, rows: Rows, num_heads: int) -> Tensor:
+    """Arrange tokens (T, H) in rows, (rows, N, R, D), with zeros at padding."""
     if rows.slots is not None:
         tensor = tensor.new_zeros(rows.num_rows * rows.length, tensor.shape[1]).index_copy(0, rows.slots, tensor)
     return tensor.view(rows.num_rows, rows.length, num_heads, tensor.shape[1] // num_heads).transpose(1, 2)
 
 
-def _merge_heads(tensor: Tensor, rows: Rows, num_heads: int) -> Tensor:
-    # (rows N, R, D) -> (T, H)
+def merge_heads(tensor: Tensor, rows: Rows, num_heads: int) -> Tensor:
+    """Undo `split_heads`: (rows N, R, D) to (T, H)."""
     merged = tensor.view(rows.num_rows, num_heads, rows.length, tensor.shape[-1]).transpose(1, 2)
     merged = merged.flatten(2).flatten(0, 1)
     return merged if rows.slots is None else merged.index_select(0, rows.slots)

@@ -3,6 +3,9 @@
 T tokens, B sequences, W output positions, E embedding size, H hidden size, V vocabulary.
 """
 
+from dataclasses import replace
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -52,7 +55,9 @@ class Encoder(nn.Module):
         """Share of attention probabilities dropped."""
         return self.config.attention_dropout
 
-    def forward(self, batch: PackedBatch, output_positions: Tensor | None = None) -> EncoderOutput:
+    def forward(
+        self, batch: PackedBatch, output_positions: Tensor | None = None, projected_layer: int | None = None
+    ) -> EncoderOutput:
         """Encode a batch. Dropout is applied in training mode if the batch has a key.
 
         With output positions, the last layer attends from and to all tokens, but computes what follows the attention
@@ -64,15 +69,24 @@ class Encoder(nn.Module):
             batch: T tokens of B sequences.
             output_positions: Shape (W,), int64, the tokens whose hidden states are used, each once; with a pooler each
                 sequence's first token must be among them. None for all.
+            projected_layer: The layer whose queries, keys and values are returned too, counted from 0; None for none.
 
         Returns:
             Hidden states of all tokens; those of other than the output positions are zero.
         """
-        return self.finish(self.encode(batch, output_positions), batch, output_positions)
+        hidden, projections = self._encode(batch, output_positions, projected_layer)
+        return replace(self.finish(hidden, batch, output_positions), projections=projections)
 
     def encode(self, batch: PackedBatch, output_positions: Tensor | None) -> Tensor:
         """Return the last hidden states of the output positions, shape (W, H), or of all tokens, (T, H)."""
-        count = batch.num_tokens if output_positions is None else len(output_positions)
+        return self._encode(batch, output_positions, None)[0]
+
+    def _encode(
+        self, batch: PackedBatch, output_positions: Tensor | None, projected_layer: int | None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor] | None]:
+        """Return hidden states as `encode` does, and the projections of a layer."""
+        num_tokens, kept = batch.num_tokens, None
+        count = num_tokens if output_positions is None else len(output_positions)
         # Few tokens are appended, in training on a CPU only; their hidden states are cut off at the end.
         batch, output_positions = ops.pad_to_few_sizes(batch, output_positions)
         dropout = EncoderDropout(self.config, batch.dropout_key if self.training else None, batch.ids.device)
@@ -80,8 +94,13 @@ class Encoder(nn.Module):
         hidden, rotations = self.embed(batch, dropout.embeddings()), self._rotations(batch)
         for layer, (attention, ffn) in enumerate(self.plan):
             positions = output_positions if layer == len(self.plan) - 1 else None
-            hidden = self.attention_blocks[attention](
+            block = cast(SelfAttention, self.attention_blocks[attention])
+            query, key, value = projections = block.project(hidden)
+            if layer == projected_layer:
+                kept = query[:num_tokens], key[:num_tokens], value[:num_tokens]
+            hidden = block(
                 hidden,
+                projections,
                 sequences,
                 dropout.layer(layer),
                 positions,
@@ -89,7 +108,7 @@ class Encoder(nn.Module):
                 window=self.config.window(layer),
             )
             hidden = self.ffn_blocks[ffn](hidden, dropout.layer(layer))
-        return (hidden if self.final_norm is None else self.final_norm(hidden))[:count]
+        return (hidden if self.final_norm is None else self.final_norm(hidden))[:count], kept
 
     def _rotations(self, batch: PackedBatch) -> dict[float, Rotation]:
         """Return the rotation of the tokens for each theta; none with a position table."""

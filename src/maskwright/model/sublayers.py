@@ -48,9 +48,14 @@ class SelfAttention(_Sublayer):
         self.output = nn.Linear(hidden_size, hidden_size, bias=bias)
         self._num_heads = config.num_heads
 
+    def project(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values. Shapes (T, H)."""
+        return ops.linear_qkv(self.before(hidden), self.query, self.key, self.value)
+
     def forward(
         self,
         hidden: Tensor,
+        projections: tuple[Tensor, Tensor, Tensor],
         sequences: ops.Sequences,
         dropout: LayerDropout,
         output_positions: Tensor | None = None,
@@ -60,9 +65,10 @@ class SelfAttention(_Sublayer):
     ) -> Tensor:
         """Attend within each sequence. Shape (T, H) to (T, H), or to (W, H) at the output positions (W,), int64.
 
-        `rotation` rotates queries and keys; `window` is the number of tokens to either side, None for all.
+        `projections` are those of `hidden` (`project`). `rotation` rotates queries and keys; `window` is the number of
+        tokens to either side, None for all.
         """
-        query, key, value = ops.linear_qkv(self.before(hidden), self.query, self.key, self.value)
+        query, key, value = projections
         if rotation is not None:
             query, key = (rotation(each, self._num_heads) for each in (query, key))
         context = ops.attention(

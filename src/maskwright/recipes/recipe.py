@@ -93,7 +93,7 @@ class Recipe(Spec):
         paper: The source of the constants.
         family: The Hugging Face classes that load the weights.
         generator: A second encoder, trained with the first, that replaces the selected tokens (ELECTRA).
-        teacher: A trained model to distill (DistilBERT).
+        teacher: A trained model to distill (DistilBERT, MiniLMv2).
         training: The published schedule.
     """
 
@@ -157,7 +157,7 @@ class Recipe(Spec):
                 f"masking {self.masking.kind!r} needs {' and '.join(missing_kinds)} spans, which no source provides: "
                 f"add {remedies}"
             )
-        for second, user in (("generator", "'rtd' or 'replace_mlm'"), ("teacher", "'soft_targets'")):
+        for second, user in (("generator", "'rtd' or 'replace_mlm'"), ("teacher", "'soft_targets' or 'relations'")):
             users = [objective.kind for objective in self.objectives if second in objective.needs]
             if getattr(self, second) is not None and not users:
                 raise ValueError(f"no objective uses the {second}: add {user}, or set {second}=null")

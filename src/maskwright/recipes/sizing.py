@@ -159,8 +159,11 @@ def training_flops_per_token(
             else:
                 share = predictions_per_token.get(objective.kind, 0.0)
             heads += share * objective.flops(config.head_shape(vocab_size))
-            if teacher is not None and objective.needs_teacher_scores:
-                distilled += share * objective.flops(teacher.head_shape(vocab_size))
+            if teacher is not None:
+                if objective.needs_teacher_scores:
+                    distilled += share * objective.flops(teacher.head_shape(vocab_size))
+                relations = 2 * objective.relation_flops(config.hidden_size)
+                distilled += share * length * (relations + objective.relation_flops(teacher.hidden_size))
     return encoders + 3 * heads + distilled
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from maskwright.core.amounts import exact_or_short, plain_float, share
 from maskwright.core.fields import kind_of
 from maskwright.core.spec import Spec
+from maskwright.pretext.objectives.distillation import MOST_RELATION_HEADS
 from maskwright.recipes.optimization import LengthPhase
 from maskwright.recipes.recipe import Recipe
 
@@ -148,6 +149,7 @@ _NAMES: Mapping[str, str] = {
     "pmi": "collocation",
     "levels": "word, phrase and entity spans",
     "cosine": "cosine loss to the teacher",
+    "relations": "relations of queries, keys and values",
     "rtd": "replaced token detection",
     "replace_mlm": "Replace MLM or All-Tokens MLM",
     "adamw": "AdamW",
@@ -282,6 +284,10 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
     "objectives.rtd.loss_at": _LOSS_AT,
     "objectives.replace_mlm.loss_at": _LOSS_AT,
     "objectives.soft_targets.loss_at": _LOSS_AT,
+    "objectives.relations.relation_heads": lambda number: (
+        f"at most {MOST_RELATION_HEADS}" if number is None else f"{number}"
+    ),
+    "objectives.relations.teacher_layer": lambda layer: "the last" if layer is None else f"{layer}",
     "encoder.embedding_size": lambda size: "same as hidden size" if size is None else format_value(size),
     "encoder.embedding_projection": _one_of(if_needed="if the sizes differ"),
     "encoder.sharing": _one_of(all="attention and feed-forward"),

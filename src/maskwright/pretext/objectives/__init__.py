@@ -6,7 +6,7 @@ from pydantic import Field
 
 from maskwright.core.spec import ByName
 from maskwright.pretext.objectives.base import Objective
-from maskwright.pretext.objectives.distillation import Cosine, SoftTargets
+from maskwright.pretext.objectives.distillation import Cosine, Relations, SoftTargets
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.pretext.objectives.pair import NextSentencePrediction, SentenceOrderPrediction
 from maskwright.pretext.objectives.replace_mlm import ReplaceMLM
@@ -15,6 +15,7 @@ from maskwright.pretext.objectives.sbo import SpanBoundaryObjective
 
 ObjectiveChoice = Annotated[
     Cosine
+    | Relations
     | SoftTargets
     | MaskedLanguageModeling
     | NextSentencePrediction
@@ -32,6 +33,7 @@ __all__ = [
     "NextSentencePrediction",
     "Objective",
     "ObjectiveChoice",
+    "Relations",
     "ReplaceMLM",
     "ReplacedTokenDetection",
     "SentenceOrderPrediction",

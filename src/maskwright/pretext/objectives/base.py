@@ -73,6 +73,20 @@ class Objective(Spec):
     def flops(self, shape: HeadShape) -> float:
         """Return the forward FLOPs of one prediction (a multiply and an add are two), without a pooler."""
 
+    def relation_flops(self, hidden_size: int) -> float:
+        """Return the FLOPs of one prediction for each token of its sequence that it is compared with, in one encoder.
+
+        The backward pass has as many.
+        """
+        return 0.0
+
+    def projected_layer(self, num_layers: int, *, of_teacher: bool) -> int | None:
+        """Return the layer whose `EncoderOutput.projections` the loss uses, counted from 0; None for none."""
+        return None
+
+    def check_teacher(self, hidden_size: int, teacher_hidden_size: int, teacher_layers: int) -> None:
+        """Raise RecipeError if encoders of these shapes cannot be student and teacher."""
+
     def predictions_per_token(self, rate: float, length: float) -> float:
         """Return predictions per token of full sequences of some length, of which `rate` tokens are selected."""
         return {"token": rate, "every_token": 1.0, "sequence": 1 / length}[self.predicts]

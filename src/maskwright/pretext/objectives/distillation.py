@@ -1,11 +1,13 @@
-"""Objectives with a teacher: match its predictions (soft targets) and its hidden states (cosine)."""
+"""Objectives with a teacher: match its predictions, its hidden states (cosine) or its self-attention relations."""
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
+from maskwright.core.errors import RecipeError
 from maskwright.core.types import Examples, HeadShape, Targets
 from maskwright.pretext.objectives.base import EveryTokenObjective, Objective
 
@@ -59,22 +61,27 @@ class SoftTargets(EveryTokenObjective):
         return 2.0 * (shape.hidden_size * shape.embedding_size + shape.embedding_size * shape.vocab_size)
 
 
-class Cosine(Objective):
+class _EncoderComparison(Objective):
+    """A comparison of two encoders at all tokens, special ones too, without an accuracy or weights of its own."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"teacher"})
+    predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "every_token"
+
+    def targets(self, examples: Examples) -> Targets:
+        """Return all tokens; the labels, the tokens themselves, are not used."""
+        ids = examples.instances.ids
+        return Targets(positions=np.arange(len(ids)), labels=ids.astype(np.int64))
+
+
+class Cosine(_EncoderComparison):
     """Align the last hidden states of all tokens with the teacher's (Sanh et al. 2019, section 3).
 
     The loss at a token is 1 - cos(student, teacher), the cosine-embedding loss with target 1 (distillation:
-    distiller.py:372-450). No accuracy; the mean cosine is reported. No weights of its own.
+    distiller.py:372-450). The mean cosine is reported.
     """
 
     kind: Literal["cosine"] = "cosine"
-    needs: ClassVar[frozenset[str]] = frozenset({"teacher"})
-    predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "every_token"
     needs_teacher_width: ClassVar[bool] = True
-
-    def targets(self, examples: Examples) -> Targets:
-        """Return all tokens, special ones too; the labels, the tokens themselves, are not used."""
-        ids = examples.instances.ids
-        return Targets(positions=np.arange(len(ids)), labels=ids.astype(np.int64))
 
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
         """Sum 1 - cosine over the targets, in fp32. Tally: the sum of the "cosine"."""
@@ -96,3 +103,76 @@ class Cosine(Objective):
     def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]:
         """Return the "mean" cosine."""
         return {"mean": tallies["cosine"] / count}
+
+
+MOST_RELATION_HEADS = 48
+"""The published number, for teachers of width 768 (Wang et al. 2021, section 4)."""
+
+
+class Relations(_EncoderComparison):
+    """Match the teacher's self-attention relations: of queries, of keys and of values (MiniLMv2, arXiv:2012.15828).
+
+    The queries of all heads, concatenated, are split into relation heads; the relations of a head are the softmax of
+    their scaled dot products within the sequence (section 3.1). The loss at a token is the Kullback-Leibler divergence
+    of the student's relations from the teacher's, the mean of the relation heads, summed over queries, keys and values.
+    So width, depth and attention heads of the student are free. The last layer is trained up to its projections only;
+    another objective, such as "mlm", trains the rest.
+
+    Attributes:
+        relation_heads: Must divide both widths; None for the largest such number up to `MOST_RELATION_HEADS`.
+        teacher_layer: The teacher's layer, counted from 1; None for the last. The paper takes the last of 12 layers,
+            and one in the upper middle of 24 (section 3.2). The student's is its last.
+    """
+
+    kind: Literal["relations"] = "relations"
+    relation_heads: PositiveInt | None = None
+    teacher_layer: PositiveInt | None = None
+
+    def check_teacher(self, hidden_size: int, teacher_hidden_size: int, teacher_layers: int) -> None:
+        widths = math.gcd(hidden_size, teacher_hidden_size)
+        if self.relation_heads is not None and widths % self.relation_heads:
+            raise RecipeError(
+                f"objectives.relations.relation_heads is {self.relation_heads}, which does not divide both the "
+                f"student's width {hidden_size} and the teacher's, {teacher_hidden_size}",
+                allowed=f"a divisor of {widths}, or null for {self._heads(hidden_size, teacher_hidden_size)}",
+            )
+        if self.teacher_layer is not None and self.teacher_layer > teacher_layers:
+            raise RecipeError(
+                f"objectives.relations.teacher_layer is {self.teacher_layer}, but the teacher has {teacher_layers} "
+                "layers",
+                allowed=f"1 to {teacher_layers}, or null for the last",
+            )
+
+    def _heads(self, hidden_size: int, teacher_hidden_size: int) -> int:
+        widths = math.gcd(hidden_size, teacher_hidden_size)
+        return self.relation_heads or next(heads for heads in range(MOST_RELATION_HEADS, 0, -1) if widths % heads == 0)
+
+    def projected_layer(self, num_layers: int, *, of_teacher: bool) -> int | None:
+        return (self.teacher_layer if of_teacher and self.teacher_layer else num_layers) - 1
+
+    def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
+        """Sum the divergences over all tokens of the batch, which are the targets."""
+        import torch
+
+        from maskwright.core.tensors import LossTerm
+        from maskwright.kernels import ops
+
+        assert inputs.teacher is not None, "Recipe checks that there is a teacher"
+        assert inputs.batch is not None
+        student, teacher = inputs.view.output.projections, inputs.teacher.output.projections
+        assert student is not None, "projected_layer requests them"
+        assert teacher is not None, "projected_layer requests them"
+        sequences = ops.Sequences(inputs.batch.cu_seqlens, inputs.batch.max_seqlen)
+        heads = self._heads(student[0].shape[1], teacher[0].shape[1])
+        totals = [
+            ops.summed_relation_divergence(ours, wanted, sequences, heads)
+            for ours, wanted in zip(student, teacher, strict=True)
+        ]
+        return LossTerm(total=torch.stack(totals).sum(), correct=None)
+
+    def flops(self, shape: HeadShape) -> float:
+        return 0.0
+
+    def relation_flops(self, hidden_size: int) -> float:
+        """Three dot products of H numbers."""
+        return 6.0 * hidden_size

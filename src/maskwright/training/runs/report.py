@@ -40,6 +40,7 @@ _TITLES = {
     "sbo": "masked spans, from their boundaries",
     "soft_targets": "the teacher's predictions",
     "cosine": "the teacher's hidden states",
+    "relations": "the teacher's attention relations",
 }
 
 

@@ -181,6 +181,7 @@ def check_teacher(recipe: Recipe, model: Checkpoint) -> None:
     """
     config, source_config = recipe.encoder, model.config
     for objective in recipe.objectives:
+        objective.check_teacher(config.hidden_size, source_config.hidden_size, source_config.num_layers)
         if objective.needs_teacher_scores and not any(name.startswith("heads.mlm.") for name in model.state):
             raise RecipeError(
                 f"objective {objective.kind!r} needs the scores of the teacher's masked-token head, and {model.name} "

@@ -1,6 +1,6 @@
 """The model of a recipe: an encoder, perhaps a generator, and one head for each objective; perhaps a teacher."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import cast
@@ -92,14 +92,20 @@ class PretrainingModel(nn.Module):
         if not objectives:
             return {}
         heads = {objective.kind: self.heads[objective.kind] for objective in objectives}
-        output = self._passes.get(name, encoder)(batch, output_positions)
+        layer = _projected_layer(objectives, encoder.config, of_teacher=False)
+        if layer is None:
+            output = self._passes.get(name, encoder)(batch, output_positions)
+        else:  # CUDA graphs give hidden states only.
+            output = encoder(batch, output_positions, layer)
         view = View(ids=batch.ids, output=output, word_embeddings=encoder.word_embeddings.weight, heads=heads)
         teacher = None
         if self.teacher is not None and any("teacher" in objective.needs for objective in objectives):
-            teacher = self.teacher.view(batch)
+            layer = _projected_layer(objectives, self.teacher.encoder.config, of_teacher=True)
+            teacher = self.teacher.view(batch, layer)
         return {
             objective.kind: objective.loss(
-                heads[objective.kind], LossInputs(view=view, targets=targets[objective.kind], teacher=teacher)
+                heads[objective.kind],
+                LossInputs(view=view, targets=targets[objective.kind], teacher=teacher, batch=batch),
             )
             for objective in objectives
         }
@@ -182,6 +188,12 @@ def build_model(recipe: Recipe, vocab_size: int, teacher: PretrainedModel | None
         shares_embeddings=recipe.generator is not None and recipe.generator.shared == "embeddings",
         teacher=teacher,
     )
+
+
+def _projected_layer(objectives: Iterable[Objective], config: EncoderConfig, *, of_teacher: bool) -> int | None:
+    """Return the layer whose projections the objectives use; at most one of them uses any."""
+    layers = (each.projected_layer(config.num_layers, of_teacher=of_teacher) for each in objectives)
+    return next((layer for layer in layers if layer is not None), None)
 
 
 def _with_samples(
