@@ -107,7 +107,7 @@ def test_resolve_explains_invalid_overrides(override, message):
         (
             "distilbert/base",
             "objectives=[mlm]",
-            "no objective uses the teacher: add 'soft_targets', or set teacher=null",
+            "no objective uses the teacher: add 'soft_targets' or 'relations', or set teacher=null",
         ),
         ("electra/base", "objectives=[mlm]", "no objective uses the generator: add 'rtd' or 'replace_mlm'"),
         ("bert/base", "objectives=[mlm, replace_mlm]", r"'replace_mlm' needs a generator.*set generator=\{\}"),

@@ -112,13 +112,23 @@ def test_a_resumed_student_needs_the_same_teacher(train: Train, teacher: Path, t
     assert_same_files(peace, resumed)
 
 
+def test_a_student_with_its_teacher_s_layers_keeps_the_published_rate(
+    train: Train, teacher: Path, tmp_path: Path
+) -> None:
+    free = tuple(setting for setting in HALF if "learning_rate" not in setting)
+    for initialize, rate in (("layers", 5e-4), ("embeddings", 1e-3), ("none", 1e-3)):
+        settings = (*free, f"teacher.initialize={initialize}")
+        run = train(tmp_path / initialize, recipe="distilbert/tiny", set=settings, steps=1, teacher=teacher)
+        assert read_json(run.folder / "recipe.json")["training"]["learning_rate"] == rate
+
+
 def test_a_wider_student_learns_relations_and_resumes_exactly(train: Train, teacher: Path, tmp_path: Path) -> None:
     wide = ("encoder.hidden_size=48", "encoder.num_heads=3", "encoder.num_layers=1", "teacher.initialize=none")
-    asked: dict[str, Any] = {"recipe": "distilbert/tiny", "teacher": teacher, "steps": 40, "checkpoint_minutes": 0.0}
+    asked: dict[str, Any] = {"recipe": "distilbert/tiny", "teacher": teacher, "steps": 40}
     asked["set"] = (*ON, *wide, "objectives=[relations, mlm]")
     peace = train(tmp_path / "peace", **asked)
-    with killed_after(3):
-        train(tmp_path / "killed", **asked)
+    with killed_after(2):
+        train(tmp_path / "killed", checkpoint_minutes=0.0, **asked)
     assert_same_files(peace, train(tmp_path / "killed", **asked))
     losses = [row["relations_loss"] for row in read_rows(peace.folder / "metrics.jsonl") if "relations_loss" in row]
     assert losses[-1] < 0.5 * losses[0]

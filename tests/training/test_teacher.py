@@ -83,9 +83,9 @@ def test_the_teacher_is_asked_only_where_an_objective_learns_from_it(bert: Check
     asked = []
 
     class Counted(type(build_teacher(bert, student()))):  # type: ignore[misc]
-        def view(self, batch: PackedBatch) -> object:
+        def view(self, batch: PackedBatch, projected_layer: int | None = None) -> object:
             asked.append(batch.ids)
-            return super().view(batch)
+            return super().view(batch, projected_layer)
 
     teacher = build_teacher(bert, student())
     teacher.__class__ = Counted

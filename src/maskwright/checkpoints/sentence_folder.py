@@ -1,12 +1,17 @@
 """Folders of sentence-transformers: an encoder, its pooling, and its tokenizer set as `maskwright.embed` uses it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+from torch import nn
+
 from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.errors import ConversionError
-from maskwright.core.files import read_json, records_of, set_default_mode, write_json
+from maskwright.core.files import atomic_path, read_json, records_of, set_default_mode, write_json
+from maskwright.core.tensor_files import read_tensors, write_tensors
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 
 Pooling = Literal["mean", "first"]
@@ -16,6 +21,8 @@ MODES: dict[Pooling, str] = {"mean": "mean", "first": "cls"}
 """sentence-transformers' names of the poolings."""
 _OLD_MODES: dict[Pooling, str] = {"mean": "mean_tokens", "first": "cls_token"}
 """Endings of their entries before version 6."""
+_LINEAR = "torch.nn.modules.linear.Identity"
+"""The activation of a Dense module without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,21 +31,28 @@ class SentenceModules:
 
     Attributes:
         pooling, normalize: As for `maskwright.embed`.
+        dense: A linear layer after the pooling, before the normalization; None for none.
         max_length: Longest input in tokens; None for the model's.
         problem: Why maskwright cannot compute it; "" if it can.
     """
 
     pooling: Pooling = "mean"
     normalize: bool = False
+    dense: nn.Linear | None = field(default=None, compare=False)
     max_length: int | None = None
     problem: str = ""
+
+    def dense_after(self, pooling: Pooling) -> nn.Linear | None:
+        """Return the linear layer that follows a pooling: it was trained for that of the folder only."""
+        return self.dense if pooling == self.pooling else None
 
     def check(self, name: str) -> None:
         """Raise ConversionError if there is a problem; `name` is the model's."""
         if self.problem:
             raise ConversionError(
                 f"{name} is a folder of sentence-transformers with {self.problem}",
-                allowed="a Transformer, a Pooling (mean or cls) and at most a Normalize, without a default prompt",
+                allowed="a Transformer, a Pooling (mean or cls), at most a linear Dense, at most a Normalize, in this "
+                "order, without a default prompt",
                 todo="Load it with sentence-transformers; or set the pooling, `mean` or `first`, to ignore its modules",
             )
 
@@ -68,16 +82,24 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
         ]
         modes = [mode] if isinstance(mode, str) else mode or ["mean"]
         max_length = int(longest) if longest else None
+        has_dense = kinds[2:3] == ["Dense"]
+        dense_folder = folder / modules[2]["path"] if has_dense else folder
+        config = read_json(dense_folder / "config.json") if has_dense else {"activation_function": _LINEAR}
+        is_linear = config["activation_function"] == _LINEAR and not config.get("use_residual")
+        dense = _dense(read_tensors(dense_folder / WEIGHTS)) if has_dense and is_linear else None
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError) as error:
         raise ConversionError(
             f"{folder} has a {MODULES}, but is no folder of sentence-transformers: {type(error).__name__}: {error}",
             todo="Save or download it again",
         ) from error
     problem = ""
-    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+    supported = ["Transformer", "Pooling", *["Dense"] * has_dense]
+    if kinds not in (supported, [*supported, "Normalize"]):
         problem = f"the modules {', '.join(kinds)}"
     elif len(modes) > 1 or modes[0] not in MODES.values():
         problem = f"the pooling {', '.join(modes)}"
+    elif not is_linear:
+        problem = "a Dense module that is not linear"
     elif prompt:
         problem = f"the default prompt {prompt!r}"
     elif transformer.get("do_lower_case"):
@@ -85,13 +107,29 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
     if problem:
         return SentenceModules(max_length=max_length, problem=problem)
     return SentenceModules(
-        pooling="first" if modes == [MODES["first"]] else "mean", normalize="Normalize" in kinds, max_length=max_length
+        pooling="first" if modes == [MODES["first"]] else "mean",
+        normalize="Normalize" in kinds,
+        dense=dense,
+        max_length=max_length,
     )
+
+
+def _dense(weights: Mapping[str, torch.Tensor]) -> nn.Linear:
+    """Return the layer of a Dense module's weights; raises ValueError if they are of another shape."""
+    weight, bias = weights["linear.weight"], weights.get("linear.bias")
+    if weight.dim() != 2 or (bias is not None and bias.shape != weight.shape[:1]):
+        raise ValueError(f"a Dense module has weights {list(weight.shape)} and another bias")
+    with torch.device("meta"):
+        layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+    layer.load_state_dict({name.removeprefix("linear."): each for name, each in weights.items()}, assign=True)
+    return layer.eval().requires_grad_(False)
 
 
 def write_sentence_modules(folder: Path, modules: SentenceModules, *, hidden_size: int, max_length: int) -> None:
     """Write the modules into a model folder, under the names that all versions of sentence-transformers read."""
-    kinds = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if modules.normalize else {})
+    dense = modules.dense
+    names = ["Pooling"] + ["Dense"] * (dense is not None) + ["Normalize"] * modules.normalize
+    kinds = {"Transformer": ""} | {kind: f"{number}_{kind}" for number, kind in enumerate(names, start=1)}
     listed = [
         {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for number, (kind, path) in enumerate(kinds.items())
@@ -100,6 +138,14 @@ def write_sentence_modules(folder: Path, modules: SentenceModules, *, hidden_siz
     for path in list(kinds.values())[1:]:
         (folder / path).mkdir(exist_ok=True)
     write_json(folder / kinds["Pooling"] / "config.json", {"word_embedding_dimension": hidden_size, **pooling})
+    if dense is not None:
+        sizes = {"in_features": dense.in_features, "out_features": dense.out_features}
+        config = {**sizes, "bias": dense.bias is not None, "activation_function": _LINEAR}
+        write_json(folder / kinds["Dense"] / "config.json", config)
+        file = folder / kinds["Dense"] / WEIGHTS
+        weights = {f"linear.{name}": each.detach().float().cpu() for name, each in dense.named_parameters()}
+        with atomic_path(file) as temporary:
+            write_tensors(temporary, weights, shown=file)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
     write_json(folder / MODULES, listed)
 
@@ -113,15 +159,20 @@ def write_sentence_folder(
     max_length: int,
     pooling: Pooling = "mean",
     normalize: bool = False,
+    dense: nn.Linear | None = None,
 ) -> Any:
     """Write the folder of the model in `source`; return the SentenceTransformer that is loaded from it, on the CPU."""
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, Transformer
+    from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 
     with records_of(source, "a file for transformers"):
         transformer = Transformer(str(source))
     modules = [transformer, PoolingModule(hidden_size, MODES[pooling])]
+    if dense is not None:
+        bias = None if dense.bias is None else dense.bias.detach().clone()
+        sizes = dense.in_features, dense.out_features, bias is not None
+        modules.append(Dense(*sizes, nn.Identity(), init_weight=dense.weight.detach().clone(), init_bias=bias))
     made = SentenceTransformer(modules=modules + [Normalize()] * normalize, device="cpu")
     save_sentence_folder(made, folder, tokenizer, max_length)
     return SentenceTransformer(str(folder), device="cpu")

@@ -39,7 +39,7 @@ def planned_skipped_flops_per_token(recipe: Recipe) -> float:
     skipped = 0.0
     for config, objectives in recipe.encoders.values():
         predicts = {objective.predicts for objective in objectives}
-        if predicts and "every_token" not in predicts:
+        if predicts and not any(objective.uses_all_tokens for objective in objectives):
             needed = recipe.masking.rate if "token" in predicts else 0.0
             skipped += (1 - needed) * skipped_flops_per_token(config)
     return skipped

@@ -211,6 +211,9 @@ class Model:
     ) -> NDArray[np.float32]:
         """Compute one embedding per text, shape (n, H), in the order of the texts.
 
+        After the pooling of a folder of sentence-transformers its linear layer follows, if it has one; H is then that
+        layer's width.
+
         Args:
             texts: As for `detect`.
             pooling: "mean" of all tokens, special ones included, or the "first" ([CLS]) token; None for that of a
@@ -235,13 +238,16 @@ class Model:
         tokens = np.array([len(ids) for ids in sequences], dtype=np.int64)
         weights = tokens / np.bincount(of_text, tokens)[of_text]
         total, done = int(tokens.sum()), 0
-        vectors = np.zeros((len(texts), self.encoder.config.hidden_size), dtype=np.float32)
+        dense = self.modules.dense_after(pooling)
+        width = self.encoder.config.hidden_size if dense is None else dense.out_features
+        vectors = np.zeros((len(texts), width), dtype=np.float32)
         positions = [_FIRST] * len(sequences) if pooling == "first" else None
         with torch.inference_mode():
             for batch, hidden in self.encode(sequences, positions, batch_tokens=batch_tokens):
-                pooled = (hidden if pooling == "first" else mean_of_tokens(hidden, batch.batch)).cpu().numpy()
-                check_finite(pooled)
-                np.add.at(vectors, of_text[batch.texts], pooled * weights[batch.texts, None])
+                pooled = hidden if pooling == "first" else mean_of_tokens(hidden, batch.batch)
+                of_sequences = (pooled if dense is None else dense(pooled)).cpu().numpy()
+                check_finite(of_sequences)
+                np.add.at(vectors, of_text[batch.texts], of_sequences * weights[batch.texts, None])
                 done += batch.batch.num_tokens
                 progress("embedding (tokens)", done, total)
         return nn.functional.normalize(torch.from_numpy(vectors)).numpy() if normalize else vectors
@@ -366,6 +372,8 @@ def load(model: str | Path | Checkpoint, *, device: str = "auto", precision: Pre
     checkpoint = model if isinstance(model, Checkpoint) else read_checkpoint(model)
     tokenizer, modules, generator = checkpoint.tokenizer, checkpoint.modules, checkpoint.generator
     built = checkpoint.build().to(location)
+    if modules.dense is not None:
+        modules.dense.to(location)
     heads = dict(built.heads)
     return Model(
         name=checkpoint.name,

@@ -50,7 +50,8 @@ class SelfAttention(_Sublayer):
 
     def project(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values. Shapes (T, H)."""
-        return ops.linear_qkv(self.before(hidden), self.query, self.key, self.value)
+        query, key, value = ops.linear_qkv(self.before(hidden), self.query, self.key, self.value)
+        return query, key, value
 
     def forward(
         self,

@@ -73,11 +73,12 @@ class Teacher(Spec):
         model: A run directory, a Hugging Face directory or a hub name.
         initialize: "layers": the student starts with the teacher's embeddings, its masked-token head and some of its
             layers, evenly spaced (distillation: scripts/extract_distilbert.py takes 0, 2, 4, 7, 9 and 11 of 12);
-            "none": it starts with random weights.
+            "embeddings": with the embeddings only, on their principal axes if they are narrower; "none": it starts with
+            random weights.
     """
 
     model: str = ""
-    initialize: Literal["layers", "none"] = "layers"
+    initialize: Literal["layers", "embeddings", "none"] = "layers"
 
     def config(self, encoder: EncoderConfig) -> EncoderConfig:
         """Return the published teacher's shape, twice as deep as the student; the real one is in its directory."""

@@ -150,6 +150,7 @@ _NAMES: Mapping[str, str] = {
     "levels": "word, phrase and entity spans",
     "cosine": "cosine loss to the teacher",
     "relations": "relations of queries, keys and values",
+    "sentence_vectors": "the teacher's sentence vectors",
     "rtd": "replaced token detection",
     "replace_mlm": "Replace MLM or All-Tokens MLM",
     "adamw": "AdamW",
@@ -287,6 +288,7 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
     "objectives.relations.relation_heads": lambda number: (
         f"at most {MOST_RELATION_HEADS}" if number is None else f"{number}"
     ),
+    "objectives.sentence_vectors.vector_size": lambda size: "the teacher's" if size is None else f"{size}",
     "objectives.relations.teacher_layer": lambda layer: "the last" if layer is None else f"{layer}",
     "encoder.embedding_size": lambda size: "same as hidden size" if size is None else format_value(size),
     "encoder.embedding_projection": _one_of(if_needed="if the sizes differ"),
@@ -304,7 +306,11 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
     "encoder.initial_attention": _one_of(neighbors="to neighboring tokens"),
     "generator.size": lambda value: f"{share(value)} of the encoder's",
     "teacher.model": lambda model: model or "set with --teacher",
-    "teacher.initialize": _one_of(layers="the teacher's embeddings, head and some layers", none="random weights"),
+    "teacher.initialize": _one_of(
+        layers="the teacher's embeddings, head and some layers",
+        embeddings="the teacher's embeddings",
+        none="random weights",
+    ),
     "training.batch_sequences": lambda value: f"{exact_or_short(value)} sequences",
     "training.first_batch_share": lambda value: "of full size" if value == 1 else f"{share(value)} of the full size",
     "training.batch_ramp_share": lambda value: f"the first {share(value)}",

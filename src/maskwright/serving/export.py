@@ -222,6 +222,7 @@ def _to_sentence_transformers(
             max_length=model.max_length,
             pooling=pooling,
             normalize=normalize,
+            dense=model.modules.dense_after(pooling),
         )
         parity = compare_embeddings(
             lambda texts: model.embed(texts, pooling=pooling, normalize=normalize),

@@ -68,7 +68,7 @@ class SentenceEmbedding(torch.nn.Module):
     def __init__(self, encoder: Any, modules: SentenceModules) -> None:
         super().__init__()
         self.encoder, self.config = encoder, encoder.config
-        self._modules_of_folder = modules
+        self._modules_of_folder, self.dense = modules, modules.dense
         # The inputs of the export are those of the encoder.
         self.forward = self._typed if "token_type_ids" in inspect.signature(encoder.forward).parameters else self._plain
 
@@ -84,6 +84,8 @@ class SentenceEmbedding(torch.nn.Module):
         pooled = hidden[:, 0]
         if self._modules_of_folder.pooling == "mean":
             pooled = (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
+        if self.dense is not None:
+            pooled = self.dense(pooled)
         if self._modules_of_folder.normalize:
             pooled = torch.nn.functional.normalize(pooled)
         return {"last_hidden_state": hidden, "sentence_embedding": pooled}

@@ -68,7 +68,8 @@ class ServedModel:
             facts["labels"] = list(tuned.task.labels)
             facts["pairs"] = bool(tuned.read_as.get("text2"))
         else:
-            facts["dimensions"] = self.model.encoder.config.hidden_size
+            dense = self.model.modules.dense
+            facts["dimensions"] = self.model.encoder.config.hidden_size if dense is None else dense.out_features
         return facts
 
     def tokens(self, texts: Sequence[str]) -> int:

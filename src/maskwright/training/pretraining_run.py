@@ -50,6 +50,7 @@ from maskwright.training.steps.evaluation import (
     pair_line,
     restoration_line,
     unigram_baseline,
+    vector_line,
 )
 from maskwright.training.steps.kernel_check import KernelCheck, check_kernels
 from maskwright.training.steps.loop import Schedule, StepReport
@@ -354,7 +355,9 @@ class PretrainingRun(Run[PretrainingModel]):
                 self.reporter.message("health", "discriminator: " + detection_line(measured))
             elif kind == "replace_mlm":
                 self.reporter.message("health", "encoder: " + restoration_line(measured))
-            elif any(each.kind == kind and each.predicts == "sequence" for each in self.recipe.objectives):
+            elif kind == "sentence_vectors":
+                self.reporter.message("health", vector_line(measured))
+            elif any(each.kind == kind and each.classes for each in self.recipe.objectives):
                 majority = majority_share(self.workload.held_out, kind)
                 self.reporter.message("health", pair_line(kind, measured, majority))
 

@@ -156,6 +156,7 @@ def _model(existing: Checkpoint, modules: SentenceModules, dropout: float) -> Se
             max_length=existing.max_length,
             pooling=modules.pooling,
             normalize=modules.normalize,
+            dense=modules.dense,
         )
     # As published for fine-tuning and SimCSE, whatever the model was pretrained with: without it SimCSE learns nothing.
     for module in model.modules():

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from maskwright.core.spec import ByName
 from maskwright.pretext.objectives.base import Objective
-from maskwright.pretext.objectives.distillation import Cosine, Relations, SoftTargets
+from maskwright.pretext.objectives.distillation import Cosine, Relations, SentenceVectors, SoftTargets
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.pretext.objectives.pair import NextSentencePrediction, SentenceOrderPrediction
 from maskwright.pretext.objectives.replace_mlm import ReplaceMLM
@@ -16,6 +16,7 @@ from maskwright.pretext.objectives.sbo import SpanBoundaryObjective
 ObjectiveChoice = Annotated[
     Cosine
     | Relations
+    | SentenceVectors
     | SoftTargets
     | MaskedLanguageModeling
     | NextSentencePrediction
@@ -37,6 +38,7 @@ __all__ = [
     "ReplaceMLM",
     "ReplacedTokenDetection",
     "SentenceOrderPrediction",
+    "SentenceVectors",
     "SoftTargets",
     "SpanBoundaryObjective",
 ]

@@ -33,6 +33,7 @@ class Objective(Spec):
             a "sequence".
         on_generator: Whether this objective trains the generator, if a recipe has one, instead of the encoder.
         needs_pooler: Whether the loss uses `EncoderOutput.pooled`.
+        uses_all_tokens: Whether the loss uses the hidden states of all tokens, whatever it predicts.
         needs_teacher_width: Whether a teacher's hidden states must be as wide as the encoder's.
         needs_teacher_scores: Whether the loss uses the logits of a teacher's masked-token head.
         classes: Number of labels of a sequence; 0 if tokens are predicted, whose labels are the vocabulary.
@@ -44,6 +45,7 @@ class Objective(Spec):
     predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "token"
     on_generator: ClassVar[bool] = False
     needs_pooler: ClassVar[bool] = False
+    uses_all_tokens: ClassVar[bool] = False
     needs_teacher_width: ClassVar[bool] = False
     needs_teacher_scores: ClassVar[bool] = False
     classes: ClassVar[int] = 0
@@ -124,6 +126,7 @@ class EveryTokenObjective(Objective):
     """
 
     predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "every_token"
+    uses_all_tokens: ClassVar[bool] = True
     loss_at: Literal["everywhere", "selected"] = "everywhere"
 
     def targets(self, examples: Examples) -> Targets:

@@ -1,4 +1,4 @@
-"""Objectives with a teacher: match its predictions, its hidden states (cosine) or its self-attention relations."""
+"""Objectives with a teacher: match its predictions, hidden states (cosine), self-attention relations or vectors."""
 
 import math
 from collections.abc import Mapping
@@ -66,6 +66,7 @@ class _EncoderComparison(Objective):
 
     needs: ClassVar[frozenset[str]] = frozenset({"teacher"})
     predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "every_token"
+    uses_all_tokens: ClassVar[bool] = True
 
     def targets(self, examples: Examples) -> Targets:
         """Return all tokens; the labels, the tokens themselves, are not used."""
@@ -134,7 +135,7 @@ class Relations(_EncoderComparison):
             raise RecipeError(
                 f"objectives.relations.relation_heads is {self.relation_heads}, which does not divide both the "
                 f"student's width {hidden_size} and the teacher's, {teacher_hidden_size}",
-                allowed=f"a divisor of {widths}, or null for {self._heads(hidden_size, teacher_hidden_size)}",
+                allowed=f"a divisor of {widths}, or null for {_most_relation_heads(hidden_size, teacher_hidden_size)}",
             )
         if self.teacher_layer is not None and self.teacher_layer > teacher_layers:
             raise RecipeError(
@@ -142,10 +143,6 @@ class Relations(_EncoderComparison):
                 "layers",
                 allowed=f"1 to {teacher_layers}, or null for the last",
             )
-
-    def _heads(self, hidden_size: int, teacher_hidden_size: int) -> int:
-        widths = math.gcd(hidden_size, teacher_hidden_size)
-        return self.relation_heads or next(heads for heads in range(MOST_RELATION_HEADS, 0, -1) if widths % heads == 0)
 
     def projected_layer(self, num_layers: int, *, of_teacher: bool) -> int | None:
         return (self.teacher_layer if of_teacher and self.teacher_layer else num_layers) - 1
@@ -163,7 +160,7 @@ class Relations(_EncoderComparison):
         assert student is not None, "projected_layer requests them"
         assert teacher is not None, "projected_layer requests them"
         sequences = ops.Sequences(inputs.batch.cu_seqlens, inputs.batch.max_seqlen)
-        heads = self._heads(student[0].shape[1], teacher[0].shape[1])
+        heads = self.relation_heads or _most_relation_heads(student[0].shape[1], teacher[0].shape[1])
         totals = [
             ops.summed_relation_divergence(ours, wanted, sequences, heads)
             for ours, wanted in zip(student, teacher, strict=True)
@@ -176,3 +173,100 @@ class Relations(_EncoderComparison):
     def relation_flops(self, hidden_size: int) -> float:
         """Three dot products of H numbers."""
         return 6.0 * hidden_size
+
+
+def _most_relation_heads(hidden_size: int, teacher_hidden_size: int) -> int:
+    widths = math.gcd(hidden_size, teacher_hidden_size)
+    return next(heads for heads in range(MOST_RELATION_HEADS, 0, -1) if widths % heads == 0)
+
+
+_FEWEST_COMPARED = 3
+"""Sequences of a batch from which the similarities of any two are ranked."""
+
+
+class SentenceVectors(Objective):
+    """Match the vectors of a sentence embedder (Reimers and Gurevych 2020, arXiv:2004.09813, section 3).
+
+    A sequence's vector is its pooled hidden states; the student's are mapped to the teacher's width by a linear layer
+    if the widths differ, which the saved model keeps as a Dense module of sentence-transformers. The loss of a sequence
+    is 1 - cosine, half the squared error of vectors of length 1. The mean cosine is reported.
+
+    Attributes:
+        pooling: Of teacher and student: "mean" of all tokens, or the "first"; None for the teacher's.
+        vector_size: Width of the teacher's vectors; None until the teacher is known.
+    """
+
+    kind: Literal["sentence_vectors"] = "sentence_vectors"
+    needs: ClassVar[frozenset[str]] = frozenset({"teacher"})
+    predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "sequence"
+    uses_all_tokens: ClassVar[bool] = True
+    pooling: Literal["mean", "first"] | None = None
+    vector_size: PositiveInt | None = None
+
+    def targets(self, examples: Examples) -> Targets:
+        """Return all sequences; the labels are not used."""
+        sequences = np.arange(len(examples.instances))
+        return Targets(positions=sequences, labels=sequences)
+
+    def head(self, shape: HeadShape) -> "nn.Module":
+        """Build the linear layer, if there is one."""
+        from torch import nn
+
+        projects = self.vector_size not in (None, shape.hidden_size)
+        return nn.Linear(shape.hidden_size, self.vector_size or 0) if projects else nn.Identity()
+
+    def num_parameters(self, shape: HeadShape) -> int:
+        projects = self.vector_size not in (None, shape.hidden_size)
+        return (shape.hidden_size + 1) * (self.vector_size or 0) if projects else 0
+
+    def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
+        """Sum 1 - cosine over the sequences, in fp32.
+
+        Tallies: the sum of the "cosine"; of batches of at least three sequences "spearman", the rank correlation of the
+        similarities of any two vectors with the teacher's, times the "compared" sequences.
+        """
+        import torch
+
+        from maskwright.core.tensors import LossTerm
+
+        student, teacher = self._vectors(head, inputs)
+        cosines = torch.nn.functional.cosine_similarity(student, teacher)
+        tallies = {"cosine": cosines.detach().sum()}
+        if (compared := len(student)) >= _FEWEST_COMPARED:
+            pairs = torch.triu_indices(compared, compared, 1, device=student.device).unbind()
+            ranks = []
+            for vectors in (student.detach(), teacher):
+                directions = torch.nn.functional.normalize(vectors)
+                ranks.append((directions @ directions.T)[pairs].argsort().argsort().to(vectors.dtype))
+            tallies["spearman"] = compared * torch.corrcoef(torch.stack(ranks))[0, 1]
+            tallies["compared"] = cosines.new_tensor(compared)
+        return LossTerm(total=(1 - cosines).sum(), correct=None, tallies=tallies)
+
+    def _vectors(self, head: "nn.Module", inputs: "LossInputs") -> "tuple[Tensor, Tensor]":
+        """Return the vectors of student and teacher, each of shape (B, `vector_size`), in fp32 or fp64."""
+        import torch
+
+        from maskwright.core.tensors import mean_of_tokens
+
+        assert inputs.teacher is not None, "Recipe checks that there is a teacher"
+        assert inputs.batch is not None
+        vectors = []
+        for view, layer in ((inputs.view, head), (inputs.teacher, inputs.teacher.heads[self.kind])):
+            hidden = view.output.hidden
+            hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
+            is_first = self.pooling == "first"
+            pooled = hidden[inputs.batch.first_tokens] if is_first else mean_of_tokens(hidden, inputs.batch)
+            with torch.autocast(hidden.device.type, enabled=False):
+                vectors.append(layer(pooled))
+        return vectors[0], vectors[1]
+
+    def flops(self, shape: HeadShape) -> float:
+        """Dense H x vector size, if there is one."""
+        return 2.0 * shape.hidden_size * self.vector_size if self.num_parameters(shape) and self.vector_size else 0.0
+
+    def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]:
+        """Return the "mean" cosine and, if there were enough sequences, the mean "spearman" of the batches."""
+        shares = {"mean": tallies["cosine"] / count}
+        if "compared" in tallies:
+            shares["spearman"] = tallies["spearman"] / tallies["compared"]
+        return shares

@@ -15,12 +15,13 @@ from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from maskwright.checkpoints.checkpoint import save_model
 from maskwright.checkpoints.families import family_named
 from maskwright.checkpoints.location import GENERATOR
 from maskwright.checkpoints.refusals import refuse_inexpressible
+from maskwright.checkpoints.sentence_folder import SentenceModules, write_sentence_modules
 from maskwright.core.checksums import (
     compare_files,
     damaged_files,
@@ -33,6 +34,7 @@ from maskwright.core.errors import CheckpointError
 from maskwright.core.files import atomic_folder, atomic_path
 from maskwright.core.tensor_files import write_tensors
 from maskwright.core.types import SpecialTokens
+from maskwright.pretext.objectives import SentenceVectors
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.ranks.distributed import broadcast, rank
 from maskwright.training.runs.run_directory import COPIES
@@ -188,6 +190,8 @@ def check_savable(recipe: Recipe, pad: int) -> None:
 def save_models(folder: Path, recipe: Recipe, model: PretrainingModel, special_tokens: SpecialTokens) -> None:
     """Save the encoder in Hugging Face format, and a generator in the sub-directory `GENERATOR`.
 
+    A student of sentence vectors becomes a folder of sentence-transformers.
+
     Raises DeviceError if the directory cannot be written.
     """
     models = [(folder, recipe.encoder, model.encoder_weights())]
@@ -199,6 +203,14 @@ def save_models(folder: Path, recipe: Recipe, model: PretrainingModel, special_t
             family=recipe.family,
             config=config,
             special_tokens=special_tokens,
-            state=state,
+            # Not the linear layer of sentence vectors, which is written below.
+            state={name: each for name, each in state.items() if not name.startswith("heads.sentence_vectors.")},
             max_length=recipe.training.max_length,
         )
+    for objective in recipe.objectives:
+        if isinstance(objective, SentenceVectors):
+            layer = model.heads[objective.kind]
+            dense = layer if isinstance(layer, nn.Linear) else None
+            modules = SentenceModules(pooling=objective.pooling or "mean", normalize=True, dense=dense)
+            longest = recipe.training.max_length
+            write_sentence_modules(folder, modules, hidden_size=recipe.encoder.hidden_size, max_length=longest)

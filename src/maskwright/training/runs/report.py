@@ -41,6 +41,7 @@ _TITLES = {
     "soft_targets": "the teacher's predictions",
     "cosine": "the teacher's hidden states",
     "relations": "the teacher's attention relations",
+    "sentence_vectors": "the teacher's sentence vectors",
 }
 
 

@@ -4,6 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
+
 from maskwright.checkpoints.checkpoint import Checkpoint, PretrainedModel, read_checkpoint
 from maskwright.model.config import EncoderConfig
 
@@ -23,11 +25,18 @@ def open_existing(name: str) -> Checkpoint:
 def build_teacher(model: Checkpoint, recipe: "Recipe") -> PretrainedModel:
     """Build the teacher of a recipe from a model: its encoder without pooler and, if it has one, its masked-token head.
 
+    For sentence vectors it also has the linear layer after the pooling, or the identity.
+
     The teacher of a student without segments gets segment 0 for every token (distillation: distiller.py).
     """
+    from maskwright.pretext.objectives import SentenceVectors
+
     built = replace(model, config=model.config.replace(pooler=False)).build()
-    mlm = {kind: head for kind, head in built.heads.items() if kind == "mlm"}
-    return PretrainedModel(built.encoder, mlm, sees_segments=recipe.encoder.type_vocab_size > 1)
+    heads = {kind: head for kind, head in built.heads.items() if kind == "mlm"}
+    for objective in recipe.objectives:
+        if isinstance(objective, SentenceVectors):
+            heads[objective.kind] = model.modules.dense_after(objective.pooling or "mean") or nn.Identity()
+    return PretrainedModel(built.encoder, heads, sees_segments=recipe.encoder.type_vocab_size > 1)
 
 
 Differences = Mapping[str, tuple[Any, Any]]

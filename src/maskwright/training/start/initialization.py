@@ -7,7 +7,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from maskwright.data.words.lexicon import read_lexicon
 from maskwright.fitting.rules import Choice, Rule, apply_rules
 from maskwright.fitting.schedule import LAMB_SEQUENCES
 from maskwright.model.config import EncoderConfig
+from maskwright.pretext.objectives import SentenceVectors
 from maskwright.recipes.optimization import Training
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.reporting import Reporter
@@ -150,7 +151,8 @@ def inherit_from_teacher(recipe: Recipe, teacher: Checkpoint, fixed: Collection[
     """Return a student's recipe with its teacher's activation; raise RecipeError as `inherit_from_init` does."""
     config, source_config = recipe.encoder, teacher.config
     different = differences_of_layers(config, source_config)
-    remedy = "or start from random weights: `--set teacher.initialize=none`."
+    remedy = "or load its embeddings only, or nothing: `--set teacher.initialize=embeddings`, "
+    remedy += "`--set teacher.initialize=none`."
     if "position_offset" in different:
         system = "distilroberta" if source_config.position_offset else "distilbert"
         raise RecipeError(
@@ -172,6 +174,28 @@ def inherit_from_teacher(recipe: Recipe, teacher: Checkpoint, fixed: Collection[
             todo=f"Give `--set encoder.num_layers={max(1, source_config.num_layers // 2)}`, {remedy}",
         )
     return _inherit(recipe, teacher, ("hidden_activation", "max_positions"), fixed)
+
+
+def inherit_vectors(recipe: Recipe, teacher: Checkpoint) -> Recipe:
+    """Return a student's recipe with its teacher's pooling and size of sentence vectors, if it learns these.
+
+    Raises ConversionError if the teacher's modules are not supported, RecipeError if another size is set.
+    """
+    objectives = list(recipe.objectives)
+    for number, objective in enumerate(objectives):
+        if isinstance(objective, SentenceVectors):
+            teacher.modules.check(teacher.name)
+            pooling = objective.pooling or teacher.modules.pooling
+            dense = teacher.modules.dense_after(pooling)
+            size = teacher.config.hidden_size if dense is None else dense.out_features
+            if objective.vector_size not in (None, size):
+                raise RecipeError(
+                    f"objectives.{objective.kind}.vector_size is {objective.vector_size}, but the vectors of the "
+                    f"teacher {teacher.name} have {size} numbers",
+                    todo="Leave it out.",
+                )
+            objectives[number] = objective.replace(pooling=pooling, vector_size=size)
+    return recipe.replace(objectives=tuple(objectives))
 
 
 def check_teacher(recipe: Recipe, model: Checkpoint) -> None:
@@ -254,6 +278,35 @@ def start_from_teacher(recipe: Recipe, teacher: Checkpoint) -> InitialWeights:
             }
     described = {"layers": f"layers {', '.join(map(str, layers))} of {num_layers}"}
     return _start(teacher, state, own, described, {"other layers"} if len(layers) < num_layers else set())
+
+
+def start_from_embeddings(recipe: Recipe, teacher: Checkpoint) -> InitialWeights:
+    """Return the embeddings that a student loads from its teacher.
+
+    Narrower ones are the teacher's on the principal axes of its word embeddings, so that most of what tells words apart
+    is kept. A student without segments has the teacher's segment 0 in its positions. Raises RecipeError if the
+    student's embeddings are wider.
+    """
+    with torch.device("meta"):
+        own = build_model(recipe, teacher.tokenizer.special_tokens.vocab_size).weights()
+    names = [f"encoder.{part}_embeddings.weight" for part in ("word", "position", "segment")]
+    words, positions, segments = (teacher.state.get(name) for name in names)
+    assert words is not None
+    width, teacher_width = recipe.encoder.embedding_width, words.shape[1]
+    if width > teacher_width:
+        raise RecipeError(
+            f"the student's embeddings are {width} wide, and those of its teacher {teacher.name} only {teacher_width}",
+            todo="Choose a narrower student, or start from random weights: `--set teacher.initialize=none`.",
+        )
+    if positions is not None and segments is not None and not recipe.encoder.type_vocab_size:
+        positions, segments = positions + segments[0], None
+    if recipe.encoder.position_offset != teacher.config.position_offset:
+        positions = None
+    axes = torch.eye(width) if width == teacher_width else torch.linalg.eigh(words.T @ words)[1][:, -width:]
+    tables = zip(names, (words, positions, segments), strict=True)
+    state = {name: table @ axes for name, table in tables if table is not None and name in own}
+    start = _start(teacher, state, own, {}, {"layers"})
+    return replace(start, new=tuple(part for part in start.new if part != "embeddings"))  # Only their LayerNorm.
 
 
 def _start(
@@ -340,14 +393,14 @@ _WORDS_SHOWN = 12
 class SourceModels:
     """The existing models that a run loads weights from (`init`, perhaps with a generator) or learns from.
 
-    A teacher may give layers to the student. `new_words` is the number of words of the corpus to add to the vocabulary,
-    or the vocabulary with those of a list.
+    `student_weights` is what the student loads of the teacher's weights (`Teacher.initialize`). `new_words` is the
+    number of words of the corpus to add to the vocabulary, or the vocabulary with those of a list.
     """
 
     init: Checkpoint | None = None
     generator: Checkpoint | None = None
     teacher: Checkpoint | None = None
-    initializes_student: bool = False
+    student_weights: Literal["layers", "embeddings", "none"] = "none"
     new_words: int | Extension | None = None
 
     @property
@@ -361,7 +414,11 @@ class SourceModels:
         """Fields that are not fitted to the budget."""
         if self.init is not None:
             return NOT_FITTED
-        return NOT_FITTED - {"training.learning_rate"} if self.initializes_student else frozenset()
+        return {
+            "layers": NOT_FITTED,
+            "embeddings": frozenset({"encoder.initial_attention"}),  # It is computed from the random positions.
+            "none": frozenset[str](),
+        }[self.student_weights]
 
     def fit(self, recipe: Recipe, fixed: Collection[str]) -> Recipe:
         """Return the recipe with the settings that the models require; `fixed` fields stay.
@@ -369,8 +426,9 @@ class SourceModels:
         Raises RecipeError if a model's weights do not match, or the teacher cannot teach the recipe's objectives.
         """
         if self.teacher is not None:
+            recipe = inherit_vectors(recipe, self.teacher)
             check_teacher(recipe, self.teacher)
-            if self.initializes_student:
+            if self.student_weights == "layers":
                 recipe = inherit_from_teacher(recipe, self.teacher, fixed)
         return recipe if self.init is None else inherit_from_init(recipe, self.init, fixed)
 
@@ -402,9 +460,10 @@ class SourceModels:
         """Return the initial weights; None if all are random."""
         if self.init is not None:
             return start_from(recipe, self.init, self.generator)
-        if self.teacher is not None and self.initializes_student:
-            return start_from_teacher(recipe, self.teacher)
-        return None
+        if self.teacher is None or self.student_weights == "none":
+            return None
+        start = start_from_teacher if self.student_weights == "layers" else start_from_embeddings
+        return start(recipe, self.teacher)
 
 
 def open_origins(
@@ -425,11 +484,11 @@ def open_origins(
             "--extend-vocabulary would give the student words that its teacher has no scores for",
             todo="Extend the teacher's vocabulary and train it first; then let the student learn from it.",
         )
-    initializes_student = recipe.teacher is not None and recipe.teacher.initialize == "layers"
-    if init is not None and initializes_student:
+    student_weights = "none" if recipe.teacher is None else recipe.teacher.initialize
+    if init is not None and student_weights != "none":
         raise RecipeError(
             "--init and the recipe's teacher both say which weights to load",
-            todo="Leave --init out, or load no layers of the teacher: `--set teacher.initialize=none`.",
+            todo="Leave --init out, or load no weights of the teacher: `--set teacher.initialize=none`.",
         )
     teacher = None if recipe.teacher is None else open_teacher(recipe)
     model = None if init is None else open_existing(init)
@@ -443,7 +502,7 @@ def open_origins(
     if isinstance(new_words, str) and model is not None:
         added = extend_vocabulary(model.tokenizer, read_lexicon(Path(new_words).expanduser()))
     return SourceModels(
-        init=model, generator=generator, teacher=teacher, initializes_student=initializes_student, new_words=added
+        init=model, generator=generator, teacher=teacher, student_weights=student_weights, new_words=added
     )
 
 

@@ -68,7 +68,10 @@ def measure_speed(
     On a GPU larger steps are tried too, some seconds each, unless the batch is fixed or not `tries_larger_steps`.
     """
     objectives = tuple(each for each in recipe.objectives if "teacher" not in each.needs)
-    recipe = recipe.replace(teacher=None, objectives=objectives or ("mlm",))
+    if not objectives:
+        recipe = recipe.replace(objectives=("mlm", *recipe.objectives), replacement="mask_random_keep")
+        objectives = recipe.objectives[:1]
+    recipe = recipe.replace(teacher=None, objectives=objectives)
     if recipe.replacement.similar_words is not None:
         recipe = recipe.replace(replacement="mask_random_keep")
     options: dict[str, Any] = {"fixed": fixed, "as_published": as_published}

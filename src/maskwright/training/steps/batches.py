@@ -230,7 +230,7 @@ def output_positions(
     Anchors of targets count too and, if the encoder `pools`, the first token of each sequence. None stands for all:
     where most tokens are used, or none.
     """
-    if any(objective.predicts == "every_token" for objective in objectives):
+    if any(objective.uses_all_tokens for objective in objectives):
         return None
     used = [batch.first_tokens] if pools else []
     for objective in objectives:

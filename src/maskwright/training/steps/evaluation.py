@@ -182,6 +182,13 @@ def restoration_line(measured: HeldOutResult) -> str:
     )
 
 
+def vector_line(measured: HeldOutResult) -> str:
+    """Return one line on a student's sentence vectors on held-out text."""
+    ranked = measured.details.get("spearman")
+    order = "" if ranked is None else f"; Spearman correlation of the similarities of any two texts {ranked:.3f}"
+    return f"held-out sentence vectors: mean cosine with the teacher's {measured.details['mean']:.3f}{order}"
+
+
 def pair_line(kind: str, measured: HeldOutResult, majority: float) -> str:
     """Return one line on a sequence objective (nsp, sop) on held-out text."""
     return (
