@@ -175,7 +175,7 @@ def test_embed_and_a_hub_export_compute_what_the_modules_say(pooling, names, ber
     [
         ({"pooling": {"pooling_mode": "max"}}, "the pooling max"),
         ({"pooling": {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True}}, "the pooling cls, max"),
-        ({"names": ("Transformer", "Pooling", "Dense")}, "the modules Transformer, Pooling, Dense"),
+        ({"names": ("Transformer", "Pooling", "Dense", "Dense")}, "the modules Transformer, Pooling, Dense, Dense"),
         (
             {"config_sentence_transformers": {"prompts": {"query": "query: "}, "default_prompt_name": "query"}},
             "the default prompt 'query: '",

@@ -1,5 +1,6 @@
 """Students of sentence embedders: their vectors, and the folder of sentence-transformers that they become."""
 
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from test_continuation import save_embedder
 from toy_runs import TOY, Listening, Train, assert_same_files, killed_after, train_toy, write_corpus
 
@@ -113,14 +115,17 @@ def test_a_student_teaches_another_with_its_linear_layer(distill: Train, student
     "change", [{"activation_function": "torch.nn.modules.activation.Tanh"}, {"use_residual": True}]
 )
 def test_dense_modules_of_other_kinds_are_refused(student: RunResult, tmp_path: Path, change: dict[str, Any]) -> None:
-    for path in student.folder.rglob("*"):
-        if path.is_file() and "checkpoints" not in path.parts:
-            copied = tmp_path / path.relative_to(student.folder)
-            copied.parent.mkdir(exist_ok=True)
-            copied.write_bytes(path.read_bytes())
-    write_json(tmp_path / "2_Dense" / "config.json", {**read_json(tmp_path / "2_Dense" / "config.json"), **change})
+    copied = shutil.copytree(student.folder, tmp_path / "copied")
+    write_json(copied / "2_Dense" / "config.json", {**read_json(copied / "2_Dense" / "config.json"), **change})
     with pytest.raises(ConversionError, match="a Dense module that is not linear"):
-        maskwright.embed(tmp_path, TEXTS)
+        maskwright.embed(copied, TEXTS)
+
+
+def test_a_dense_module_of_another_model_is_refused(student: RunResult, tmp_path: Path) -> None:
+    copied = shutil.copytree(student.folder, tmp_path / "copied")
+    save_file({"linear.weight": torch.ones(32, 24)}, copied / "2_Dense" / "model.safetensors")
+    with pytest.raises(ConversionError, match=r"is for vectors of 24, and the model's have 16"):
+        maskwright.embed(copied, TEXTS)
 
 
 def test_narrow_embeddings_are_the_teacher_s_on_their_principal_axes(

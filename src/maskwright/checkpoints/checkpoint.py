@@ -124,7 +124,14 @@ class Checkpoint:
     @cached_property
     def modules(self) -> SentenceModules:
         """How a folder of sentence-transformers pools; raises ConversionError if a file is damaged."""
-        return read_sentence_modules(self.folder)
+        modules = read_sentence_modules(self.folder)
+        if modules.dense is not None and modules.dense.in_features != self.config.hidden_size:
+            raise ConversionError(
+                f"the Dense module in {self.folder} is for vectors of {modules.dense.in_features}, and the model's have "
+                f"{self.config.hidden_size}",
+                todo="Save or download it again",
+            )
+        return modules
 
     @cached_property
     def fingerprint(self) -> str:

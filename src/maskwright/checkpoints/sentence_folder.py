@@ -21,6 +21,7 @@ MODES: dict[Pooling, str] = {"mean": "mean", "first": "cls"}
 """sentence-transformers' names of the poolings."""
 _OLD_MODES: dict[Pooling, str] = {"mean": "mean_tokens", "first": "cls_token"}
 """Endings of their entries before version 6."""
+_WITH_DENSE = ["Transformer", "Pooling", "Dense"]
 _LINEAR = "torch.nn.modules.linear.Identity"
 """The activation of a Dense module without one."""
 
@@ -82,7 +83,7 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
         ]
         modes = [mode] if isinstance(mode, str) else mode or ["mean"]
         max_length = int(longest) if longest else None
-        has_dense = kinds[2:3] == ["Dense"]
+        has_dense = kinds in (_WITH_DENSE, [*_WITH_DENSE, "Normalize"])
         dense_folder = folder / modules[2]["path"] if has_dense else folder
         config = read_json(dense_folder / "config.json") if has_dense else {"activation_function": _LINEAR}
         is_linear = config["activation_function"] == _LINEAR and not config.get("use_residual")
@@ -93,8 +94,7 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
             todo="Save or download it again",
         ) from error
     problem = ""
-    supported = ["Transformer", "Pooling", *["Dense"] * has_dense]
-    if kinds not in (supported, [*supported, "Normalize"]):
+    if not has_dense and kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         problem = f"the modules {', '.join(kinds)}"
     elif len(modes) > 1 or modes[0] not in MODES.values():
         problem = f"the pooling {', '.join(modes)}"
