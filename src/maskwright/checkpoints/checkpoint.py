@@ -127,7 +127,7 @@ class Checkpoint:
         modules = read_sentence_modules(self.folder)
         if modules.dense is not None and modules.dense.in_features != self.config.hidden_size:
             raise ConversionError(
-                f"the Dense module in {self.folder} is for vectors of {modules.dense.in_features}, and the model's have "
+                f"the Dense module in {self.folder} is for vectors of {modules.dense.in_features}, the model's have "
                 f"{self.config.hidden_size}",
                 todo="Save or download it again",
             )
