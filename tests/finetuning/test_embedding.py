@@ -4,6 +4,7 @@ import csv
 import itertools
 import signal
 import warnings
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -16,10 +17,9 @@ from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, 
 from maskwright.core.files import read_json
 from maskwright.training.reporting import Silent
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    SentenceTransformer = pytest.importorskip("sentence_transformers").SentenceTransformer
-pytest.importorskip("datasets")
+pytestmark = pytest.mark.skipif(
+    not all(map(find_spec, ("sentence_transformers", "datasets"))), reason="needs sentence-transformers and datasets"
+)
 
 NOUNS, VERBS = ("cat", "dog", "tree", "mat"), ("sat", "ran", "love", "running")
 SUBJECTS = [f"{article} {noun} {verb}" for article, noun, verb in itertools.product(("the", "a"), NOUNS, VERBS)]
@@ -73,6 +73,19 @@ def _finetune(model, folder, rows, out="out", settings=FAST, **options):
     return maskwright.finetune(model, task="embedding", out=folder / out, set=settings, **options)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _imported():
+    """Import the library here, not when tests are collected: it takes seconds, and warns."""
+    with warnings.catch_warnings(action="ignore"):
+        import sentence_transformers  # noqa: F401
+
+
+def _theirs(folder):
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder), device="cpu")
+
+
 class _Interrupting(Heard):
     """Sends Ctrl-C when training reports a given step."""
 
@@ -107,7 +120,7 @@ def test_every_kind_of_rows_trains_and_embed_gives_the_same_vectors(rows, bert_f
     assert not (done.folder / "checkpoints").exists()
     assert (done.folder / "model.safetensors").stat().st_mode == (done.folder / "run.json").stat().st_mode
     texts = [*SUBJECTS[:3], "[SEP] we love dogs", "cats ran to the tree and " * 20]
-    theirs = SentenceTransformer(str(done.folder), device="cpu").encode(texts, show_progress_bar=False)
+    theirs = _theirs(done.folder).encode(texts, show_progress_bar=False)
     with pytest.warns(UserWarning, match="1 of 5 texts have more than"):
         ours = maskwright.embed(done.folder, texts, device="cpu")
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
@@ -237,7 +250,7 @@ def test_training_keeps_the_modules_of_a_folder(bert_folder, tmp_path):
     maskwright.export(bert_folder, to="sentence-transformers", out=tmp_path / "start", pooling="first", normalize=True)
     done = _finetune(tmp_path / "start", tmp_path, "pairs", settings=("epochs=0.5",))
     assert "first pooling" in done.results.notes[0]
-    theirs = SentenceTransformer(str(done.folder), device="cpu")
+    theirs = _theirs(done.folder)
     assert (theirs[1].pooling_mode, len(theirs)) == ("cls", 3)
     ours = maskwright.embed(done.folder, SUBJECTS, device="cpu")
     np.testing.assert_allclose(ours, theirs.encode(SUBJECTS, show_progress_bar=False), atol=1e-5)

@@ -223,7 +223,7 @@ def test_rates_are_tried_on_another_seed_and_the_best_is_used(
     study: Callable[..., Comparison], trained: list[str]
 ) -> None:
     free = tuple(each for each in TOY if not each.startswith("training.phases"))
-    work = {"recipes": {"base": "bert/tiny"}, "set": free, **ONE_SEED, "flops": None, "tokens": 3e4, "tune_rate": True}
+    work = {"recipes": {"base": "bert/tiny"}, "set": free, **ONE_SEED, "flops": None, "tokens": 1e4, "tune_rate": True}
     planned = study("rates", **work, dry_run=True).runs
     assert [run.is_trial for run in planned] == [True, True, True, False]
     done = study("rates", **work)
