@@ -11,8 +11,8 @@ import pytest
 from hypothesis import configuration, settings
 
 # How long an example takes depends on what else the machine does.
-settings.register_profile("no deadline", settings(), deadline=None)
-settings.load_profile("no deadline")
+settings.register_profile("suite", settings(), deadline=None, max_examples=50)
+settings.load_profile("suite")
 # Otherwise in the current directory.
 configuration.set_hypothesis_home_dir(Path(__file__).parents[1] / ".hypothesis")
 

@@ -19,7 +19,7 @@ CLEANINGS = st.builds(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(TEXTS, CLEANINGS)
 def test_cleaning_twice_changes_nothing_and_paragraphs_can_be_stored(text: str, cleaning: Cleaning) -> None:
     once = clean_document(text, cleaning)

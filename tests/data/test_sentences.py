@@ -13,7 +13,7 @@ PARTS = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.one_of(st.lists(PARTS, max_size=60).map("".join), st.text(max_size=200)), st.sampled_from([20, 60, 2000]))
 def test_sentences_join_to_the_paragraph(text: str, limit: int) -> None:
     for paragraph in clean_document(text, Cleaning()):

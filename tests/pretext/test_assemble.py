@@ -66,7 +66,7 @@ texts = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda text: (text
 rows = st.tuples(texts, st.one_of(texts, st.just((0, 0)))).map(lambda row: (*row[0], *row[1]))
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.lists(rows, min_size=1, max_size=8), st.sampled_from([1, 2]), st.sets(st.integers(0, 52)))
 def test_assemble_equals_layout_by_hand(
     chosen: list[tuple[int, int, int, int]], between: int, points: set[int]

@@ -56,7 +56,7 @@ def told_plainly(lengths: Sequence[Sequence[int]], max_length: int, seed: int, f
 corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=15), min_size=1, max_size=6)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     corpora,
     st.integers(6, 70),

@@ -70,7 +70,7 @@ def test_roberta_rounds_at_random_to_76_or_77_of_512() -> None:
     assert within((budgets == 77).mean(), 0.8, 5000)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.sampled_from(MASKINGS), lengths, st.floats(0.2, 1), st.integers(0, 100))
 def test_selection_keeps_to_budget_candidates_and_order(
     masking: Masking, lengths: list[int], share: float, seed: int

@@ -124,7 +124,7 @@ batches = st.lists(st.integers(3, 90), min_size=1, max_size=10)
 MASKINGS = [ALBERT, CAPPED, IN_WORDS, ALBERT.replace(rate=0.6, length_shares=(0.1, 0, 0.2, 0.3, 0.4))]
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(batches, st.floats(0.15, 1), st.integers(0, 1000), st.sampled_from([*MASKINGS, MACBERT, ALL_MACBERT]))
 def test_windows_equal_the_plain_account(lengths: list[int], share: float, seed: int, masking: NgramMasking) -> None:
     instances = pairs_of(lengths, seed, share)

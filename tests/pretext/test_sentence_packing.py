@@ -46,7 +46,7 @@ formats = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(
     st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=10), min_size=1, max_size=8),
     st.integers(3, 40),

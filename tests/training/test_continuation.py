@@ -101,11 +101,10 @@ def test_a_new_head_is_trained_alone_first(train: Train, embedder: Path, tmp_pat
 
 
 def test_a_resumed_run_of_a_model_s_own_recipe_is_the_same(train: Train, embedder: Path, tmp_path: Path) -> None:
-    arguments: dict[str, Any] = {"init": embedder, "checkpoint_minutes": 0.0}
-    whole = train(tmp_path / "whole", **arguments)
+    whole = train(tmp_path / "whole", init=embedder)
     with killed_after(4):
-        train(tmp_path / "killed", **arguments)
-    resumed = train(tmp_path / "killed", **arguments)
+        train(tmp_path / "killed", init=embedder, checkpoint_minutes=0.0)
+    resumed = train(tmp_path / "killed", init=embedder)
     assert_same_files(whole, resumed)
     assert resumed.quality == whole.quality
 

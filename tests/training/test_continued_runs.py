@@ -98,10 +98,9 @@ def test_a_roberta_teaches_a_roberta(train: Train, tmp_path: Path) -> None:
 def test_a_resumed_student_needs_the_same_teacher(train: Train, teacher: Path, tmp_path: Path) -> None:
     own = shutil.copytree(teacher, tmp_path / "teacher")
     asked: dict[str, Any] = {"recipe": "distilbert/tiny", "set": HALF, "teacher": own, "steps": 5}
-    asked["checkpoint_minutes"] = 0.0
     peace = train(tmp_path / "peace", **asked)
     with killed_after(3):
-        train(tmp_path / "killed", **asked)
+        train(tmp_path / "killed", **asked, checkpoint_minutes=0.0)
     kept = (own / "model.safetensors").read_bytes()
     other = train(tmp_path / "x", seed=5, set=TOY)
     shutil.copy(other.folder / "model.safetensors", own)
@@ -139,10 +138,10 @@ def test_a_run_goes_on_from_a_model_and_its_resumption_needs_that_no_more(
     train: Train, teacher: Path, tmp_path: Path
 ) -> None:
     own = shutil.copytree(teacher, tmp_path / "old")
-    asked: dict[str, Any] = {"init": own, "checkpoint_minutes": 0.0, "steps": 5}
+    asked: dict[str, Any] = {"init": own, "steps": 5}
     peace = train(tmp_path / "peace", **asked)
     with killed_after(3):
-        train(tmp_path / "killed", **asked)
+        train(tmp_path / "killed", **asked, checkpoint_minutes=0.0)
     shutil.rmtree(own)
     resumed = train(tmp_path / "killed", **asked)
     assert_same_files(peace, resumed, "tokenizer.json")

@@ -17,7 +17,7 @@ def train(tmp_path: Path) -> Train:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train_toy(tmp_path_factory.mktemp("kept"), checkpoint_minutes=0.0, keep=5).folder
+    return train_toy(tmp_path_factory.mktemp("kept"), keep=5).folder
 
 
 def kept(folder: Path) -> dict[str, bytes]:
@@ -38,13 +38,13 @@ def test_a_resumed_run_keeps_the_same_models(train: Train, undisturbed: Path, tm
     with killed_after(step):
         train("killed")
     (tmp_path / "killed/kept/step-000000011").mkdir(parents=True)  # As under a budget of time, before the kill.
-    resumed = train("killed")
+    resumed = train("killed", checkpoint_minutes=1.0)
     assert steps_of(resumed.folder) == [3, 5, 8, 10, 12]
     assert kept(resumed.folder) == kept(undisturbed)
 
 
 def test_kept_models_load_like_the_run(train: Train) -> None:
-    run = train(keep=2)
+    run = train(keep=2, checkpoint_minutes=1.0)
     assert steps_of(run.folder) == [6, 12]
     filled = [
         maskwright.fill_mask(run.folder / name, "the [MASK] watches the sea.") for name in ("", "kept/step-000000012")

@@ -54,7 +54,7 @@ def copied(store: Any, step: int) -> dict[str, bytes]:
 
 
 def test_a_run_whose_folder_is_gone_resumes_from_the_mirror(train: Train, tmp_path: Path, store: Any) -> None:
-    undisturbed = train("undisturbed")
+    undisturbed = train("undisturbed", checkpoint_minutes=1.0)
     with killed_after(5):  # before it is uploaded
         train("run", mirror=URL, keep=4)
     shutil.rmtree(tmp_path / "run")
@@ -82,7 +82,7 @@ class Killed(BaseException):
 def test_a_kill_after_any_uploaded_file_leaves_a_run_that_resumes_to_the_same_bytes(
     train: Train, tmp_path: Path, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    undisturbed = train("undisturbed", steps=3)
+    undisturbed = train("undisturbed", steps=3, checkpoint_minutes=1.0)
     put, copies = Mirror._put, []
 
     def put_and_copy(self: Mirror, file: Path, place: str) -> None:
@@ -108,7 +108,7 @@ def test_a_kill_after_any_uploaded_file_leaves_a_run_that_resumes_to_the_same_by
         shutil.rmtree(tmp_path / "run")
         store.store.clear()
         store.store.update(files)
-        assert_same_files(undisturbed, train("run", steps=3, mirror=URL))
+        assert_same_files(undisturbed, train("run", steps=3, mirror=URL, checkpoint_minutes=1.0))
 
 
 def test_a_process_that_is_cut_off_does_not_write_over_another(train: Train, tmp_path: Path, store: Any) -> None:

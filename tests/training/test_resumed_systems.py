@@ -63,7 +63,7 @@ def train(shared: Path) -> Train:
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(name: str, train: Train, tmp_path: Path) -> None:
     recipe = get(name)
-    changes: dict[str, Any] = {"checkpoint_minutes": 0.0}
+    changes: dict[str, Any] = {}
     if recipe.teacher is not None:
         taught = get("roberta/tiny" if recipe.family == "roberta" else "bert/tiny")
         changes["teacher"] = train(taught, tmp_path / "teacher").folder
@@ -73,7 +73,7 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(name: str, train: 
     kills = (4, 8) if len(recipe.masking.stages) > 1 else (1, 6, 11) if name == "bert/tiny" else (6,)
     for kill in kills:
         with killed_after(kill):
-            train(recipe, tmp_path / "killed", **changes)
+            train(recipe, tmp_path / "killed", **changes, checkpoint_minutes=0.0)
     resumed = train(recipe, tmp_path / "killed", **changes)
     models = [path.relative_to(peace.folder) for path in peace.folder.rglob("model.safetensors")]
     assert len(models) == 1 + (recipe.generator is not None)
@@ -95,10 +95,10 @@ CHOICES = {
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_choices_of_no_system_resume_bit_for_bit(choice: str, shared: Path, tmp_path: Path) -> None:
-    changes: dict[str, Any] = {"checkpoint_minutes": 0.0, "set": [*TOY, *CHOICES[choice]]}
+    changes: dict[str, Any] = {"set": [*TOY, *CHOICES[choice]]}
     peace = train_toy(shared, tmp_path / "peace", **changes)
     with killed_after(7):
-        train_toy(shared, tmp_path / "killed", **changes)
+        train_toy(shared, tmp_path / "killed", **changes, checkpoint_minutes=0.0)
     resumed = train_toy(shared, tmp_path / "killed", **changes)
     assert_same_files(peace, resumed, "recipe.json")
     assert resumed.held_out == peace.held_out
