@@ -215,3 +215,11 @@ def test_texts_of_the_command_line_come_first_and_surrogates_are_refused_with_th
     file.write_text('"one"\n\n{"text": "a \\ud83d"}\n', encoding="utf-8")
     with pytest.raises(maskwright.MaskwrightError, match=r"texts\.jsonl, line 3: lone surrogate at position 3"):
         gather(["one"], file)
+
+
+def test_export_writes_a_folder_and_says_that_the_license_is_missing(run, bert_folder, tmp_path):
+    code, _, err = run("export", bert_folder, "--to", "hub", "--out", tmp_path / "exported")
+    assert code == 0
+    assert (tmp_path / "exported" / "model.safetensors").is_file()
+    assert "--license" in err
+    assert str(tmp_path / "exported") in err

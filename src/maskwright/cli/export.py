@@ -1,5 +1,7 @@
 """`maskwright export`: a trained model for ONNX Runtime, sentence-transformers or the model hub."""
 
+from pathlib import Path
+
 from maskwright.cli import output
 from maskwright.cli.options import Arguments, Json, arguments_of
 from maskwright.cli.texts import check_model, print_warnings
@@ -35,6 +37,6 @@ def command(arguments: Arguments, json: Json = False) -> None:
             ],
             right=(1, 2, 3, 5, 6),
         )
-    if read_card_facts(arguments["out"]).license in ("", "unknown"):
+    if read_card_facts(Path(arguments["out"]).expanduser()).license in ("", "unknown"):
         output.note("The model card states no license; name it with --license.")
     output.note(f"written to {arguments['out']}")
