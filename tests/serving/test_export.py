@@ -155,6 +155,7 @@ def test_embed_and_a_hub_export_compute_what_the_modules_say(pooling, names, ber
     with pytest.warns(UserWarning, match="more than 10 tokens"):
         ours = maskwright.embed(folder, TEXTS, device="cpu")
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert build(folder, Regression(), seed=1).max_length == 10  # also as the base of another task
     out = tmp_path / "out"
     maskwright.export(folder, to="hub", out=out)
     again = SentenceTransformer(str(out), device="cpu").encode(list(TEXTS), show_progress_bar=False)
