@@ -1,29 +1,36 @@
-"""Baselines of unusual data: none where none can be trained, and bounded memory for many classes."""
+"""Baselines: frozen vectors are those of `embed`; none where none can be trained; bounded memory for many classes."""
 
 import tracemalloc
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import maskwright
 from maskwright.finetuning import baselines
-from maskwright.finetuning.baselines import baselines_of
+from maskwright.finetuning.baselines import frozen_vectors, measure_baselines
 from maskwright.finetuning.examples import ExampleFile, TextExample
 from maskwright.finetuning.labeled import Labeled
+from maskwright.finetuning.readers.options import Kind
 from maskwright.finetuning.tasks import make_task
+from maskwright.training.ranks.device import prepare_machine
+from maskwright.training.start.existing import open_existing
 
 Rows = Sequence[tuple[str, Any]]
 
 
-def labeled(train: Rows, dev: Rows) -> Labeled:
+def labeled(train: Rows, dev: Rows, kind: Kind = "classification") -> Labeled:
     parts = {
         part: ExampleFile(
-            name=part, examples=tuple(TextExample(key=text, texts=(text,), label=label) for text, label in rows)
+            name=part,
+            examples=tuple(TextExample(key=text, texts=tuple(text.split("|")), label=label) for text, label in rows),
         )
         for part, rows in (("train", train), ("dev", dev))
     }
     every = [example for part in parts.values() for example in part.examples]
-    task = make_task("classification", None, every, {})
+    task = make_task(kind, None, every, {})
     return Labeled(benchmark=None, task=task, parts=parts, read_as={}, notes=())
 
 
@@ -31,14 +38,14 @@ def labeled(train: Rows, dev: Rows) -> Labeled:
     "rows", [[("a good film", "pos")], [("!", "pos"), ("?", "neg")], [("", "pos"), ("\u3000", "neg")]]
 )
 def test_training_examples_of_one_class_or_without_words_have_no_tf_idf_model(rows: list[tuple[str, str]]) -> None:
-    found = baselines_of(labeled(rows, [("a good film", "pos"), ("a bad film", "neg")]))
+    found = measure_baselines(labeled(rows, [("a good film", "pos"), ("a bad film", "neg")]))
     assert list(found) == ["majority class"]
 
 
 def test_many_classes_take_little_memory_and_are_learned() -> None:
     rows = [(f"word{n % 1000} pair{n % 1000} other{n}", f"L{n % 1000}") for n in range(2000)]
     tracemalloc.start()
-    found = baselines_of(labeled(rows, rows[:500]))
+    found = measure_baselines(labeled(rows, rows[:500]))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     scores = found["TF-IDF + complement naive Bayes"]["dev"]
@@ -49,5 +56,37 @@ def test_many_classes_take_little_memory_and_are_learned() -> None:
 def test_the_most_frequent_features_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [(f"{'good' if n % 2 else 'bad'} w{n}", "pos" if n % 2 else "neg") for n in range(40)]
     monkeypatch.setattr(baselines, "_MOST_WEIGHTS", 4)  # Two features: good and bad.
-    found = baselines_of(labeled(rows, rows[:10]))
+    found = measure_baselines(labeled(rows, rows[:10]))
     assert found["TF-IDF + logistic regression"]["dev"]["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first"])
+def test_frozen_vectors_are_those_of_embed(pooling: Any, bert_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    maskwright.export(bert_folder, to="sentence-transformers", out=folder, pooling=pooling, normalize=True)
+    machine = prepare_machine("cpu", None, None, "fp32")
+    embed = frozen_vectors(open_existing(str(folder)), 8, machine)
+    texts = ["the cat sat", "we love the tree and the cats ran to the mat"]  # the second one is truncated to 8 tokens
+    short = ["the cat sat", "we love the tree and the"]
+    expected = maskwright.embed(bert_folder, short, pooling=pooling, device="cpu")
+    single = embed([TextExample(key="", texts=(text,), label=None) for text in texts])
+    np.testing.assert_allclose(single, expected, atol=1e-5)
+    first, second = embed([TextExample(key="", texts=(texts[0], texts[1]), label=None)]).reshape(4, -1)[:2]
+    np.testing.assert_allclose([first, second], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+def test_a_model_on_frozen_vectors_predicts_dev(kind: Kind) -> None:
+    """One feature decides, the others are noise; the texts have no words for TF-IDF."""
+    noise = np.random.default_rng(0)
+
+    def embed(examples: Sequence[TextExample]) -> Any:
+        decisive = [[3 * len(example.texts[0])] for example in examples]
+        return np.hstack([decisive, noise.normal(size=(len(examples), 4))])
+
+    label = (lambda n: float(n)) if kind == "regression" else str
+    rows = [("!" * (1 + n % 2), label(n % 2)) for n in range(60)]
+    measured = measure_baselines(labeled(rows, rows[:12], kind), embed)
+    [(name, scores)] = list(measured.items())[1:]
+    assert name.startswith("frozen vectors + ")
+    assert next(iter(scores["dev"].values())) > 0.95

@@ -256,6 +256,32 @@ def test_training_keeps_the_modules_of_a_folder(bert_folder, tmp_path):
     np.testing.assert_allclose(ours, theirs.encode(SUBJECTS, show_progress_bar=False), atol=1e-5)
 
 
+def test_the_untouched_model_is_kept_if_dev_falls(bert_folder, tmp_path):
+    maskwright.export(bert_folder, to="sentence-transformers", out=tmp_path / "start", normalize=True)
+    expected = maskwright.embed(tmp_path / "start", SUBJECTS, device="cpu")
+    # The similarities of the untouched model itself, so that it cannot be improved.
+    dev = [
+        {"sentence1": one, "sentence2": other, "score": float(first @ second)}
+        for (one, first), (other, second) in itertools.pairwise(zip(SUBJECTS, expected, strict=True))
+    ]
+    dev = _file(tmp_path / "dev.csv", dev)
+    done = _finetune(tmp_path / "start", tmp_path, "scored pairs", dev=dev, test=dev, settings=("learning_rate=0.003",))
+    results, before = done.results, done.results.baselines["before training"]
+    assert before["dev"]["spearman_cosine"] > 0.99
+    assert (results.best.best_epoch, results.best.dev, results.best.test) == (0, before["dev"], before["test"])
+    assert any("saved as it was" in note for note in results.notes)
+    assert not results.advice
+    np.testing.assert_allclose(maskwright.embed(done.folder, SUBJECTS, device="cpu"), expected, atol=1e-6)
+
+
+def test_a_model_of_embeddings_has_a_lower_rate(bert_folder, tmp_path):
+    maskwright.export(bert_folder, to="sentence-transformers", out=tmp_path / "start")
+    for model, out, rate in ((tmp_path / "start", "low", 2e-5), (bert_folder, "high", 1.2e-3)):
+        done = _finetune(model, tmp_path, "pairs", out=out, settings=("epochs=0.5",))
+        assert done.results.settings["learning_rate"] == rate
+        assert done.results.settings["batch_size"] == 128
+
+
 def test_sts_b_is_read_from_its_folder(bert_folder, tmp_path):
     for name, rows in (("train", 24), ("dev", 8), ("test", 8)):
         columns = [key for key in ROWS["scored pairs"][0] if name != "test" or key != "score"]

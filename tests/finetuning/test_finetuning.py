@@ -89,7 +89,10 @@ def test_a_model_learns_is_measured_and_saved(tune, bert_folder, tmp_path):
     assert read(out / "results.json") == json.loads(json.dumps(results.to_json()))
     page = (out / "results.md").read_text(encoding="utf-8")
     assert "| mean |" in page
-    assert results.baselines == {
+    *simple, (name, frozen) = results.baselines.items()
+    assert name == "frozen vectors + logistic regression"
+    assert 0.5 < frozen["dev"]["accuracy"] < 1.0  # of a random encoder
+    assert dict(simple) == {
         "majority class": {"dev": {"accuracy": 0.5}, "test": {"accuracy": 0.5}},
         "TF-IDF + logistic regression": {"dev": {"accuracy": 1.0}, "test": {"accuracy": 1.0}},
     }
@@ -213,6 +216,7 @@ def test_from_scratch_the_rate_is_that_of_short_pretraining(bert_folder, tmp_pat
 def test_a_model_is_trained_from_scratch(tune, bert_folder, tmp_path):
     results = tune(from_scratch=True, reporter=(heard := Heard())).results
     assert results.from_scratch
+    assert list(results.baselines) == ["majority class", "TF-IDF + logistic regression"]
     assert "all weights are newly initialized" in heard.text()
     out = tmp_path / "out"
     assert read(out / "run.json")["request"]["from_scratch"]
@@ -251,6 +255,22 @@ def test_the_test_file_can_be_added_and_changed_once_all_is_trained(tune, tmp_pa
     assert tune().results == first
 
 
+def test_classes_are_weighted_and_numbers_as_labels_reported(tune, tmp_path):
+    rows = [f"the {('cat', 'dog')[number % 8 == 0]} sat,{int(number % 8 == 0)}" for number in range(48)]
+    file = tmp_path / "numbered.csv"
+    file.write_text("\n".join(["text,label", *rows, ""]), encoding="utf-8")
+    asked = {"train": file, "dev": toy_tasks.again(file)}
+    results = tune(set=["task.class_weights=balanced", "epochs=1"], reporter=(heard := Heard()), **asked).results
+    assert results.task_settings["class_weights"] == [0.5714, 4.0]
+    assert 'name them for the model\'s users: `--read "label_names=[[0, NAME], [1, NAME]]"`' in heard.text()
+    weights = (tmp_path / "out/model.safetensors").read_bytes()
+    named = {"read": ["label_names=[[0, feline], [1, canine]]"], "out": tmp_path / "named"}
+    tune(set=["task.class_weights=[4.0, 0.5714]", "epochs=1"], reporter=(heard := Heard()), **named, **asked)
+    assert "label_names" not in heard.text()
+    assert load(tmp_path / "named").task.labels == ("canine", "feline")
+    assert (tmp_path / "named/model.safetensors").read_bytes() != weights
+
+
 def test_training_ends_when_dev_gets_worse(tune):
     results = tune(set=["epochs=30", "patience=2", "learning_rate=2e-2"], reporter=(heard := Heard())).results
     assert "seed 0 early: no improvement in 2 epochs" in heard.text()
@@ -266,7 +286,7 @@ def test_training_ends_when_dev_gets_worse(tune):
             toy_tasks.numbers,
             {"text": "a", "text2": "b", "label": "score"},
             0.9,
-            ["mean", "TF-IDF + ridge regression"],
+            ["mean", "TF-IDF + ridge regression", "frozen vectors + ridge regression"],
         ),
         ("multi-label", toy_tasks.several, {}, 0.9, ["majority set"]),
         ("tagging", toy_tasks.tagged, {}, 0.9, ["majority tag", "most frequent tag of each word"]),

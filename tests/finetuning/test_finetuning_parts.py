@@ -11,7 +11,7 @@ from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import Answer, ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.labeled import data_warnings, hold_out
 from maskwright.finetuning.predict import given_inputs
-from maskwright.finetuning.seed_run import DevResult, best_of, rate_share, should_stop, swapped
+from maskwright.finetuning.seed_run import DevResult, SeedResult, best_of, rate_share, should_stop, swapped
 from maskwright.model.config import EncoderConfig
 
 
@@ -24,6 +24,14 @@ def history(*values):
 def test_the_last_of_the_best_is_kept():
     assert best_of(history(0.2, 0.7, 0.5, 0.7, 0.1)) == 3
     assert best_of(history(math.nan, 0.0, math.nan)) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "is_rising"), [((0.1, 0.3, 0.2, 0.4), True), ((0.1, 0.4, 0.4), False), ((0.4,), False), ((), False)]
+)
+def test_dev_rises_if_the_last_epoch_is_the_best(values, is_rising):
+    run = SeedResult(seed=0, folder=Path(), steps=4, history=tuple(history(*values)))
+    assert run.is_rising == is_rising
 
 
 @given(st.lists(st.floats(0, 1), min_size=1), st.integers(1, 5))

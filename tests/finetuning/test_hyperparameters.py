@@ -10,6 +10,7 @@ from maskwright.core.errors import RecipeError
 from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.hyperparameters import (
     Hyperparameters,
+    fit_class_weights,
     fit_length,
     fit_length_to_texts,
     fit_numbers,
@@ -20,7 +21,7 @@ from maskwright.finetuning.hyperparameters import (
 )
 from maskwright.finetuning.published_settings import PUBLISHED
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
-from maskwright.finetuning.tasks.texts import Regression
+from maskwright.finetuning.tasks.texts import Classification, Regression
 from maskwright.model.config import EncoderConfig
 from maskwright.recipes import catalog
 
@@ -115,7 +116,7 @@ def test_a_model_pretrained_for_minutes_tolerates_a_higher_rate(width, rate):
 def test_adjustments_have_reasons_and_spare_what_the_user_set():
     settings, *_ = published("bert", "sequence", None, TINY)
     fitted, choices = fit_training(settings, 40, (), width=128, system="bert")
-    assert {choice.field for choice in choices} == {"learning_rate", "epochs", "bias_correction"}
+    assert {choice.field for choice in choices} == {"learning_rate", "batch_size", "epochs", "bias_correction"}
     assert all(choice.reason for choice in choices)
     assert all(getattr(fitted, choice.field) == choice.chosen for choice in choices)
     assert all(getattr(settings, choice.field) == choice.published for choice in choices)
@@ -123,6 +124,32 @@ def test_adjustments_have_reasons_and_spare_what_the_user_set():
     assert fitted.epochs == 20.0
     fixed = {choice.field for choice in choices}
     assert fit_training(settings, 40, fixed, width=128, system="bert") == (settings, ())
+
+
+@pytest.mark.parametrize(
+    ("examples", "batch_size", "steps"),
+    [(32, 8, 80), (100, 8, 260), (150, 8, 304), (250, 16, 304), (400, 16, 300), (2000, 32, 315), (9600, 32, 900)],
+)
+def test_little_data_has_small_batches_and_more_epochs(examples, batch_size, steps):
+    settings, *_ = published("bert", "sequence", None, BASE)
+    fitted, _ = fit_training(settings, examples, (), width=768, system="bert")
+    assert (fitted.batch_size, fitted.total_steps(examples)) == (batch_size, steps)
+    for fixed in ({"epochs"}, {"batch_size"}):
+        assert fit_training(settings, examples, fixed, width=768, system="bert")[0].batch_size == 32
+    assert fit_training(settings.replace(steps=10), examples, (), width=768, system="bert")[0].batch_size == 32
+
+
+def test_balanced_class_weights_are_those_of_scikit_learn():
+    from sklearn.utils.class_weight import compute_class_weight
+
+    labels = ["a"] * 30 + ["b"] * 9 + ["c"]
+    task, choices = fit_class_weights(Classification(labels=("a", "b", "c"), class_weights="balanced"), labels)
+    expected = compute_class_weight("balanced", classes=np.array(["a", "b", "c"]), y=labels)
+    assert task.class_weights == pytest.approx(expected, rel=1e-3)
+    assert [choice.field for choice in choices] == ["task.class_weights"]
+    unweighted = Classification(labels=("a", "b"))
+    assert fit_class_weights(unweighted, ["a", "b"]) == (unweighted, ())
+    assert "class_weights" not in unweighted.to_json()
 
 
 def test_steps_count_passes_or_are_given():

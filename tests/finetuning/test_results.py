@@ -41,6 +41,27 @@ def test_the_best_seed_is_chosen_on_dev_and_its_test_score_told():
     assert found.spread("dev")["accuracy"].sd == pytest.approx(0.4 / 3**0.5)
 
 
+def test_advice_names_baselines_that_are_no_worse_and_longer_training():
+    rising = replace(
+        results([0.7]),
+        baselines={
+            "majority class": {"dev": {"accuracy": 0.5}},
+            "frozen vectors + logistic regression": {"dev": {"accuracy": 0.8}},
+        },
+    )
+    assert [line for line in rising.advice if "majority" in line] == []
+    [line] = rising.advice
+    assert "frozen vectors" in line
+    assert "0.7 against 0.8" in line
+    assert line in rising.page()
+    [row] = rising.rows
+    rising = replace(rising, baselines={}, rows=(replace(row, is_rising=True),))
+    assert "`--set epochs=6`" in rising.advice[0]
+    rising = replace(rising, settings={"epochs": 3.0, "steps": 50})
+    assert "`--set steps=100`" in rising.advice[0]
+    assert rising.to_json()["advice"] == list(rising.advice)
+
+
 def test_the_table_has_every_seed_and_both_parts():
     columns, rows = results([0.5, 0.9], [0.4, 0.8]).table()
     assert columns == ["", "accuracy (dev)", "f1 (dev)", "accuracy (test)", "f1 (test)", "best epoch"]

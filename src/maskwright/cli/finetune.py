@@ -32,10 +32,7 @@ def command(arguments: Arguments, json: Json = False) -> None:
                 output.table(chosen[0], chosen[1:], title=title, right=range(1, len(shown)))
                 title = ""
             results = done.results
-            for name, scores in results.baselines.items():
-                if results.main_metric and scores["dev"][results.main_metric] >= results.best.dev[results.main_metric]:
-                    output.note(f"On dev the model is no better than the baseline {name}.")
-            for note in done.results.notes:
+            for note in (*results.notes, *results.advice):
                 output.note(note)
             kept = "The best seed's model" if len(results.rows) > 1 else "The model"
             output.note(f"{kept} and the results are in {done.folder}. Try:")

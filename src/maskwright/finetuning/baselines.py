@@ -1,25 +1,29 @@
-"""Scores of trivial models on the same examples, to compare a fine-tuned model with.
+"""Scores of simple models on the same examples, to compare a fine-tuned model with.
 
 | task | baselines |
 |---|---|
-| classification | the most frequent class; logistic regression on TF-IDF of words and word pairs |
-| regression | the mean; ridge regression on the same TF-IDF |
+| classification | the most frequent class; logistic regression on TF-IDF of uni- and bigrams, and on frozen vectors |
+| regression | the mean; ridge regression on the same TF-IDF, and on frozen vectors |
 | multi-label | the most frequent set of classes |
 | tagging | the most frequent tag; the most frequent tag of each word |
-| multiple choice | the most frequent place of the right option |
+| multiple choice | the most frequent index of the right option |
 
-For more than 256 classes complement naive Bayes (Rennie et al. 2003), which only counts, replaces logistic regression.
+Frozen vectors are the pooled vectors of the model before fine-tuning. For more than 256 classes logistic regression is
+replaced by complement naive Bayes (Rennie et al. 2003), which only counts, and by a ridge classifier.
 """
 
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.core.randomness import Permutation, integer_key
+from maskwright.data.progress import Progress, no_progress
 from maskwright.data.scripts import WORD
 from maskwright.finetuning.examples import TaggedExample, TextExample, has_labels
 from maskwright.finetuning.labeled import Labeled
@@ -27,10 +31,19 @@ from maskwright.finetuning.tasks.base import Prediction
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
+from maskwright.inference.long_texts import TruncationWarning
+from maskwright.inference.model import Model
+from maskwright.training.ranks.device import Machine
 
 Predict = Callable[[Sequence[Any]], Sequence[Any]]
+Embed = Callable[[Sequence[TextExample]], NDArray[np.float32]]
+"""Frozen vectors of examples, shape (n, D)."""
+FROZEN = "frozen vectors"
+"""Begins the names of the baselines on them."""
 _MOST_EXAMPLES = 50_000
 """Training examples of a TF-IDF model; more cost minutes and hardly change its score."""
+_MOST_EMBEDDED = 10_000
+"""Training examples that are embedded, so that the baseline takes a small part of the time of training."""
 _MOST_CLASSES = 256
 """Classes for which logistic regression takes minutes at most."""
 _MOST_WEIGHTS = 10_000_000
@@ -40,44 +53,72 @@ _PREDICTED_AT_ONCE = 1000
 """A Chinese character is a word."""
 
 
-def baselines_of(labeled: Labeled) -> dict[str, dict[str, Mapping[str, float]]]:
-    """Return the metrics of each baseline on "dev" and, if it has labels, on "test"; empty for question answering."""
+def frozen_vectors(existing: Checkpoint, max_length: int, machine: Machine, progress: Progress = no_progress) -> Embed:
+    """Return what embeds examples with the untouched model: mean pooling, or that of its sentence-transformers modules.
+
+    A pair's vectors u and v become [u, v, |u - v|, u * v] (Conneau et al. 2017, InferSent, figure 1). Each text is
+    truncated to `max_length` tokens.
+    """
+    model = Model(
+        name=existing.name,
+        tokenizer=existing.tokenizer,
+        encoder=existing.build().to(machine.device).encoder,
+        max_length=max_length,
+        precision=machine.precision,
+    )
+    pooling = existing.modules.pooling
+
+    def embed(examples: Sequence[TextExample]) -> NDArray[np.float32]:
+        columns = list(zip(*(example.texts for example in examples), strict=True))
+        with warnings.catch_warnings():  # Truncated examples are counted in the results.
+            warnings.simplefilter("ignore", TruncationWarning)
+            vectors = [model.embed(column, pooling=pooling, normalize=False, progress=progress) for column in columns]
+        if len(vectors) == 2:
+            first, second = vectors
+            vectors += [np.abs(first - second), first * second]
+        return np.concatenate(vectors, axis=1)
+
+    return embed
+
+
+def measure_baselines(labeled: Labeled, embed: Embed | None = None) -> dict[str, dict[str, Mapping[str, float]]]:
+    """Return the metrics of each baseline on "dev" and, if it has labels, on "test"; empty for question answering.
+
+    Without `embed` there are no baselines on frozen vectors.
+    """
     return {
         name: {
             part: labeled.task.measure(
                 [
                     Prediction(key=example.key, value=value, score=None, details={})
-                    for example, value in zip(its.examples, predict(its.examples), strict=True)
+                    for example, value in zip(file.examples, predict(file.examples), strict=True)
                 ],
-                its.examples,
+                file.examples,
             )
-            for part, its in labeled.parts.items()
-            if part != "train" and has_labels(its.examples)
+            for part, file in labeled.parts.items()
+            if part != "train" and has_labels(file.examples)
         }
-        for name, predict in _baselines(labeled)
+        for name, predict in _baselines(labeled, embed)
     }
 
 
-def _baselines(labeled: Labeled) -> list[tuple[str, Predict]]:
+def _baselines(labeled: Labeled, embed: Embed | None) -> Iterator[tuple[str, Predict]]:
     task, train = labeled.task, labeled.parts["train"].examples
     match task:
         case Classification():
-            return [
-                ("majority class", _constant(_most_frequent(example.label for example in train))),
-                *_tf_idf(train, num_classes=len({example.label for example in train})),
-            ]
+            yield "majority class", _constant(_most_frequent(example.label for example in train))
+            yield from _of_texts(train, embed, num_classes=len({example.label for example in train}))
         case Regression():
-            mean = sum(float(example.label) for example in train) / len(train)
-            return [("mean", _constant(mean)), *_tf_idf(train, num_classes=None)]
+            yield "mean", _constant(sum(float(example.label) for example in train) / len(train))
+            yield from _of_texts(train, embed, num_classes=None)
         case MultiLabel():
-            return [("majority set", _constant(_most_frequent(example.label for example in train)))]
+            yield "majority set", _constant(_most_frequent(example.label for example in train))
         case Tagging():
-            return _of_tags(train)
+            yield from _of_tags(train)
         case MultipleChoice():
             # Questions may have fewer options than that.
-            place = _most_frequent(example.label for example in train)
-            return [("majority option", lambda given: [min(place, len(each.options) - 1) for each in given])]
-    return []
+            index = _most_frequent(example.label for example in train)
+            yield "majority option", lambda examples: [min(index, len(each.options) - 1) for each in examples]
 
 
 def _most_frequent(values: Any) -> Any:
@@ -88,56 +129,74 @@ def _constant(value: Any) -> Predict:
     return lambda examples: [value] * len(examples)
 
 
-def _of_tags(train: Sequence[TaggedExample]) -> list[tuple[str, Predict]]:
+def _of_tags(train: Sequence[TaggedExample]) -> Iterator[tuple[str, Predict]]:
     of_word: dict[str, Counter[str]] = {}
     for example in train:
         for word, tag in zip(example.words, example.tags or (), strict=True):
             of_word.setdefault(word, Counter())[tag] += 1
     majority = _most_frequent(tag for example in train for tag in example.tags or ())
     known = {word: counts.most_common(1)[0][0] for word, counts in of_word.items()}
-    return [
-        ("majority tag", lambda given: [[majority] * len(each.words) for each in given]),
-        (
-            "most frequent tag of each word",
-            lambda given: [[known.get(word, majority) for word in each.words] for each in given],
-        ),
-    ]
+    yield "majority tag", lambda examples: [[majority] * len(each.words) for each in examples]
+    yield (
+        "most frequent tag of each word",
+        lambda examples: [[known.get(word, majority) for word in each.words] for each in examples],
+    )
 
 
-def _tf_idf(train: Sequence[TextExample], *, num_classes: int | None) -> list[tuple[str, Predict]]:
-    """Return the baseline with its name; none for a single class, or for texts without words.
+def _of_texts(
+    train: Sequence[TextExample], embed: Embed | None, *, num_classes: int | None
+) -> Iterator[tuple[str, Predict]]:
+    """Yield the baselines on TF-IDF, unless the texts have no words, and on frozen vectors; none for a single class.
 
     `num_classes` is None for a regression.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
     from sklearn.naive_bayes import ComplementNB
     from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
 
-    def texts(examples: Sequence[TextExample]) -> list[str]:
-        return [" ".join(example.texts) for example in examples]
+    sample = _sample(train, _MOST_EXAMPLES)
+    if len({example.label for example in sample}) < 2:
+        return
+    if any(re.search(WORD, text) for text in _joined(sample)):
+        if num_classes is None:
+            name, model = "ridge regression", Ridge()
+        elif num_classes <= _MOST_CLASSES:
+            name, model = "logistic regression", LogisticRegression(max_iter=1000)
+        else:
+            name, model = "complement naive Bayes", ComplementNB()
+        most = _MOST_WEIGHTS // (num_classes or 1)
+        tf_idf = TfidfVectorizer(token_pattern=WORD, ngram_range=(1, 2), sublinear_tf=True, max_features=most)
+        yield f"TF-IDF + {name}", _fitted(make_pipeline(tf_idf, model), sample, _joined)
+    if embed is not None:
+        if num_classes is None:
+            name, model = "ridge regression", RidgeCV(alphas=np.logspace(0, 5, 11))
+        elif num_classes <= _MOST_CLASSES:
+            name, model = "logistic regression", LogisticRegression(C=0.01, max_iter=1000)
+        else:
+            name, model = "ridge classifier", RidgeClassifier()
+        sample = _sample(train, _MOST_EMBEDDED)
+        yield f"{FROZEN} + {name}", _fitted(make_pipeline(StandardScaler(), model), sample, embed)
 
+
+def _sample(train: Sequence[TextExample], most: int) -> list[TextExample]:
     order = Permutation(len(train), integer_key(0, "baseline examples"))
-    chosen = [train[number] for number in order(np.arange(min(len(train), _MOST_EXAMPLES))).tolist()]
-    if len({example.label for example in chosen}) < 2 or not any(re.search(WORD, text) for text in texts(chosen)):
-        return []
-    if num_classes is None:
-        name, model = "ridge regression", Ridge()
-    elif num_classes <= _MOST_CLASSES:
-        name, model = "logistic regression", LogisticRegression(max_iter=1000)
-    else:
-        name, model = "complement naive Bayes", ComplementNB()
-    most = _MOST_WEIGHTS // (num_classes or 1)
-    pipeline = make_pipeline(
-        TfidfVectorizer(token_pattern=WORD, ngram_range=(1, 2), sublinear_tf=True, max_features=most), model
-    )
-    with warnings.catch_warnings():  # `checks.data_warnings` doubts the labels in plainer words.
+    return [train[number] for number in order(np.arange(min(len(train), most))).tolist()]
+
+
+def _joined(examples: Sequence[TextExample]) -> list[str]:
+    return [" ".join(example.texts) for example in examples]
+
+
+def _fitted(pipeline: Any, train: Sequence[TextExample], features: Callable[[Sequence[TextExample]], Any]) -> Predict:
+    with warnings.catch_warnings():  # `labeled.data_warnings` doubts the labels in plainer words.
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-        pipeline.fit(texts(chosen), [example.label for example in chosen])
+        pipeline.fit(features(train), [example.label for example in train])
 
     def predict(examples: Sequence[TextExample]) -> list[Any]:
         starts = range(0, len(examples), _PREDICTED_AT_ONCE)  # Examples x classes scores are computed.
-        parts = [pipeline.predict(texts(examples[start : start + _PREDICTED_AT_ONCE])) for start in starts]
+        parts = [pipeline.predict(features(examples[start : start + _PREDICTED_AT_ONCE])) for start in starts]
         return [value for part in parts for value in part.tolist()]
 
-    return [(f"TF-IDF + {name}", predict)]
+    return predict

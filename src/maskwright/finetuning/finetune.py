@@ -20,13 +20,14 @@ from maskwright.core.devices import choose_device
 from maskwright.core.errors import CheckpointError, RecipeError
 from maskwright.core.files import atomic_path, check_writable, checksum
 from maskwright.core.spec import override, parse_overrides
-from maskwright.finetuning.baselines import baselines_of
+from maskwright.finetuning.baselines import frozen_vectors, measure_baselines
 from maskwright.finetuning.embedding.training import finetune_embedding
 from maskwright.finetuning.evaluate import predict_examples
 from maskwright.finetuning.examples import ExampleFile, has_labels
 from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.hyperparameters import (
     Hyperparameters,
+    fit_class_weights,
     fit_length,
     fit_length_to_texts,
     fit_numbers,
@@ -53,7 +54,7 @@ from maskwright.finetuning.seed_run import (
 from maskwright.finetuning.tasks import KINDS
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
-from maskwright.finetuning.tasks.texts import Regression, TextTask
+from maskwright.finetuning.tasks.texts import Classification, Regression, TextTask
 from maskwright.fitting.rules import Choice
 from maskwright.inference.long_texts import IGNORED
 from maskwright.training.ranks.device import Machine, Precision, restore_machine, use_machine
@@ -252,6 +253,7 @@ def make_plan(
 ) -> Plan:
     """Read the files and settle all settings; `overrides` and `of_task` are the fields that the user set."""
     system = system_of(existing, system)
+    _ = existing.modules  # A damaged file is an error before training; the baselines pool as it says.
     base, task_fields, source = published(system, KINDS[request.kind].head, request.benchmark, existing.config)
     labeled = read_labeled(request, {**task_fields, **of_task}, reporter)
     train, dev = (labeled.parts[name].examples for name in ("train", "dev"))
@@ -263,6 +265,8 @@ def make_plan(
         task, more = fit_stride(task, base.max_length, settings.max_length, of_task.keys())
     elif isinstance(task, Regression) and labeled.benchmark is None:
         task, more = fit_numbers(task, [example.label for example in train], of_task.keys())
+    elif isinstance(task, Classification):
+        task, more = fit_class_weights(task, [example.label for example in train])
     choices += more
     if not (as_published or labeled.benchmark or isinstance(task, QuestionAnswering)):
         lengths = sequence_lengths(existing, task, train)
@@ -455,6 +459,9 @@ class _FineTuningRun:
             self._report_truncated({"test": tested[0]["truncated"]})
             truncated["test"] = tested[0]["truncated"]
         tests = [test["metrics"] for test in tested] or [None] * len(trained)
+        embed = None
+        if not plan.from_scratch:
+            embed = frozen_vectors(plan.existing, plan.settings.max_length, self.machine, self.reporter.stage)
         return Results(
             task=labeled.name,
             kind=labeled.task.kind,
@@ -465,12 +472,19 @@ class _FineTuningRun:
             task_settings={name: value for name, value in plan.task.to_json().items() if name not in _NOT_SET},
             pairs=any(len(getattr(example, "texts", ())) == 2 for example in labeled.parts["train"].examples),
             rows=tuple(
-                SeedRow(seed=run.seed, steps=run.steps, best_epoch=run.chosen.epoch, dev=run.chosen.metrics, test=test)
+                SeedRow(
+                    seed=run.seed,
+                    steps=run.steps,
+                    best_epoch=run.chosen.epoch,
+                    dev=run.chosen.metrics,
+                    test=test,
+                    is_rising=run.is_rising,
+                )
                 for run, test in zip(trained, tests, strict=True)
             ),
             notes=labeled.notes,
             precision=self.machine.precision,
-            baselines=baselines_of(labeled),
+            baselines=measure_baselines(labeled, embed),
         )
 
 

@@ -1,6 +1,7 @@
 """Hyperparameters: the published settings of a system, adjusted for small models and little data."""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
@@ -17,7 +18,7 @@ from maskwright.core.types import HeadKind, IntArray
 from maskwright.finetuning.benchmarks import Benchmark
 from maskwright.finetuning.published_settings import ALL_WIDTHS, PUBLISHED, RATES_AT_WIDTH_768
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
-from maskwright.finetuning.tasks.texts import Regression
+from maskwright.finetuning.tasks.texts import Classification, Regression
 from maskwright.fitting.budget import Shape
 from maskwright.fitting.rules import Choice, Rule, apply_rules, round_digits
 from maskwright.model.config import EncoderConfig
@@ -36,6 +37,8 @@ FEWEST_STEPS = 300
 MOST_EPOCHS = 20.0
 """Maximum epochs for little data, instead of three (Mosbach et al. 2021, section 6; measured here too: see
 docs/fine-tuning.md)."""
+SMALLEST_BATCH = 8
+"""Smallest fitted batch size (docs/fine-tuning.md)."""
 SECOND_MOMENT_MEMORY = 3000
 """Steps below which Adam's bias correction matters: three time constants of a second moment with beta2 = 0.999."""
 
@@ -235,6 +238,19 @@ def fit_numbers(
     return apply_rules(task, rules, None, prefix="task.")
 
 
+def fit_class_weights(task: Classification, labels: Sequence[str]) -> tuple[Classification, tuple[Choice, ...]]:
+    """Replace balanced class weights by numbers: examples / (classes x examples of the class), as in scikit-learn."""
+    if task.class_weights != "balanced":
+        return task, ()
+    counts = Counter(labels)
+    # A class without training examples has no loss.
+    weights = tuple(
+        round_digits(len(labels) / (len(counts) * counts[label]), 4) if counts[label] else 1.0 for label in task.labels
+    )
+    rule: Rule[None] = Rule("class_weights", lambda _: weights, "inversely proportional to the classes' shares")
+    return apply_rules(task, [rule], None, prefix="task.")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FineTuningPlan:
     """What the rules of fine-tuning depend on.
@@ -267,11 +283,27 @@ class FineTuningPlan:
         return round_digits(rate * PUBLISHED_WIDTH / self.width)
 
     @property
+    def small_batch(self) -> int:
+        """The batch size, halved while `MOST_EPOCHS` make fewer than `FEWEST_STEPS`, at least `SMALLEST_BATCH`."""
+        size = self.settings.batch_size
+        while size // 2 >= SMALLEST_BATCH and MOST_EPOCHS * math.ceil(self.num_units / size) < FEWEST_STEPS:
+            size //= 2
+        return size
+
+    @property
     def enough_epochs(self) -> float:
         """The epochs that make `FEWEST_STEPS`, at most `MOST_EPOCHS`."""
         return float(min(MOST_EPOCHS, math.ceil(FEWEST_STEPS / self.steps_per_epoch)))
 
 
+BATCH_RULES: tuple[Rule[FineTuningPlan], ...] = (
+    Rule(
+        "batch_size",
+        lambda plan: plan.small_batch,
+        lambda plan: f"only {plan.num_units} training examples: little data needs more steps",
+        lambda plan: plan.settings.steps is None,
+    ),
+)
 TRAINING_RULES: tuple[Rule[FineTuningPlan], ...] = (
     Rule(
         "learning_rate",
@@ -300,7 +332,8 @@ OPTIMIZER_RULES: tuple[Rule[FineTuningPlan], ...] = (
         lambda plan: plan.settings.total_steps(plan.num_units) < SECOND_MOMENT_MEMORY,
     ),
 )
-"""After `TRAINING_RULES`, which change the number of steps."""
+_STAGES = (BATCH_RULES, TRAINING_RULES, OPTIMIZER_RULES)
+"""In this order: the epochs depend on the batch size, the optimizer on the number of steps."""
 
 
 def fit_training(
@@ -312,8 +345,14 @@ def fit_training(
     system: str,
     tokens: float | None = None,
 ) -> tuple[Hyperparameters, tuple[Choice, ...]]:
-    """Adjust published settings to small models and little data (see `FineTuningPlan`); `fixed` fields are kept."""
+    """Adjust published settings to small models and little data (see `FineTuningPlan`); `fixed` fields are kept.
+
+    With fixed epochs the batch size is kept too: both make the number of steps.
+    """
     plan = FineTuningPlan(settings=settings, num_units=num_units, width=width, system=system, tokens=tokens)
-    changed, choices = apply_rules(settings, TRAINING_RULES, plan, fixed)
-    changed, more = apply_rules(changed, OPTIMIZER_RULES, replace(plan, settings=changed), fixed)
-    return changed, (*choices, *more)
+    kept = {*fixed, *(["batch_size"] if "epochs" in fixed else [])}
+    choices: tuple[Choice, ...] = ()
+    for rules in _STAGES:
+        settings, more = apply_rules(settings, rules, plan, kept)
+        plan, choices = replace(plan, settings=settings), choices + more
+    return settings, choices

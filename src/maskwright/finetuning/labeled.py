@@ -148,6 +148,9 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], report
     read_as = {**to_keep(request.options, train.read_as), "format": format}
     dev, test = (request.read(part, reporter, read_as) for part in ("dev", "test"))
     task = make_task(request.kind, request.benchmark, train.examples, task_fields)
+    if request.benchmark is None and task.labels and all(map(str.isdecimal, task.labels)):
+        names = ", ".join(f"[{label}, NAME]" for label in task.labels[:_LABELS_SHOWN])
+        reporter.message("labels", f'are numbers; name them for the model\'s users: `--read "label_names=[{names}]"`')
     notes: list[str] = []
     if dev is None:
         train, dev = with_held_out(train, reporter, notes)

@@ -14,6 +14,7 @@ from maskwright.core.files import write_json, write_text
 from maskwright.core.markdown import escape, without_html
 from maskwright.core.types import HeadKind, MatmulPrecision
 from maskwright.data.libraries import imported
+from maskwright.finetuning.baselines import FROZEN
 from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.examples import ExampleFile
 from maskwright.finetuning.fine_tuned import FineTunedModel
@@ -24,13 +25,18 @@ Metrics = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedRow:
-    """One seed: metrics of the weights of its best epoch by dev; `test` is None without labeled test examples."""
+    """One seed: metrics of the weights of its best epoch by dev.
+
+    `best_epoch` is 0 for the untouched model; `test` is None without labeled test examples; `is_rising`: the last epoch
+    is better on dev than all before it.
+    """
 
     seed: int
     steps: int
     best_epoch: float
     dev: Metrics
     test: Metrics | None = None
+    is_rising: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ class Results:
 
     `task` is the benchmark's name, or the kind of task; `data` by part holds file name, numbers of examples, skipped
     rows, truncated examples; `task_settings` are the task's fields, except those that each seed tunes; `pairs`: inputs
-    are pairs of texts; `notes` are caveats; `baselines` are metrics of trivial models by name and part.
+    are pairs of texts; `notes` are caveats; `baselines` are metrics of simpler models by name and part.
     """
 
     task: str
@@ -88,6 +94,22 @@ class Results:
         """The best seed; of equal ones the first."""
         return max(self.rows, key=lambda row: (row.dev.get(self.main_metric, 0.0), -row.seed))
 
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """What to try next: a sentence for each baseline that is no worse on dev, one if dev still rises."""
+        main, lines = self.main_metric, list[str]()
+        for name, scores in self.baselines.items() if main and self.best.best_epoch else ():
+            model, baseline = self.best.dev[main], scores["dev"][main]
+            if baseline >= model:
+                hint = " Try another `--set learning_rate=...`, or more steps." * name.startswith(FROZEN)
+                shown = f"{main} {model:.4g} against {baseline:.4g}"
+                lines.append(f"On dev the model is no better than the baseline {name}: {shown}.{hint}")
+        if self.best.is_rising:
+            field = "epochs" if self.settings.get("steps") is None else "steps"
+            more = f"{field}={2 * self.settings[field]:.12g}"
+            lines.append(f"Dev still rises in the last epoch: try `--set {more}` and a new --out.")
+        return tuple(lines)
+
     def spread(self, part: str) -> dict[str, Spread]:
         """Return each metric over the seeds for "dev" or "test"; empty without test scores."""
         best = getattr(self.best, part) or {}
@@ -104,6 +126,7 @@ class Results:
             "main_metric": self.main_metric,
             "best_seed": self.best.seed,
             **{part: {name: asdict(spread) for name, spread in self.spread(part).items()} for part in ("dev", "test")},
+            "advice": list(self.advice),
             "seeds": fields.pop("rows"),
             **fields,
         }
@@ -155,7 +178,8 @@ class Results:
         """Return results.md: scores, notes, data, settings."""
         tested = " test: predicted once, after selection." if self.spread("test") else ""
         legend = f"dev: used to select each seed's best epoch and the best seed.{tested}"
-        return "\n".join([f"# {escape(self.title)}", "", *self.score_lines(legend), *self.data_lines()]) + "\n"
+        advice = [f"\n{without_html(line)}" for line in self.advice]
+        return "\n".join([f"# {escape(self.title)}", "", *self.score_lines(legend), *advice, *self.data_lines()]) + "\n"
 
     def score_lines(self, legend: str) -> list[str]:
         return [*markdown.table(*self.table()), "", legend, *(f"\n{without_html(note)}" for note in self.notes)]

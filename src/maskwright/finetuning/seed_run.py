@@ -139,6 +139,12 @@ class SeedResult:
         """Metrics of the weights that are kept."""
         return self.history[best_of(self.history)]
 
+    @property
+    def is_rising(self) -> bool:
+        """Whether the last epoch is better on dev than all before it."""
+        scores = [result.main for result in self.history]
+        return len(scores) > 1 and scores[-1] > max(scores[:-1])
+
     def write(self) -> None:
         """Put the best epoch's model in place, write run.json (without the folder, which may be moved), and clean."""
         best = _best_folder(self.folder, self.chosen.step)

@@ -205,6 +205,9 @@ def test_labels_are_found_and_sorted_as_numbers_where_they_are_numbers():
         ("classification", {"labels": ("a", "b", "c"), "metrics": ("f1",)}, "'f1' is of one class"),
         ("classification", {"labels": ("a", "b"), "positive": "c"}, "positive class: unknown label 'c'"),
         ("classification", {"labels": ("a", "b"), "metric": ["f1"]}, "did you mean 'metrics'"),
+        ("classification", {"labels": ("a", "b"), "class_weights": [1, 2, 3]}, "3 class weights for 2 classes"),
+        ("classification", {"labels": ("a", "b"), "class_weights": "even"}, "class_weights.*balanced"),
+        ("classification", {"labels": ("a", "b"), "class_weights": [1, 0]}, "class_weights"),
         ("multi_label", {"labels": ("a", "b"), "threshold": 1.0}, "threshold"),
         ("multi_label", {"labels": ("a", "b"), "metrics": ("f1_c",)}, "f1_c"),
         ("regression", {"scale": 0}, "scale"),
@@ -221,6 +224,7 @@ def test_tasks_that_cannot_be_are_refused(name, fields, message):
     "task",
     [
         Classification(labels=("a", "b"), metrics=("f1", "accuracy"), positive="a"),
+        Classification(labels=("a", "b"), class_weights=(0.5, 2.0)),
         Regression(scale=5, metrics=("spearman",)),
         MultiLabel(labels=("a", "b"), threshold=0.3),
         MultipleChoice(max_option_length=64),
@@ -256,6 +260,11 @@ def test_classification_scores_equal_a_plain_oracle(tokenizers):
     loss = task.loss(torch.tensor(scores), a_batch(task, examples, tokenizers["wordpiece"]))
     surprise = [-math.log(p.details["probabilities"][label]) for p, label in zip(predictions, labels, strict=True)]
     assert float(loss) == pytest.approx(sum(surprise), abs=1e-4)
+    weights = {"a": 0.5, "b": 2.0, "c": 3.0}
+    task = task.replace(class_weights=tuple(weights.values()))
+    loss = task.loss(torch.tensor(scores), a_batch(task, examples, tokenizers["wordpiece"]))
+    weighted = [weights[label] * each for label, each in zip(labels, surprise, strict=True)]
+    assert float(loss) == pytest.approx(sum(weighted), abs=1e-4)
 
 
 def test_multi_label_scores_equal_a_plain_oracle(tokenizers):

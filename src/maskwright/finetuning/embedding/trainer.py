@@ -145,8 +145,9 @@ def _diverged(problem: str) -> TrainingError:
     return TrainingError(problem, todo="Choose a lower --set learning_rate and a new --out folder.")
 
 
-def _model(existing: Checkpoint, modules: SentenceModules, dropout: float) -> SentenceTransformer:
+def _model(existing: Checkpoint, modules: SentenceModules, dropout: float, seed: int) -> SentenceTransformer:
     """Return the model to train."""
+    set_seed(seed)  # A pooler that the model lacks is random.
     with tempfile.TemporaryDirectory() as start:
         model = write_sentence_folder(
             existing.folder,
@@ -214,12 +215,12 @@ def train(
 ) -> dict[str, Any] | None:
     """Train, or resume from the newest checkpoint, and write the model into the folder.
 
-    With development examples, the weights of the best epoch by their main metric are kept; else those of the last.
-    Returns "row", the fields of a `SeedRow`; "before", the scores before training by part; "loss", its name. None if a
-    stop was requested, after a checkpoint was saved. Raises TrainingError if a loss or a weight is not finite.
+    With development examples, the weights of the best epoch by their main metric are kept, or the untouched ones if
+    these are better; else those of the last epoch. Returns "row", the fields of a `SeedRow`; "before", the scores
+    before training by part; "trained", those of the best epoch; "loss", its name. None if a stop was requested, after a
+    checkpoint was saved. Raises TrainingError if a loss or a weight is not finite.
     """
-    set_seed(seed)  # A pooler that the model lacks is random.
-    model = _model(existing, modules, settings.dropout).to(machine.device)
+    model = _model(existing, modules, settings.dropout, seed).to(machine.device)
     kind, examples = rows["train"], parts["train"].examples
     loss = LOSSES[kind](model)
     reporter.message(
@@ -254,16 +255,24 @@ def train(
         trainer.train(resume_from_checkpoint=str(newest) if newest else None)
     if session.stopped:
         return None
-    after, state = scores(), trainer.state
+    trained, state = scores(), trainer.state
+    kept, best_step, is_rising = trained, state.best_global_step or state.global_step, False
+    if main is not None:
+        first = before["dev"][main]
+        history = [entry[f"eval_{main}"] for entry in state.log_history if f"eval_{main}" in entry]
+        is_rising = bool(history) and history[-1] > max([first, *history[:-1]])
+        if trained["dev"][main] < first:
+            model, kept, best_step = _model(existing, modules, settings.dropout, seed), before, 0
     save_sentence_folder(model.to("cpu"), folder.path, existing.tokenizer, existing.max_length)
     row = {
         "seed": seed,
         "steps": state.global_step,
-        "best_epoch": round(state.epoch * (state.best_global_step or state.global_step) / state.global_step, 4),
-        "dev": after.get("dev", {}),
-        "test": after.get("test"),
+        "best_epoch": round(state.epoch * best_step / state.global_step, 4),
+        "dev": kept.get("dev", {}),
+        "test": kept.get("test"),
+        "is_rising": is_rising,
     }
-    return {"row": row, "before": before, "loss": type(loss).__name__}
+    return {"row": row, "before": before, "trained": trained, "loss": type(loss).__name__}
 
 
 def _dataset(rows: Rows, examples: Sequence[TextExample]) -> Dataset:

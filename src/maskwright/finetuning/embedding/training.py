@@ -25,7 +25,17 @@ from maskwright.core.files import check_writable
 from maskwright.core.spec import override, parse_overrides
 from maskwright.core.tensor_files import full_disk_named
 from maskwright.finetuning.benchmarks import Split
-from maskwright.finetuning.embedding.data import DEFAULTS, TASK, EmbeddingSettings, Rows, Texts, check_rows, rows_of
+from maskwright.finetuning.embedding.data import (
+    DEFAULTS,
+    RULES,
+    TASK,
+    EmbeddingSettings,
+    Rows,
+    Texts,
+    check_rows,
+    is_embedder,
+    rows_of,
+)
 from maskwright.finetuning.hyperparameters import Hyperparameters, fit_training, system_of, tokens_of
 from maskwright.finetuning.labeled import (
     READING_FILE,
@@ -42,7 +52,7 @@ from maskwright.finetuning.labeled import (
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.readers.options import ReadAs, ReadOptions, to_keep
 from maskwright.finetuning.results import Evaluation, FineTuning, Results, SeedRow, card, data_of, write_results
-from maskwright.fitting.rules import Choice
+from maskwright.fitting.rules import Choice, apply_rules
 from maskwright.inference.long_texts import IGNORED
 from maskwright.training.ranks.device import Precision, restore_machine, use_machine
 from maskwright.training.ranks.interrupt import stop_on_signals
@@ -141,6 +151,9 @@ def finetune_embedding(
                     return FineTuning(folder=out, finished=False, results=None, stopped_by=stop.signal)
                 record |= trained
             notes = (f"Trained on {rows['train']} with {record['loss']}; {modules.pooling} pooling.", *notes)
+            if not record["row"]["best_epoch"]:
+                notes = (*notes, _fall(record, settings))
+                reporter.message("warning", notes[-1])
             results = _results(existing, parts, truncated, settings, rows["train"], record, notes)
             save_read_as(out, read_as)
             facts = read_card_facts(existing.folder, existing.name)
@@ -149,6 +162,16 @@ def finetune_embedding(
             folder.write_record({**record, "outputs": outputs, "finished": True})
             shutil.rmtree(folder.checkpoints, ignore_errors=True)
     return FineTuning(folder=out, finished=True, results=results, stopped_by=None)
+
+
+def _fall(record: Mapping[str, Any], settings: EmbeddingSettings) -> str:
+    """Return the message for a training after which dev is worse than before."""
+    before, trained = (next(iter(record[name]["dev"].items())) for name in ("before", "trained"))
+    return (
+        f"Training made the model worse, so the model is saved as it was: {before[0]} on dev fell from {before[1]:.4f} "
+        f"to {trained[1]:.4f} in the best epoch. Try `--set learning_rate={settings.learning_rate / 4:.1g}` or more "
+        "examples, with a new --out."
+    )
 
 
 def _results(
@@ -287,13 +310,17 @@ def _fitted(
     settings = settings.replace(max_length=min(settings.max_length or existing.max_length, existing.max_length))
     if as_published:
         return settings, ()
+    fixed = {name for name, _ in overrides}
+    settings, choices = apply_rules(settings, RULES, existing, fixed)
+    # The other texts of a batch are the negatives: a smaller batch is another task.
+    fixed |= {"bias_correction", "batch_size", *(["learning_rate"] if is_embedder(existing) else [])}
     shared = ("epochs", "batch_size", "learning_rate")
-    _, choices = fit_training(
+    _, more = fit_training(
         Hyperparameters(**{name: getattr(settings, name) for name in shared}),
         len(train.examples),
-        {"bias_correction", *(name for name, _ in overrides)},
+        fixed,
         width=existing.config.hidden_size,
         system=system_of(existing, None),
         tokens=tokens_of(existing),
     )
-    return settings.replace(**{choice.field: choice.chosen for choice in choices}), choices
+    return settings.replace(**{choice.field: choice.chosen for choice in more}), choices + more

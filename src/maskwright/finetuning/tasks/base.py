@@ -134,7 +134,8 @@ class Task(Spec, ABC):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for `task_from_json`; saved beside the weights."""
-        return self.model_dump(mode="json", exclude=None if self.labels else {"labels"})
+        optional = ("labels", "class_weights")  # Earlier versions lack the latter.
+        return self.model_dump(mode="json", exclude={name for name in optional if not getattr(self, name, ())})
 
 
 def sorted_labels(found: Iterable[str]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
+import torch
 from numpy.typing import DTypeLike
 from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
@@ -109,6 +110,8 @@ class Classification(TextTask):
         metrics: Reported metrics, the main one first: "accuracy", "f1" (of the class `positive`), "macro_f1" (mean F1
             of all classes), "matthews" (correlation).
         positive: The class that "f1" refers to; None for the second of two.
+        class_weights: Weight of each class in the loss, in the order of `labels`; "balanced": inversely proportional
+            to its share of the training examples, 1 on average over them; empty: all 1.
     """
 
     label_word: ClassVar[str] = "label"
@@ -116,15 +119,21 @@ class Classification(TextTask):
     kind: Literal["classification"] = "classification"
     metrics: Annotated[tuple[ClassMetric, ...], AS_NAMES, NOT_EMPTY] = ("accuracy",)
     positive: Annotated[str | None, BeforeValidator(as_name)] = None
+    class_weights: Literal["balanced"] | tuple[Annotated[float, Field(gt=0)], ...] = ()
 
     @model_validator(mode="after")
-    def _check_positive(self) -> Self:
+    def _check_classes(self) -> Self:
         if self.positive is not None and self.positive not in self.labels:
             raise unknown_label("the task's positive class", self.positive, self.labels)
         if "f1" in self.metrics and self.positive is None and len(self.labels) > 2:
             raise DataError(
                 f"the metric 'f1' is of one class, and there are {len(self.labels)}",
                 allowed="a class named in `positive`, or the metric 'macro_f1'",
+            )
+        if self.class_weights not in ("balanced", ()) and len(self.class_weights) != len(self.labels):
+            raise DataError(
+                f"{len(self.class_weights)} class weights for {len(self.labels)} classes",
+                allowed=f'"balanced", or a weight for each of {", ".join(self.labels)}',
             )
         return self
 
@@ -137,6 +146,13 @@ class Classification(TextTask):
         if name not in self.labels:
             raise unmapped_label(example.key, name, self.labels)
         return self.labels.index(name)
+
+    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
+        """Return the summed cross entropy, weighted by class."""
+        assert batch.labels is not None
+        assert self.class_weights != "balanced", "fit_class_weights makes numbers of it"
+        weight = torch.tensor(self.class_weights, device=scores.device) if self.class_weights else None
+        return F.cross_entropy(scores, batch.labels, weight, reduction="sum")
 
     def activate(self, scores: Scores) -> Scores:
         return softmax(scores)
