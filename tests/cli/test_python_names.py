@@ -1,5 +1,6 @@
 """Each command is also a Python function with the same arguments; importing the package imports nothing heavy."""
 
+import ast
 import importlib
 import inspect
 import re
@@ -12,7 +13,7 @@ from typer.main import get_command
 
 import maskwright
 from maskwright.cli.main import SUBCOMMANDS, load
-from maskwright.cli.options import PYTHON_ONLY, parameters_of
+from maskwright.cli.options import PYTHON_ONLY, documented, parameters_of
 from maskwright.cli.pretrain import command as pretrain_command
 from maskwright.recipes import DEFAULT_RECIPE
 
@@ -76,6 +77,30 @@ def test_every_option_is_described_in_the_words_of_the_command_line(name: str) -
         assert "As for" not in parameter.help
         assert "In Python" not in parameter.help
         assert not re.search(r"`[a-z]+_[a-z_]+`", parameter.help)
+
+
+def test_references_to_other_functions_are_replaced_and_notes_on_python_come_last() -> None:
+    source = '''
+def measure(seed, device, precision):
+    """Measure.
+
+    Args:
+        seed, device: As for `pretrain`.
+        precision: As for `load`.
+            Measurements use it too.
+
+    Raises:
+        ValueError: Never.
+    """
+'''
+    function = ast.parse(source).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    entries = documented(function)
+    assert list(entries) == ["seed", "device", "precision"]
+    assert (entries["seed"], entries["device"]) == ("Random seed.", "auto, cpu, cuda or cuda:N.")
+    command_line, _, python = entries["precision"].partition(" In Python")
+    assert command_line.endswith("Measurements use it too.")
+    assert "PrecisionChanged" in python
 
 
 def test_the_help_of_pretrain_names_the_default_recipe_and_options() -> None:

@@ -172,7 +172,8 @@ def documented(function: ast.FunctionDef) -> dict[str, str]:
             if reference := re.match(r"As for `(\w+)`\.", text):
                 _, other = _definition("maskwright", reference[1])
                 assert isinstance(other, ast.FunctionDef)
-                entries[name] = documented(other)[name] + entries[name][reference.end() :]
+                start, *in_python = re.split(r"(?= In Python)", documented(other)[name])
+                entries[name] = "".join([start, entries[name][reference.end() :], *in_python])
     return entries
 
 
