@@ -32,7 +32,7 @@ def test_a_step_has_the_flops_that_pytorch_counts(name: str, monkeypatch: pytest
     monkeypatch.setattr(linear, "_missing", lambda values: 0)
     recipe = _ABLATIONS.get(name) or toy(name)
     teacher = teacher_of(recipe, steps=0)
-    batch, model = step(recipe, tokens_per_microbatch=1, count=8), model_of(recipe, teacher).train()
+    batch, model = step(recipe, tokens_per_microbatch=1, count=4), model_of(recipe, teacher).train()
     optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer, peak=recipe.training.learning_rate)
     # The C kernel computes as many FLOPs as the sequences' lengths say, which the counter does not see.
     with use_kernels(False), FlopCounterMode(display=False) as counter:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from test_batches import SPECIAL, VOCABULARY, step, workload
-from test_every_recipe import SHRUNK
+from test_every_recipe import SHRUNK, WHOLE
 from test_every_recipe import model_of as toy_model
 from torch import Tensor
 from toy_models import take_step
@@ -269,7 +269,7 @@ def test_kept_tokens_are_filled_too_and_labels_are_those_of_the_samples(loss_at:
 def test_original_tokens_are_predicted_from_the_samples(loss_at: str) -> None:
     """Replace MLM and All-Tokens MLM: the encoder sees the samples, its targets are the text before masking."""
     recipe = toy("objectives=[mlm, replace_mlm]", f"objectives.replace_mlm.loss_at={loss_at}")
-    model, batch = toy_model(recipe).train(), step(recipe)
+    model, batch = toy_model(recipe).train(), step(recipe, WHOLE)
     (micro, *_), seen = batch.micro_batches, list[Tensor]()
     handle = model.encoder.register_forward_pre_hook(lambda _, given: seen.append(given[0].ids))
     terms, selected = model.losses(micro), micro.targets["mlm"]
@@ -298,7 +298,7 @@ def test_the_encoder_learns_what_its_generator_likes_to_draw() -> None:
         model.heads["mlm"].bias[favorites] = 0.0
     learning = [named for named in model.named_parameters() if not named[0].startswith(("generator.", "heads.mlm."))]
     optimizer = Optimizer(learning, recipe.training.optimizer)
-    batches = [step(recipe, count=count) for count in (10, 20, 30)]
+    batches = [step(recipe, WHOLE, count) for count in (10, 20, 30)]
     for number in range(60):
         batch = batches[number % 3]
         result = take_step(model, optimizer, batch, learning_rate=3e-3 * (1 - number / 60), clip_norm=1.0, step=number)

@@ -26,7 +26,7 @@ def kill_after(step: int, corpus: Path, out: Path) -> None:
         rows = read_rows(out / "metrics.jsonl")
         if rows and rows[-1]["step"] >= step and list((out / "checkpoints").glob("step-*")):
             break
-        time.sleep(0.005)
+        time.sleep(0.05)
     process.kill()
     assert process.wait() < 0, "the run ended by itself"
 

@@ -235,6 +235,7 @@ def test_a_run_resumes_from_the_mirror_without_the_model_it_began_with(
     assert continued().finished
 
 
+@pytest.mark.slow  # It starts a process.
 def test_a_killed_process_whose_disk_is_gone_resumes_from_a_folder(tmp_path: Path) -> None:
     steps, settings = 60, (*TOY, "training.batch_sequences=24")
     corpus, out, there = write_corpus(tmp_path / "corpus.txt"), tmp_path / "killed", tmp_path / "mirror"
@@ -246,7 +247,7 @@ def test_a_killed_process_whose_disk_is_gone_resumes_from_a_folder(tmp_path: Pat
     )
     process = subprocess.Popen([sys.executable, "-c", call], stderr=subprocess.DEVNULL)
     while process.poll() is None and max(there.glob("step-*"), default=there).name < "step-000000010":
-        time.sleep(0.005)
+        time.sleep(0.05)
     process.kill()
     assert process.wait() < 0, "the run ended by itself"
     shutil.rmtree(out)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_batches import step
-from test_every_recipe import SHRUNK, assert_saved_bit_equal, model_of
+from test_every_recipe import SHRUNK, WHOLE, assert_saved_bit_equal, model_of
 from toy_models import take_step
 
 from docs_pages import Command, commands, page, section
@@ -32,7 +32,7 @@ def test_recombined_recipes_learn_and_are_saved_and_read_again_bit_equal(command
     recipe = resolve(command.recipe, (*command.settings, *SHRUNK))
     assert recipe != resolve(command.recipe, SHRUNK)
     check_savable(recipe, recipe.tokenizer.pad)
-    batch, model = step(recipe, count=8), model_of(recipe).train()
+    batch, model = step(recipe, WHOLE, count=8), model_of(recipe).train()
     optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer)
     results = [
         take_step(model, optimizer, batch, learning_rate=_rate(number), clip_norm=1.0, step=number)

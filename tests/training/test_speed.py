@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from test_every_recipe import RECIPES, toy
+from test_every_recipe import OF_EACH_OBJECTIVE, toy
 
 from maskwright.fitting.budget import Budget
 from maskwright.machine.contention import SpinControl
@@ -18,8 +18,8 @@ MACHINE = Machine(torch.device("cpu"), "a processor", 1, "default", 1e9, None)
 MINUTE = Budget("seconds", 60)
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_every_recipe_is_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", OF_EACH_OBJECTIVE)
+def test_recipes_of_every_objective_are_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "_ROUNDS", ((0.01, 1),))
     assert 1e6 < measure_speed(toy(name), MINUTE, MACHINE).flops < 1e13
 
