@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 import maskwright
@@ -249,10 +250,10 @@ def test_onnx_of_a_sentence_folder_pools_normalizes_and_has_its_length(pooling, 
     pytest.importorskip("onnxscript")
     onnxruntime = pytest.importorskip("onnxruntime")
     shutil.copytree(bert, tmp_path / "source")
-    modules = SentenceModules(pooling=pooling, normalize=normalize)
-    write_sentence_modules(
-        tmp_path / "source", modules, hidden_size=read_checkpoint(bert).config.hidden_size, max_length=9
-    )
+    hidden_size = read_checkpoint(bert).config.hidden_size
+    dense = torch.nn.Linear(hidden_size, 24) if normalize else None
+    modules = SentenceModules(pooling=pooling, normalize=normalize, dense=dense)
+    write_sentence_modules(tmp_path / "source", modules, hidden_size=hidden_size, max_length=9)
     maskwright.export(tmp_path / "source", to="onnx", out=tmp_path / "out")
     assert read_json(tmp_path / "out" / "tokenizer_config.json")["model_max_length"] == 9
     import transformers
