@@ -314,3 +314,12 @@ def test_a_damaged_model_is_trained_again(harm, bert_folder, tmp_path):
     assert "model.safetensors " in heard.text()
     _finetune(bert_folder, tmp_path, "pairs", settings=settings, reporter=(heard := Heard()))
     assert "is already trained" in heard.text()
+
+
+def test_truncated_texts_are_counted_before_training(bert_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("maskwright.finetuning.embedding.trainer.train", lambda *_: None)
+    train = [{name: f"{text} and we love the dog and the tree" for name, text in row.items()} for row in ROWS["pairs"]]
+    _finetune(bert_folder, tmp_path, "", settings=("max_length=8",), train=train, reporter=(heard := Heard()))
+    (message,) = [text for topic, text in heard.said if topic == "truncated"]
+    assert "train examples have more than 8 tokens" in message
+    assert "`--set max_length=40`" in message
