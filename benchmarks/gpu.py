@@ -466,7 +466,11 @@ def run_jobs(names: Sequence[str], place: Place, *, ends: float, workers: int) -
         runs = dict[str, Future[int]]()
 
         def wait_and_run(case: Case) -> int:
-            return 1 if case.run in runs and runs[case.run].result() else run(case)
+            if case.run in runs:
+                runs[case.run].result()
+                if not (place.run_of(case.run) / "model.safetensors").exists():
+                    return 1
+            return run(case)
 
         # A probe waits for its run: runs come first, so that probes cannot occupy all workers.
         for case in sorted(cases, key=lambda case: case.kind == "probe"):

@@ -6,7 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from typer.main import get_command
@@ -68,6 +68,26 @@ def test_types_of_options_are_those_of_the_function() -> None:
         "keep": int,
     }
     assert expected.items() <= get_type_hints(pretrain_command).items()
+
+
+def _literals(annotation: Any) -> set[Any]:
+    if get_origin(annotation) is Literal:
+        return set(get_args(annotation))
+    return {literal for part in get_args(annotation) for literal in _literals(part)}
+
+
+@pytest.mark.parametrize("name", ["pretrain", "finetune", "evaluate", "predict", "embed", "serve", "export", "compare"])
+def test_choices_of_options_are_those_of_the_function(name: str) -> None:
+    parameters = inspect.signature(getattr(maskwright, name)).parameters
+    module = vars(sys.modules[getattr(maskwright, name).__module__])
+    checked = 0
+    for option in load(name).params:
+        annotation = parameters[option.name].annotation if option.name in parameters else None
+        allowed = _literals(eval(annotation, module) if isinstance(annotation, str) else annotation)
+        if allowed:
+            assert _literals(option.type_descriptor.annotation) == allowed, option.name
+            checked += 1
+    assert checked
 
 
 @pytest.mark.parametrize("name", sorted(set(SUBCOMMANDS) - {"recipes"}))

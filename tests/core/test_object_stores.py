@@ -19,7 +19,7 @@ def test_urls_are_told_from_paths() -> None:
     ("url", "named"),
     [
         ("runs/copy", "'runs/copy' is not a URL. Allowed: s3://BUCKET/PATH"),
-        ("s4://bucket/a", r"there is no kind of store 's4'.* Did you mean 's3://'"),
+        ("s4://bucket/a", r"unknown kind of store 's4'.* Did you mean 's3://'"),
     ],
 )
 def test_what_is_no_url_is_refused(url: str, named: str) -> None:

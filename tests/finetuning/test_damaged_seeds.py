@@ -109,7 +109,7 @@ def test_damaged_published_files_are_written_again(again, trained, tmp_path):
     for name in ("model.safetensors", "task.json", "vocab.txt", "README.md", "results.json"):
         flip_bit(out / name)
     heard = again()
-    assert all(f"{name} is not what was written" in heard for name in ("model.safetensors", "task.json", "vocab.txt"))
+    assert all(f"{name} is damaged" in heard for name in ("model.safetensors", "task.json", "vocab.txt"))
     assert not trained
     assert contents(out, *RECORDS) == before
 

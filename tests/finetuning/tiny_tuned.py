@@ -18,7 +18,7 @@ from maskwright.core.types import HeadKind
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
-from maskwright.finetuning.evaluate import predict_examples as predict_and_count
+from maskwright.finetuning.evaluate import predict_examples as predict_in_order
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.tasks.base import Prediction
@@ -188,7 +188,7 @@ def with_key(batch: FeatureBatch, dropout_key: int | None) -> FeatureBatch:
 
 def predict_examples(model: FineTunedModel, examples: Sequence[Any]) -> list[Prediction]:
     """Return one prediction per example."""
-    return predict_and_count(model, model.for_inference("fp32"), examples)[0]
+    return predict_in_order(model, model.for_inference("fp32"), examples)
 
 
 def tensors_of(folder: Path) -> dict[str, Tensor]:

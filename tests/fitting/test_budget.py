@@ -25,7 +25,7 @@ def test_budget_of_one_argument_has_its_unit(given: dict[str, float], unit: str,
 
 @pytest.mark.parametrize("amount", [0, -1, float("inf"), float("nan")])
 def test_budget_of_nothing_to_spend_is_refused(amount: float) -> None:
-    with pytest.raises(RecipeError, match="trains nothing"):
+    with pytest.raises(RecipeError, match="has no training step"):
         Budget.of(minutes=amount)
 
 

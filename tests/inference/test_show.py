@@ -111,7 +111,7 @@ def test_seed_and_epoch_determine_what_is_shown_and_static_masks_return(tokenize
 @pytest.mark.parametrize(
     ("name", "fields", "words"),
     [
-        ("bert/tiny", [], ("second text: really the next (label 0)", "second text: a random one (label 1)")),
+        ("bert/tiny", [], ("second text: the next one (label 0)", "second text: a random one (label 1)")),
         ("albert/tiny", [], ("the two texts in order (label 0)", "the two texts swapped (label 1)")),
         ("bert/tiny", ["format.second=next", "objectives=[mlm]"], ("", "")),
     ],

@@ -124,7 +124,7 @@ def test_what_is_restored_is_named(again: Again, finished: Path) -> None:
         flip_bit(next((finished / "study").glob(name)))
     flip_bit(finished / "study" / "text" / "held_out.jsonl")
     listening = Listening()
-    with pytest.warns(UserWarning, match=r"text: held_out\.jsonl is not what was written"):
+    with pytest.warns(UserWarning, match=r"text: held_out\.jsonl is damaged"):
         again(listening, tasks=("masked",))
     restored = [line for line in listening.lines if line.startswith("restored: ")]
     assert len(restored) == 3

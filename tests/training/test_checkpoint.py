@@ -65,7 +65,7 @@ def test_an_edited_state_and_a_flipped_byte_are_noticed(tmp_path: Path, harm: st
         weights = path.with_name("weights.safetensors")
         weights.write_bytes(weights.read_bytes()[:-1] + b"1")
     damaged = "weights.safetensors" if harm == "a weight" else "state.json"
-    with pytest.raises(CheckpointError, match=f"no checkpoint is intact: .*{damaged} is not what was written"):
+    with pytest.raises(CheckpointError, match=f"no checkpoint is intact: .*{damaged} is damaged"):
         checkpoint.latest(tmp_path)
 
 

@@ -146,7 +146,7 @@ def test_a_failed_upload_is_a_warning_and_an_error_only_at_the_end(
     monkeypatch.setattr(Mirror, "_put", put_or_fail)
     listening = Listening()
     run = train(mirror=URL, reporter=listening)
-    (line,) = listening.on("warning", "the mirror is behind")
+    (line,) = listening.on("warning", "the upload to the mirror failed")
     assert f"cannot access {URL}: PermissionError: Access Denied; the next checkpoint tries again" in line
     store.store.clear()
     fails.add("report.html")

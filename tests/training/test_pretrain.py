@@ -246,7 +246,7 @@ def test_a_setting_equal_to_the_published_one_is_still_a_setting(train: Train) -
     [
         ({"recipe": "bert/tny"}, RecipeError, r"has no size 'tny'.*Did you mean 'bert/tiny'"),
         ({"set": ("masking.rat=0.3",)}, RecipeError, r"rat.*Did you mean 'masking.rate'"),
-        ({"steps": None, "minutes": 0}, RecipeError, "trains nothing"),
+        ({"steps": None, "minutes": 0}, RecipeError, "has no training step"),
         ({"steps": None}, RecipeError, "no budget was given"),
         ({"clean": ("dedupliate=none",)}, RecipeError, "Did you mean 'deduplicate'"),
         ({"set": (*TOY, "objectives=[nsp]", "format=full_sentences")}, RecipeError, "labeled next or random"),

@@ -156,7 +156,7 @@ def _value(module: str, default: ast.expr) -> Any:
     """Return a default value: a literal, or what the name of one means."""
     if isinstance(default, ast.Name):
         origin, defined = _definition(module, default.id)
-        assert isinstance(defined, ast.Assign)
+        assert isinstance(defined, ast.Assign), f"{module}: the default {default.id} is not assigned to a name alone"
         return _value(origin, defined.value)
     return ast.literal_eval(default)
 
@@ -199,8 +199,9 @@ def _definition(module: str, name: str) -> tuple[str, ast.stmt | None]:
             case ast.FunctionDef(name=defined) | ast.Assign(targets=[ast.Name(id=defined)]) if defined == name:
                 return module, statement
             case ast.ImportFrom(module=str(origin), names=names) if origin.startswith("maskwright."):
-                if any(alias.name == name for alias in names):
-                    return _definition(origin, name)
+                for alias in names:
+                    if (alias.asname or alias.name) == name:
+                        return _definition(origin, alias.name)
     return module, None
 
 

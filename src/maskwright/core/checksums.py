@@ -56,7 +56,7 @@ def _with_checksum(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def damaged_files(folder: Path, checksums: Mapping[str, str]) -> dict[str, str]:
-    """Return what is wrong with each file of a folder that is missing or is not what was written.
+    """Return what is wrong with each file of a folder that is missing or is damaged.
 
     Raises DeviceError if one exists but cannot be read.
     """
@@ -73,7 +73,7 @@ def read_record(path: Path) -> dict[str, Any]:
     """Read what `write_record` wrote.
 
     Raises:
-        ValueError: If it is missing, or is not what was written.
+        ValueError: If it is missing, or is damaged.
         DeviceError: If it exists but cannot be read.
     """
     try:
@@ -86,7 +86,7 @@ def read_record(path: Path) -> dict[str, Any]:
     if not isinstance(record, dict) or "checksum" not in record:
         raise ValueError(f"{path.name} has no checksum (it is damaged, or an earlier version wrote it)")
     if record.pop("checksum") != _checksum_of(record):
-        raise ValueError(f"{path.name} is not what was written (its checksum differs)")
+        raise ValueError(f"{path.name} is damaged (its checksum differs)")
     return record
 
 
@@ -118,7 +118,7 @@ def compare_files(folder: Path, checksums: Mapping[str, str]) -> None:
     """Compare files of a folder with their checksums.
 
     Raises:
-        ValueError: Names the first that is missing or is not what was written.
+        ValueError: Names the first that is missing or is damaged.
         DeviceError: If one exists but cannot be read.
     """
     for name, written in checksums.items():
@@ -128,7 +128,7 @@ def compare_files(folder: Path, checksums: Mapping[str, str]) -> None:
             refuse_unreadable(folder / name, error)
             raise ValueError(f"{name} is missing") from error
         if found != written:
-            raise ValueError(f"{name} is not what was written (its checksum differs)")
+            raise ValueError(f"{name} is damaged (its checksum differs)")
 
 
 def damaged_file_error(path: Path, problem: str) -> DataError:
@@ -166,13 +166,13 @@ class CheckedArray:
         self._first = len(self._bytes) - self.values.nbytes
         self._unread = np.ones(-(-len(self._bytes) // _BLOCK), dtype=np.bool_)
         if len(checksums) != len(self._unread):
-            raise ValueError(f"{path.name} has {len(self._bytes):,} bytes, which is not what was written")
+            raise ValueError(f"{path.name} has {len(self._bytes):,} bytes, not as many as were written")
         self._compare([0])  # with the header
 
     def compare(self, starts: NDArray[Any], ends: NDArray[Any]) -> None:
         """Compare the blocks of ranges [start, end) of elements, none empty. Shapes (K,).
 
-        Raises DataError if a block is not what was written.
+        Raises DataError if a block is damaged.
         """
         size = self.values.itemsize
         first = (self._first + starts * size) // _BLOCK

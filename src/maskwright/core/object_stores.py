@@ -40,7 +40,7 @@ def open_store(url: str) -> tuple[Any, str]:
     if kind[1] not in (known := fsspec.available_protocols()):
         guess = nearest(kind[1], known)
         todo = f"Did you mean '{guess}://'?" if guess else ""
-        raise DeviceError(f"{url}: there is no kind of store {kind[1]!r}", allowed=_EXAMPLES, todo=todo)
+        raise DeviceError(f"{url}: unknown kind of store {kind[1]!r}", allowed=_EXAMPLES, todo=todo)
     with store_problems(url):
         system, path = fsspec.url_to_fs(url)
         system.invalidate_cache()  # Instances live as long as the process, and so would what they have listed.

@@ -68,7 +68,7 @@ def evaluate(
         out: Write the predictions to this .jsonl, .csv or .tsv file.
         max_length: Maximum tokens of a sequence, special ones included. Default: that of the model.
         windows: Read longer texts in overlapping windows, whose probabilities or numbers are averaged, instead of
-            truncating them. In Python: tagging and question answering always read windows.
+            truncating them. Tagging and question answering always read windows.
         device, precision: As for `load`.
         reporter: Where messages go; None for standard error.
 

@@ -60,7 +60,7 @@ class Budget:
         ((name, amount),) = given.items()
         if not 0 < amount < float("inf"):
             raise RecipeError(
-                f"a budget of {amount:g} {name} trains nothing",
+                f"a budget of {amount:g} {name} has no training step",
                 allowed="a number above 0",
                 todo=f"For example `--{name} {'10' if name in ('minutes', 'steps') else '1'}`.",
             )

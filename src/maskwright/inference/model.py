@@ -247,7 +247,10 @@ class Model:
                 pooled = hidden if pooling == "first" else mean_of_tokens(hidden, batch.batch)
                 of_sequences = (pooled if dense is None else dense(pooled)).cpu().numpy()
                 check_finite(of_sequences)
-                np.add.at(vectors, of_text[batch.texts], of_sequences * weights[batch.texts, None])
+                if len(sequences) == len(texts):
+                    vectors[batch.texts] = of_sequences
+                else:
+                    np.add.at(vectors, of_text[batch.texts], of_sequences * weights[batch.texts, None])
                 done += batch.batch.num_tokens
                 progress("embedding (tokens)", done, total)
         return nn.functional.normalize(torch.from_numpy(vectors)).numpy() if normalize else vectors

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from maskwright.kernels import ops
+from maskwright.training.ranks import device as machines
 from maskwright.training.ranks.device import (
     Machine,
     Precision,
     has_onednn,
     multiplies_bf16,
-    peak_matmul_flops,
     prepare_machine,
     processor_name,
 )
@@ -119,11 +119,11 @@ def measure_peaks() -> dict[str, dict[str, float]]:
     cpu = torch.device("cpu")
     peaks = {}
     for device in (cpu, *(torch.device("cuda", number) for number in range(torch.cuda.device_count()))):
-        rates = peaks[str(device)] = {"fp32": peak_matmul_flops(device)}
+        rates = peaks[str(device)] = {"fp32": machines.peak_matmul_flops(device)}
         if has_onednn(device):
-            rates["fp32_onednn"] = peak_matmul_flops(device, library="onednn")
+            rates["fp32_onednn"] = machines.peak_matmul_flops(device, library="onednn")
         if multiplies_bf16(device):
-            rates["bf16"] = peak_matmul_flops(device, torch.bfloat16)
+            rates["bf16"] = machines.peak_matmul_flops(device, torch.bfloat16)
     return peaks
 
 

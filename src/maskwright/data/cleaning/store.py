@@ -189,7 +189,7 @@ def read_block(path: Path, expected_checksum: str) -> list[list[str]]:
         refuse_unreadable(path, error)
         raise damaged_file_error(path, f"it cannot be read ({error.strerror})") from error
     if checksum(data) != expected_checksum:
-        raise damaged_file_error(path, "it is not what was written (its checksum differs)")
+        raise damaged_file_error(path, "it is damaged (its checksum differs)")
     return [document.split("\n") for document in data.decode().split("\n\n")[:-1]]
 
 

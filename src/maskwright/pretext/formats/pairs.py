@@ -18,7 +18,7 @@ _TRIES = 10  # create_pretraining_data.py:283
 
 Second = Literal["next_or_random", "next", "next_or_swapped", "next_swapped_or_random"]
 
-_NEXT_OR_RANDOM = ("second text: really the next", "second text: a random one")
+_NEXT_OR_RANDOM = ("second text: the next one", "second text: a random one")
 _IN_ORDER, _SWAPPED = "the two texts in order", "the two texts swapped"
 
 

@@ -175,7 +175,9 @@ class Mirror:
         try:
             self.upload()
         except DeviceError as error:
-            self._reporter.message("warning", f"the mirror is behind: {error.problem}; the next checkpoint tries again")
+            self._reporter.message(
+                "warning", f"the upload to the mirror failed: {error.problem}; the next checkpoint tries again"
+            )
 
     def finish(self) -> None:
         """Copy the run directory at the end; the error of a failure says how to repeat it."""
