@@ -95,7 +95,7 @@ def test_a_block_of_an_array_is_compared_when_it_is_first_read(tmp_path: Path) -
     array = CheckedArray(path, written)
     array.compare(np.array([0, 65_536]), np.array([32_704, 100_000]))
     assert (folder / CONTENTS).exists()
-    with pytest.raises(DataError, match="65,536 bytes at 65,536 are not what was written"):
+    with pytest.raises(DataError, match="65,536 bytes at 65,536 are damaged"):
         array.compare(np.array([0, 0, 40_000]), np.array([10, 32_705, 40_001]))
     assert not (folder / CONTENTS).exists(), "the next call of open_or_build rebuilds the folder"
     path.write_bytes(data[:-2])

@@ -100,7 +100,7 @@ def test_an_object_cut_short_is_refused_and_fetched_again(
         ("memory://corpora/en/z.txt", "cannot access memory://corpora/en/z.txt: it, or its bucket, does not exist"),
         ("memory://corpora/en/*.csv", "names no text files; it names nothing"),
         ("memory://corpora/en/d.pdf", r"names no text files; it names 1 \.pdf"),
-        ("s4://corpora/a.txt", "no kind of store 's4'"),
+        ("s4://corpora/a.txt", "unknown kind of store 's4'"),
     ],
 )
 def test_a_url_without_text_is_an_error(tmp_path: Path, url: str, named: str) -> None:

@@ -186,7 +186,7 @@ class CheckedArray:
         for block in blocks:
             start = block * _BLOCK
             if _block_checksum(self._bytes[start : start + _BLOCK]) != self._checksums[block]:
-                raise damaged_file_error(self._path, f"the {_BLOCK:,} bytes at {start:,} are not what was written")
+                raise damaged_file_error(self._path, f"the {_BLOCK:,} bytes at {start:,} are damaged")
             self._unread[block] = False
 
 

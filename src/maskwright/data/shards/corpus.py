@@ -117,7 +117,7 @@ class Corpus:
         """Return the tokens of K ranges [start, end) of the stream, concatenated in the order given. Shapes (K,).
 
         Raises:
-            DataError: If the tokens are not what was written.
+            DataError: If the tokens are damaged.
         """
         starts, ends = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
         total = int((ends - starts).sum())
