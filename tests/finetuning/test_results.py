@@ -1,9 +1,12 @@
 """Tables of results: the numbers are those of the standard library, every seed has its row, files hold them all."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
+from maskwright.core.spec import override, parse_overrides
+from maskwright.finetuning.hyperparameters import Hyperparameters, fit_training
 from maskwright.finetuning.results import Results, SeedRow
 
 DATA = {
@@ -18,7 +21,7 @@ def results(dev, test=None, kind="classification"):
         kind=kind,
         model="runs/mine",
         data=DATA,
-        settings={"epochs": 3.0},
+        settings={"epochs": 3.0, "batch_size": 32},
         rows=tuple(
             SeedRow(
                 seed=seed,
@@ -56,10 +59,23 @@ def test_advice_names_baselines_that_are_no_worse_and_longer_training():
     assert line in rising.page()
     [row] = rising.rows
     rising = replace(rising, baselines={}, rows=(replace(row, is_rising=True),))
-    assert "`--set epochs=6`" in rising.advice[0]
+    assert "`--set epochs=6 --set batch_size=32`" in rising.advice[0]
     rising = replace(rising, settings={"epochs": 3.0, "steps": 50})
     assert "`--set steps=100`" in rising.advice[0]
     assert rising.to_json()["advice"] == list(rising.advice)
+
+
+def test_advised_settings_double_the_steps_of_little_data():
+    def fit(settings, fixed):
+        return fit_training(settings, 100, fixed, width=768, system="bert")[0]
+
+    fitted = fit(Hyperparameters(), ())
+    assert fitted.batch_size < Hyperparameters().batch_size
+    rising = replace(results([0.7]), settings=fitted.model_dump())
+    [line] = replace(rising, rows=(replace(rising.rows[0], is_rising=True),)).advice
+    pairs = parse_overrides(re.findall(r"--set ([^ `]+)", line))
+    advised = fit(override(Hyperparameters(), pairs), {name for name, _ in pairs})
+    assert advised.total_steps(100) == 2 * fitted.total_steps(100)
 
 
 def test_the_table_has_every_seed_and_both_parts():

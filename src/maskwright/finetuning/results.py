@@ -105,9 +105,11 @@ class Results:
                 shown = f"{main} {model:.4g} against {baseline:.4g}"
                 lines.append(f"On dev the model is no better than the baseline {name}: {shown}.{hint}")
         if self.best.is_rising:
-            field = "epochs" if self.settings.get("steps") is None else "steps"
-            more = f"{field}={2 * self.settings[field]:.12g}"
-            lines.append(f"Dev still rises in the last epoch: try `--set {more}` and a new --out.")
+            if self.settings.get("steps") is None:  # Epochs that the user sets keep the published batch size.
+                more = f"--set epochs={2 * self.settings['epochs']:.12g} --set batch_size={self.settings['batch_size']}"
+            else:
+                more = f"--set steps={2 * self.settings['steps']}"
+            lines.append(f"Dev still rises in the last epoch: try `{more}` and a new --out.")
         return tuple(lines)
 
     def spread(self, part: str) -> dict[str, Spread]:
