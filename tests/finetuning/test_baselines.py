@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import maskwright
+from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.finetuning import baselines
 from maskwright.finetuning.baselines import frozen_vectors, measure_baselines
 from maskwright.finetuning.examples import ExampleFile, TextExample
@@ -58,6 +59,28 @@ def test_the_most_frequent_features_are_kept(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(baselines, "_MOST_WEIGHTS", 4)  # Two features: good and bad.
     found = measure_baselines(labeled(rows, rows[:10]))
     assert found["TF-IDF + logistic regression"]["dev"]["accuracy"] == 1.0
+
+
+def test_embedded_examples_of_one_class_have_no_model_on_frozen_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baselines, "_MOST_EMBEDDED", 5)
+    texts = [TextExample(key=str(n), texts=(f"word{n}",), label=None) for n in range(40)]
+    embedded = {example.key for example in baselines._sample(texts, 5)}
+    rows = [(f"word{n}", "pos" if str(n) in embedded else "neg") for n in range(40)]
+    found = measure_baselines(labeled(rows, rows[:10]), lambda examples: np.zeros((len(examples), 4), np.float32))
+    assert list(found) == ["majority class", "TF-IDF + logistic regression"]
+
+
+def test_frozen_vectors_build_no_model_before_they_are_needed(
+    bert_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[Any] = []
+    build = Checkpoint.build
+    monkeypatch.setattr(Checkpoint, "build", lambda *args, **options: built.append(1) or build(*args, **options))
+    embed = frozen_vectors(open_existing(str(bert_folder)), 8, prepare_machine("cpu", None, None, "fp32"))
+    assert not built
+    for _ in range(2):
+        embed([TextExample(key="", texts=("the cat sat",), label=None)])
+    assert len(built) == 1
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first"])

@@ -12,6 +12,7 @@ Frozen vectors are the pooled vectors of the model before fine-tuning. For more 
 replaced by complement naive Bayes (Rennie et al. 2003), which only counts, and by a ridge classifier.
 """
 
+import functools
 import re
 import warnings
 from collections import Counter
@@ -59,16 +60,19 @@ def frozen_vectors(existing: Checkpoint, max_length: int, machine: Machine, prog
     A pair's vectors u and v become [u, v, |u - v|, u * v] (Conneau et al. 2017, InferSent, figure 1). Each text is
     truncated to `max_length` tokens.
     """
-    model = Model(
-        name=existing.name,
-        tokenizer=existing.tokenizer,
-        encoder=existing.build().to(machine.device).encoder,
-        max_length=max_length,
-        precision=machine.precision,
-    )
-    pooling = existing.modules.pooling
+
+    @functools.cache
+    def build() -> Model:  # Not before it is needed: many tasks have no baseline on vectors.
+        return Model(
+            name=existing.name,
+            tokenizer=existing.tokenizer,
+            encoder=existing.build().to(machine.device).encoder,
+            max_length=max_length,
+            precision=machine.precision,
+        )
 
     def embed(examples: Sequence[TextExample]) -> NDArray[np.float32]:
+        model, pooling = build(), existing.modules.pooling
         columns = list(zip(*(example.texts for example in examples), strict=True))
         with warnings.catch_warnings():  # Truncated examples are counted in the results.
             warnings.simplefilter("ignore", TruncationWarning)
@@ -146,7 +150,7 @@ def _of_tags(train: Sequence[TaggedExample]) -> Iterator[tuple[str, Predict]]:
 def _of_texts(
     train: Sequence[TextExample], embed: Embed | None, *, num_classes: int | None
 ) -> Iterator[tuple[str, Predict]]:
-    """Yield the baselines on TF-IDF, unless the texts have no words, and on frozen vectors; none for a single class.
+    """Yield the baselines on TF-IDF, unless the texts have no words, and on frozen vectors; none on a single class.
 
     `num_classes` is None for a regression.
     """
@@ -169,14 +173,14 @@ def _of_texts(
         most = _MOST_WEIGHTS // (num_classes or 1)
         tf_idf = TfidfVectorizer(token_pattern=WORD, ngram_range=(1, 2), sublinear_tf=True, max_features=most)
         yield f"TF-IDF + {name}", _fitted(make_pipeline(tf_idf, model), sample, _joined)
-    if embed is not None:
+    sample = _sample(train, _MOST_EMBEDDED)
+    if embed is not None and len({example.label for example in sample}) > 1:
         if num_classes is None:
             name, model = "ridge regression", RidgeCV(alphas=np.logspace(0, 5, 11))
         elif num_classes <= _MOST_CLASSES:
             name, model = "logistic regression", LogisticRegression(C=0.01, max_iter=1000)
         else:
             name, model = "ridge classifier", RidgeClassifier()
-        sample = _sample(train, _MOST_EMBEDDED)
         yield f"{FROZEN} + {name}", _fitted(make_pipeline(StandardScaler(), model), sample, embed)
 
 
