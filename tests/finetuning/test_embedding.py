@@ -274,6 +274,26 @@ def test_the_untouched_model_is_kept_if_dev_falls(bert_folder, tmp_path):
     np.testing.assert_allclose(maskwright.embed(done.folder, SUBJECTS, device="cpu"), expected, atol=1e-6)
 
 
+def test_the_untouched_model_is_kept_if_dev_becomes_nan(bert_folder, tmp_path, monkeypatch):
+    """The correlation of a model whose vectors are all equal is not a number."""
+    from maskwright.finetuning.embedding import trainer
+
+    scores, calls = trainer._scores, itertools.count()
+    nan = dict.fromkeys(trainer.METRICS["scored pairs"], float("nan"))
+    monkeypatch.setattr(trainer, "_scores", lambda *args: nan if next(calls) else scores(*args))
+    done = _finetune(bert_folder, tmp_path, "scored pairs", settings=("epochs=0.5",))
+    assert done.results.best.best_epoch == 0
+    assert done.results.best.dev == done.results.baselines["before training"]["dev"]
+
+
+def test_a_length_above_that_of_the_model_is_lowered_and_reported(bert_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("maskwright.finetuning.embedding.trainer.train", lambda *_: None)
+    for out, options in (("fitted", {}), ("published", {"as_published": True})):
+        done = _finetune(bert_folder, tmp_path, "pairs", out=out, settings=("max_length=4000",), **options)
+        fitted = read_json(done.folder / "run.json")["fitted"]
+        assert [(each["published"], each["chosen"]) for each in fitted if each["field"] == "max_length"] == [(4000, 40)]
+
+
 def test_a_model_of_embeddings_has_a_lower_rate(bert_folder, tmp_path):
     maskwright.export(bert_folder, to="sentence-transformers", out=tmp_path / "start")
     for model, out, rate in ((tmp_path / "start", "low", 2e-5), (bert_folder, "high", 1.2e-3)):

@@ -62,7 +62,7 @@ def is_embedder(existing: Checkpoint) -> bool:
 
 
 RULES: tuple[Rule[Checkpoint], ...] = (
-    Rule("learning_rate", 2e-5, "the model embeds sentences already, which higher rates destroy", is_embedder),
+    Rule("learning_rate", 2e-5, "already a sentence embedder; higher rates damage it", is_embedder),
 )
 """2e-5 is the rate of sentence-transformers' training overview; the reason was measured (docs/fine-tuning.md)."""
 

@@ -258,10 +258,10 @@ def train(
     trained, state = scores(), trainer.state
     kept, best_step, is_rising = trained, state.best_global_step or state.global_step, False
     if main is not None:
-        first = before["dev"][main]
-        history = [entry[f"eval_{main}"] for entry in state.log_history if f"eval_{main}" in entry]
+        first, last = (_comparable(each["dev"][main]) for each in (before, trained))
+        history = [_comparable(entry[f"eval_{main}"]) for entry in state.log_history if f"eval_{main}" in entry]
         is_rising = bool(history) and history[-1] > max([first, *history[:-1]])
-        if trained["dev"][main] < first:
+        if last < first:
             model, kept, best_step = _model(existing, modules, settings.dropout, seed), before, 0
     save_sentence_folder(model.to("cpu"), folder.path, existing.tokenizer, existing.max_length)
     row = {
@@ -273,6 +273,11 @@ def train(
         "is_rising": is_rising,
     }
     return {"row": row, "before": before, "trained": trained, "loss": type(loss).__name__}
+
+
+def _comparable(score: float) -> float:
+    """Return a score, -inf for NaN: the correlation of vectors that are all equal."""
+    return -math.inf if math.isnan(score) else score
 
 
 def _dataset(rows: Rows, examples: Sequence[TextExample]) -> Dataset:

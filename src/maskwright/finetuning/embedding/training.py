@@ -52,7 +52,7 @@ from maskwright.finetuning.labeled import (
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.readers.options import ReadAs, ReadOptions, to_keep
 from maskwright.finetuning.results import Evaluation, FineTuning, Results, SeedRow, card, data_of, write_results
-from maskwright.fitting.rules import Choice, apply_rules
+from maskwright.fitting.rules import Choice, Rule, apply_rules
 from maskwright.inference.long_texts import IGNORED
 from maskwright.training.ranks.device import Precision, restore_machine, use_machine
 from maskwright.training.ranks.interrupt import stop_on_signals
@@ -307,11 +307,15 @@ def _fitted(
 ) -> tuple[EmbeddingSettings, tuple[Choice, ...]]:
     """Return the settings, fitted to small models and little data by the rules of the other tasks, with reasons."""
     settings = override(DEFAULTS[rows], overrides)
-    settings = settings.replace(max_length=min(settings.max_length or existing.max_length, existing.max_length))
+    longest = existing.max_length
+    length = settings.max_length or longest
+    rule: Rule[None] = Rule("max_length", min(length, longest), f"the model was trained on {longest} tokens")
+    settings, choices = apply_rules(settings.replace(max_length=length), [rule], None)
     if as_published:
-        return settings, ()
+        return settings, choices
     fixed = {name for name, _ in overrides}
-    settings, choices = apply_rules(settings, RULES, existing, fixed)
+    settings, more = apply_rules(settings, RULES, existing, fixed)
+    choices += more
     # The other texts of a batch are the negatives: a smaller batch is another task.
     fixed |= {"bias_correction", "batch_size", *(["learning_rate"] if is_embedder(existing) else [])}
     shared = ("epochs", "batch_size", "learning_rate")
