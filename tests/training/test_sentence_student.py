@@ -17,7 +17,13 @@ from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.checkpoints.sentence_folder import MODULES, read_sentence_modules
 from maskwright.core.errors import ConversionError, RecipeError
 from maskwright.core.files import read_json, write_json
+from maskwright.core.spec import override, parse_overrides
+from maskwright.pretext.objectives import SentenceVectors
+from maskwright.recipes.catalog import resolve
 from maskwright.training.pretrain import RunResult
+from maskwright.training.start.continuation import recipe_of
+from maskwright.training.start.existing import open_existing
+from maskwright.training.start.initialization import inherit_vectors
 
 UNMASKED = "replacement={kind: mask_random_keep, mask: 0, random: 0, keep: 1}"
 NARROW = (
@@ -119,6 +125,34 @@ def test_dense_modules_of_other_kinds_are_refused(student: RunResult, tmp_path: 
     write_json(copied / "2_Dense" / "config.json", {**read_json(copied / "2_Dense" / "config.json"), **change})
     with pytest.raises(ConversionError, match="a Dense module that is not linear"):
         maskwright.embed(copied, TEXTS)
+
+
+@pytest.fixture
+def without_safetensors(student: RunResult, tmp_path: Path) -> Path:
+    """A folder whose Dense module is in a file that older versions of sentence-transformers wrote."""
+    copied = shutil.copytree(student.folder, tmp_path / "old")
+    (copied / "2_Dense" / "model.safetensors").rename(copied / "2_Dense" / "pytorch_model.bin")
+    return copied
+
+
+def test_a_dense_module_without_safetensors_is_refused_only_where_it_is_needed(without_safetensors: Path) -> None:
+    assert maskwright.embed(without_safetensors, TEXTS, pooling="mean").shape == (3, 16)
+    with pytest.raises(ConversionError, match=r"a Dense module without model\.safetensors"):
+        maskwright.embed(without_safetensors, TEXTS)
+
+
+def test_a_set_pooling_needs_no_modules_of_the_teacher(without_safetensors: Path) -> None:
+    teacher, recipe = read_checkpoint(without_safetensors), resolve("distilbert/tiny", [*NARROW, "teacher.model=x"])
+    with pytest.raises(ConversionError, match="a Dense module without"):
+        inherit_vectors(recipe, teacher)
+    inherited = inherit_vectors(override(recipe, parse_overrides(["objectives.1.pooling=mean"])), teacher)
+    assert inherited.objectives[1] == SentenceVectors(pooling="mean", vector_size=16)
+
+
+def test_a_student_of_sentence_vectors_alone_continues_with_masked_tokens(student: RunResult) -> None:
+    continued = recipe_of(open_existing(str(student.folder)))
+    assert [each.kind for each in continued.objectives] == ["mlm"]
+    assert continued.replacement.hides
 
 
 def test_a_dense_module_of_another_model_is_refused(student: RunResult, tmp_path: Path) -> None:

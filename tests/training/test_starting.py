@@ -26,6 +26,7 @@ from maskwright.training.start.initialization import (
     inherit_from_teacher,
     spread_layers,
     start_from,
+    start_from_embeddings,
     start_from_teacher,
 )
 from maskwright.training.steps.model import build_model
@@ -335,3 +336,23 @@ def test_rates_for_random_weights_and_large_batches_are_lowered(bert: Checkpoint
     assert (limited.training.learning_rate, choice.published, choice.chosen) == (CONTINUED_RATE, 8e-4, CONTINUED_RATE)
     assert SourceModels(init=bert).limit_rate(recipe, {"training.learning_rate"}) == (recipe, ())
     assert SourceModels().limit_rate(recipe, ()) == (recipe, ())
+
+
+STUDENT = ("teacher.model=x", "teacher.initialize=embeddings", "objectives=[relations, mlm]")
+
+
+def test_position_embeddings_are_shifted_by_the_difference_of_the_offsets(bert: Checkpoint) -> None:
+    rows = bert.state[POSITIONS]
+    shifted = {**bert.state, POSITIONS: torch.cat([torch.ones(2, rows.shape[1]), rows])}
+    teacher = replace(bert, state=shifted, config=bert.config.replace(position_offset=2))
+    recipe = toy("distilbert/tiny", *STUDENT)
+    loaded, expected = (start_from_embeddings(recipe, each).weights[POSITIONS] for each in (teacher, bert))
+    torch.testing.assert_close(loaded, expected, rtol=0, atol=0)
+
+
+def test_positions_of_a_student_of_a_rotary_teacher_are_reported_as_new(tmp_path: Path) -> None:
+    teacher = saved(tmp_path, "modernbert/tiny", "tokenizer.vocab_size=300")
+    start = start_from_embeddings(toy("distilbert/tiny", *STUDENT), teacher)
+    assert (POSITIONS in start.weights, "position embeddings" in start.new) == (False, True)
+    # Initial attention is computed from random positions.
+    assert SourceModels(teacher=teacher, student_weights="embeddings").kept == frozenset()

@@ -91,6 +91,7 @@ class Checkpoint:
             have trained is ignored: not tied to the word embeddings, or with another activation than the encoder.
         unexpected: Names in the file that are not used.
         task: The head among `heads` that was trained on labeled examples, if any.
+        sentence_modules: What the folder computes from the hidden states; `modules` checks the size of its Dense.
         tokenizer_override: Used in place of the folder's; None for the folder's.
     """
 
@@ -104,6 +105,7 @@ class Checkpoint:
     heads: tuple[str, ...]
     unexpected: tuple[str, ...]
     task: TaskEntries | None
+    sentence_modules: SentenceModules
     tokenizer_override: Tokenizer | None = None
 
     @cached_property
@@ -123,8 +125,8 @@ class Checkpoint:
 
     @cached_property
     def modules(self) -> SentenceModules:
-        """How a folder of sentence-transformers pools; raises ConversionError if a file is damaged."""
-        modules = read_sentence_modules(self.folder)
+        """How a folder of sentence-transformers pools; raises ConversionError if its Dense is of another model."""
+        modules = self.sentence_modules
         if modules.dense is not None and modules.dense.in_features != self.config.hidden_size:
             raise ConversionError(
                 f"the Dense module in {self.folder} is for vectors of {modules.dense.in_features}, the model's have "
@@ -282,18 +284,19 @@ def read_checkpoint(folder_or_name: str | Path) -> Checkpoint:
                 todo="Remove sharing, num_groups and blocks_per_group from config.json to load every layer separately",
             )
         state[ours] = tensors[theirs]
-    of_sentences = read_sentence_modules(folder).max_length
+    modules = read_sentence_modules(folder)
     loaded = Checkpoint(
         name=str(folder_or_name),
         family=family.name,
         config=config,
         vocab_size=described.vocab_size,
-        max_length=min(described.trained_length, of_sentences or described.trained_length),
+        max_length=min(described.trained_length, modules.max_length or described.trained_length),
         state=state,
         heads=tuple(sorted(_kinds(state))),
         unexpected=tuple(sorted(names - used)),
         folder=folder,
         task=task,
+        sentence_modules=modules,
     )
     _check_shapes(loaded, family, dict(pairs))
     if layers := {name for name in loaded.unexpected if name.startswith(family.layer_starts(prefix))}:

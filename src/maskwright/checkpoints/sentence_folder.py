@@ -87,7 +87,9 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
         dense_folder = folder / modules[2]["path"] if has_dense else folder
         config = read_json(dense_folder / "config.json") if has_dense else {"activation_function": _LINEAR}
         is_linear = config["activation_function"] == _LINEAR and not config.get("use_residual")
-        dense = _dense(read_tensors(dense_folder / WEIGHTS)) if has_dense and is_linear else None
+        # Older versions wrote only pytorch_model.bin.
+        has_weights = not has_dense or (dense_folder / WEIGHTS).is_file()
+        dense = _dense(read_tensors(dense_folder / WEIGHTS)) if has_dense and is_linear and has_weights else None
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError) as error:
         raise ConversionError(
             f"{folder} has a {MODULES}, but is no folder of sentence-transformers: {type(error).__name__}: {error}",
@@ -100,6 +102,8 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
         problem = f"the pooling {', '.join(modes)}"
     elif not is_linear:
         problem = "a Dense module that is not linear"
+    elif not has_weights:
+        problem = f"a Dense module without {WEIGHTS}"
     elif prompt:
         problem = f"the default prompt {prompt!r}"
     elif transformer.get("do_lower_case"):

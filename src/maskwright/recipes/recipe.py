@@ -1,10 +1,11 @@
 """The recipe: one choice on each axis of the BERT family, as one frozen value."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import Field, PositiveInt, model_validator
 
+from maskwright.core.fields import kind_of, members
 from maskwright.core.spec import Spec
 from maskwright.core.types import FamilyName
 from maskwright.data.tokenizers.spec import TokenizerSpec
@@ -158,9 +159,11 @@ class Recipe(Spec):
                 f"masking {self.masking.kind!r} needs {' and '.join(missing_kinds)} spans, which no source provides: "
                 f"add {remedies}"
             )
-        for second, user in (("generator", "'rtd' or 'replace_mlm'"), ("teacher", "'soft_targets' or 'relations'")):
+        for second in ("generator", "teacher"):
             users = [objective.kind for objective in self.objectives if second in objective.needs]
             if getattr(self, second) is not None and not users:
+                allowed = [cast(type[Objective], each) for each in members(ObjectiveChoice)]
+                user = " or ".join(repr(kind_of(each)) for each in allowed if second in each.needs)
                 raise ValueError(f"no objective uses the {second}: add {user}, or set {second}=null")
         if self.generator is not None and not any(objective.on_generator for objective in self.objectives):
             raise ValueError("the generator needs the objective 'mlm', which trains it; add it")

@@ -70,8 +70,9 @@ EMBEDDER_WARNING = (
 def recipe_of(model: Checkpoint) -> Recipe:
     """Return a recipe that continues the training of a model: its shape, length, and the objectives of its heads.
 
-    A run's own recipe is continued, without its teacher. Another model has masked tokens as objective, with a new head
-    if it has none, and next sentence or sentence order if it has that head.
+    A run's own recipe is continued, without its teacher; with masked tokens if it has no other objective. Another model
+    has masked tokens as objective, with a new head if it has none, and next sentence or sentence order if it has that
+    head.
     """
     longest = model.max_length
     phases: tuple[LengthPhase, ...] = (LengthPhase(share=1.0, max_length=longest),)
@@ -83,18 +84,25 @@ def recipe_of(model: Checkpoint) -> Recipe:
         learning_rate=LEARNING_RATE,
         optimizer=AdamW(betas=(0.9, 0.98)),
     )
+    template = catalog.get(_TEMPLATES.get(model.family, "bert/base"))
     file = model.folder / "recipe.json"
     if file.is_file():
         saved = read_recipe(file)
         kept = tuple(each for each in saved.objectives if "teacher" not in each.needs)
+        changes: dict[str, Any] = {"objectives": kept}
+        if not kept:  # Objectives of a teacher alone may mask nothing.
+            changes = {
+                "objectives": (MaskedLanguageModeling(),),
+                "masking": template.masking,
+                "replacement": template.replacement,
+            }
         return saved.replace(
             summary=f"not published: continues {saved.name}",
             teacher=None,
-            objectives=kept or (MaskedLanguageModeling(),),
             encoder=model.config,
             training=training,
+            **changes,
         )
-    template = catalog.get(_TEMPLATES.get(model.family, "bert/base"))
     mlm = MaskedLanguageModeling(initial_bias="zero" if "mlm" in model.heads else "frequencies")
     objectives: tuple[ObjectiveChoice, ...] = (mlm,)
     layout = template.format

@@ -179,12 +179,13 @@ def inherit_from_teacher(recipe: Recipe, teacher: Checkpoint, fixed: Collection[
 def inherit_vectors(recipe: Recipe, teacher: Checkpoint) -> Recipe:
     """Return a student's recipe with its teacher's pooling and size of sentence vectors, if it learns these.
 
-    Raises ConversionError if the teacher's modules are not supported, RecipeError if another size is set.
+    Raises ConversionError if the teacher's modules are needed and not supported, RecipeError if another size is set.
     """
     objectives = list(recipe.objectives)
     for number, objective in enumerate(objectives):
         if isinstance(objective, SentenceVectors):
-            teacher.modules.check(teacher.name)
+            if objective.pooling is None:
+                teacher.modules.check(teacher.name)
             pooling = objective.pooling or teacher.modules.pooling
             dense = teacher.modules.dense_after(pooling)
             size = teacher.config.hidden_size if dense is None else dense.out_features
@@ -300,13 +301,16 @@ def start_from_embeddings(recipe: Recipe, teacher: Checkpoint) -> InitialWeights
         )
     if positions is not None and segments is not None and not recipe.encoder.type_vocab_size:
         positions, segments = positions + segments[0], None
-    if recipe.encoder.position_offset != teacher.config.position_offset:
-        positions = None
+    if positions is not None:
+        skipped = positions.new_zeros(recipe.encoder.position_offset, teacher_width)
+        positions = torch.cat([skipped, positions[teacher.config.position_offset :]])
     axes = torch.eye(width) if width == teacher_width else torch.linalg.eigh(words.T @ words)[1][:, -width:]
     tables = zip(names, (words, positions, segments), strict=True)
     state = {name: table @ axes for name, table in tables if table is not None and name in own}
     start = _start(teacher, state, own, {}, {"layers"})
-    return replace(start, new=tuple(part for part in start.new if part != "embeddings"))  # Only their LayerNorm.
+    # Of the embeddings, the LayerNorm is always new, and the positions if the teacher has no table.
+    positions_new = ["position embeddings"] * (positions is None and names[1] in own)
+    return replace(start, new=tuple(sorted({*start.new, *positions_new} - {"embeddings"})))
 
 
 def _start(
@@ -414,11 +418,10 @@ class SourceModels:
         """Fields that are not fitted to the budget."""
         if self.init is not None:
             return NOT_FITTED
-        return {
-            "layers": NOT_FITTED,
-            "embeddings": frozenset({"encoder.initial_attention"}),  # It is computed from the random positions.
-            "none": frozenset[str](),
-        }[self.student_weights]
+        has_positions = self.teacher is not None and self.teacher.config.positions == "absolute"
+        if self.student_weights == "embeddings" and has_positions:
+            return frozenset({"encoder.initial_attention"})  # It is computed from the random positions.
+        return NOT_FITTED if self.student_weights == "layers" else frozenset()
 
     def fit(self, recipe: Recipe, fixed: Collection[str]) -> Recipe:
         """Return the recipe with the settings that the models require; `fixed` fields stay.
