@@ -39,14 +39,14 @@ def labeled(train: Rows, dev: Rows, kind: Kind = "classification") -> Labeled:
     "rows", [[("a good film", "pos")], [("!", "pos"), ("?", "neg")], [("", "pos"), ("\u3000", "neg")]]
 )
 def test_training_examples_of_one_class_or_without_words_have_no_tf_idf_model(rows: list[tuple[str, str]]) -> None:
-    found = measure_baselines(labeled(rows, [("a good film", "pos"), ("a bad film", "neg")]))
+    found = dict(measure_baselines(labeled(rows, [("a good film", "pos"), ("a bad film", "neg")])))
     assert list(found) == ["majority class"]
 
 
 def test_many_classes_take_little_memory_and_are_learned() -> None:
     rows = [(f"word{n % 1000} pair{n % 1000} other{n}", f"L{n % 1000}") for n in range(2000)]
     tracemalloc.start()
-    found = measure_baselines(labeled(rows, rows[:500]))
+    found = dict(measure_baselines(labeled(rows, rows[:500])))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     scores = found["TF-IDF + complement naive Bayes"]["dev"]
@@ -57,7 +57,7 @@ def test_many_classes_take_little_memory_and_are_learned() -> None:
 def test_the_most_frequent_features_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [(f"{'good' if n % 2 else 'bad'} w{n}", "pos" if n % 2 else "neg") for n in range(40)]
     monkeypatch.setattr(baselines, "_MOST_WEIGHTS", 4)  # Two features: good and bad.
-    found = measure_baselines(labeled(rows, rows[:10]))
+    found = dict(measure_baselines(labeled(rows, rows[:10])))
     assert found["TF-IDF + logistic regression"]["dev"]["accuracy"] == 1.0
 
 
@@ -66,7 +66,7 @@ def test_embedded_examples_of_one_class_have_no_model_on_frozen_vectors(monkeypa
     texts = [TextExample(key=str(n), texts=(f"word{n}",), label=None) for n in range(40)]
     embedded = {example.key for example in baselines._sample(texts, 5)}
     rows = [(f"word{n}", "pos" if str(n) in embedded else "neg") for n in range(40)]
-    found = measure_baselines(labeled(rows, rows[:10]), lambda examples: np.zeros((len(examples), 4), np.float32))
+    found = dict(measure_baselines(labeled(rows, rows[:10]), lambda examples: np.zeros((len(examples), 4), np.float32)))
     assert list(found) == ["majority class", "TF-IDF + logistic regression"]
 
 
@@ -109,7 +109,7 @@ def test_a_model_on_frozen_vectors_predicts_dev(kind: Kind) -> None:
 
     label = (lambda n: float(n)) if kind == "regression" else str
     rows = [("!" * (1 + n % 2), label(n % 2)) for n in range(60)]
-    measured = measure_baselines(labeled(rows, rows[:12], kind), embed)
+    measured = dict(measure_baselines(labeled(rows, rows[:12], kind), embed))
     [(name, scores)] = list(measured.items())[1:]
     assert name.startswith("frozen vectors + ")
     assert next(iter(scores["dev"].values())) > 0.95

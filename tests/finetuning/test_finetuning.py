@@ -176,6 +176,23 @@ def test_a_stop_saves_and_the_same_call_resumes(tune, tmp_path, before_each_step
     assert tune().finished
 
 
+def test_a_stop_between_baselines_ends_before_the_next(tune, monkeypatch):
+    calls = []
+
+    def interrupt(labeled, embed):
+        for name in ("first", "second", "third"):
+            calls.append(name)
+            if len(calls) == 1:
+                os.kill(os.getpid(), signal.SIGINT)
+            yield name, lambda examples: [labeled.task.labels[0]] * len(examples)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("maskwright.finetuning.baselines._baselines", interrupt)
+        stopped = tune(seeds=1)
+    assert (stopped.finished, stopped.stopped_by, calls) == (False, "SIGINT", ["first"])
+    assert tune(seeds=1).finished
+
+
 def test_finished_seeds_are_kept_and_more_can_be_added(
     tune, bert_folder, tmp_path, before_each_step, no_training, monkeypatch
 ):

@@ -85,13 +85,15 @@ def frozen_vectors(existing: Checkpoint, max_length: int, machine: Machine, prog
     return embed
 
 
-def measure_baselines(labeled: Labeled, embed: Embed | None = None) -> dict[str, dict[str, Mapping[str, float]]]:
-    """Return the metrics of each baseline on "dev" and, if it has labels, on "test"; empty for question answering.
+def measure_baselines(
+    labeled: Labeled, embed: Embed | None = None
+) -> Iterator[tuple[str, Mapping[str, Mapping[str, float]]]]:
+    """Yield each baseline's name and metrics on "dev" and, if it has labels, on "test"; none for question answering.
 
     Without `embed` there are no baselines on frozen vectors.
     """
-    return {
-        name: {
+    for name, predict in _baselines(labeled, embed):
+        metrics = {
             part: labeled.task.measure(
                 [
                     Prediction(key=example.key, value=value, score=None, details={})
@@ -102,8 +104,7 @@ def measure_baselines(labeled: Labeled, embed: Embed | None = None) -> dict[str,
             for part, file in labeled.parts.items()
             if part != "train" and has_labels(file.examples)
         }
-        for name, predict in _baselines(labeled, embed)
-    }
+        yield name, metrics
 
 
 def _baselines(labeled: Labeled, embed: Embed | None) -> Iterator[tuple[str, Predict]]:

@@ -40,7 +40,7 @@ from maskwright.finetuning.hyperparameters import (
 from maskwright.finetuning.labeled import Labeled, LabeledRequest, read_labeled, report_truncated
 from maskwright.finetuning.predictions import write_predictions
 from maskwright.finetuning.readers import Data
-from maskwright.finetuning.results import FineTuning, Results, SeedRow, data_of, model_card, write_results
+from maskwright.finetuning.results import FineTuning, Metrics, Results, SeedRow, data_of, model_card, write_results
 from maskwright.finetuning.seed_run import (
     MODEL,
     SeedResult,
@@ -357,7 +357,7 @@ class _FineTuningRun:
             return None
 
     def _finish(self, record: Mapping[str, Any]) -> Results | None:
-        """Score the test examples and write the results; None if a stop was requested."""
+        """Score the test examples and the baselines, write the results; None if a stop was requested."""
         plan = self.plan
         runs = [read_result(folder) for folder in (self.folder.path / RUNS).glob("seed-*")]
         trained = sorted((run for run in runs if run is not None), key=lambda run: run.seed)
@@ -366,7 +366,15 @@ class _FineTuningRun:
             if self.stop:
                 return None
             tested.append(measure_test(run.folder, plan.labeled.parts["test"], self.machine, self.reporter))
-        results = self._results(trained, tested)
+        embed = None
+        if not plan.from_scratch:
+            embed = frozen_vectors(plan.existing, plan.settings.max_length, self.machine, self.reporter.stage)
+        baselines = {}
+        for name, metrics in measure_baselines(plan.labeled, embed):
+            if self.stop:
+                return None
+            baselines[name] = metrics
+        results = self._results(trained, tested, baselines)
         best = next(run for run in trained if run.seed == results.best.seed)
         self._publish(best)
         facts = read_card_facts(plan.existing.folder, plan.existing.name)
@@ -452,16 +460,18 @@ class _FineTuningRun:
         )
         return run.run(self.stop, self.checkpoint_seconds)
 
-    def _results(self, trained: Sequence[SeedResult], tested: Sequence[dict[str, Any]]) -> Results:
+    def _results(
+        self,
+        trained: Sequence[SeedResult],
+        tested: Sequence[dict[str, Any]],
+        baselines: Mapping[str, Mapping[str, Metrics]],
+    ) -> Results:
         plan, labeled = self.plan, self.plan.labeled
         truncated = {"train": len(plan.data.train.truncated), "dev": len(plan.data.dev.truncated)}
         if tested:
             self._report_truncated({"test": tested[0]["truncated"]})
             truncated["test"] = tested[0]["truncated"]
         tests = [test["metrics"] for test in tested] or [None] * len(trained)
-        embed = None
-        if not plan.from_scratch:
-            embed = frozen_vectors(plan.existing, plan.settings.max_length, self.machine, self.reporter.stage)
         return Results(
             task=labeled.name,
             kind=labeled.task.kind,
@@ -484,7 +494,7 @@ class _FineTuningRun:
             ),
             notes=labeled.notes,
             precision=self.machine.precision,
-            baselines=measure_baselines(labeled, embed),
+            baselines=baselines,
         )
 
 
