@@ -59,7 +59,7 @@ def test_damage_is_named(folder: Path) -> None:
     (record,) = on("record", folder)
     assert record.text.startswith("damaged: run.json has no checksum")
     damaged, intact = on("checkpoint", folder)
-    assert damaged.text.startswith("step-000000002 is damaged: weights.safetensors is not")
+    assert damaged.text.startswith("step-000000002 is damaged: weights.safetensors is damaged")
     assert intact.text == "checkpoints/step-000000001 is the newest that is intact"
     assert "line 2 of" in on("metrics", folder)[0].text
     (model,) = on("model", folder)
