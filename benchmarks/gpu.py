@@ -31,6 +31,7 @@ from typing import Any
 from benchmarks import suites
 from benchmarks.runner import ROOT, Settings, peak_memory
 from maskwright import finetune, load, pretrain
+from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.spec import override, parse_overrides
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.recipes.catalog import resolve
@@ -468,7 +469,7 @@ def run_jobs(names: Sequence[str], place: Place, *, ends: float, workers: int) -
         def wait_and_run(case: Case) -> int:
             if case.run in runs:
                 runs[case.run].result()
-                if not (place.run_of(case.run) / "model.safetensors").exists():
+                if not (place.run_of(case.run) / WEIGHTS).exists():
                     return 1
             return run(case)
 

@@ -180,23 +180,23 @@ def _windows(
 ) -> Features:
     """Lay out texts and pairs of more than `longest` tokens, (B,), as several sequences.
 
-    Of a pair the longer text is cut into windows; each has the whole shorter one, or as much of it as fits into half of
+    Of a pair the longer text is cut into windows; each has the entire shorter one, or as much of it as fits into half of
     a sequence. `second` is empty where there is no pair.
     """
     is_first = first.lengths >= second.lengths
     longer = Ranges(np.where(is_first, first.starts, second.starts), np.where(is_first, first.ends, second.ends))
-    whole = Ranges(np.where(is_first, second.starts, first.starts), np.where(is_first, second.ends, first.ends))
-    shorter = whole.first(longest // 2)
+    untruncated = Ranges(np.where(is_first, second.starts, first.starts), np.where(is_first, second.ends, first.ends))
+    shorter = untruncated.first(longest // 2)
     examples, windows = cut_windows(longer, longest - shorter.lengths)
-    beside, is_first = shorter.pick(examples), is_first[examples]
+    repeated, is_first = shorter.pick(examples), is_first[examples]
     laid = lay_out(
         ids,
-        Ranges(np.where(is_first, windows.starts, beside.starts), np.where(is_first, windows.ends, beside.ends)),
-        Ranges(np.where(is_first, beside.starts, windows.starts), np.where(is_first, beside.ends, windows.ends)),
+        Ranges(np.where(is_first, windows.starts, repeated.starts), np.where(is_first, windows.ends, repeated.ends)),
+        Ranges(np.where(is_first, repeated.starts, windows.starts), np.where(is_first, repeated.ends, windows.ends)),
         layout,
         pairs[examples],
     )
-    return replace(laid, examples=examples, truncated=np.flatnonzero(shorter.lengths < whole.lengths))
+    return replace(laid, examples=examples, truncated=np.flatnonzero(shorter.lengths < untruncated.lengths))
 
 
 def _values(predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> tuple[list[Any], list[Any]]:
