@@ -180,7 +180,7 @@ def _windows(
 ) -> Features:
     """Lay out texts and pairs of more than `longest` tokens, (B,), as several sequences.
 
-    Of a pair the longer text is cut into windows; each has the entire shorter one, or as much of it as fits into half of
+    Of a pair the longer text is cut into windows; each has all of the shorter one, or what of it fits into half of
     a sequence. `second` is empty where there is no pair.
     """
     is_first = first.lengths >= second.lengths
