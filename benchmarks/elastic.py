@@ -19,9 +19,9 @@ from typing import Any
 from benchmarks.recording import record_steps, samples_learned, steps_recorded, whole_epochs
 from benchmarks.runner import ROOT, Settings
 from benchmarks.table import Table, number
+from maskwright.reporting.metrics import read_rows
+from maskwright.reporting.reporter import Silent
 from maskwright.training.pretrain import pretrain
-from maskwright.training.reporting import Silent
-from maskwright.training.runs.metrics import read_rows
 
 _STEPS, _LIMIT = 100, 300.0
 """Steps of a run; seconds until the benchmark stops waiting for processes."""

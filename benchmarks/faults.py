@@ -21,10 +21,10 @@ from benchmarks.table import Table, number
 from maskwright.core.checksums import compare_files, read_record
 from maskwright.core.files import read_json
 from maskwright.finetuning.finetune import finetune
+from maskwright.reporting.metrics import read_rows
+from maskwright.reporting.reporter import Silent
 from maskwright.study import compare as study
 from maskwright.training.pretrain import pretrain
-from maskwright.training.reporting import Silent
-from maskwright.training.runs.metrics import read_rows
 from maskwright.training.runs.run_directory import COPIES
 
 SYSTEMS = ("bert", "roberta", "albert", "electra", "spanbert", "bert-wwm", "macbert", "ernie", "distilbert")

@@ -35,9 +35,9 @@ from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.spec import override, parse_overrides
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.recipes.catalog import resolve
+from maskwright.reporting.reporter import Silent
 from maskwright.study import probes
 from maskwright.study.text import StudyText, prepare_text
-from maskwright.training.reporting import Silent
 
 MLM_ONLY = ("objectives=[{kind: mlm}]", "format={kind: doc_sentences}", "encoder.pooler=false")
 GLUE = (

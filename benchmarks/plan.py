@@ -9,11 +9,11 @@ import argparse
 import json
 from pathlib import Path
 
+from maskwright.reporting.console import OnConsole
 from maskwright.study.experiment import Experiment
 from maskwright.study.plan import TRIAL_SHARES, PlannedRecipe, run_trials, with_prediction
 from maskwright.study.record import StudyRecord
 from maskwright.study.request import variants_of
-from maskwright.training.reporting import OnConsole
 
 LONGER = 10
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import maskwright
 from maskwright.data.cleaning.store import clean_corpus
-from maskwright.training.reporting import Reporter
+from maskwright.reporting.reporter import Reporter
 
 CORES = 16
 """Of a node."""

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from maskwright.cli import output
-from maskwright.training.reporting import OnConsole
+from maskwright.reporting.console import OnConsole
 
 # Clipboard (OSC 52), title, colors, cursor; BEL, backspace, DEL, and the one-byte CSI and OSC.
 HOSTILE = "a\x1b]52;c;ZXZpbA==\x07b\x1b]0;title\x1b\\c\x1b[31m\x1b[2Jd\x08\x7f\x9b31m\x9d0;e\x9c\r"

@@ -11,7 +11,7 @@ from damage import HARMS, contents, flip_bit
 from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.finetuning import seed_run
 from maskwright.finetuning.finetune import finetune
-from maskwright.training.reporting import Silent
+from maskwright.reporting.reporter import Silent
 from maskwright.training.steps.optimizer import Optimizer
 
 SEED = "runs/seed-1"

@@ -14,7 +14,7 @@ from maskwright.finetuning.finetune import finetune
 from maskwright.finetuning.labeled import LabeledRequest
 from maskwright.finetuning.predict import predict
 from maskwright.finetuning.readers import read_examples
-from maskwright.training.reporting import Silent
+from maskwright.reporting.reporter import Silent
 
 
 def test_rows_in_memory_are_the_examples_of_their_file(tmp_path):

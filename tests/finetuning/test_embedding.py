@@ -15,7 +15,7 @@ import maskwright
 from damage import HARMS
 from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, TrainingError
 from maskwright.core.files import read_json
-from maskwright.training.reporting import Silent
+from maskwright.reporting.reporter import Silent
 
 pytestmark = pytest.mark.skipif(
     not all(map(find_spec, ("sentence_transformers", "datasets"))), reason="needs sentence-transformers and datasets"

@@ -17,7 +17,7 @@ from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification
 from maskwright.inference.long_texts import TruncationWarning, UntrainedLength
-from maskwright.training.reporting import Silent
+from maskwright.reporting.reporter import Silent
 
 
 def saved(model, task, folder, *, names_task=True):

@@ -21,9 +21,9 @@ from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.finetune import finetune, make_plan
 from maskwright.finetuning.labeled import LabeledRequest
 from maskwright.finetuning.predict import predict
+from maskwright.reporting.reporter import Silent
 from maskwright.training.pretrain import pretrain
 from maskwright.training.ranks.device import Machine
-from maskwright.training.reporting import Silent
 from maskwright.training.runs import run
 from maskwright.training.runs.run_directory import RunDirectory
 from maskwright.training.start.existing import open_existing

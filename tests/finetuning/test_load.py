@@ -9,7 +9,7 @@ from maskwright.core.errors import ConversionError, MaskwrightError
 from maskwright.finetuning import evaluate as evaluate_module
 from maskwright.finetuning.fine_tuned import build
 from maskwright.finetuning.tasks.texts import Classification
-from maskwright.training.reporting import Silent
+from maskwright.reporting.reporter import Silent
 
 TEXTS = ["the cat sat", "the dog ran to the tree"]
 

@@ -21,7 +21,7 @@ from maskwright.inference import precision as inference_precision
 from maskwright.kernels.cpu.encoder import quantize_int8
 from maskwright.model import inference as model_inference
 from maskwright.model.inference import PrecisionChanged
-from maskwright.training.reporting import Silent
+from maskwright.reporting.reporter import Silent
 from tests.precisions import skip_without
 
 # Without dropout and with a low rate: how sure a model is decides how much rounding shows, and the masks that are drawn

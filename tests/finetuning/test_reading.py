@@ -12,7 +12,7 @@ from maskwright.finetuning.labeled import read_for_model
 from maskwright.finetuning.predict import predict
 from maskwright.finetuning.predictions import plain
 from maskwright.finetuning.readers.options import ReadOptions
-from maskwright.training.reporting import Silent
+from maskwright.reporting.reporter import Silent
 
 
 def mrpc(folder):

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from maskwright.training.reporting import Silent
+from maskwright.reporting.reporter import Silent
 
 _FELINE, _CANINE = ("cat", "cats"), ("dog", "dogs")
 _DOES = ("sat on the mat", "ran to the tree", "and we love the tree", "sat", "ran on", "ran , and sat !")

@@ -17,6 +17,7 @@ from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
 from maskwright.core.files import read_json
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import Speed
+from maskwright.reporting.reporter import Silent
 from maskwright.study import compare as module
 from maskwright.study import experiment, probes
 from maskwright.study import results as module_of_results
@@ -29,7 +30,6 @@ from maskwright.study.results import overview, sentences
 from maskwright.study.statistics import NO_DIFFERENCE, NOT_COMPARABLE
 from maskwright.study.text import open_text
 from maskwright.training import pretraining_run
-from maskwright.training.reporting import Silent
 
 TOY = (
     *("encoder.hidden_size=16", "encoder.num_heads=2", "encoder.num_layers=1", "encoder.intermediate_size=32"),

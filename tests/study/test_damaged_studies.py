@@ -12,8 +12,8 @@ import pytest
 from damage import HARMS, flip_bit
 from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.core.files import read_json
+from maskwright.reporting.reporter import Reporter, Silent
 from maskwright.study.compare import Comparison, compare
-from maskwright.training.reporting import Reporter, Silent
 from maskwright.training.steps.optimizer import Optimizer
 
 TOY = (

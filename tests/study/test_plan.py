@@ -8,10 +8,10 @@ import pytest
 
 from maskwright.core.errors import RecipeError
 from maskwright.fitting.resolve import Speed
+from maskwright.reporting.reporter import Silent
 from maskwright.study import plan as module
 from maskwright.study.experiment import StoppedError
 from maskwright.study.plan import PlannedRecipe, narrower, plan, predict, recommend, with_prediction
-from maskwright.training.reporting import Silent
 
 TOY = (
     *("encoder.hidden_size=32", "encoder.num_heads=2", "encoder.intermediate_size=64"),

@@ -20,9 +20,9 @@ from maskwright.fitting.budget import Budget
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes import catalog
-from maskwright.training.reporting import Reporter
+from maskwright.reporting.metrics import read_rows
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.runs import checkpoint
-from maskwright.training.runs.metrics import read_rows
 from maskwright.training.runs.report import html
 from maskwright.training.start.continuation import Quality, recipe_of, sentence_similarity, split_budget, verdict
 from maskwright.training.start.existing import open_existing

@@ -13,7 +13,7 @@ from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError, RecipeError
 from maskwright.core.files import read_json
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.training.runs.metrics import read_rows
+from maskwright.reporting.metrics import read_rows
 
 ON = tuple(setting for setting in TOY if "vocab_size" not in setting)
 """The settings of a toy run whose tokenizer comes with a model."""

@@ -25,8 +25,8 @@ from toy_runs import CLEAN, TOY, write_corpus
 from maskwright.cli.main import main
 from maskwright.core.errors import DeviceError, TrainingError
 from maskwright.core.files import read_json
+from maskwright.reporting.metrics import read_rows
 from maskwright.training.ranks import distributed
-from maskwright.training.runs.metrics import read_rows
 from maskwright.training.steps.batches import map_tensors
 
 STEPS = 50

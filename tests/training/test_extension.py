@@ -9,8 +9,8 @@ from toy_runs import TOY, Train, killed_after, train_toy
 
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import read_json
+from maskwright.reporting.metrics import read_rows
 from maskwright.training.pretrain import RunResult
-from maskwright.training.runs.metrics import read_rows
 
 STABLE_PART = (
     *TOY,

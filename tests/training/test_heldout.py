@@ -14,8 +14,8 @@ from maskwright.core.files import read_json
 from maskwright.core.types import Documents
 from maskwright.fitting.budget import Budget
 from maskwright.recipes.catalog import get
+from maskwright.reporting.reporter import Silent
 from maskwright.training.pretrain import request_of
-from maskwright.training.reporting import Silent
 from maskwright.training.start.preparation import restore_prepared
 from maskwright.training.steps.batches import map_tensors
 from maskwright.training.steps.workload import build_workload, split

@@ -10,8 +10,8 @@ from toy_runs import TOY, Listening, Train, train_toy
 import maskwright
 from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.core.errors import ConversionError
+from maskwright.reporting.metrics import read_rows
 from maskwright.training.pretrain import RunResult
-from maskwright.training.runs.metrics import read_rows
 
 
 @pytest.fixture(scope="module")

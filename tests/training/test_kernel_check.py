@@ -21,10 +21,10 @@ from maskwright.core.errors import DeviceError
 from maskwright.core.files import read_json
 from maskwright.kernels.setting import Kernels as KernelSetting
 from maskwright.kernels.setting import kernels_enabled
+from maskwright.reporting.metrics import read_rows
 from maskwright.training import pretrain as pretrain_module
 from maskwright.training import pretraining_run
 from maskwright.training.ranks.device import Machine, prepare_machine
-from maskwright.training.runs.metrics import read_rows
 from maskwright.training.steps import kernel_check
 from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.kernel_check import KernelCheck, _loss_and_gradients, check_kernels

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from toy_runs import CLEAN, TOY, assert_same_files, train_toy
 
-from maskwright.training.runs.metrics import read_rows
+from maskwright.reporting.metrics import read_rows
 
 STEPS, KILLED_AT = 80, 15
 SETTINGS = (*TOY, "training.batch_sequences=24")

@@ -12,7 +12,7 @@ from toy_runs import CLEAN, TOY, assert_same_files, train_toy, write_corpus
 
 from maskwright.core.errors import DataError
 from maskwright.data.sources.arguments import PREPARED
-from maskwright.training.reporting import Silent
+from maskwright.reporting.reporter import Silent
 from maskwright.training.start.prepared_text import prepare
 
 TOKENIZER = "tokenizer.vocab_size=300"

@@ -16,7 +16,7 @@ from maskwright.core.errors import CheckpointError, DataError, DeviceError, Mask
 from maskwright.core.files import read_json
 from maskwright.fitting import resolve
 from maskwright.fitting.resolve import Speed
-from maskwright.training.runs.metrics import read_rows
+from maskwright.reporting.metrics import read_rows
 from maskwright.training.start import preparation
 from maskwright.training.steps import loop
 

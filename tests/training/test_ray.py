@@ -17,9 +17,9 @@ from toy_runs import CLEAN, TOY, write_corpus
 import maskwright
 from maskwright.data.engines import ordered_map, use_engine
 from maskwright.data.sources import readers
-from maskwright.training.reporting import Reporter, Silent
+from maskwright.reporting.metrics import read_rows
+from maskwright.reporting.reporter import Reporter, Silent
 from maskwright.training.runs import checkpoint
-from maskwright.training.runs.metrics import read_rows
 
 ray = pytest.importorskip("ray")
 

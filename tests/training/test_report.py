@@ -10,9 +10,9 @@ from toy_runs import Listening, Train, train_toy, write_corpus
 
 from maskwright.core.errors import MaskwrightError
 from maskwright.core.files import read_json
+from maskwright.reporting.page import figure, svg
 from maskwright.training import pretrain as module
 from maskwright.training.ranks.interrupt import StopRequest
-from maskwright.training.runs.page import figure, svg
 from maskwright.training.runs.report import html, write_page
 
 PAGE = "report.html"

@@ -7,7 +7,7 @@ from toy_runs import Listening
 
 from maskwright.core.checksums import read_record
 from maskwright.core.errors import CheckpointError, DataError
-from maskwright.training.reporting import Reporter, Silent
+from maskwright.reporting.reporter import Reporter, Silent
 from maskwright.training.runs.run_directory import RunDirectory
 from maskwright.training.runs.session import open_session
 

@@ -9,8 +9,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from maskwright.reporting.reporter import Reporter, Silent
 from maskwright.training.pretrain import RunResult, pretrain
-from maskwright.training.reporting import Reporter, Silent
 from maskwright.training.runs import checkpoint
 
 SUBJECTS = ("the cat", "a dog", "my sister", "the old captain", "our teacher", "the river")

@@ -22,11 +22,11 @@ def command(arguments: Arguments, json: Json = False) -> None:
     loaded, texts, options = load_for_use(arguments)
     from maskwright.checkpoints.location import locate
     from maskwright.checkpoints.sentence_folder import MODULES
-    from maskwright.data.progress import no_progress
     from maskwright.inference.commands import embed
     from maskwright.inference.embed import nearest_texts
     from maskwright.inference.long_texts import truncated_texts
-    from maskwright.training.reporting import OnConsole
+    from maskwright.reporting.console import OnConsole
+    from maskwright.reporting.reporter import no_progress
 
     pooling, normalize = loaded.pooled_as(arguments["pooling"], arguments["normalize"])
     if not (locate(arguments["model"]) / MODULES).is_file():

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from maskwright.core.console import SafeConsole
+from maskwright.reporting.console import SafeConsole
 
 _WIDTH_WHEN_PIPED = 200
 

@@ -17,8 +17,8 @@ from maskwright.core.errors import DataError
 from maskwright.core.files import atomic_folder, check_writable, parse_json, remove_abandoned
 from maskwright.core.object_stores import download, is_hidden, is_url, open_store, store_problems
 from maskwright.core.spec import fingerprint
-from maskwright.data.progress import Progress
 from maskwright.data.sources.arguments import PREPARED, file_format
+from maskwright.reporting.reporter import Progress
 
 _CACHED = re.compile(r"\.|prepared\.json|checksums\.json|[a-z-]+-[0-9a-f]{16}")
 """Names in a folder of prepared text, which is a cache directory, and of unfinished ones."""

@@ -21,10 +21,10 @@ from maskwright.core.spec import fingerprint
 from maskwright.core.types import BoolArray, IntArray, SpecialTokens
 from maskwright.data.cache import open_or_build
 from maskwright.data.files import decoded_lines, decompressed, reading
-from maskwright.data.progress import Progress, no_progress
 from maskwright.data.shards.corpus import Corpus
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.words.word_vectors import LEARNING, MAX_WORDS, learn_vectors, nearest, require_gensim
+from maskwright.reporting.reporter import Progress, no_progress
 
 DEFAULT_TOKENS = 8_000_000
 """Words are counted, and vectors learned, in about so many tokens from all over the corpus: about 30 MB of English or

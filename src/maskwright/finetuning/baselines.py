@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.core.randomness import Permutation, integer_key
-from maskwright.data.progress import Progress, no_progress
 from maskwright.data.scripts import WORD
 from maskwright.finetuning.examples import TaggedExample, TextExample, has_labels
 from maskwright.finetuning.labeled import Labeled
@@ -34,6 +33,7 @@ from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 from maskwright.inference.long_texts import TruncationWarning
 from maskwright.inference.model import Model
+from maskwright.reporting.reporter import Progress, no_progress
 from maskwright.training.ranks.device import Machine
 
 Predict = Callable[[Sequence[Any]], Sequence[Any]]

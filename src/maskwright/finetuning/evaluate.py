@@ -16,7 +16,6 @@ from maskwright.core.devices import choose_device
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.core.tensors import check_finite
 from maskwright.core.types import IntArray
-from maskwright.data.progress import Progress, no_progress
 from maskwright.finetuning.examples import Example, ExampleFile, TextExample
 from maskwright.finetuning.features import Features, Layout
 from maskwright.finetuning.fine_tuned import FineTunedModel, load
@@ -30,10 +29,11 @@ from maskwright.inference.batches import TextEncoder
 from maskwright.inference.long_texts import choose_length
 from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision, choose_precision
+from maskwright.reporting.console import OnConsole
+from maskwright.reporting.reporter import Progress, Reporter, no_progress
 from maskwright.training.ranks.device import Machine, prepare_machine, use_machine
 from maskwright.training.ranks.device import Precision as TrainingPrecision
 from maskwright.training.ranks.distributed import all_gather_object, rank, world_size
-from maskwright.training.reporting import OnConsole, Reporter
 
 _TEXTS = {1: "single texts", 2: "pairs of texts"}
 

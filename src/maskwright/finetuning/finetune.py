@@ -55,8 +55,10 @@ from maskwright.finetuning.tasks import KINDS
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Classification, Regression, TextTask
-from maskwright.fitting.rules import Choice
+from maskwright.fitting.rules import Choice, report_fitted
 from maskwright.inference.long_texts import IGNORED
+from maskwright.reporting.console import OnConsole
+from maskwright.reporting.reporter import Reporter, Silent
 from maskwright.training.ranks.device import Machine, Precision, restore_machine, use_machine
 from maskwright.training.ranks.distributed import (
     broadcast_object,
@@ -68,7 +70,6 @@ from maskwright.training.ranks.distributed import (
     world_size,
 )
 from maskwright.training.ranks.interrupt import StopRequest, stop_on_signals
-from maskwright.training.reporting import OnConsole, Reporter, Silent, report_fitted
 from maskwright.training.runs.run_directory import RunDirectory, environment
 from maskwright.training.runs.session import open_session
 from maskwright.training.start.existing import open_existing

@@ -22,7 +22,7 @@ from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, to_
 from maskwright.finetuning.readers.tables import Source
 from maskwright.finetuning.tasks import make_task, task_named
 from maskwright.finetuning.tasks.base import Task
-from maskwright.training.reporting import Reporter
+from maskwright.reporting.reporter import Reporter
 
 _HELD_OUT_SHARE = 0.1
 _FEWEST_HELD_OUT = 5

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeGuard, cast
 
 from maskwright.core.errors import DataError
-from maskwright.data.progress import no_progress
 from maskwright.data.tables import records_of
 from maskwright.finetuning.evaluate import (
     choose_layout,
@@ -36,7 +35,7 @@ from maskwright.finetuning.readers.tagged import cut_into_words
 from maskwright.inference.long_texts import IGNORED, WINDOWS_HINT, warn_truncated
 from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision
-from maskwright.training.reporting import Reporter
+from maskwright.reporting.reporter import Reporter, no_progress
 
 Input = str | tuple[str, str] | Mapping[str, Any]
 """A text, a pair of texts, or {"question", "context"}, or {"context", "question", "options"}."""

@@ -33,10 +33,10 @@ from maskwright.finetuning.predictions import write_predictions
 from maskwright.finetuning.tasks.base import Task
 from maskwright.fitting.budget import Budget
 from maskwright.model.config import EncoderConfig
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.ranks.device import Machine
 from maskwright.training.ranks.distributed import rank
 from maskwright.training.ranks.interrupt import StopRequest
-from maskwright.training.reporting import Reporter
 from maskwright.training.runs.checkpoint import TrainingState
 from maskwright.training.runs.metrics import MetricsLogger
 from maskwright.training.runs.run import Run

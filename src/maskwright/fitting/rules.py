@@ -1,12 +1,13 @@
 """Rules that fit a spec, such as a recipe: which field, which value, for which reason."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from maskwright.core.amounts import exact_or_short, plain_float
 from maskwright.core.spec import Spec, SpecType, validate
+from maskwright.reporting.reporter import Reporter
 
 Facts = TypeVar("Facts")
 
@@ -127,3 +128,10 @@ def _shown(value: Any) -> str:
             return ", ".join(map(_shown, value))
         case _:
             return str(value)
+
+
+def report_fitted(choices: Sequence[Choice], reporter: Reporter, *, field: str, origin: str = "published") -> None:
+    """Report the fields that were fitted, each with the value of its origin, the chosen one and the reason."""
+    if choices:
+        rows = [(choice.field, *choice.shown(), choice.reason) for choice in choices]
+        reporter.table("fitted", (field, origin, "this run", "reason"), rows)

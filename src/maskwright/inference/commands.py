@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from maskwright.checkpoints.sentence_folder import Pooling
 from maskwright.core.files import atomic_path
-from maskwright.data.progress import Progress, no_progress
 from maskwright.inference.detect import THRESHOLD, Detection
 from maskwright.inference.fill_mask import MaskPrediction
 from maskwright.inference.model import Model, load
 from maskwright.inference.precision import Precision
 from maskwright.inference.texts import gather, write_json_lines
+from maskwright.reporting.reporter import Progress, no_progress
 
 
 def fill_mask(

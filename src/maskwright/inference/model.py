@@ -20,7 +20,6 @@ from maskwright.core.ranges import Ranges, cut_windows
 from maskwright.core.surrogates import surrogate_problem
 from maskwright.core.tensors import check_finite, mean_of_tokens
 from maskwright.core.types import IntArray, MatmulPrecision
-from maskwright.data.progress import Progress, no_progress
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.inference.batches import TextBatch, TextEncoder
 from maskwright.inference.detect import THRESHOLD, Detection, detection
@@ -31,6 +30,7 @@ from maskwright.inference.precision import Precision, choose_precision
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead, ReplacedTokenDetectionHead
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
+from maskwright.reporting.reporter import Progress, no_progress
 from maskwright.training.ranks.device import multiplies_bf16
 
 _SCORED_AT_ONCE = 512

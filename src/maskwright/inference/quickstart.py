@@ -6,8 +6,8 @@ from typing import Any
 
 from maskwright.inference.fill_mask import MaskPrediction
 from maskwright.inference.model import load
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.pretrain import RunResult, pretrain
-from maskwright.training.reporting import Reporter
 
 RECIPE = "maskwright/tiny"
 MINUTES = 3.5

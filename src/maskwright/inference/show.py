@@ -17,7 +17,6 @@ from maskwright.core.types import Documents, Examples, Instances, IntArray, Spec
 from maskwright.data.cleaning.sentences import split_paragraph
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning, clean_document
-from maskwright.data.progress import Progress, no_progress
 from maskwright.data.shards.corpus import Corpus
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.similar_words import (
@@ -40,6 +39,7 @@ from maskwright.pretext.replacement import VocabularyFacts
 from maskwright.recipes.catalog import names, resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.table import format_name
+from maskwright.reporting.reporter import Progress, no_progress
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 

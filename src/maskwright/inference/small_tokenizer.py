@@ -6,11 +6,11 @@ from maskwright.core.errors import DataError
 from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
 from maskwright.data.cache import open_or_build
-from maskwright.data.progress import Progress, no_progress
 from maskwright.data.sources.docstrings import docstring_documents, docstrings_fingerprint
 from maskwright.data.tokenizers.spec import TokenizerSpec
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import FREQUENT, train
+from maskwright.reporting.reporter import Progress, no_progress
 
 _VERSION = 1
 _VOCAB_SIZE = 8000

@@ -14,7 +14,7 @@ from maskwright.inference.commands import filled_to_json
 from maskwright.inference.long_texts import choose_length, truncated_texts
 from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision
-from maskwright.training.reporting import Silent
+from maskwright.reporting.reporter import Silent
 
 _EXAMPLE = "A [MASK] of text."
 TaskName = Literal["fill-mask", "detect", "embed", "predict"]

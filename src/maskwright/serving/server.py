@@ -26,6 +26,8 @@ from maskwright.core.errors import DataError, MaskwrightError, unknown_name
 from maskwright.core.extras import require
 from maskwright.inference.detect import THRESHOLD
 from maskwright.inference.precision import Precision
+from maskwright.reporting.console import OnConsole
+from maskwright.reporting.reporter import Reporter
 from maskwright.serving.batcher import (
     MAX_BODY,
     MAX_INPUTS,
@@ -37,7 +39,6 @@ from maskwright.serving.batcher import (
     QueueFullError,
 )
 from maskwright.serving.served import Result, ServedModel, TaskName, load_served
-from maskwright.training.reporting import OnConsole, Reporter
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -32,6 +32,8 @@ from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import Speed
 from maskwright.fitting.rules import round_digits
 from maskwright.recipes.recipe import Recipe
+from maskwright.reporting.console import OnConsole
+from maskwright.reporting.reporter import Reporter, Silent
 from maskwright.study.experiment import MASKED, Experiment, RunState, StoppedError, fit_variant, flops_per_token
 from maskwright.study.intrinsic import check_text
 from maskwright.study.rates import RateTuning
@@ -42,7 +44,6 @@ from maskwright.study.results import collect
 from maskwright.study.text import StudyText
 from maskwright.training.ranks.device import Precision, restore_machine
 from maskwright.training.ranks.distributed import on_rank_zero, process_group, rank, world_size
-from maskwright.training.reporting import OnConsole, Reporter, Silent
 from maskwright.training.start.initialization import require_teacher
 from maskwright.training.start.speed import measure_speed
 

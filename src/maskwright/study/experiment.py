@@ -28,6 +28,7 @@ from maskwright.fitting.resolve import CorpusStatistics, ResolvedRun, Speed, res
 from maskwright.inference.model import Model, load
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import training_flops_per_token
+from maskwright.reporting.reporter import Reporter
 from maskwright.study import controls, probes
 from maskwright.study.intrinsic import intrinsic
 from maskwright.study.record import StudyRecord
@@ -35,7 +36,6 @@ from maskwright.study.request import SAMPLES, TUNING_SEED, Task, Variant
 from maskwright.study.text import StudyText, open_text, prepare_text
 from maskwright.training.pretrain import RunResult, pretrain, request_of
 from maskwright.training.ranks.distributed import all_reduce_max, on_rank_zero, rank, rank_zero_first
-from maskwright.training.reporting import Reporter
 from maskwright.training.runs.run_directory import is_same_run
 
 RunState = Literal["missing", "begun", "finished", "of other settings"]

@@ -26,6 +26,8 @@ from maskwright.data.engines import Engine, use_engine
 from maskwright.fitting.budget import Budget
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import sizes
+from maskwright.reporting.console import OnConsole
+from maskwright.reporting.reporter import Reporter
 from maskwright.study.experiment import MASKED, Experiment, StoppedError, fit_variant
 from maskwright.study.record import StudyRecord
 from maskwright.study.request import Variant, variants_of
@@ -33,7 +35,6 @@ from maskwright.study.statistics import Floats
 from maskwright.study.text import StudyText
 from maskwright.training.doctor import read_hardware
 from maskwright.training.ranks.device import Machine, Precision, prepare_machine, pretraining_microbatch, use_machine
-from maskwright.training.reporting import OnConsole, Reporter
 from maskwright.training.start.speed import measure_speed
 
 DEFAULT_RECIPES = ("bert/tiny", "bert/mini", "bert/small")

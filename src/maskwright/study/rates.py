@@ -13,11 +13,11 @@ from maskwright.core.spec import override, parse_overrides
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.rules import round_digits
 from maskwright.recipes.catalog import resolve
+from maskwright.reporting.metrics import read_rows
 from maskwright.study.experiment import MASKED, Experiment, flops_per_token
 from maskwright.study.request import TUNING_SEED, Variant
 from maskwright.study.text import StudyText
 from maskwright.training.ranks.distributed import on_rank_zero
-from maskwright.training.runs.metrics import read_rows
 
 FACTORS = (1.0, 0.5, 2.0)
 """Of the fitted learning rate, as they are tried."""

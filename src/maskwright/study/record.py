@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from maskwright.core.checksums import CONTENTS, file_checksums, read_record, write_record
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import checksum, disk_problems, remove_temporary
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.ranks.distributed import rank
-from maskwright.training.reporting import Reporter
 from maskwright.training.runs.run_directory import COPIES, lock_directory, unlock_directory
 
 Part = TypeVar("Part")

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.files import write_json, write_text
+from maskwright.reporting.page import COLORS, INK, figure, render, svg
 from maskwright.study import results
 from maskwright.study.statistics import NO_DIFFERENCE, NOT_COMPARABLE
-from maskwright.training.runs.page import COLORS, INK, figure, render, svg
 from maskwright.training.steps.evaluation import PLATEAU
 
 _MARKERS = "osD^vPX*"

@@ -15,9 +15,11 @@ from maskwright.core.amounts import plain_float, pluralize, short_count, size_in
 from maskwright.core.checksums import read_record
 from maskwright.core.errors import CheckpointError
 from maskwright.core.files import read_json
-from maskwright.core.markdown import code, escape
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.table import diff
+from maskwright.reporting.markdown import code, escape
+from maskwright.reporting.metrics import curve
+from maskwright.reporting.page import data_rows
 from maskwright.study.controls import UNTRAINED, shape_of
 from maskwright.study.request import SAMPLES, Task, Variant
 from maskwright.study.statistics import (
@@ -31,8 +33,7 @@ from maskwright.study.statistics import (
     estimate,
     upper_limit,
 )
-from maskwright.training.runs.metrics import curve
-from maskwright.training.runs.page import data_rows
+from maskwright.training.runs.run_directory import METRICS as METRICS_FILE
 from maskwright.training.runs.run_directory import command_line
 from maskwright.training.steps.evaluation import PLATEAU
 
@@ -273,7 +274,7 @@ def _curves(runs: dict[int, Path], records: dict[int, dict[str, Any]]) -> dict[s
     curves = {}
     for seed, run in runs.items():
         flops_per_token = records[seed]["result"]["flops"] / records[seed]["result"]["tokens"]
-        found = curve(run, "held_out_mlm_loss")
+        found = curve(run / METRICS_FILE, "held_out_mlm_loss")
         curves[str(seed)] = [[tokens * flops_per_token, loss] for tokens, loss in found]
     return curves
 

@@ -23,9 +23,9 @@ from maskwright.data.cleaning.block import Counts, on_bad_line
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.held_out import document_key, held_out
-from maskwright.data.progress import Progress, no_progress
 from maskwright.data.sources.arguments import Source, resolve_sources
 from maskwright.data.sources.readers import documents_of, raw_blocks
+from maskwright.reporting.reporter import Progress, no_progress
 
 SHARE, MAX_CHARACTERS = 0.05, 400_000
 """Held out at most."""

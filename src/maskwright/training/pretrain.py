@@ -18,19 +18,20 @@ from maskwright.data.tokenizers.files import TOKENIZER_FILES
 from maskwright.data.words.annotator import words_fingerprint
 from maskwright.data.words.span_facts import with_span_facts
 from maskwright.fitting.budget import Budget
-from maskwright.fitting.rules import reset_fields
+from maskwright.fitting.rules import report_fitted, reset_fields
 from maskwright.kernels.setting import Kernels
 from maskwright.recipes import DEFAULT_RECIPE
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.saved import read_recipe
+from maskwright.reporting.console import OnConsole
+from maskwright.reporting.reporter import Reporter, Silent
 from maskwright.training.extension import extend
 from maskwright.training.pretraining_run import PretrainingRun
 from maskwright.training.pretraining_run import RunResult as RunResult
 from maskwright.training.ranks.device import Machine, Precision, pretraining_microbatch, restore_machine, use_machine
 from maskwright.training.ranks.distributed import process_group, rank, rank_zero_first, world_size
 from maskwright.training.ranks.interrupt import stop_on_signals
-from maskwright.training.reporting import OnConsole, Reporter, Silent, report_fitted
 from maskwright.training.runs.report import PAGE, write_page
 from maskwright.training.runs.run_directory import RECORD, RunDirectory, environment
 from maskwright.training.runs.session import open_session

@@ -18,6 +18,7 @@ from maskwright.core.files import atomic_folder, write_json
 from maskwright.fitting.budget import Budget, Spent
 from maskwright.fitting.flops import EVALUATIONS, held_out_tokens, skipped_flops, step_flops
 from maskwright.kernels.setting import use_kernels
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.extension import stable_until
 from maskwright.training.ranks.device import Machine, pretraining_microbatch
 from maskwright.training.ranks.distributed import (
@@ -29,7 +30,6 @@ from maskwright.training.ranks.distributed import (
     world_size,
 )
 from maskwright.training.ranks.interrupt import StopRequest
-from maskwright.training.reporting import Reporter
 from maskwright.training.runs.checkpoint import TrainingState, save_models, step_name
 from maskwright.training.runs.metrics import MetricsLogger
 from maskwright.training.runs.report import sample_fills

@@ -8,7 +8,7 @@ from maskwright.core.errors import DataError, RecipeError
 from maskwright.finetuning.labeled import LabeledRequest, load_read_as, read_labeled, save_read_as
 from maskwright.finetuning.readers.options import ReadOptions, to_keep, with_defaults, with_overrides
 from maskwright.finetuning.readers.texts import read_texts
-from maskwright.training.reporting import Silent
+from maskwright.reporting.reporter import Silent
 
 
 @pytest.mark.parametrize(

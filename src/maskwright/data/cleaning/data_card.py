@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.amounts import pluralize
-from maskwright.core.markdown import escape, without_html
 from maskwright.data.cleaning.block import Counts
 from maskwright.data.cleaning.statistics import TextStatistics
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.sources.arguments import Source
+from maskwright.reporting.markdown import escape, without_html
 
 CARD_VERSION = 1
 

@@ -30,10 +30,10 @@ from maskwright.data.cleaning.statistics import TextStatistics
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.engines import ordered_map
 from maskwright.data.prepared import PreparedText, find_prepared
-from maskwright.data.progress import Progress, no_progress
 from maskwright.data.sources.arguments import Source, resolve_sources
 from maskwright.data.sources.docstrings import docstrings_fingerprint
 from maskwright.data.sources.readers import raw_blocks
+from maskwright.reporting.reporter import Progress, no_progress
 
 # Increment when a code change alters the stored text of the same input.
 STORE_VERSION = 1

@@ -24,7 +24,6 @@ from maskwright.core.types import IntArray
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import CleanCorpus, read_block
 from maskwright.data.engines import ordered_map
-from maskwright.data.progress import Progress, no_progress
 from maskwright.data.shards.corpus import (
     BLOCK_CHECKSUMS,
     CHECKED_WHEN_READ,
@@ -48,6 +47,7 @@ from maskwright.data.words.annotator import Annotation, Annotator, check_words, 
 from maskwright.data.words.collocations import find_collocations
 from maskwright.data.words.span_facts import SpanFacts
 from maskwright.data.words.spec import Words
+from maskwright.reporting.reporter import Progress, no_progress
 
 SHARD_TOKENS = 1 << 28
 """512 MB of two-byte ids."""

@@ -26,9 +26,9 @@ from maskwright.core.errors import DataError, nearest
 from maskwright.core.files import cache_folder
 from maskwright.core.object_stores import is_url
 from maskwright.data.files import COMPRESSIONS
-from maskwright.data.progress import Progress, no_progress
 from maskwright.data.sources.objects import fetch, list_objects
 from maskwright.data.tables import TABLE_SUFFIXES, TableFormat
+from maskwright.reporting.reporter import Progress, no_progress
 
 PREPARED = "prepared.json"
 """The record of a folder of prepared text (`data.prepared`), which is not a corpus to clean."""

@@ -15,7 +15,7 @@ from maskwright.core.errors import DataError
 from maskwright.core.object_stores import download, is_hidden, open_store, store_problems
 from maskwright.core.spec import fingerprint
 from maskwright.data.cache import open_or_build
-from maskwright.data.progress import Progress
+from maskwright.reporting.reporter import Progress
 
 _VERSIONS = (
     *("etag", "md5hash", "content-md5", "crc32c"),

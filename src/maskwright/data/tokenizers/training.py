@@ -41,7 +41,6 @@ from maskwright.core.files import cache_folder
 from maskwright.core.spec import fingerprint
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import CleanCorpus
-from maskwright.data.progress import Progress, no_progress
 from maskwright.data.scripts import code_points
 from maskwright.data.tokenizers.backends import (
     BYTE_BPE_NAMES,
@@ -60,6 +59,7 @@ from maskwright.data.tokenizers.backends import (
 )
 from maskwright.data.tokenizers.spec import ByteBPE, TokenizerSpec, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.reporting.reporter import Progress, no_progress
 
 DEFAULT_SAMPLE_BYTES = 32 << 20
 """About 5 million English words or 10 million Chinese characters; more changes a vocabulary little."""

@@ -31,11 +31,11 @@ from maskwright.core.spec import fingerprint
 from maskwright.core.types import BoolArray
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import CleanCorpus
-from maskwright.data.progress import Progress, no_progress
 from maskwright.data.scripts import HAN_CLASS, is_han
 from maskwright.data.tokenizers.word_starts import JOINERS
 from maskwright.data.words.segmenters import Segmenter, open_segmenter, segmenter_fingerprint
 from maskwright.data.words.spec import Words
+from maskwright.reporting.reporter import Progress, no_progress
 
 _HAN = re.compile(f"[{HAN_CLASS}]")
 _HAN_OR_NOT = re.compile(f"[{HAN_CLASS}]+|[^{HAN_CLASS}]+")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.libraries import imported
-from maskwright.data.progress import Progress
+from maskwright.reporting.reporter import Progress
 
 # Window 2, not word2vec's 5: near words determine what can replace a word, far ones the topic (Levy and Goldberg 2014,
 # "Dependency-based word embeddings", section 4). The rest is word2vec's default for skip-gram.

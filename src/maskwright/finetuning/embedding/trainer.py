@@ -28,9 +28,9 @@ from maskwright.core.errors import TrainingError
 from maskwright.finetuning.embedding.data import EmbeddingSettings, Rows
 from maskwright.finetuning.examples import ExampleFile, TextExample
 from maskwright.machine.contention import SpinControl
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.ranks.device import Machine
 from maskwright.training.ranks.interrupt import StopRequest
-from maskwright.training.reporting import Reporter
 from maskwright.training.runs.run_directory import RunDirectory
 
 LOSSES: Mapping[Rows, Any] = {

@@ -52,11 +52,12 @@ from maskwright.finetuning.labeled import (
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.readers.options import ReadAs, ReadOptions, to_keep
 from maskwright.finetuning.results import Evaluation, FineTuning, Results, SeedRow, card, data_of, write_results
-from maskwright.fitting.rules import Choice, Rule, apply_rules
+from maskwright.fitting.rules import Choice, Rule, apply_rules, report_fitted
 from maskwright.inference.long_texts import IGNORED
+from maskwright.reporting.console import OnConsole
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.ranks.device import Precision, restore_machine, use_machine
 from maskwright.training.ranks.interrupt import stop_on_signals
-from maskwright.training.reporting import OnConsole, Reporter, report_fitted
 from maskwright.training.runs.run_directory import RECORD, RunDirectory, environment
 from maskwright.training.runs.session import open_session
 from maskwright.training.start.existing import open_existing

@@ -21,7 +21,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from maskwright.core.errors import DeviceError, MaskwrightError, TrainingError
-from maskwright.training.reporting import Reporter
+from maskwright.reporting.reporter import Reporter
 
 _PREPARATION = timedelta(days=30)
 """Time limit of waiting for rank 0 to prepare text; torchrun ends a process whose peer died."""

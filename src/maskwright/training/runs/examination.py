@@ -12,7 +12,7 @@ from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.checksums import compare_files, read_record
 from maskwright.core.errors import CheckpointError, ConversionError
 from maskwright.core.tensor_files import read_tensors
-from maskwright.training.runs.metrics import read_rows
+from maskwright.reporting.metrics import read_rows
 from maskwright.training.runs.run_directory import COPIES, ONE_SEED
 from maskwright.training.steps.evaluation import Spikes
 

@@ -19,7 +19,7 @@ from typing import Any
 from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.core.files import atomic_folder, remove_abandoned
 from maskwright.core.object_stores import download, is_hidden, open_store, store_problems
-from maskwright.training.reporting import Reporter
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.runs.run_directory import LOCK, STABLE, has_other_budget, refuse_other_run
 
 _LATEST, _RECORD, _KEPT = "latest.json", "run.json", ("kept/", f"{STABLE}/")

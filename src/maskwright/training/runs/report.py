@@ -20,9 +20,10 @@ from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.saved import read_recipe
 from maskwright.recipes.sizing import sizes
-from maskwright.training.reporting import Reporter
-from maskwright.training.runs.metrics import curve, read_rows
-from maskwright.training.runs.page import COLORS, INK, data_rows, figure, render, svg
+from maskwright.reporting.metrics import curve, read_rows
+from maskwright.reporting.page import COLORS, INK, data_rows, figure, render, svg
+from maskwright.reporting.reporter import Reporter
+from maskwright.training.runs.run_directory import METRICS
 from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.evaluation import Baseline, HeldOutResult, health_line
 from maskwright.training.steps.model import PretrainingModel
@@ -119,12 +120,13 @@ def _cost(folder: Path, recipe: Recipe, record: dict[str, Any]) -> list[tuple[st
 def _loss(folder: Path) -> str:
     """Plot the loss at masked tokens: training, held-out text and unigram baseline."""
     plot, axes = figure("loss at masked tokens", "training tokens", "nats per token")
-    training = np.array(curve(folder, "mlm_loss")).reshape(-1, 2)
+    training = np.array(curve(folder / METRICS, "mlm_loss")).reshape(-1, 2)
     means = [part.mean(axis=0) for part in np.array_split(training, _SMOOTHED) if len(part)]
+    held_out = curve(folder / METRICS, "held_out_mlm_loss")
     for points, label, style in (
         (means, "training", {"color": COLORS[0], "alpha": 0.45}),
-        (curve(folder, "held_out_mlm_loss"), "held-out text", {"color": COLORS[0], "marker": "o", "markersize": 3}),
-        (curve(folder, "unigram_loss"), "unigram baseline", {"color": INK, "alpha": 0.5, "linestyle": "--"}),
+        (held_out, "held-out text", {"color": COLORS[0], "marker": "o", "markersize": 3}),
+        (curve(folder / METRICS, "unigram_loss"), "unigram baseline", {"color": INK, "alpha": 0.5, "linestyle": "--"}),
     ):
         if len(points):
             axes.plot(*zip(*points, strict=True), label=label, **{"linewidth": 1.2} | style)
@@ -136,7 +138,7 @@ def _accuracy(folder: Path, result: dict[str, Any]) -> str:
     plot, axes = figure("accuracy on held-out text", "training tokens", "%")
     measured = [kind for kind, each in result["held_out"].items() if each["accuracy"] is not None]
     for kind, color in zip(measured, itertools.cycle(COLORS), strict=False):
-        if points := [(tokens, 100 * value) for tokens, value in curve(folder, f"held_out_{kind}_accuracy")]:
+        if points := [(tokens, 100 * value) for tokens, value in curve(folder / METRICS, f"held_out_{kind}_accuracy")]:
             axes.plot(*zip(*points, strict=True), label=_TITLES.get(kind, kind), color=color, marker="o", markersize=3)
     return _with_legend(plot, axes, "accuracy")
 

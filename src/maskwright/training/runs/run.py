@@ -12,11 +12,11 @@ from torch import Tensor
 
 from maskwright.core.errors import CheckpointError
 from maskwright.fitting.budget import Budget, Spent
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.ranks.device import Machine
 from maskwright.training.ranks.distributed import all_gather_object, on_rank_zero, rank
 from maskwright.training.ranks.interrupt import StopRequest
 from maskwright.training.ranks.slow_ranks import SlowRanks
-from maskwright.training.reporting import Reporter
 from maskwright.training.runs import checkpoint
 from maskwright.training.runs.checkpoint import CheckpointTimer, TrainingState
 from maskwright.training.runs.metrics import MetricsLogger

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskwright.core.errors import MaskwrightError
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.ranks.distributed import on_rank_zero, rank
-from maskwright.training.reporting import Reporter
 from maskwright.training.runs.mirror import Mirror
 from maskwright.training.runs.run_directory import Extend, RunDirectory
 

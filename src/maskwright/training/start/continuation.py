@@ -30,9 +30,9 @@ from maskwright.recipes import catalog
 from maskwright.recipes.optimization import AdamW, LengthPhase, OptimizerSpec, Training
 from maskwright.recipes.recipe import MaskSampling, Recipe
 from maskwright.recipes.saved import read_recipe, recipe_from_json
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.ranks.distributed import rank
 from maskwright.training.ranks.interrupt import StopRequest
-from maskwright.training.reporting import Reporter
 from maskwright.training.runs.mirror import recorded_request
 from maskwright.training.runs.run import Run
 from maskwright.training.runs.run_directory import RECORD, RunDirectory

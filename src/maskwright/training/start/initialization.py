@@ -28,7 +28,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.pretext.objectives import SentenceVectors
 from maskwright.recipes.optimization import Training
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.reporting import Reporter
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.start.existing import (
     describe_differences,
     differences,

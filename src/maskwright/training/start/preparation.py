@@ -36,9 +36,9 @@ from maskwright.fitting.rules import Choice
 from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.ranks.device import Machine, Precision
 from maskwright.training.ranks.distributed import single_process, world_size
-from maskwright.training.reporting import Reporter
 from maskwright.training.runs.checkpoint import check_savable
 from maskwright.training.start.initialization import (
     InitialWeights,

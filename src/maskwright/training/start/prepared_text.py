@@ -18,7 +18,8 @@ from maskwright.data.words.annotator import check_words
 from maskwright.recipes import DEFAULT_RECIPE
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.reporting import OnConsole, Reporter
+from maskwright.reporting.console import OnConsole
+from maskwright.reporting.reporter import Reporter
 
 
 def prepare(

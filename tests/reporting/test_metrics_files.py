@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.training.runs.metrics import JsonLines, read_rows, worth_logging
+from maskwright.reporting.metrics import JsonLines, read_rows, worth_logging
 
 
 def test_lines_after_the_checkpoint_are_dropped_on_reopening(tmp_path: Path) -> None:

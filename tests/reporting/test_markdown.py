@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from maskwright.core.markdown import code, escape, table
+from maskwright.reporting.markdown import code, escape, table
 from tests.hostile import fuzzing
 
 _READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])

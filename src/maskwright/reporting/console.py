@@ -1,53 +1,39 @@
-"""Screen output of a run: lines, small tables and one progress line. Results never depend on it."""
+"""Consoles: everything that is printed, and the messages and progress line of a run."""
 
 import contextlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import IO, Any, cast
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from maskwright.core.console import SafeConsole
-from maskwright.fitting.rules import Choice
+from maskwright.reporting.reporter import Reporter
 
 _TRAINING = "training"
 
-
-class Reporter(contextlib.AbstractContextManager["Reporter"]):
-    """Receives the messages of a run; this one ignores them."""
-
-    def message(self, topic: str, text: str) -> None:
-        """Print a message: a topic of one word and a sentence."""
-
-    def table(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Print a small table."""
-
-    def stage(self, name: str, done: int, total: int | None) -> None:
-        """Show the progress of a preparation stage (also a `data.progress.Progress`)."""
-
-    def training(self, share: float, text: str) -> None:
-        """Show the progress of training, as a share and a text."""
-
-    def close(self) -> None:
-        """Remove the progress line."""
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+CONTROL_SYMBOLS = {
+    **{code: code + 0x2400 for code in range(0x20) if chr(code) not in "\t\n"},
+    0x7F: 0x2421,
+    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+}
+"""For `str.translate`: control characters to symbols ("\u241b" for an escape), those from 0x80 to U+FFFD."""
 
 
-def report_fitted(choices: Sequence[Choice], reporter: Reporter, *, field: str, origin: str = "published") -> None:
-    """Report the fields that were fitted, each with the value of its origin, the chosen one and the reason."""
-    if choices:
-        rows = [(choice.field, *choice.shown(), choice.reason) for choice in choices]
-        reporter.table("fitted", (field, origin, "this run", "reason"), rows)
+class SafeConsole(Console):
+    """A console that prints control characters as symbols.
 
+    Texts, file names and vocabularies may contain escape sequences, which can change a terminal or its clipboard.
+    """
 
-class Silent(Reporter):
-    """Prints nothing."""
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of anything that is printed."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=segment.text.translate(CONTROL_SYMBOLS))
 
 
 class OnConsole(Reporter):

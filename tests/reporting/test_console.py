@@ -7,7 +7,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from maskwright.training.reporting import OnConsole
+from maskwright.reporting.console import OnConsole
 
 
 def test_without_a_terminal_the_last_state_of_each_stage_is_printed() -> None:

@@ -1,0 +1,44 @@
+"""Receivers of the messages of a run and of the progress of its stages. Results never depend on them."""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """A function that a long stage calls with its name and the units done, of a total (None if unknown).
+
+    The name ends in the unit in parentheses: "scoring (tokens)".
+    """
+
+    def __call__(self, stage: str, done: int, total: int | None, /) -> None: ...
+
+
+def no_progress(stage: str, done: int, total: int | None, /) -> None:
+    """Do nothing: the default of every stage."""
+
+
+class Reporter(contextlib.AbstractContextManager["Reporter"]):
+    """Receives the messages of a run; this one ignores them."""
+
+    def message(self, topic: str, text: str) -> None:
+        """Print a message: a topic of one word and a sentence."""
+
+    def table(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Print a small table."""
+
+    def stage(self, name: str, done: int, total: int | None) -> None:
+        """Show the progress of a preparation stage (also a `Progress`)."""
+
+    def training(self, share: float, text: str) -> None:
+        """Show the progress of training, as a share and a text."""
+
+    def close(self) -> None:
+        """Remove the progress line."""
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Silent(Reporter):
+    """Prints nothing."""
