@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.runner import ROOT, Settings
 from benchmarks.suites import SIZES, SUITES
-from maskwright.core.files import write_text
+from maskwright.core.storage.files import write_text
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "onnxruntime", "openvino", "datasets")
 _QUIET = 0.15  # load per core

@@ -18,8 +18,8 @@ from benchmarks.elastic import elastic
 from benchmarks.recording import record_steps, samples_learned, steps_recorded
 from benchmarks.runner import Settings
 from benchmarks.table import Table, number
-from maskwright.core.checksums import compare_files, read_record
-from maskwright.core.files import read_json
+from maskwright.core.storage.checksums import compare_files, read_record
+from maskwright.core.storage.files import read_json
 from maskwright.finetuning.finetune import finetune
 from maskwright.reporting.metrics import read_rows
 from maskwright.reporting.reporter import Silent

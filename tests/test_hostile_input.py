@@ -28,8 +28,8 @@ from maskwright.checkpoints.families import family_named
 from maskwright.checkpoints.refusals import position_offset
 from maskwright.checkpoints.task_entries import entries_from_json
 from maskwright.core.errors import ConversionError, DataError, JsonError, MaskwrightError, RecipeError
-from maskwright.core.files import parse_json, read_json, write_json
 from maskwright.core.spec import fingerprint, override, parse_overrides
+from maskwright.core.storage.files import parse_json, read_json, write_json
 from maskwright.core.types import FamilyName, SpecialTokens
 from maskwright.data import files
 from maskwright.data.files import BadLine

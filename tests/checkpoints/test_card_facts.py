@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from maskwright.checkpoints.card_facts import CardFacts, read_card_facts
-from maskwright.core.files import write_json
+from maskwright.core.storage.files import write_json
 
 FACTS = CardFacts(license="apache-2.0", language=("en",), tags=("sentence-similarity", "a: b"), base_model="org/base")
 

@@ -9,7 +9,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import maskwright
-from maskwright.core.files import write_json
+from maskwright.core.storage.files import write_json
 from maskwright.inference.texts import gather
 from maskwright.recipes.catalog import get
 

@@ -24,9 +24,9 @@ def verb(monkeypatch):
         def command() -> None:
             action()
 
-        module = type(sys)("maskwright.cli.show")
+        module = type(sys)("maskwright.cli.inspection.show")
         module.command = command
-        monkeypatch.setitem(sys.modules, "maskwright.cli.show", module)
+        monkeypatch.setitem(sys.modules, "maskwright.cli.inspection.show", module)
 
     return replace
 

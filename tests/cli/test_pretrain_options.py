@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from maskwright.cli.main import main
-from maskwright.core.files import write_json
+from maskwright.core.storage.files import write_json
 from maskwright.recipes.catalog import resolve
 from maskwright.training import pretrain as module
 from tests.cli.conftest import Run

@@ -14,7 +14,7 @@ from typer.main import get_command
 import maskwright
 from maskwright.cli.main import SUBCOMMANDS, load
 from maskwright.cli.options import PYTHON_ONLY, documented, parameters_of
-from maskwright.cli.pretrain import command as pretrain_command
+from maskwright.cli.training.pretrain import command as pretrain_command
 from maskwright.recipes import DEFAULT_RECIPE
 
 DISPLAY = {"json", "html", "help"}
@@ -130,7 +130,7 @@ def test_the_help_of_pretrain_names_the_default_recipe_and_options() -> None:
 
 @pytest.mark.parametrize("name", ["show", "diff", "size"])
 def test_every_subcommand_of_recipes_is_a_function(name: str) -> None:
-    group: Any = get_command(importlib.import_module("maskwright.cli.recipes").command)
+    group: Any = get_command(importlib.import_module("maskwright.cli.inspection.recipes").command)
     assert set(group.commands) == {"show", "diff", "size"}
     function = getattr(maskwright.recipes, name)
     assert set(inspect.signature(function).parameters) == _options(group.commands[name])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from maskwright.core.amounts import share
+from maskwright.core.text.amounts import share
 from maskwright.recipes import catalog
 
 SYSTEMS = [name for name in catalog.names() if name.endswith("/base")]

@@ -80,7 +80,7 @@ def test_disk_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 def test_remains_of_killed_processes_are_removed_and_those_of_running_ones_kept(tmp_path: Path) -> None:
     hold = (
-        "import pathlib, sys, time; from maskwright.core.files import atomic_folder\n"
+        "import pathlib, sys, time; from maskwright.core.storage.files import atomic_folder\n"
         "with atomic_folder(pathlib.Path(sys.argv[1])) as made: print(made, flush=True); time.sleep(600)"
     )
     running, killed = (

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from token_samples import files_of, sentences_of
 
-from maskwright.core.checksums import CONTENTS
 from maskwright.core.errors import DataError, DeviceError
+from maskwright.core.storage.checksums import CONTENTS
 from maskwright.data.cleaning import deduplication
 from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning.text import Cleaning, clean_document

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from maskwright.core.files import checksum
 from maskwright.core.spec import fingerprint
+from maskwright.core.storage.files import checksum
 from maskwright.data.cleaning.store import CleanCorpus
 
 CHINESE = (

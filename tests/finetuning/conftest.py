@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from maskwright.core.devices import choose_device
 from maskwright.finetuning import evaluate, finetune
 from maskwright.inference import precision as inference_precision
+from maskwright.machine.devices import choose_device
 from maskwright.training.ranks.device import Machine
 
 

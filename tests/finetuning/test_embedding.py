@@ -14,7 +14,7 @@ from toy_tasks import Heard
 import maskwright
 from damage import HARMS
 from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, TrainingError
-from maskwright.core.files import read_json
+from maskwright.core.storage.files import read_json
 from maskwright.reporting.reporter import Silent
 
 pytestmark = pytest.mark.skipif(

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from maskwright.core.errors import RecipeError
-from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.hyperparameters import (
     Hyperparameters,
     fit_class_weights,
@@ -19,7 +18,8 @@ from maskwright.finetuning.hyperparameters import (
     published,
     system_of,
 )
-from maskwright.finetuning.published_settings import PUBLISHED
+from maskwright.finetuning.published.benchmarks import BENCHMARKS
+from maskwright.finetuning.published.settings import PUBLISHED
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Classification, Regression
 from maskwright.model.config import EncoderConfig

@@ -10,7 +10,7 @@ import toy_tasks
 from tiny_tuned import pretrained
 
 from maskwright.core.errors import DeviceError
-from maskwright.core.files import read_json
+from maskwright.core.storage.files import read_json
 from maskwright.core.tensors import PackedBatch
 from maskwright.finetuning.evaluate import evaluate
 from maskwright.finetuning.fine_tuned import build, load

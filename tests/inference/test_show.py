@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 from maskwright.core.errors import DataError, RecipeError
-from maskwright.core.files import write_json
+from maskwright.core.storage.files import write_json
 from maskwright.data.tokenizers.backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer

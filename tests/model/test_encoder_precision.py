@@ -5,7 +5,7 @@ import torch
 from packed_batches import SMALL, encoder, packed
 from torch import Tensor
 
-from maskwright.core.matmul import fp32_matmul_setting
+from maskwright.machine.matmul import fp32_matmul_setting
 
 
 def outcome(*, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor, dict[str, Tensor]]:

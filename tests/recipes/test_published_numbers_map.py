@@ -7,7 +7,7 @@ import pytest
 
 from docs_pages import ROOT, commands, page
 from maskwright.cli.main import SUBCOMMANDS
-from maskwright.cli.pretrain import command as pretrain_command
+from maskwright.cli.training.pretrain import command as pretrain_command
 from maskwright.recipes import catalog
 
 SOURCES = ROOT / "src" / "maskwright"

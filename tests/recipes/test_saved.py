@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.files import write_json
+from maskwright.core.storage.files import write_json
 from maskwright.inference.fill_mask import never_saw_masks
 from maskwright.recipes import catalog
 from maskwright.recipes.saved import recipe_from_json

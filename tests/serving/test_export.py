@@ -17,7 +17,7 @@ from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.checkpoints.quiet import quiet
 from maskwright.checkpoints.sentence_folder import SentenceModules, write_sentence_modules
 from maskwright.core.errors import ConversionError, MaskwrightError
-from maskwright.core.files import read_json, write_json
+from maskwright.core.storage.files import read_json, write_json
 from maskwright.finetuning.fine_tuned import build
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import MultiLabel, Regression

@@ -14,7 +14,7 @@ import pytest
 
 from maskwright.cli.options import split_list
 from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
-from maskwright.core.files import read_json
+from maskwright.core.storage.files import read_json
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import Speed
 from maskwright.reporting.reporter import Silent

@@ -11,7 +11,7 @@ import pytest
 
 from damage import HARMS, flip_bit
 from maskwright.core.errors import CheckpointError, DeviceError
-from maskwright.core.files import read_json
+from maskwright.core.storage.files import read_json
 from maskwright.reporting.reporter import Reporter, Silent
 from maskwright.study.compare import Comparison, compare
 from maskwright.training.steps.optimizer import Optimizer

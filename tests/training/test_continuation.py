@@ -13,7 +13,7 @@ from toy_runs import TOY, Listening, Train, assert_same_files, killed_after, tra
 
 from maskwright.checkpoints.checkpoint import read_checkpoint, save_model
 from maskwright.checkpoints.sentence_folder import SentenceModules, read_sentence_modules, write_sentence_modules
-from maskwright.core.files import read_json
+from maskwright.core.storage.files import read_json
 from maskwright.core.types import Documents, SpecialTokens, TakenTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.fitting.budget import Budget

@@ -11,7 +11,7 @@ from toy_runs import TOY, Listening, Train, assert_same_files, killed_after, tra
 
 from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError, RecipeError
-from maskwright.core.files import read_json
+from maskwright.core.storage.files import read_json
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.reporting.metrics import read_rows
 

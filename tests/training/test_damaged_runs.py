@@ -11,8 +11,8 @@ import pytest
 from toy_runs import TOY, Listening, RunResult, killed_after, train_toy
 
 from damage import HARMS, contents, flip_bit
-from maskwright.core.checksums import read_record
 from maskwright.core.errors import CheckpointError, DeviceError
+from maskwright.core.storage.checksums import read_record
 from maskwright.training.runs import checkpoint
 from maskwright.training.steps.optimizer import Optimizer
 

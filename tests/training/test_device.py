@@ -8,7 +8,7 @@ from torch import Tensor
 from toy_runs import train_toy
 
 from maskwright.core.errors import DeviceError, MaskwrightError
-from maskwright.core.files import read_json
+from maskwright.core.storage.files import read_json
 from maskwright.kernels.setting import kernels_enabled
 from maskwright.recipes.catalog import get
 from maskwright.training.pretrain import RunResult

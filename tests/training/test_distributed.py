@@ -24,7 +24,7 @@ from toy_runs import CLEAN, TOY, write_corpus
 
 from maskwright.cli.main import main
 from maskwright.core.errors import DeviceError, TrainingError
-from maskwright.core.files import read_json
+from maskwright.core.storage.files import read_json
 from maskwright.reporting.metrics import read_rows
 from maskwright.training.ranks import distributed
 from maskwright.training.steps.batches import map_tensors

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from toy_runs import TOY, Listening, train_toy, write_corpus
 
-from maskwright.core.files import read_json
+from maskwright.core.storage.files import read_json
 from maskwright.fitting.resolve import fit_phrases
 from maskwright.recipes.catalog import resolve
 from maskwright.training.start import preparation

@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import save_file
 
 from maskwright.cli.main import main
-from maskwright.core.checksums import read_record
 from maskwright.core.errors import CheckpointError
+from maskwright.core.storage.checksums import read_record
 from maskwright.finetuning.seed_run import DevResult, SeedResult
 from maskwright.training.runs import checkpoint, examination
 from maskwright.training.runs.examination import Finding, examine

@@ -8,7 +8,7 @@ import pytest
 from toy_runs import TOY, Train, killed_after, train_toy
 
 from maskwright.core.errors import CheckpointError
-from maskwright.core.files import read_json
+from maskwright.core.storage.files import read_json
 from maskwright.reporting.metrics import read_rows
 from maskwright.training.pretrain import RunResult
 

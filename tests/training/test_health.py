@@ -14,8 +14,8 @@ import pytest
 import torch
 from toy_runs import TOY, Listening, train_toy
 
-from maskwright.core.checksums import read_record
 from maskwright.core.errors import DataError, TrainingError
+from maskwright.core.storage.checksums import read_record
 from maskwright.training import pretraining_run
 from maskwright.training.runs import checkpoint
 from maskwright.training.steps import loop

@@ -10,7 +10,7 @@ from test_batches import recipe, toy_text, workload
 from toy_runs import CLEAN, TOY, train_toy, write_corpus
 
 from maskwright.core.errors import CheckpointError, RecipeError
-from maskwright.core.files import read_json
+from maskwright.core.storage.files import read_json
 from maskwright.core.types import Documents
 from maskwright.fitting.budget import Budget
 from maskwright.recipes.catalog import get

@@ -18,7 +18,7 @@ from toy_models import take_step
 from toy_runs import Listening, killed_after, train_toy
 
 from maskwright.core.errors import DeviceError
-from maskwright.core.files import read_json
+from maskwright.core.storage.files import read_json
 from maskwright.kernels.setting import Kernels as KernelSetting
 from maskwright.kernels.setting import kernels_enabled
 from maskwright.reporting.metrics import read_rows

@@ -15,7 +15,7 @@ import pytest
 from toy_runs import CLEAN, TOY, Listening, Train, assert_same_files, killed_after, train_toy, write_corpus
 
 from maskwright.core.errors import CheckpointError, DeviceError
-from maskwright.core.files import read_json
+from maskwright.core.storage.files import read_json
 from maskwright.training.pretraining_run import PretrainingRun
 from maskwright.training.runs.checkpoint import CheckpointTimer, latest
 from maskwright.training.runs.mirror import Mirror

@@ -10,10 +10,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from toy_runs import TOY, Listening, Train, assert_same_files, killed_after, train_toy, write_corpus
 
-from maskwright.core import tensor_files
-from maskwright.core.amounts import short_count
 from maskwright.core.errors import CheckpointError, DataError, DeviceError, MaskwrightError, RecipeError
-from maskwright.core.files import read_json
+from maskwright.core.storage import tensor_files
+from maskwright.core.storage.files import read_json
+from maskwright.core.text.amounts import short_count
 from maskwright.fitting import resolve
 from maskwright.fitting.resolve import Speed
 from maskwright.reporting.metrics import read_rows

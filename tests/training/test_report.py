@@ -9,7 +9,7 @@ import pytest
 from toy_runs import Listening, Train, train_toy, write_corpus
 
 from maskwright.core.errors import MaskwrightError
-from maskwright.core.files import read_json
+from maskwright.core.storage.files import read_json
 from maskwright.reporting.page import figure, svg
 from maskwright.training import pretrain as module
 from maskwright.training.ranks.interrupt import StopRequest

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.core.errors import CheckpointError, DeviceError
-from maskwright.core.files import checksum
+from maskwright.core.storage.files import checksum
 from maskwright.training.runs.run_directory import RunDirectory, Work
 
 REQUEST = {"seed": 0}

@@ -16,8 +16,8 @@ import maskwright
 from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.checkpoints.sentence_folder import MODULES, read_sentence_modules
 from maskwright.core.errors import ConversionError, RecipeError
-from maskwright.core.files import read_json, write_json
 from maskwright.core.spec import override, parse_overrides
+from maskwright.core.storage.files import read_json, write_json
 from maskwright.pretext.objectives import SentenceVectors
 from maskwright.recipes.catalog import resolve
 from maskwright.training.pretrain import RunResult

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from toy_runs import Listening
 
-from maskwright.core.checksums import read_record
 from maskwright.core.errors import CheckpointError, DataError
+from maskwright.core.storage.checksums import read_record
 from maskwright.reporting.reporter import Reporter, Silent
 from maskwright.training.runs.run_directory import RunDirectory
 from maskwright.training.runs.session import open_session

@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from maskwright.core.errors import MaskwrightError
-from maskwright.core.files import read_object
 from maskwright.core.plain_yaml import read_yaml
+from maskwright.core.storage.files import read_object
 
 CARD, RECORD = "README.md", "run.json"
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")

@@ -18,9 +18,9 @@ from maskwright.checkpoints.task_entries import TaskEntries, entries_from_json
 from maskwright.checkpoints.weight_files import WEIGHTS, read_config, read_weights
 from maskwright.core.errors import ConversionError
 from maskwright.core.fields import member_of
-from maskwright.core.files import atomic_path, checksum, write_json
 from maskwright.core.spec import fingerprint
-from maskwright.core.tensor_files import write_tensors
+from maskwright.core.storage.files import atomic_path, checksum, write_json
+from maskwright.core.storage.tensor_files import write_tensors
 from maskwright.core.tensors import PackedBatch, View
 from maskwright.core.types import FamilyName, SpecialTokens
 from maskwright.data.tokenizers.extension import Extension

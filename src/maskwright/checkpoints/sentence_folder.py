@@ -10,8 +10,8 @@ from torch import nn
 
 from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.errors import ConversionError
-from maskwright.core.files import atomic_path, read_json, records_of, set_default_mode, write_json
-from maskwright.core.tensor_files import read_tensors, write_tensors
+from maskwright.core.storage.files import atomic_path, read_json, records_of, set_default_mode, write_json
+from maskwright.core.storage.tensor_files import read_tensors, write_tensors
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 
 Pooling = Literal["mean", "first"]

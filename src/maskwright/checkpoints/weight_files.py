@@ -6,8 +6,8 @@ from typing import Any
 from torch import Tensor
 
 from maskwright.core.errors import ConversionError
-from maskwright.core.files import read_object
-from maskwright.core.tensor_files import read_tensors
+from maskwright.core.storage.files import read_object
+from maskwright.core.storage.tensor_files import read_tensors
 
 WEIGHTS = "model.safetensors"
 _OTHERS = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "model-*-of-*.safetensors")

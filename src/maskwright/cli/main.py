@@ -1,7 +1,7 @@
 """The command `maskwright`: a table of subcommands, each imported only when it is called.
 
-A subcommand is one line in `SUBCOMMANDS` and one module `cli/<name>.py` with the attribute `command`, which is a
-function (the docstring is the help) or, for a group of subcommands, a `typer.Typer`. A subcommand's module
+A subcommand is one line in `SUBCOMMANDS` and one module `cli/<panel>/<name>.py` with the attribute `command`, which is
+a function (the docstring is the help) or, for a group of subcommands, a `typer.Typer`. A subcommand's module
 
 - gets its arguments from the Python function of the same name (`options.arguments_of`);
 - imports at the top only what imports neither PyTorch nor NumPy, and everything else inside the function, so that
@@ -67,7 +67,7 @@ _DISTRIBUTED = ("pretrain", "finetune", "compare")
 
 def load(name: str) -> Any:
     """Import a subcommand's module and return its command."""
-    module = importlib.import_module(f"maskwright.cli.{name.replace('-', '_')}")
+    module = importlib.import_module(f"maskwright.cli.{SUBCOMMANDS[name].panel.lower()}.{name.replace('-', '_')}")
     command = module.command
     if isinstance(command, typer.Typer):
         group = get_command(command)

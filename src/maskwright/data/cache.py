@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from maskwright.core.checksums import CONTENTS, compare_files, file_checksums, read_record, write_record
 from maskwright.core.errors import DataError, DeviceError
-from maskwright.core.files import atomic_folder, remove_abandoned
+from maskwright.core.storage.checksums import CONTENTS, compare_files, file_checksums, read_record, write_record
+from maskwright.core.storage.files import atomic_folder, remove_abandoned
 
 Opened = TypeVar("Opened")
 
@@ -28,8 +28,8 @@ def open_or_build(
         folder: Its name contains the fingerprint of its inputs.
         open_folder: Raises DataError if the folder is damaged, which is then rebuilt with a warning.
         make: Fills an empty folder.
-        checked_when_read: Patterns of large files, which have checksums of their own (`core.checksums`). All others are
-            compared with theirs before `open_folder` is called.
+        checked_when_read: Patterns of large files, which have checksums of their own (`core.storage.checksums`). All
+            others are compared with theirs before `open_folder` is called.
 
     Raises:
         DeviceError: If it cannot be written.

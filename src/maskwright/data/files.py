@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from maskwright.core.errors import DataError
-from maskwright.core.files import open_file
+from maskwright.core.storage.files import open_file
 from maskwright.data.libraries import imported
 
 COMPRESSIONS = (".gz", ".zst")

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from maskwright.core.checksums import CONTENTS, read_record, record_bytes, write_record
 from maskwright.core.errors import DataError
-from maskwright.core.files import atomic_folder, check_writable, parse_json, remove_abandoned
-from maskwright.core.object_stores import download, is_hidden, is_url, open_store, store_problems
 from maskwright.core.spec import fingerprint
+from maskwright.core.storage.checksums import CONTENTS, read_record, record_bytes, write_record
+from maskwright.core.storage.files import atomic_folder, check_writable, parse_json, remove_abandoned
+from maskwright.core.storage.object_stores import download, is_hidden, is_url, open_store, store_problems
 from maskwright.data.sources.arguments import PREPARED, file_format
 from maskwright.reporting.reporter import Progress
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError
-from maskwright.core.files import cache_folder, checksum, read_json, write_json
 from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec, word_hashes
 from maskwright.core.spec import fingerprint
+from maskwright.core.storage.files import cache_folder, checksum, read_json, write_json
+from maskwright.core.text.amounts import pluralize
 from maskwright.core.types import BoolArray, IntArray, SpecialTokens
 from maskwright.data.cache import open_or_build
 from maskwright.data.files import decoded_lines, decompressed, reading

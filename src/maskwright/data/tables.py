@@ -13,9 +13,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
-from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError, json_problem, nearest
-from maskwright.core.files import parse_json
+from maskwright.core.storage.files import parse_json
+from maskwright.core.text.amounts import pluralize
 from maskwright.data.files import MAX_LINE_BYTES, BadLine, OnBadLine, decoded_lines, decompressed, undecodable
 from maskwright.data.libraries import imported
 

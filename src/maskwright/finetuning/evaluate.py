@@ -12,7 +12,6 @@ import torch
 
 from maskwright.checkpoints.location import locate
 from maskwright.checkpoints.sentence_folder import MODULES
-from maskwright.core.devices import choose_device
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.core.tensors import check_finite
 from maskwright.core.types import IntArray
@@ -29,6 +28,7 @@ from maskwright.inference.batches import TextEncoder
 from maskwright.inference.long_texts import choose_length
 from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision, choose_precision
+from maskwright.machine.devices import choose_device
 from maskwright.reporting.console import OnConsole
 from maskwright.reporting.reporter import Progress, Reporter, no_progress
 from maskwright.training.ranks.device import Machine, prepare_machine, use_machine

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from maskwright.core.amounts import pluralize
 from maskwright.core.spec import fingerprint
+from maskwright.core.text.amounts import pluralize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

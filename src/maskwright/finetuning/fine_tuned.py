@@ -20,7 +20,7 @@ from maskwright.checkpoints.families import family_named
 from maskwright.checkpoints.families.base import TaskHead
 from maskwright.checkpoints.sentence_folder import MODULES
 from maskwright.core.errors import ConversionError, RecipeError
-from maskwright.core.files import write_json
+from maskwright.core.storage.files import write_json
 from maskwright.core.tensors import LossTerm
 from maskwright.core.types import FamilyName, HeadKind, MatmulPrecision
 from maskwright.data.tokenizers.tokenizer import Tokenizer

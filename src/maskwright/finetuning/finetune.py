@@ -15,11 +15,10 @@ from typing import Any
 
 from maskwright.checkpoints.card_facts import read_card_facts
 from maskwright.checkpoints.checkpoint import Checkpoint
-from maskwright.core.checksums import compare_files, damaged_files, read_record, write_record
-from maskwright.core.devices import choose_device
 from maskwright.core.errors import CheckpointError, RecipeError
-from maskwright.core.files import atomic_path, check_writable, checksum
 from maskwright.core.spec import override, parse_overrides
+from maskwright.core.storage.checksums import compare_files, damaged_files, read_record, write_record
+from maskwright.core.storage.files import atomic_path, check_writable, checksum
 from maskwright.finetuning.baselines import frozen_vectors, measure_baselines
 from maskwright.finetuning.embedding.training import finetune_embedding
 from maskwright.finetuning.evaluate import predict_examples
@@ -57,6 +56,7 @@ from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Classification, Regression, TextTask
 from maskwright.fitting.rules import Choice, report_fitted
 from maskwright.inference.long_texts import IGNORED
+from maskwright.machine.devices import choose_device
 from maskwright.reporting.console import OnConsole
 from maskwright.reporting.reporter import Reporter, Silent
 from maskwright.training.ranks.device import Machine, Precision, restore_machine, use_machine

@@ -10,13 +10,13 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from maskwright.checkpoints.checkpoint import Checkpoint
-from maskwright.core.amounts import short_count
 from maskwright.core.errors import RecipeError, unknown_name
-from maskwright.core.files import read_json
 from maskwright.core.spec import Spec
+from maskwright.core.storage.files import read_json
+from maskwright.core.text.amounts import short_count
 from maskwright.core.types import HeadKind, IntArray
-from maskwright.finetuning.benchmarks import Benchmark
-from maskwright.finetuning.published_settings import ALL_WIDTHS, PUBLISHED, RATES_AT_WIDTH_768
+from maskwright.finetuning.published.benchmarks import Benchmark
+from maskwright.finetuning.published.settings import ALL_WIDTHS, PUBLISHED, RATES_AT_WIDTH_768
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Classification, Regression
 from maskwright.fitting.budget import Shape

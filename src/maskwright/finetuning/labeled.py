@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError, RecipeError
-from maskwright.core.files import read_json, write_json
 from maskwright.core.spec import validate
+from maskwright.core.storage.files import read_json, write_json
+from maskwright.core.text.amounts import pluralize
 from maskwright.data.held_out import document_key, held_out
-from maskwright.finetuning.benchmarks import BENCHMARKS, Benchmark, Split
 from maskwright.finetuning.examples import E, Example, ExampleFile, Skipped, TextExample, has_labels, summary_of
+from maskwright.finetuning.published.benchmarks import BENCHMARKS, Benchmark, Split
 from maskwright.finetuning.readers import Data, read_examples, sources_of
 from maskwright.finetuning.readers.files import format_of
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, to_keep, with_defaults, with_overrides

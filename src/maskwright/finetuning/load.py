@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, final
 
 from maskwright.checkpoints.checkpoint import read_checkpoint
-from maskwright.core.devices import choose_device
 from maskwright.finetuning import fine_tuned
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.predict import predict
@@ -15,6 +14,7 @@ from maskwright.inference import model as pretrained
 from maskwright.inference.batches import TextEncoder
 from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision, choose_precision
+from maskwright.machine.devices import choose_device
 
 
 @final

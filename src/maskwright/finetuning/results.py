@@ -9,13 +9,13 @@ from typing import Any
 
 from maskwright.checkpoints.card_facts import CardFacts
 from maskwright.checkpoints.families import family_named
-from maskwright.core.files import write_json, write_text
+from maskwright.core.storage.files import write_json, write_text
 from maskwright.core.types import HeadKind, MatmulPrecision
 from maskwright.data.libraries import imported
 from maskwright.finetuning.baselines import FROZEN
-from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.examples import ExampleFile
 from maskwright.finetuning.fine_tuned import FineTunedModel
+from maskwright.finetuning.published.benchmarks import BENCHMARKS
 from maskwright.reporting import markdown
 from maskwright.reporting.markdown import escape, without_html
 from maskwright.training.ranks.device import Precision

@@ -19,10 +19,10 @@ import numpy as np
 from torch import Tensor
 
 from maskwright.checkpoints.checkpoint import Checkpoint
-from maskwright.core.amounts import pluralize
-from maskwright.core.checksums import compare_files, file_checksums, read_record, write_record
 from maskwright.core.errors import CheckpointError
-from maskwright.core.files import atomic_path
+from maskwright.core.storage.checksums import compare_files, file_checksums, read_record, write_record
+from maskwright.core.storage.files import atomic_path
+from maskwright.core.text.amounts import pluralize
 from maskwright.core.types import IntArray
 from maskwright.finetuning.evaluate import score_features
 from maskwright.finetuning.examples import Example, TextExample

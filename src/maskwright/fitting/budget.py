@@ -7,8 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from maskwright.core.amounts import pluralize
 from maskwright.core.errors import RecipeError
+from maskwright.core.text.amounts import pluralize
 from maskwright.recipes.optimization import DECAY_SHARE
 
 Unit = Literal["steps", "tokens", "seconds", "flops"]

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from maskwright.core.amounts import exact_or_short, plain_float
 from maskwright.core.spec import Spec, SpecType, validate
+from maskwright.core.text.amounts import exact_or_short, plain_float
 from maskwright.reporting.reporter import Reporter
 
 Facts = TypeVar("Facts")

@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from maskwright.core.amounts import pluralize, short_count
+from maskwright.core.text.amounts import pluralize, short_count
 from maskwright.fitting.rules import Choice, Rule, apply_rules, is_fixed, round_digits
 from maskwright.recipes.optimization import DECAY_SHARE, Training
 from maskwright.recipes.recipe import Recipe

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.checkpoints.sentence_folder import Pooling
-from maskwright.core.files import atomic_path
+from maskwright.core.storage.files import atomic_path
 from maskwright.inference.detect import THRESHOLD, Detection
 from maskwright.inference.fill_mask import MaskPrediction
 from maskwright.inference.model import Model, load

@@ -14,11 +14,10 @@ from torch import Tensor, nn
 
 from maskwright.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from maskwright.checkpoints.sentence_folder import Pooling, SentenceModules
-from maskwright.core.devices import choose_device
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError
 from maskwright.core.ranges import Ranges, cut_windows
-from maskwright.core.surrogates import surrogate_problem
 from maskwright.core.tensors import check_finite, mean_of_tokens
+from maskwright.core.text.surrogates import surrogate_problem
 from maskwright.core.types import IntArray, MatmulPrecision
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.inference.batches import TextBatch, TextEncoder
@@ -27,6 +26,7 @@ from maskwright.inference.embed import check_pooling
 from maskwright.inference.fill_mask import MaskPrediction, best_tokens, fill, read_masks
 from maskwright.inference.long_texts import IGNORED, WINDOWS_HINT, choose_length, warn_truncated
 from maskwright.inference.precision import Precision, choose_precision
+from maskwright.machine.devices import choose_device
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead, ReplacedTokenDetectionHead
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from maskwright.core.errors import DataError
-from maskwright.core.files import cache_folder, read_json, write_json
 from maskwright.core.spec import fingerprint
+from maskwright.core.storage.files import cache_folder, read_json, write_json
 from maskwright.data.cache import open_or_build
 from maskwright.data.sources.docstrings import docstring_documents, docstrings_fingerprint
 from maskwright.data.tokenizers.spec import TokenizerSpec

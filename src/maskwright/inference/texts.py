@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from maskwright.core.errors import DataError
-from maskwright.core.files import open_file, write_text
-from maskwright.core.surrogates import surrogate_problem
+from maskwright.core.storage.files import open_file, write_text
+from maskwright.core.text.surrogates import surrogate_problem
 from maskwright.data.files import COMPRESSIONS, decoded_lines, decompressed, reading, refuse_line
 from maskwright.data.tables import (
     TABLE_SUFFIXES,

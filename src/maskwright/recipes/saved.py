@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.files import read_json
 from maskwright.core.spec import validate
+from maskwright.core.storage.files import read_json
 from maskwright.recipes.recipe import Recipe
 
 

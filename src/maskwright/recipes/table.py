@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from maskwright.core.amounts import exact_or_short, plain_float, share
 from maskwright.core.fields import kind_of
 from maskwright.core.spec import Spec
+from maskwright.core.text.amounts import exact_or_short, plain_float, share
 from maskwright.pretext.objectives.distillation import MOST_RELATION_HEADS
 from maskwright.recipes.optimization import LengthPhase
 from maskwright.recipes.recipe import Recipe

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.files import atomic_path, disk_problems
+from maskwright.core.storage.files import atomic_path, disk_problems
 
 
 def worth_logging(step: int) -> bool:

@@ -13,8 +13,8 @@ from maskwright.checkpoints.sentence_folder import MODULES, Pooling, write_sente
 from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.errors import ConversionError, MaskwrightError, unknown_name
 from maskwright.core.extras import require
-from maskwright.core.files import atomic_folder, read_json, read_object, write_json
-from maskwright.core.tensor_files import full_disk_named
+from maskwright.core.storage.files import atomic_folder, read_json, read_object, write_json
+from maskwright.core.storage.tensor_files import full_disk_named
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning import fine_tuned
 from maskwright.serving import model_card, onnx_graph

@@ -9,8 +9,8 @@ from typing import Any
 from maskwright.checkpoints.card_facts import read_card_facts
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.sentence_folder import MODULES
-from maskwright.core.amounts import pluralize, short_count
-from maskwright.core.files import read_object, records_of
+from maskwright.core.storage.files import read_object, records_of
+from maskwright.core.text.amounts import pluralize, short_count
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.table import Row, format_name, rows
 from maskwright.reporting import markdown

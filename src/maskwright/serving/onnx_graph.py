@@ -13,7 +13,7 @@ from torch import Tensor
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.quiet import quiet
 from maskwright.checkpoints.sentence_folder import SentenceModules
-from maskwright.core.files import records_of
+from maskwright.core.storage.files import records_of
 
 OPSET = 20
 """Version of ONNX's operators: the first with GELU as one of them."""

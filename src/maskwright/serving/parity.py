@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from maskwright.core.amounts import pluralize
 from maskwright.core.errors import ConversionError
-from maskwright.core.files import read_object, records_of
+from maskwright.core.storage.files import read_object, records_of
+from maskwright.core.text.amounts import pluralize
 from maskwright.core.types import IntArray
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import ChoiceExample, QuestionExample, TaggedExample, TextExample

@@ -21,9 +21,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from maskwright.checkpoints.sentence_folder import Pooling
-from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError, MaskwrightError, unknown_name
 from maskwright.core.extras import require
+from maskwright.core.text.amounts import pluralize
 from maskwright.inference.detect import THRESHOLD
 from maskwright.inference.precision import Precision
 from maskwright.reporting.console import OnConsole

@@ -25,8 +25,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.checksums import read_record
 from maskwright.core.errors import CheckpointError, RecipeError, unknown_name
+from maskwright.core.storage.checksums import read_record
 from maskwright.data.engines import Engine, use_engine
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import Speed

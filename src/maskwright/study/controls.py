@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from maskwright.core.files import read_json
 from maskwright.core.spec import fingerprint
+from maskwright.core.storage.files import read_json
 from maskwright.core.types import IntArray
 from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.tokenizers.tokenizer import Tokenizer

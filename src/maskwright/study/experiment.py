@@ -12,16 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from maskwright.core.checksums import read_record, record_problem, write_record
 from maskwright.core.spec import fingerprint, override, parse_overrides
+from maskwright.core.storage.checksums import read_record, record_problem, write_record
 from maskwright.core.types import IntArray
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_tokenizer
-from maskwright.finetuning.benchmarks import BENCHMARKS
 from maskwright.finetuning.finetune import finetune
+from maskwright.finetuning.published.benchmarks import BENCHMARKS
 from maskwright.finetuning.tasks import KINDS
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import CorpusStatistics, ResolvedRun, Speed, resolve, vocabulary_size

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from scipy import optimize, stats
 
-from maskwright.core.amounts import pluralize, size_in_bytes
 from maskwright.core.errors import RecipeError
+from maskwright.core.text.amounts import pluralize, size_in_bytes
 from maskwright.data.engines import Engine, use_engine
 from maskwright.fitting.budget import Budget
 from maskwright.recipes.recipe import Recipe

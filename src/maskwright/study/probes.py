@@ -24,10 +24,10 @@ import torch
 from numpy.typing import NDArray
 
 from maskwright.checkpoints.weight_files import WEIGHTS
-from maskwright.core.checksums import read_record
 from maskwright.core.errors import DataError, MaskwrightError
-from maskwright.core.files import parse_json
 from maskwright.core.randomness import generator
+from maskwright.core.storage.checksums import read_record
+from maskwright.core.storage.files import parse_json
 from maskwright.core.types import IntArray
 from maskwright.data.files import decompressed, lines_in, reading
 from maskwright.data.scripts import WORD

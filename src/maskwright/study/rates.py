@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.checksums import read_record, record_problem, write_record
 from maskwright.core.errors import RecipeError, TrainingError
 from maskwright.core.spec import override, parse_overrides
+from maskwright.core.storage.checksums import read_record, record_problem, write_record
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.rules import round_digits
 from maskwright.recipes.catalog import resolve

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from maskwright.core.checksums import CONTENTS, file_checksums, read_record, write_record
 from maskwright.core.errors import CheckpointError
-from maskwright.core.files import checksum, disk_problems, remove_temporary
+from maskwright.core.storage.checksums import CONTENTS, file_checksums, read_record, write_record
+from maskwright.core.storage.files import checksum, disk_problems, remove_temporary
 from maskwright.reporting.reporter import Reporter
 from maskwright.training.ranks.distributed import rank
 from maskwright.training.runs.run_directory import COPIES, lock_directory, unlock_directory

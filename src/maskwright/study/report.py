@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.files import write_json, write_text
+from maskwright.core.storage.files import write_json, write_text
 from maskwright.reporting.page import COLORS, INK, figure, render, svg
 from maskwright.study import results
 from maskwright.study.statistics import NO_DIFFERENCE, NOT_COMPARABLE

@@ -10,7 +10,7 @@ from typing import Any
 
 from maskwright.core.errors import RecipeError, unknown_name
 from maskwright.core.spec import overridden_fields, override, parse_overrides
-from maskwright.finetuning.benchmarks import BENCHMARKS
+from maskwright.finetuning.published.benchmarks import BENCHMARKS
 from maskwright.finetuning.tasks import KINDS
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.amounts import plain_float, pluralize, short_count, size_in_bytes
-from maskwright.core.checksums import read_record
 from maskwright.core.errors import CheckpointError
-from maskwright.core.files import read_json
+from maskwright.core.storage.checksums import read_record
+from maskwright.core.storage.files import read_json
+from maskwright.core.text.amounts import plain_float, pluralize, short_count, size_in_bytes
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.table import diff
 from maskwright.reporting.markdown import code, escape

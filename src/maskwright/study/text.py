@@ -16,8 +16,8 @@ from typing import IO
 import numpy as np
 
 from maskwright.core.errors import DataError
-from maskwright.core.files import parse_json, read_json, write_json
 from maskwright.core.randomness import generator
+from maskwright.core.storage.files import parse_json, read_json, write_json
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.block import Counts, on_bad_line
 from maskwright.data.cleaning.store import clean_corpus

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.checksums import write_record
 from maskwright.core.errors import CheckpointError
-from maskwright.core.files import atomic_folder, checksum, write_json
+from maskwright.core.storage.checksums import write_record
+from maskwright.core.storage.files import atomic_folder, checksum, write_json
 from maskwright.fitting.budget import Budget, Spent
 from maskwright.recipes.optimization import Training
 from maskwright.recipes.saved import read_recipe

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.checkpoints.sentence_folder import write_sentence_modules
-from maskwright.core.amounts import pluralize, short_count
-from maskwright.core.checksums import damaged_files
 from maskwright.core.errors import RecipeError
-from maskwright.core.files import checksum, read_json, write_json, write_text
 from maskwright.core.spec import overridden_fields, override, parse_overrides
+from maskwright.core.storage.checksums import damaged_files
+from maskwright.core.storage.files import checksum, read_json, write_json, write_text
+from maskwright.core.text.amounts import pluralize, short_count
 from maskwright.data.cleaning.data_card import card_page
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.engines import Engine, use_engine

@@ -12,9 +12,9 @@ from typing import Any
 from torch import Tensor
 
 from maskwright.checkpoints.location import GENERATOR
-from maskwright.core.amounts import pluralize, short_count
 from maskwright.core.errors import RecipeError, TrainingError
-from maskwright.core.files import atomic_folder, write_json
+from maskwright.core.storage.files import atomic_folder, write_json
+from maskwright.core.text.amounts import pluralize, short_count
 from maskwright.fitting.budget import Budget, Spent
 from maskwright.fitting.flops import EVALUATIONS, held_out_tokens, skipped_flops, step_flops
 from maskwright.kernels.setting import use_kernels

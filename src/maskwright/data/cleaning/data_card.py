@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.amounts import pluralize
+from maskwright.core.text.amounts import pluralize
 from maskwright.data.cleaning.block import Counts
 from maskwright.data.cleaning.statistics import TextStatistics
 from maskwright.data.cleaning.text import Cleaning

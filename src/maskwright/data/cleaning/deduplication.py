@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.files import checksum
+from maskwright.core.storage.files import checksum
 from maskwright.core.types import BoolArray
 from maskwright.data.cleaning.block import BlockIndex, CleanedBlock, Counts, read_index, read_text, whole_file
 from maskwright.data.cleaning.statistics import TextStatistics

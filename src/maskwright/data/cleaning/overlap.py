@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError
-from maskwright.core.files import parse_json
+from maskwright.core.storage.files import parse_json
 from maskwright.data.cleaning.text import HAN_AND_KANA, Cleaning, clean_document
 from maskwright.data.files import COMPRESSIONS, decompressed, reading
 from maskwright.data.libraries import imported

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.core.checksums import CHECKSUMS, ChecksumCache, damaged_file_error, refuse_unreadable
 from maskwright.core.errors import DataError
-from maskwright.core.files import cache_folder, checksum, read_json, write_json, write_text
 from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import bits, keys
 from maskwright.core.spec import fingerprint
+from maskwright.core.storage.checksums import CHECKSUMS, ChecksumCache, damaged_file_error, refuse_unreadable
+from maskwright.core.storage.files import cache_folder, checksum, read_json, write_json, write_text
 from maskwright.data.cache import open_checked, open_or_build
 from maskwright.data.cleaning.block import EXCLUDED, Counts, clean_block, on_bad_line, remove_block
 from maskwright.data.cleaning.data_card import SourceCount, card_page, data_card
@@ -211,7 +211,7 @@ def clean_corpus(
         corpus: Files, folders, globs, URLs of these, `owner/name` of a hub dataset, or `docstrings`; each may end in
             `:weight` and name a column with `#column` (`sources`). Of repeated text that of the earlier argument is
             kept. Or one folder or URL of prepared text (`data.prepared`), which is opened.
-        cache: Cache directory; None for `core.files.cache_folder()`.
+        cache: Cache directory; None for `core.storage.files.cache_folder()`.
         workers: Processes; 1 works in this process, None uses the available cores.
 
     Raises:

@@ -1,8 +1,8 @@
 """A corpus of token shards: the manifest and the memory-mapped arrays that training reads.
 
 Processes that read the same directory share its pages. Tokens and starts of words and spans are compared with
-checksums when they are first read (`core.checksums`). The ends of sentences and documents, 8 bytes each, are compared
-at every opening by every rank, so opening takes time in proportion to the number of sentences.
+checksums when they are first read (`core.storage.checksums`). The ends of sentences and documents, 8 bytes each,
+are compared at every opening by every rank, so opening takes time in proportion to the number of sentences.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,10 +14,10 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.checksums import CheckedArray, refuse_unreadable
 from maskwright.core.errors import DataError
-from maskwright.core.files import read_json
 from maskwright.core.flat_arrays import Runs, concatenated_ranges
+from maskwright.core.storage.checksums import CheckedArray, refuse_unreadable
+from maskwright.core.storage.files import read_json
 from maskwright.core.types import Documents, IntArray, TakenTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 

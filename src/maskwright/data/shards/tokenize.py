@@ -16,10 +16,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from maskwright.core.checksums import block_checksums
 from maskwright.core.errors import DataError
-from maskwright.core.files import cache_folder, write_json
 from maskwright.core.spec import fingerprint
+from maskwright.core.storage.checksums import block_checksums
+from maskwright.core.storage.files import cache_folder, write_json
 from maskwright.core.types import IntArray
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import CleanCorpus, read_block

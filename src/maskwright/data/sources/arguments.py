@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Literal
 
 from maskwright.core.errors import DataError, nearest
-from maskwright.core.files import cache_folder
-from maskwright.core.object_stores import is_url
+from maskwright.core.storage.files import cache_folder
+from maskwright.core.storage.object_stores import is_url
 from maskwright.data.files import COMPRESSIONS
 from maskwright.data.sources.objects import fetch, list_objects
 from maskwright.data.tables import TABLE_SUFFIXES, TableFormat
@@ -95,7 +95,7 @@ def resolve_sources(
     """Turn CORPUS arguments (or a single one) into sources with their files; only folders are read, and URLs fetched.
 
     Args:
-        cache: Cache directory for what is fetched; None for `core.files.cache_folder()`.
+        cache: Cache directory for what is fetched; None for `core.storage.files.cache_folder()`.
 
     Raises:
         DataError: If an argument names nothing that can be read; the nearest existing name is suggested.

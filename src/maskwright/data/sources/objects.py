@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.errors import DataError
-from maskwright.core.object_stores import download, is_hidden, open_store, store_problems
 from maskwright.core.spec import fingerprint
+from maskwright.core.storage.object_stores import download, is_hidden, open_store, store_problems
 from maskwright.data.cache import open_or_build
 from maskwright.reporting.reporter import Progress
 
@@ -43,7 +43,7 @@ def list_objects(url: str) -> list[StoredObject]:
     """Return the object of this name, else all of a folder or all that match a pattern, in order.
 
     Raises:
-        DeviceError: If the store cannot be used (see `core.object_stores`).
+        DeviceError: If the store cannot be used (see `core.storage.object_stores`).
     """
     system, path = open_store(url)
     with store_problems(url):

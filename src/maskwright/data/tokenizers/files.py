@@ -13,7 +13,7 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from maskwright.core.errors import DataError
-from maskwright.core.files import read_object, write_json, write_text
+from maskwright.core.storage.files import read_object, write_json, write_text
 from maskwright.data.tokenizers.backends import (
     BYTE_BPE_NAMES,
     CONTINUATION,

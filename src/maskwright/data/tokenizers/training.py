@@ -37,8 +37,8 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
 from maskwright.core.errors import DataError
-from maskwright.core.files import cache_folder
 from maskwright.core.spec import fingerprint
+from maskwright.core.storage.files import cache_folder
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.scripts import code_points

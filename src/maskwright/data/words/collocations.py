@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.files import write_text
 from maskwright.core.spec import fingerprint
+from maskwright.core.storage.files import write_text
 from maskwright.core.types import BoolArray
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import CleanCorpus

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError
-from maskwright.core.files import checksum
+from maskwright.core.storage.files import checksum
 from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.libraries import imported
 from maskwright.data.tokenizers.word_starts import JOINERS

@@ -7,9 +7,9 @@ from pydantic import Field, PositiveInt
 
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.sentence_folder import MODULES
-from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError
 from maskwright.core.spec import Spec
+from maskwright.core.text.amounts import pluralize
 from maskwright.finetuning.examples import ExampleFile, TextExample
 from maskwright.finetuning.hyperparameters import Hyperparameters, Positive, Rate
 from maskwright.fitting.rules import Rule

@@ -16,15 +16,13 @@ from typing import Any
 from maskwright.checkpoints.card_facts import CardFacts, read_card_facts
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.quiet import quiet
-from maskwright.core.amounts import pluralize
-from maskwright.core.checksums import file_checksums
-from maskwright.core.devices import choose_device
 from maskwright.core.errors import DataError, DeviceError
 from maskwright.core.extras import require
-from maskwright.core.files import check_writable
 from maskwright.core.spec import override, parse_overrides
-from maskwright.core.tensor_files import full_disk_named
-from maskwright.finetuning.benchmarks import Split
+from maskwright.core.storage.checksums import file_checksums
+from maskwright.core.storage.files import check_writable
+from maskwright.core.storage.tensor_files import full_disk_named
+from maskwright.core.text.amounts import pluralize
 from maskwright.finetuning.embedding.data import (
     DEFAULTS,
     RULES,
@@ -49,11 +47,13 @@ from maskwright.finetuning.labeled import (
     with_held_out,
     without_unlabeled,
 )
+from maskwright.finetuning.published.benchmarks import Split
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.readers.options import ReadAs, ReadOptions, to_keep
 from maskwright.finetuning.results import Evaluation, FineTuning, Results, SeedRow, card, data_of, write_results
 from maskwright.fitting.rules import Choice, Rule, apply_rules, report_fitted
 from maskwright.inference.long_texts import IGNORED
+from maskwright.machine.devices import choose_device
 from maskwright.reporting.console import OnConsole
 from maskwright.reporting.reporter import Reporter
 from maskwright.training.ranks.device import Precision, restore_machine, use_machine

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.errors import DataError, json_problem, nearest
-from maskwright.core.files import parse_json
-from maskwright.core.surrogates import surrogate_problem
+from maskwright.core.storage.files import parse_json
+from maskwright.core.text.surrogates import surrogate_problem
 from maskwright.data.files import OnBadLine
 from maskwright.data.libraries import imported
 from maskwright.data.tables import (

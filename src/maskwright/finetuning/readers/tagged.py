@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError
+from maskwright.core.text.amounts import pluralize
 from maskwright.data.scripts import WORD
 from maskwright.data.tables import Row
 from maskwright.finetuning.examples import ExampleFile, TaggedExample

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from maskwright.core.amounts import pluralize
 from maskwright.core.errors import DataError
+from maskwright.core.text.amounts import pluralize
 from maskwright.data.tables import Cells, Row, describe_columns, is_number, usual_text_column
 from maskwright.finetuning.examples import ExampleFile, Skipped, TextExample
 from maskwright.finetuning.readers.files import Skips, format_of

@@ -10,10 +10,10 @@ from typing import Any, get_args
 
 from maskwright.checkpoints.task_entries import ProblemType, TaskEntries, unnamed_labels
 from maskwright.core.errors import ConversionError, DataError, RecipeError, unknown_name
-from maskwright.core.files import read_object
 from maskwright.core.spec import validate
-from maskwright.finetuning.benchmarks import BENCHMARKS, Benchmark, benchmark
+from maskwright.core.storage.files import read_object
 from maskwright.finetuning.examples import TaggedExample
+from maskwright.finetuning.published.benchmarks import BENCHMARKS, Benchmark, benchmark
 from maskwright.finetuning.readers.options import Kind
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice

@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 
 from maskwright.core.errors import DeviceError
-from maskwright.core.files import atomic_path, cache_folder
 from maskwright.core.spec import fingerprint
+from maskwright.core.storage.files import atomic_path, cache_folder
 
 _FOLDER = Path(__file__).parent
 _AVX512 = {

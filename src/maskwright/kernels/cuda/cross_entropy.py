@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from maskwright.core.files import cache_folder
+from maskwright.core.storage.files import cache_folder
 
 GPU_BLOCK_ELEMENTS = 1 << 28
 """Most scores held at a time: 512 MiB in bf16, 8,793 targets at 30,528 entries. With one block the vocabulary's

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from maskwright.core.devices import choose_device
 from maskwright.core.errors import DeviceError
-from maskwright.core.files import cache_folder, read_json, write_json
-from maskwright.core.matmul import Setting, fp32_matmul_setting
 from maskwright.core.spec import fingerprint
+from maskwright.core.storage.files import cache_folder, read_json, write_json
 from maskwright.kernels.setting import Kernels, has_kernels, use_kernels
+from maskwright.machine.devices import choose_device
+from maskwright.machine.matmul import Setting, fp32_matmul_setting
 from maskwright.machine.threads import limit_threads
 from maskwright.training.ranks.allocator import keep_freed_memory
 from maskwright.training.ranks.distributed import own_device

@@ -22,7 +22,8 @@ from maskwright.checkpoints.families import family_named
 from maskwright.checkpoints.location import GENERATOR
 from maskwright.checkpoints.refusals import refuse_inexpressible
 from maskwright.checkpoints.sentence_folder import SentenceModules, write_sentence_modules
-from maskwright.core.checksums import (
+from maskwright.core.errors import CheckpointError
+from maskwright.core.storage.checksums import (
     compare_files,
     damaged_files,
     file_checksums,
@@ -30,9 +31,8 @@ from maskwright.core.checksums import (
     refuse_unreadable,
     write_record,
 )
-from maskwright.core.errors import CheckpointError
-from maskwright.core.files import atomic_folder, atomic_path
-from maskwright.core.tensor_files import write_tensors
+from maskwright.core.storage.files import atomic_folder, atomic_path
+from maskwright.core.storage.tensor_files import write_tensors
 from maskwright.core.types import SpecialTokens
 from maskwright.pretext.objectives import SentenceVectors
 from maskwright.recipes.recipe import Recipe

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from maskwright.checkpoints.weight_files import WEIGHTS
-from maskwright.core.checksums import compare_files, read_record
 from maskwright.core.errors import CheckpointError, ConversionError
-from maskwright.core.tensor_files import read_tensors
+from maskwright.core.storage.checksums import compare_files, read_record
+from maskwright.core.storage.tensor_files import read_tensors
 from maskwright.reporting.metrics import read_rows
 from maskwright.training.runs.run_directory import COPIES, ONE_SEED
 from maskwright.training.steps.evaluation import Spikes

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.files import refuse_removed
+from maskwright.core.storage.files import refuse_removed
 from maskwright.fitting.budget import Budget
 from maskwright.reporting.metrics import JsonLines, worth_logging
 from maskwright.reporting.reporter import Reporter

@@ -17,8 +17,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from maskwright.core.errors import CheckpointError, DeviceError
-from maskwright.core.files import atomic_folder, remove_abandoned
-from maskwright.core.object_stores import download, is_hidden, open_store, store_problems
+from maskwright.core.storage.files import atomic_folder, remove_abandoned
+from maskwright.core.storage.object_stores import download, is_hidden, open_store, store_problems
 from maskwright.reporting.reporter import Reporter
 from maskwright.training.runs.run_directory import LOCK, STABLE, has_other_budget, refuse_other_run
 

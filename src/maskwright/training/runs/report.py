@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from maskwright.checkpoints.weight_files import WEIGHTS
-from maskwright.core.amounts import plain_float, short_count, size_in_bytes
 from maskwright.core.errors import MaskwrightError
-from maskwright.core.files import read_json, records_of, write_text
+from maskwright.core.storage.files import read_json, records_of, write_text
+from maskwright.core.text.amounts import plain_float, short_count, size_in_bytes
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.fitting.budget import Budget, Spent
 from maskwright.fitting.rules import Choice

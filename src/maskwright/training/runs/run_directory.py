@@ -27,9 +27,9 @@ import torch
 
 from maskwright.checkpoints.location import GENERATOR
 from maskwright.checkpoints.weight_files import WEIGHTS
-from maskwright.core.checksums import damaged_files, read_record, record_bytes, write_record
 from maskwright.core.errors import CheckpointError, MaskwrightError
-from maskwright.core.files import (
+from maskwright.core.storage.checksums import damaged_files, read_record, record_bytes, write_record
+from maskwright.core.storage.files import (
     atomic_path,
     checksum,
     disk_problem,

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.sentence_folder import MODULES, Pooling, read_sentence_modules
-from maskwright.core.amounts import short_count
 from maskwright.core.batching import by_length
-from maskwright.core.checksums import read_record
 from maskwright.core.flat_arrays import concatenated_ranges
+from maskwright.core.storage.checksums import read_record
 from maskwright.core.tensors import PackedBatch, mean_of_tokens
+from maskwright.core.text.amounts import short_count
 from maskwright.core.types import Documents, IntArray
 from maskwright.fitting.budget import Budget, Spent
 from maskwright.model.encoder import Encoder

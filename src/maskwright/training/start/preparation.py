@@ -12,10 +12,10 @@ import numpy as np
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.families import family_named
 from maskwright.checkpoints.refusals import position_offset
-from maskwright.core.amounts import pluralize, short_count, size_in_bytes
 from maskwright.core.errors import RecipeError
-from maskwright.core.files import cache_folder
 from maskwright.core.randomness import RandomNumbers
+from maskwright.core.storage.files import cache_folder
+from maskwright.core.text.amounts import pluralize, short_count, size_in_bytes
 from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.prepared import PreparedText, find_prepared

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from maskwright.core.amounts import pluralize, short_count, size_in_bytes
-from maskwright.core.files import cache_folder
-from maskwright.core.object_stores import is_url
 from maskwright.core.spec import override, parse_overrides
+from maskwright.core.storage.files import cache_folder
+from maskwright.core.storage.object_stores import is_url
+from maskwright.core.text.amounts import pluralize, short_count, size_in_bytes
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.engines import Engine, use_engine

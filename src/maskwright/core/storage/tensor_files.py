@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from maskwright.core.errors import ConversionError, MaskwrightError
-from maskwright.core.files import disk_problem, disk_problems, open_file, set_default_mode
+from maskwright.core.storage.files import disk_problem, disk_problems, open_file, set_default_mode
 
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _INDEX_BUFFERS = ("position_ids", "token_type_ids")

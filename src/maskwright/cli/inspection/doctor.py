@@ -30,7 +30,7 @@ def command(
                 [(output.strong(topic), f"{text.removesuffix('.')}. {todo}") for topic, text, todo in findings],
             )
         return
-    from maskwright.core.amounts import size_in_bytes
+    from maskwright.core.text.amounts import size_in_bytes
     from maskwright.training.doctor import doctor
 
     diagnosis = doctor(**arguments)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.core.errors import DeviceError
-from maskwright.core.files import atomic_folder, atomic_path, cache_folder, check_writable, write_text
+from maskwright.core.storage.files import atomic_folder, atomic_path, cache_folder, check_writable, write_text
 
 
 def test_a_folder_that_cannot_be_made_or_written_is_refused(tmp_path, monkeypatch):

@@ -5,8 +5,8 @@ from pathlib import Path
 from maskwright.cli import output
 from maskwright.cli.options import Arguments, Json, arguments_of
 from maskwright.cli.texts import check_model, print_warnings
-from maskwright.core.amounts import pluralize
-from maskwright.core.files import check_writable
+from maskwright.core.storage.files import check_writable
+from maskwright.core.text.amounts import pluralize
 
 _CLASSES_SHOWN, _MAX_CONFUSED = 20, 8
 """Rows of the table of classes; classes up to which the confusion matrix is shown."""

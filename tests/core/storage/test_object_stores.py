@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from maskwright.core.errors import DeviceError
-from maskwright.core.object_stores import is_url, open_store, store_problems
+from maskwright.core.storage.object_stores import is_url, open_store, store_problems
 
 
 def test_urls_are_told_from_paths() -> None:

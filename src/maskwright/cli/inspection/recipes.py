@@ -25,7 +25,7 @@ def list_recipes(context: typer.Context, json: Json = False) -> None:
             todo = f"Put it at the end: `maskwright recipes {verb} ... --json`"
             raise MaskwrightError(f"--json must come after the subcommand {verb!r}", todo=todo)
         return
-    from maskwright.core.amounts import short_count
+    from maskwright.core.text.amounts import short_count
     from maskwright.recipes.catalog import get, names
     from maskwright.recipes.sizing import sizes
 
@@ -108,7 +108,7 @@ def diff_recipes(arguments: Arguments, json: Json = False) -> None:
 @arguments_of("size", module="maskwright.recipes")
 def size_recipe(arguments: Arguments, json: Json = False) -> None:
     """Show the number of parameters, FLOPs and memory of a recipe, or of two side by side."""
-    from maskwright.core.amounts import share, short_count, size_in_bytes
+    from maskwright.core.text.amounts import share, short_count, size_in_bytes
     from maskwright.recipes.catalog import resolve
     from maskwright.recipes.sizing import embedding_sizes, sizes
 
@@ -194,7 +194,7 @@ def _size_json(name: str, counted: "Sizes") -> dict[str, Any]:
 
 def _size_two(first: "Recipe", second: "Recipe", names: list[str], json: bool) -> None:
     """Print the sizes of two recipes, and the ratios of the first's to the second's."""
-    from maskwright.core.amounts import short_count, size_in_bytes
+    from maskwright.core.text.amounts import short_count, size_in_bytes
     from maskwright.recipes.sizing import embedding_sizes, sizes
 
     both = [(recipe, sizes(recipe)) for recipe in (first, second)]

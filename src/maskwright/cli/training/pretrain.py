@@ -5,7 +5,7 @@ from pathlib import Path
 
 from maskwright.cli import output
 from maskwright.cli.options import Arguments, Json, arguments_of, check_recipes
-from maskwright.core.amounts import pluralize
+from maskwright.core.text.amounts import pluralize
 from maskwright.recipes import DEFAULT_RECIPE
 
 

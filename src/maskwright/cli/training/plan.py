@@ -2,7 +2,7 @@
 
 from maskwright.cli import output
 from maskwright.cli.options import Arguments, Json, arguments_of, check_recipes
-from maskwright.core.amounts import short_count, size_in_bytes
+from maskwright.core.text.amounts import short_count, size_in_bytes
 
 
 @arguments_of("plan", commas=["recipes"])

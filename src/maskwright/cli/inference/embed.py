@@ -5,8 +5,8 @@ from pathlib import Path
 from maskwright.cli import output
 from maskwright.cli.options import Arguments, Json, arguments_of
 from maskwright.cli.texts import load_for_use, print_warnings
-from maskwright.core.amounts import pluralize
 from maskwright.core.errors import MaskwrightError
+from maskwright.core.text.amounts import pluralize
 
 _SHOWN = 20
 _LONG = 200

@@ -8,7 +8,7 @@ import typer
 
 from maskwright.cli import output
 from maskwright.cli.options import Arguments, Json, arguments_of, check_recipes, split_list
-from maskwright.core.amounts import short_count
+from maskwright.core.text.amounts import short_count
 
 if TYPE_CHECKING:
     from maskwright.study.compare import PlannedRun

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError, DeviceError, JsonError
-from maskwright.core.files import checksum, json_text, read_json, write_json, write_text
 from maskwright.core.flat_arrays import concatenated_ranges
+from maskwright.core.storage.files import checksum, json_text, read_json, write_json, write_text
 
 CHECKSUMS = "checksums.json"
 """File name of a `ChecksumCache` in a cache directory."""
@@ -214,7 +214,7 @@ class ChecksumCache:
         return str(held[-1]) if isinstance(held, list) and held[:-1] == state else None
 
     def checksum(self, path: Path) -> str:
-        """Return a file's checksum (see `core.files.checksum`), cached or computed.
+        """Return a file's checksum (see `core.storage.files.checksum`), cached or computed.
 
         Raises OSError if it cannot be read.
         """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maskwright.core.amounts import exact_or_short, plain_float, pluralize, share, short_count, size_in_bytes
+from maskwright.core.text.amounts import exact_or_short, plain_float, pluralize, share, short_count, size_in_bytes
 
 
 @pytest.mark.parametrize(

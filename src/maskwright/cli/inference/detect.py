@@ -5,7 +5,7 @@ from pathlib import Path
 from maskwright.cli import output
 from maskwright.cli.options import Arguments, Json, arguments_of
 from maskwright.cli.texts import load_for_use, print_warnings
-from maskwright.core.amounts import pluralize
+from maskwright.core.text.amounts import pluralize
 
 
 @arguments_of("detect")

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maskwright.core import checksums, files
-from maskwright.core.checksums import (
+from maskwright.core.errors import DataError, DeviceError
+from maskwright.core.storage import checksums, files
+from maskwright.core.storage.checksums import (
     CONTENTS,
     CheckedArray,
     ChecksumCache,
@@ -17,8 +18,7 @@ from maskwright.core.checksums import (
     read_record,
     write_record,
 )
-from maskwright.core.errors import DataError, DeviceError
-from maskwright.core.files import checksum, read_json
+from maskwright.core.storage.files import checksum, read_json
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from maskwright.core.devices import choose_device
 from maskwright.core.errors import DeviceError
+from maskwright.machine.devices import choose_device
 
 
 def _gpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:

@@ -8,7 +8,7 @@ import torch
 from safetensors import SafetensorError
 
 from maskwright.core.errors import DeviceError
-from maskwright.core.tensor_files import full_disk_named, write_tensors
+from maskwright.core.storage.tensor_files import full_disk_named, write_tensors
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes and umasks are POSIX's")

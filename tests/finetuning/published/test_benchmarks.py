@@ -5,8 +5,8 @@ import json
 import pytest
 
 from maskwright.core.errors import DataError, RecipeError
-from maskwright.finetuning.benchmarks import BENCHMARKS, SPLITS
 from maskwright.finetuning.labeled import LabeledRequest, load_read_as, read_for_model, read_labeled, save_read_as
+from maskwright.finetuning.published.benchmarks import BENCHMARKS, SPLITS
 from maskwright.finetuning.readers.options import ReadOptions
 from maskwright.reporting.reporter import Silent
 

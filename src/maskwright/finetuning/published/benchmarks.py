@@ -1,4 +1,4 @@
-"""The benchmarks: files, columns, labels and metrics, one row each. Their settings: `published_settings.py`."""
+"""The benchmarks: files, columns, labels and metrics, one row each. Their settings: `settings.py`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -14,7 +14,7 @@ def command(
     arguments: Arguments, yes: Annotated[bool, typer.Option("--yes", help="Upload without asking.")] = False
 ) -> None:
     """Upload an exported model to the model hub, after showing what and asking."""
-    from maskwright.core.amounts import pluralize, size_in_bytes
+    from maskwright.core.text.amounts import pluralize, size_in_bytes
     from maskwright.serving.push import files_to_push, push
 
     folder, repo = Path(arguments["folder"]).expanduser(), arguments["repo"]

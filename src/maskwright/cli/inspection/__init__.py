@@ -1,0 +1,1 @@
+"""Commands that describe recipes, machines and runs: one module each."""

@@ -1,0 +1,1 @@
+"""Files, directories and objects: written atomically, read with checksums."""

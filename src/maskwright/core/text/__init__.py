@@ -1,0 +1,1 @@
+"""Numbers, Markdown and characters in text that people read."""

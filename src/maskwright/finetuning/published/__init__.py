@@ -1,0 +1,1 @@
+"""Published benchmarks and fine-tuning settings, as tables."""
