@@ -9,6 +9,7 @@ import torch
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.finetuning.evaluate import evaluate
 from maskwright.finetuning.fine_tuned import build
+from maskwright.finetuning.load import TaskModel
 from maskwright.finetuning.metrics.scores import accuracy
 from maskwright.finetuning.predict import predict
 from maskwright.finetuning.predictions import plain
@@ -26,6 +27,18 @@ def saved(model, task, folder, *, names_task=True):
     if not names_task:
         (folder / "task.json").unlink()
     return folder
+
+
+def built(model, task, **settings):
+    """Put an untrained head on a model, for predictions."""
+    tuned = build(model, task, **settings)
+    return TaskModel(
+        name="tuned",
+        tokenizer=tuned.tokenizer,
+        encoder=tuned.encoder,
+        max_length=tuned.max_length,
+        fine_tuned=tuned,
+    )
 
 
 def test_labels_are_named_by_hand_where_they_differ(bert_folder, tmp_path):
@@ -53,9 +66,9 @@ def test_a_tuple_of_two_texts_is_a_pair_and_a_list_is_two(bert_folder, tmp_path)
 
 
 def test_entities_of_files_are_placed_in_the_file_s_text(bert_folder, tmp_path):
-    model = build(bert_folder, Tagging(labels=("I-X", "O"), entities=True, metrics=("f1",)), seed=3, max_length=32)
+    model = built(bert_folder, Tagging(labels=("I-X", "O"), entities=True, metrics=("f1",)), seed=3, max_length=32)
     with torch.no_grad():
-        model.get_parameter("head.output.bias")[0] = 1000.0  # every word is of one entity
+        model.fine_tuned.get_parameter("head.output.bias")[0] = 1000.0  # every word is of one entity
     texts = ["  我 爱北京!", "the   cat,sat  on"]
     lines = tmp_path / "texts.txt"
     lines.write_text("\n".join(texts) + "\n", encoding="utf-8")
@@ -76,22 +89,22 @@ def test_entities_of_files_are_placed_in_the_file_s_text(bert_folder, tmp_path):
 def test_predictions_say_what_they_are_of(bert_folder, tmp_path):
     file = tmp_path / "pairs.csv"
     file.write_text("id,sentence1,sentence2\n7,the cat,the dog\n", encoding="utf-8")
-    classes = build(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
+    classes = built(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
     pairs = predict(classes, [("a", "b"), "the  cat"], file=file, reporter=Silent())
     assert [one.input_text for one in pairs] == ["a | b", "the  cat", "the cat | the dog"]
     assert [one.key for one in pairs] == ["1", "2", "7"]
     assert "input_text" not in plain(pairs[0])
-    questions = build(bert_folder, QuestionAnswering(), seed=3, max_length=32)
+    questions = built(bert_folder, QuestionAnswering(), seed=3, max_length=32)
     asked = {"question": "who ran ?", "context": "the dog ran"}
     assert [one.input_text for one in predict(questions, [asked], reporter=Silent())] == ["who ran ?"]
-    choices = build(bert_folder, MultipleChoice(), seed=3, max_length=32)
+    choices = built(bert_folder, MultipleChoice(), seed=3, max_length=32)
     options = {"context": "the dog ran", "options": ["a", "b"]}
     both = predict(choices, [{**options, "question": "who ?"}, options], reporter=Silent())
     assert [one.input_text for one in both] == ["who ?", "the dog ran"]
 
 
 def test_predictions_say_what_was_truncated_and_windows_read_all(bert_folder):
-    model = build(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
+    model = built(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
     texts = ["the cat", "the dog ran " * 30]
     with pytest.warns(TruncationWarning, match=r"1 of 2 texts have more than 32 tokens.*texts 2.*--windows"):
         truncated = predict(model, texts, reporter=Silent())
@@ -107,18 +120,18 @@ def test_predictions_say_what_was_truncated_and_windows_read_all(bert_folder):
         predict(model, texts, max_length=16, reporter=Silent())
     with pytest.warns(UntrainedLength, match="up to 32 tokens"):
         predict(model, texts[:1], max_length=40, reporter=Silent())
-    choices = build(bert_folder, MultipleChoice(), seed=3, max_length=32)
+    choices = built(bert_folder, MultipleChoice(), seed=3, max_length=32)
     options = {"context": "the dog ran", "options": ["a", "b"]}
     with pytest.raises(MaskwrightError, match="multiple choice"):
         predict(choices, [options], windows=True, reporter=Silent())
 
 
 def test_truncated_questions_and_words_are_named_as_such(bert_folder, roberta_folder):
-    questions = build(bert_folder, QuestionAnswering(max_query_length=4), seed=3, max_length=32)
+    questions = built(bert_folder, QuestionAnswering(max_query_length=4), seed=3, max_length=32)
     asked = {"question": "who ran to the tree ?", "context": "the dog ran " * 30}
     with pytest.warns(TruncationWarning, match="a question of more than 4 tokens"):
         assert predict(questions, [asked], reporter=Silent())[0].truncated
-    tagger = build(roberta_folder, Tagging(labels=("O", "X")), seed=3, max_length=8)
+    tagger = built(roberta_folder, Tagging(labels=("O", "X")), seed=3, max_length=8)
     with pytest.warns(TruncationWarning, match="a word of more than 6 tokens"):
         found = predict(tagger, ["dog " * 30, "dog" * 30], reporter=Silent())
     assert [one.truncated for one in found] == [False, True]
@@ -151,11 +164,11 @@ def test_pairs_are_refused_by_a_model_of_single_texts(bert_folder, tmp_path):
 )
 def test_surrogates_are_refused_with_their_place(bert_folder, task, inputs, place):
     with pytest.raises(DataError, match=place):
-        predict(build(bert_folder, task, seed=3, max_length=32), inputs, reporter=Silent())
+        predict(built(bert_folder, task, seed=3, max_length=32), inputs, reporter=Silent())
 
 
 def test_standard_input_is_read_like_a_file(bert_folder, tmp_path, monkeypatch):
-    model = build(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
+    model = built(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
     file = tmp_path / "texts.csv"
     file.write_text("text\nthe dog\n", encoding="utf-8")
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfthe cat\n\nsch\xc3\xb6n\n")))

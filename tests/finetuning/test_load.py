@@ -57,8 +57,10 @@ def test_a_loaded_model_settles_device_and_precision(folder, monkeypatch):
 
 def test_weights_are_prepared_once_for_predictions_and_embeddings(folder, monkeypatch):
     model = maskwright.load(folder, device="cpu")
-    monkeypatch.setattr(type(model.fine_tuned), "freeze", None)
-    monkeypatch.setattr("maskwright.inference.model.TextEncoder", None)
+    model.predict(TEXTS, reporter=Silent())
+    for module in ("inference.model", "finetuning.evaluate"):
+        monkeypatch.setattr(f"maskwright.{module}.TextEncoder", None)
+    model.predict(TEXTS, reporter=Silent())
     assert model.embed(TEXTS).shape == (2, model.encoder.config.hidden_size)
 
 

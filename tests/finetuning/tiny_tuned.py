@@ -22,6 +22,7 @@ from maskwright.finetuning.evaluate import predict_examples as predict_in_order
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.tasks.base import Prediction
+from maskwright.inference.batches import TextEncoder
 
 VOCAB_SIZE = 73
 LABELS = ("bad", "fair", "good")
@@ -188,7 +189,7 @@ def with_key(batch: FeatureBatch, dropout_key: int | None) -> FeatureBatch:
 
 def predict_examples(model: FineTunedModel, examples: Sequence[Any]) -> list[Prediction]:
     """Return one prediction per example."""
-    return predict_in_order(model, model.for_inference("fp32"), examples)
+    return predict_in_order(model, TextEncoder(model.encoder, "fp32"), examples)
 
 
 def tensors_of(folder: Path) -> dict[str, Tensor]:

@@ -97,7 +97,7 @@ def test_a_pair_head_gives_the_scores_of_transformers(bert_folder: Path) -> None
     _, pooled = _pair_states(model, [("we love", "run"), (first, second)])
     assert pooled is not None
     with torch.inference_mode():
-        found = model.pair_heads["nsp"](pooled[1:]).numpy()
+        found = model.heads["nsp"](pooled[1:]).numpy()
     np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -143,4 +143,4 @@ def test_text_without_neighboring_passages_is_refused_only_where_pairs_are_neede
 
 
 def test_models_without_a_vocabulary_head_have_no_masked_words(bert_folder: Path) -> None:
-    assert probes.masked_words(replace(load(bert_folder), mlm_head=None), TEXT) == {}
+    assert probes.masked_words(replace(load(bert_folder), heads={}), TEXT) == {}

@@ -8,7 +8,7 @@ import torch
 from test_batches import SPECIAL, VOCABULARY, step
 from toy_models import take_step
 
-from maskwright.checkpoints.checkpoint import PretrainedModel, read_checkpoint
+from maskwright.checkpoints.checkpoint import EncoderWithHeads, read_checkpoint
 from maskwright.checkpoints.location import GENERATOR
 from maskwright.core.errors import ConversionError
 from maskwright.fitting.resolve import fit_length, fit_vocabulary
@@ -58,13 +58,13 @@ def toy(name: str) -> Recipe:
     return resolve(name, SHRUNK)
 
 
-def model_of(recipe: Recipe, teacher: PretrainedModel | None = None) -> PretrainingModel:
+def model_of(recipe: Recipe, teacher: EncoderWithHeads | None = None) -> PretrainingModel:
     model = build_model(recipe, VOCABULARY, teacher)
     model.initialize(0)
     return model
 
 
-def teacher_of(recipe: Recipe, steps: int) -> PretrainedModel | None:
+def teacher_of(recipe: Recipe, steps: int) -> EncoderWithHeads | None:
     """A teacher of the student's own shape that has learnt the batch of the tests for some steps, if one is wanted."""
     if recipe.teacher is None:
         return None
@@ -74,7 +74,7 @@ def teacher_of(recipe: Recipe, steps: int) -> PretrainedModel | None:
     optimizer = Optimizer(model.named_parameters(), alone.training.optimizer)
     for number in range(steps):
         take_step(model.train(), optimizer, batch, learning_rate=0.005, clip_norm=1.0, step=number)
-    return PretrainedModel(model.encoder, dict(model.heads.items()))
+    return EncoderWithHeads(model.encoder, dict(model.heads.items()))
 
 
 @pytest.mark.parametrize("name", names())

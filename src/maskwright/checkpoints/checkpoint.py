@@ -1,7 +1,7 @@
 """Read and write model folders as Hugging Face's classes do: the only module that does either."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import cast
@@ -45,7 +45,7 @@ _OBJECTIVES = (MaskedLanguageModeling(), NextSentencePrediction(), SentenceOrder
 
 
 @dataclass(eq=False)
-class PretrainedModel:
+class EncoderWithHeads:
     """An encoder with the heads that it has, by kind, for inference and for teaching: no dropout, no gradients.
 
     It is no module, so that a model that learns from it neither trains nor saves it. Without `sees_segments` all tokens
@@ -53,14 +53,14 @@ class PretrainedModel:
     """
 
     encoder: Encoder
-    heads: dict[str, nn.Module]
+    heads: dict[str, nn.Module] = field(default_factory=dict)
     sees_segments: bool = True
 
     def __post_init__(self) -> None:
         for module in (self.encoder, *self.heads.values()):
             module.eval().requires_grad_(False)
 
-    def to(self, device: torch.device) -> "PretrainedModel":
+    def to(self, device: torch.device) -> "EncoderWithHeads":
         """Move it to a device, in place."""
         for module in (self.encoder, *self.heads.values()):
             module.to(device)
@@ -151,7 +151,7 @@ class Checkpoint:
         """Return what a run records."""
         return {"model": self.name, "family": self.family, "fingerprint": self.fingerprint}
 
-    def build(self) -> "PretrainedModel":
+    def build(self) -> "EncoderWithHeads":
         """Return the encoder, and by kind its heads among "mlm", "nsp", "sop" and "rtd".
 
         Nothing is copied, nor initialized at random, which would take seconds. Other weights in `state` are not used.
@@ -162,7 +162,7 @@ class Checkpoint:
             heads: dict[str, nn.Module] = {each.kind: each.head(shape) for each in _OBJECTIVES if each.kind in kinds}
         modules = nn.ModuleDict({"encoder": encoder, "heads": nn.ModuleDict(heads)})
         modules.load_state_dict({name: self.state[name] for name in modules.state_dict()}, assign=True)
-        return PretrainedModel(encoder, heads)
+        return EncoderWithHeads(encoder, heads)
 
     def trimmed(self) -> "Checkpoint":
         """Return the model without rows that the tokenizer has no entry for (ERNIE's: 18,000 rows for 17,964)."""

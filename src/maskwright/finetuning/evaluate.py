@@ -39,7 +39,7 @@ _TEXTS = {1: "single texts", 2: "pairs of texts"}
 
 
 def evaluate(
-    model: str | Path | FineTunedModel | Model,
+    model: str | Path | Model,
     *,
     file: Data,
     text: str | None = None,
@@ -117,16 +117,15 @@ def evaluate(
 
 @contextlib.contextmanager
 def model_to_score(
-    model: str | Path | FineTunedModel | Model, device: str, precision: Precision, reporter: Reporter | None
+    model: str | Path | Model, device: str, precision: Precision, reporter: Reporter | None
 ) -> Iterator[tuple[FineTunedModel, TextEncoder, Reporter]]:
     """Load a model onto a device that computes while the block runs, and report its notes.
 
     Raises MaskwrightError if a loaded model is on another device than the requested one, or has another precision.
     """
-    source: str | Path | FineTunedModel = model.with_task() if isinstance(model, Model) else model
-    if isinstance(source, FineTunedModel) and source.frozen is not None:
-        chosen = source.frozen.precision
-        location = next(source.parameters()).device
+    if isinstance(model, Model):
+        loaded, encoder = cast(FineTunedModel, model.with_task()), model.texts
+        chosen, location = encoder.precision, encoder.device
         if device not in ("auto", location.type, str(location)) or precision not in ("auto", chosen):
             raise MaskwrightError(
                 f"device {device!r}, precision {precision!r}: this model was loaded on {location}, in {chosen}",
@@ -137,12 +136,13 @@ def model_to_score(
     else:
         chosen = choose_precision(precision, choose_device(device))
     machine = machine_to_score(device, "bf16" if chosen == "bf16" else "fp32")
-    loaded = source if isinstance(source, FineTunedModel) else load(source)
     with reporter or OnConsole() as reporter, use_machine(machine):
-        for note in () if loaded is source else loaded.notes:
-            reporter.message("model", note)
-        loaded.to(machine.device)
-        yield loaded, loaded.for_inference(chosen), reporter
+        if not isinstance(model, Model):
+            loaded = load(model).to(machine.device)
+            for note in loaded.notes:
+                reporter.message("model", note)
+            encoder = TextEncoder(loaded.encoder, chosen)
+        yield loaded, encoder, reporter
 
 
 @functools.cache
@@ -173,7 +173,7 @@ def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str) 
             )
 
 
-def name_of(model: str | Path | FineTunedModel | Model) -> str:
+def name_of(model: str | Path | Model) -> str:
     """Return the path or name of a model, for messages."""
     return str(model) if isinstance(model, str | Path) else getattr(model, "name", "the model")
 
@@ -207,8 +207,8 @@ def score_features(
 ) -> Scores:
     """Return the head's fp32 outputs for all features, in order, without dropout (shapes: see `Task.predictions`).
 
-    The model is on its device, and in evaluation mode afterwards. `encoder` is its `for_inference`. `progress` is
-    called after each forward pass with the tokens done. Each rank scores a share and gets the scores of all.
+    The model is on its device, and in evaluation mode afterwards. `encoder` computes its hidden states. `progress`
+    is called after each forward pass with the tokens done. Each rank scores a share and gets the scores of all.
     """
     model.eval()
     device = next(model.parameters()).device

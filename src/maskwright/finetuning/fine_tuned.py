@@ -7,7 +7,7 @@ reading.json                                 how the training file was read, if 
 
 import copy
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import final
@@ -22,7 +22,7 @@ from maskwright.checkpoints.sentence_folder import MODULES
 from maskwright.core.errors import ConversionError, RecipeError
 from maskwright.core.storage.files import write_json
 from maskwright.core.tensors import LossTerm
-from maskwright.core.types import FamilyName, HeadKind, MatmulPrecision
+from maskwright.core.types import FamilyName, HeadKind
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.features import FeatureBatch, Layout
 from maskwright.finetuning.heads import Head
@@ -31,22 +31,10 @@ from maskwright.finetuning.readers.options import ReadAs
 from maskwright.finetuning.tasks import TASK_FILE, entries_of, infer_task, read_task, same_labels
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.texts import Regression
-from maskwright.inference.batches import TextEncoder
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.initialization import initialize
 from maskwright.training.start.existing import open_existing, parts_of
-
-
-@dataclass(frozen=True, slots=True)
-class TaskLoss:
-    """The only loss of a fine-tuned model (a `training.steps.step.WeightedLoss`)."""
-
-    kind: str
-    weight: float = 1.0
-
-    def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]:
-        return {}
 
 
 @final
@@ -54,7 +42,7 @@ class FineTunedModel(nn.Module):
     """An encoder with a task head (a `training.steps.step.TrainedModel`). Parameter names are "encoder.*" and "head.*".
 
     `max_length` includes special tokens. `read_as` says how the training file was read, empty if unknown. `notes` are
-    messages on loaded, newly initialized and ignored weights. `frozen` is the encoder after `freeze`.
+    messages on loaded, newly initialized and ignored weights.
     """
 
     def __init__(
@@ -78,7 +66,6 @@ class FineTunedModel(nn.Module):
         self.max_length = max_length
         self.read_as: ReadAs = dict(read_as)
         self.notes = notes
-        self.frozen: TextEncoder | None = None
 
     @property
     def layout(self) -> Layout:
@@ -90,22 +77,13 @@ class FineTunedModel(nn.Module):
         scores: Tensor = self.head(self.encoder(batch.batch, self.head.output_positions(batch)), batch)
         return scores
 
-    def freeze(self, precision: MatmulPrecision) -> TextEncoder:
-        """Fix weights, device and precision of inference, so that the weights are converted once, not at every call."""
-        self.frozen = TextEncoder(self.encoder, precision)
-        return self.frozen
-
-    def for_inference(self, precision: MatmulPrecision) -> TextEncoder:
-        """Return the encoder for inference; of a frozen model that of its precision."""
-        return self.frozen or TextEncoder(self.encoder, precision)
-
     def scores_of(self, hidden: Tensor) -> Tensor:
         """Return scores without dropout for hidden states (W, H) of the tokens that the head needs (see `scores`)."""
         return self.head.score(hidden if self.encoder.pooler is None else self.encoder.pool(hidden))
 
     @property
-    def objectives(self) -> tuple[TaskLoss, ...]:
-        return (TaskLoss(self.task.kind),)
+    def objectives(self) -> tuple[Task]:
+        return (self.task,)
 
     def losses(self, micro_batch: FeatureBatch) -> dict[str, LossTerm]:
         """Return the task's summed loss, 0 without labels."""

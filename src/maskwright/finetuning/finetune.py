@@ -55,6 +55,7 @@ from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import Classification, Regression, TextTask
 from maskwright.fitting.rules import Choice, report_fitted
+from maskwright.inference.batches import TextEncoder
 from maskwright.inference.long_texts import IGNORED
 from maskwright.machine.devices import choose_device
 from maskwright.reporting.console import OnConsole
@@ -515,7 +516,7 @@ def measure_test(folder: Path, test: ExampleFile[Any], machine: Machine, reporte
         except (ValueError, KeyError) as error:
             reporter.message("restored", f"{folder.name}: {error}; the test examples are predicted again")
     model = load(folder / MODEL).to(machine.device)
-    predictions = predict_examples(model, model.for_inference(machine.precision), test.examples, reporter.stage)
+    predictions = predict_examples(model, TextEncoder(model.encoder, machine.precision), test.examples, reporter.stage)
     write_predictions(folder / PREDICTIONS, predictions)
     metrics = model.task.measure(predictions, test.examples) if has_labels(test.examples) else None
     files = {PREDICTIONS: checksum(folder / PREDICTIONS)}

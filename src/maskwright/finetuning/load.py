@@ -1,6 +1,5 @@
 """`maskwright.load`: a pretrained or fine-tuned model in memory."""
 
-import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -11,7 +10,6 @@ from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.predict import predict
 from maskwright.finetuning.predictions import Predictions
 from maskwright.inference import model as pretrained
-from maskwright.inference.batches import TextEncoder
 from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision, choose_precision
 from maskwright.machine.devices import choose_device
@@ -26,14 +24,10 @@ class TaskModel(Model):
 
     def predict(self, inputs: Any = (), **options: Any) -> Predictions:
         """Predict with the task head: `maskwright.predict` with this model, with the same options."""
-        return predict(self.fine_tuned, inputs, **options)
+        return predict(self, inputs, **options)
 
     def with_task(self) -> FineTunedModel:
         return self.fine_tuned
-
-    @functools.cached_property
-    def _texts(self) -> TextEncoder:
-        return self.fine_tuned.for_inference(self.precision)  # Its weights are in memory once.
 
     def _purpose(self) -> str:
         task = self.fine_tuned.task
@@ -69,12 +63,11 @@ def load(model: str | Path, *, device: str = "auto", precision: Precision = "fp3
         return pretrained.load(checkpoint, device=device, precision=precision)
     location = choose_device(device)
     tuned = fine_tuned.load(checkpoint).to(location)
-    encoder = tuned.freeze(choose_precision(precision, location))
     return TaskModel(
         name=checkpoint.name,
         tokenizer=tuned.tokenizer,
         encoder=tuned.encoder,
         max_length=tuned.max_length,
-        precision=encoder.precision,
+        precision=choose_precision(precision, location),
         fine_tuned=tuned,
     )

@@ -26,7 +26,6 @@ from maskwright.finetuning.examples import (
     TaggedExample,
     TextExample,
 )
-from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.predictions import Predictions
 from maskwright.finetuning.readers import Data, as_one, sources_of
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
@@ -45,7 +44,7 @@ _LONG = 200
 
 
 def predict(
-    model: str | Path | FineTunedModel | Model,
+    model: str | Path | Model,
     inputs: Input | Sequence[Input] | Data = (),
     *,
     file: Data | None = None,

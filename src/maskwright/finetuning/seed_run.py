@@ -32,6 +32,7 @@ from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.finetuning.predictions import write_predictions
 from maskwright.finetuning.tasks.base import Task
 from maskwright.fitting.budget import Budget
+from maskwright.inference.batches import TextEncoder
 from maskwright.model.config import EncoderConfig
 from maskwright.reporting.reporter import Reporter
 from maskwright.training.ranks.device import Machine
@@ -305,7 +306,7 @@ class SeedRun(Run[FineTunedModel]):
             text = f"{self.title}  step {step:,}  evaluating on dev: {done / (tokens or done):.0%}"
             self.reporter.training(report.progress, text)
 
-        raw = score_features(model, model.for_inference(self.machine.precision), data.dev, progress)
+        raw = score_features(model, TextEncoder(model.encoder, self.machine.precision), data.dev, progress)
         scored = (raw, data.dev, data.dev_examples)
         predictions = model.task.predictions(*scored)
         if (tuned := model.task.tuned(predictions, data.dev_examples)) is not model.task:

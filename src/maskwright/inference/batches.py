@@ -62,7 +62,7 @@ class TextEncoder:
     """
 
     def __init__(self, encoder: Encoder, precision: MatmulPrecision) -> None:
-        self._device = encoder.word_embeddings.weight.device
+        self.device = encoder.word_embeddings.weight.device
         self._states = InferenceEncoder(encoder, precision)
         self.precision: MatmulPrecision = self._states.precision
 
@@ -80,7 +80,7 @@ class TextEncoder:
         Hidden states are in fp32, shape (M, H), in the order of the texts of a batch. `batch_tokens` None is the
         number from `BATCH_TOKENS`.
         """
-        device, tokens = self._device, batch_tokens or BATCH_TOKENS[self._device.type]
+        device, tokens = self.device, batch_tokens or BATCH_TOKENS[self.device.type]
         for batch in batches(sequences, segments, tokens=tokens, device=device, share=share):
             if positions is None:
                 yield batch, self._states(batch.batch)

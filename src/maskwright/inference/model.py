@@ -2,17 +2,17 @@
 
 import functools
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from maskwright.checkpoints.checkpoint import Checkpoint, read_checkpoint
+from maskwright.checkpoints.checkpoint import Checkpoint, EncoderWithHeads, read_checkpoint
 from maskwright.checkpoints.sentence_folder import Pooling, SentenceModules
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError
 from maskwright.core.ranges import Ranges, cut_windows
@@ -27,8 +27,6 @@ from maskwright.inference.fill_mask import MaskPrediction, best_tokens, fill, re
 from maskwright.inference.long_texts import IGNORED, WINDOWS_HINT, choose_length, warn_truncated
 from maskwright.inference.precision import Precision, choose_precision
 from maskwright.machine.devices import choose_device
-from maskwright.model.encoder import Encoder
-from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead, ReplacedTokenDetectionHead
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.reporting.reporter import Progress, no_progress
 from maskwright.training.ranks.device import multiplies_bf16
@@ -42,18 +40,15 @@ class UntrainedHead(UserWarning):
 
 
 @dataclass(eq=False, kw_only=True, repr=False)
-class Model:
-    """A trained encoder with its tokenizer and its heads, if any.
+class Model(EncoderWithHeads):
+    """A trained encoder with its heads and its tokenizer.
 
     Results are deterministic. In another batch a text's results agree to within rounding (about 1e-6 in fp32).
 
     Attributes:
         name: Where it was loaded from, for messages.
-        encoder: In evaluation mode.
+        heads: Pretraining heads, if any, among "mlm", "rtd" (of an ELECTRA discriminator), "nsp" and "sop".
         max_length: Maximum sequence length, special tokens included.
-        mlm_head: The masked language modeling head.
-        rtd_head: The replaced token detection head (of an ELECTRA discriminator).
-        pair_heads: The heads of text pairs, "nsp" and "sop".
         generator: ELECTRA's generator, which fills masks for a discriminator.
         precision: Of matmuls, from `choose_precision`; after the first use what computes, which is fp32 for encoders
             without int8 code. The modules' weights are fp32.
@@ -62,11 +57,7 @@ class Model:
 
     name: str
     tokenizer: Tokenizer
-    encoder: Encoder
     max_length: int
-    mlm_head: MaskedLanguageModelingHead | None = None
-    rtd_head: ReplacedTokenDetectionHead | None = None
-    pair_heads: Mapping[str, nn.Module] = field(default_factory=dict)
     generator: "Model | None" = None
     precision: MatmulPrecision = "fp32"
     modules: SentenceModules = field(default_factory=SentenceModules)
@@ -80,8 +71,8 @@ class Model:
         )
 
     def _purpose(self) -> str:
-        heads = {"mlm": self.mlm_head, "rtd": self.rtd_head, **self.pair_heads, "generator": self.generator}
-        return f"heads: {', '.join(name for name, head in heads.items() if head is not None) or 'none'}"
+        generator = () if self.generator is None else ("generator",)
+        return f"heads: {', '.join((*self.heads, *generator)) or 'none'}"
 
     def predict(self, inputs: Any = (), **options: Any) -> Any:
         """Raise ConversionError: only a fine-tuned model predicts (`maskwright.predict` has the arguments)."""
@@ -119,10 +110,10 @@ class Model:
             >>> for best in model.fill_mask("The [MASK] value is None.")[0][0]:
             ...     print(f"{best.score:.0%} {best.sequence}")
         """
-        if self.mlm_head is None:
+        if "mlm" not in self.heads:
             if self.generator is not None:
                 return self.generator.fill_mask(texts, top_k=top_k, batch_tokens=batch_tokens)
-            others = "`embed`" if self.rtd_head is None else "`embed` or `detect`"
+            others = "`embed` or `detect`" if "rtd" in self.heads else "`embed`"
             raise ConversionError(
                 f"the model {self.name} has no head for masked tokens",
                 todo=f"Use {others}, or choose a model that was saved with its masked language modeling head.",
@@ -130,7 +121,7 @@ class Model:
         vocab_size = self.tokenizer.special_tokens.vocab_size
         if not 1 <= top_k <= vocab_size:
             raise MaskwrightError(f"top_k is {top_k}", allowed=f"1 to {vocab_size}, the size of the vocabulary")
-        self._warn_if_untrained(self.mlm_head, "masked language modeling")
+        self._warn_if_untrained(self.heads["mlm"], "masked language modeling")
         texts = _listed(texts)
         names = ["the text"] if len(texts) == 1 else [f"text {number}" for number in range(1, len(texts) + 1)]
         masked = [
@@ -173,7 +164,7 @@ class Model:
             >>> [token.token for token in model.detect("The chef ate the meal.")[0].replaced]
             ['ate']
         """
-        if self.rtd_head is None:
+        if "rtd" not in self.heads:
             raise ConversionError(
                 f"the model {self.name} has no head for replaced tokens",
                 todo="Choose a model that was trained to detect them: a run of an electra recipe, or an ELECTRA "
@@ -181,14 +172,14 @@ class Model:
             )
         if not 0 <= threshold <= 1:
             raise MaskwrightError(f"the threshold is {threshold:g}", allowed="a probability, from 0 to 1")
-        self._warn_if_untrained(self.rtd_head, "replaced token detection")
+        self._warn_if_untrained(self.heads["rtd"], "replaced token detection")
         texts = _listed(texts)
         encoded = [self.tokenizer.encode(text) for text in texts]
         sequences, _ = self._sequences([tokens.ids for tokens in encoded], self.max_length)
         probabilities: list[list[float]] = [[] for _ in texts]
         with torch.inference_mode():
             for batch, hidden in self.encode(sequences, batch_tokens=batch_tokens):
-                scores = torch.sigmoid(self.rtd_head(hidden).double()).cpu().numpy()
+                scores = torch.sigmoid(self.heads["rtd"](hidden).double()).cpu().numpy()
                 check_finite(scores)
                 for text, start in zip(batch.texts, batch.starts, strict=True):
                     # Without the special tokens at both ends.
@@ -272,7 +263,7 @@ class Model:
         batch_tokens: int | None = None,
     ) -> Iterator[tuple[TextBatch, Tensor]]:
         """Yield the hidden states of token ids (see `TextEncoder.encode`)."""
-        return self._texts.encode(sequences, positions, segments=segments, batch_tokens=batch_tokens)
+        return self.texts.encode(sequences, positions, segments=segments, batch_tokens=batch_tokens)
 
     def token_scores(
         self,
@@ -287,14 +278,15 @@ class Model:
         The model has a masked language modeling head. A block is the indices of its positions, counted through all
         texts, shape (M,), and their scores in fp32, (M, V).
         """
-        encoded = self._texts.encode_positions(sequences, positions, segments=segments, batch_tokens=batch_tokens)
+        encoded = self.texts.encode_positions(sequences, positions, segments=segments, batch_tokens=batch_tokens)
         for _, indices, hidden in encoded:
             for first in range(0, len(indices), _SCORED_AT_ONCE):
                 block = slice(first, first + _SCORED_AT_ONCE)
                 yield indices[block], self._scores(hidden[block])
 
     @functools.cached_property
-    def _texts(self) -> TextEncoder:
+    def texts(self) -> TextEncoder:
+        """The encoder of many texts, also for a task head: weights are converted to the precision once."""
         encoder = TextEncoder(self.encoder, self.precision)
         self.precision = encoder.precision
         return encoder
@@ -308,10 +300,9 @@ class Model:
 
     @torch.inference_mode()
     def _scores(self, hidden: Tensor) -> Tensor:
-        assert self.mlm_head is not None
         in_half = self._score_matrix.dtype == torch.bfloat16
         with torch.autocast(hidden.device.type, torch.bfloat16, enabled=in_half):
-            return MaskedLanguageModeling().logits(self.mlm_head, hidden, self._score_matrix).float()
+            return MaskedLanguageModeling().logits(self.heads["mlm"], hidden, self._score_matrix).float()
 
     def _sequences(
         self, encoded: Sequence[IntArray], max_length: int, *, windows: bool = False, hint: str = ""
@@ -377,16 +368,13 @@ def load(model: str | Path | Checkpoint, *, device: str = "auto", precision: Pre
     built = checkpoint.build().to(location)
     if modules.dense is not None:
         modules.dense.to(location)
-    heads = dict(built.heads)
     return Model(
         name=checkpoint.name,
         tokenizer=tokenizer,
         encoder=built.encoder,
+        heads=built.heads,
         max_length=checkpoint.max_length,
         modules=modules,
-        mlm_head=cast(MaskedLanguageModelingHead | None, heads.pop("mlm", None)),
-        rtd_head=cast(ReplacedTokenDetectionHead | None, heads.pop("rtd", None)),
-        pair_heads=heads,
         generator=None if generator is None else load(generator, device=device, precision=chosen),
         precision=chosen,
     )

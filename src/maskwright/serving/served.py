@@ -50,8 +50,8 @@ class ServedModel:
         """What it can do."""
         if isinstance(self.model, TaskModel):
             return ("predict",)
-        fills = self.model.mlm_head is not None or self.model.generator is not None
-        detects = self.model.rtd_head is not None
+        fills = "mlm" in self.model.heads or self.model.generator is not None
+        detects = "rtd" in self.model.heads
         return (*(("fill-mask",) if fills else ()), *(("detect",) if detects else ()), "embed")
 
     def describe(self) -> dict[str, Any]:

@@ -62,9 +62,9 @@ def intrinsic(model: Model, text: StudyText) -> Measurements:
     found: Measurements = {}
     for name, kind, texts in (("sentence_order", "sop", swapped), ("next_sentence", "nsp", moved)):
         states, pooled = _pair_states(model, texts)
-        if kind in model.pair_heads and pooled is not None:
+        if kind in model.heads and pooled is not None:
             with torch.inference_mode():
-                right = model.pair_heads[kind](pooled).argmax(dim=1).cpu().numpy() == label
+                right = model.heads[kind](pooled).argmax(dim=1).cpu().numpy() == label
             found[name] = mean_of(right[~train] * 1.0, "head", chance=0.5)
         else:
             right = _fitted(states, label, train).predict(states[~train]) == label[~train]
@@ -138,9 +138,9 @@ def _replaced_words(model: Model, text: StudyText) -> Measurement:
     sequences = [np.concatenate([[special.cls], each.ids[:limit], [special.sep]]) for each in encoded]
     states: list[Floats] = [np.zeros(0)] * len(changed)
     for laid, scores in model.encode(sequences):
-        if model.rtd_head is not None:
+        if "rtd" in model.heads:
             with torch.inference_mode():
-                scores = model.rtd_head(scores)[:, None]
+                scores = model.heads["rtd"](scores)[:, None]
         array = scores.double().cpu().numpy()
         for number, start in zip(laid.texts, laid.starts, strict=True):
             offsets = encoded[number].offsets[:limit]
@@ -152,7 +152,7 @@ def _replaced_words(model: Model, text: StudyText) -> Measurement:
     of_passage = np.repeat(np.arange(len(passages)), [len(each) for each in words])
     features = np.concatenate([each for each in states if len(each)])
     train = of_passage % 2 == 0
-    if model.rtd_head is not None:
+    if "rtd" in model.heads:
         scores_of_test = features[~train, 0]
     else:
         scores_of_test = _fitted(features, replaced, train).decision_function(features[~train])
@@ -166,6 +166,6 @@ def _replaced_words(model: Model, text: StudyText) -> Measurement:
         value=float(roc_auc_score(wanted, scores_of_test)),
         count=len(wanted),
         groups=tuple(groups),
-        by="probe" if model.rtd_head is None else "head",
+        by="head" if "rtd" in model.heads else "probe",
         chance=0.5,
     )

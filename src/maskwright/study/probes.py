@@ -104,7 +104,7 @@ def log_probabilities(
 
 
 def _with_vocabulary(model: Model) -> tuple[Model, str] | None:
-    if model.mlm_head is not None:
+    if "mlm" in model.heads:
         return model, "head"
     return None if model.generator is None else (model.generator, "generator")
 

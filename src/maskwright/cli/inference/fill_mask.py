@@ -15,7 +15,7 @@ def command(arguments: Arguments, json: Json = False) -> None:
     from maskwright.inference.commands import fill_mask, filled_to_json
     from maskwright.inference.fill_mask import never_saw_masks
 
-    if loaded.mlm_head is None and loaded.generator is not None:
+    if "mlm" not in loaded.heads and loaded.generator is not None:
         output.note(f"predicted by the generator in {loaded.generator.name}")
     if never_saw_masks(Path(arguments["model"]).expanduser()):
         output.note("this model was pretrained without [MASK] tokens: its predictions for them are unreliable")

@@ -63,6 +63,8 @@ class Task(Spec, ABC):
     head: ClassVar[HeadKind]
     outputs: ClassVar[int] = 1
     label_word: ClassVar[str] = ""
+    weight: ClassVar[float] = 1.0
+    """Of its loss in `training.steps.step`: a task is the objective of fine-tuning."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -95,6 +97,10 @@ class Task(Spec, ABC):
         """
         assert batch.labels is not None
         return F.cross_entropy(scores, batch.labels, reduction="sum")
+
+    def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]:
+        """Return no further numbers of a step (see `Objective.details`)."""
+        return {}
 
     def predictions(self, scores: Scores, features: Features, examples: Sequence[Any]) -> list[Prediction]:
         """Decode the head's outputs into one prediction per example, in the order of the examples.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from maskwright.checkpoints.checkpoint import Checkpoint, PretrainedModel, read_checkpoint
+from maskwright.checkpoints.checkpoint import Checkpoint, EncoderWithHeads, read_checkpoint
 from maskwright.model.config import EncoderConfig
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def open_existing(name: str) -> Checkpoint:
     return read_checkpoint(name).trimmed()
 
 
-def build_teacher(model: Checkpoint, recipe: "Recipe") -> PretrainedModel:
+def build_teacher(model: Checkpoint, recipe: "Recipe") -> EncoderWithHeads:
     """Build the teacher of a recipe from a model: its encoder without pooler and, if it has one, its masked-token head.
 
     For sentence vectors it also has the linear layer after the pooling, or the identity.
@@ -36,7 +36,7 @@ def build_teacher(model: Checkpoint, recipe: "Recipe") -> PretrainedModel:
     for objective in recipe.objectives:
         if isinstance(objective, SentenceVectors):
             heads[objective.kind] = model.modules.dense_after(objective.pooling or "mean") or nn.Identity()
-    return PretrainedModel(built.encoder, heads, sees_segments=recipe.encoder.type_vocab_size > 1)
+    return EncoderWithHeads(built.encoder, heads, sees_segments=recipe.encoder.type_vocab_size > 1)
 
 
 Differences = Mapping[str, tuple[Any, Any]]

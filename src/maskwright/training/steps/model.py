@@ -7,7 +7,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from maskwright.checkpoints.checkpoint import PretrainedModel
+from maskwright.checkpoints.checkpoint import EncoderWithHeads
 from maskwright.core.errors import ConversionError
 from maskwright.core.tensors import EncoderOutput, LossInputs, LossTerm, PackedBatch, TargetTensors, View
 from maskwright.core.types import IntArray
@@ -41,7 +41,7 @@ class PretrainingModel(nn.Module):
         *,
         generator: EncoderConfig | None = None,
         shares_embeddings: bool = True,
-        teacher: PretrainedModel | None = None,
+        teacher: EncoderWithHeads | None = None,
     ) -> None:
         super().__init__()
         self.config = config
@@ -177,7 +177,7 @@ class PretrainingModel(nn.Module):
             raise ConversionError(f"{problem}; unknown or missing: {', '.join(sorted(wrong)[:5])}")
 
 
-def build_model(recipe: Recipe, vocab_size: int, teacher: PretrainedModel | None = None) -> PretrainingModel:
+def build_model(recipe: Recipe, vocab_size: int, teacher: EncoderWithHeads | None = None) -> PretrainingModel:
     """Build the model of a recipe, uninitialized."""
     generator, _ = recipe.encoders.get("generator", (None, ()))
     return PretrainingModel(
