@@ -21,7 +21,6 @@ import pytest
 import maskwright
 from maskwright.checkpoints import checkpoint, weight_files
 from maskwright.core.errors import MaskwrightError
-from maskwright.finetuning import fine_tuned
 from maskwright.finetuning.predictions import plain
 from maskwright.inference import precision as inference_precision
 from maskwright.model.inference import PrecisionChanged
@@ -55,14 +54,6 @@ def served(folders: dict[str, Path]) -> dict[str, ServedModel]:
 def client(served: dict[str, ServedModel]) -> Iterator[TestClient]:
     with TestClient(build_app(served, limits=Limits(max_body=100_000))) as client:
         yield client
-
-
-def test_the_weights_of_a_fine_tuned_model_are_packed_once(
-    served: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Loading made a prediction.
-    monkeypatch.setattr(fine_tuned, "TextEncoder", None)
-    assert served["classes"].run("predict", [TEXTS[0]], {})
 
 
 def results(client: TestClient, path: str, **body: Any) -> Any:
