@@ -11,7 +11,7 @@ from pretext_samples import batch_of, ranges, rng_for, with_levels, within
 from maskwright.core.errors import DataError
 from maskwright.core.types import Instances
 from maskwright.pretext.masking import LevelMasking, PMIMasking, WholeWordMasking
-from maskwright.pretext.masking.sampling import unit_ends
+from maskwright.pretext.masking.units import unit_ends
 
 lengths = st.lists(st.integers(3, 90), min_size=1, max_size=8)
 

@@ -13,9 +13,9 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Instances, IntArray, Selection
 from maskwright.pretext.masking import TokenMasking
+from maskwright.pretext.masking.base import check_shares
 from maskwright.pretext.replacement import MaskRandomKeep, VocabularyFacts
 from maskwright.pretext.replacement.base import Replacement, uniform_ids
-from maskwright.pretext.shares import check_shares
 
 NEVER = [SPECIAL.pad, SPECIAL.unk, SPECIAL.cls, SPECIAL.sep]
 

@@ -11,7 +11,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.core.batching import even_bounds
 from maskwright.core.fields import kinds
 from maskwright.core.similar_words import SimilarWords, word_hashes
 from maskwright.core.types import BoolArray, Documents, IntArray, SpecialTokens, TakenTokens
@@ -19,9 +18,10 @@ from maskwright.pretext.masking import MaskingChoice
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.steps import batches
-from maskwright.training.steps.batches import MicroBatch, StepBatch
-from maskwright.training.steps.workload import Text, Workload, build_workload
+from maskwright.training.steps.batches import MicroBatch, StepBatch, even_bounds
+from maskwright.training.steps.text import Text
+from maskwright.training.steps.transfer import map_tensors
+from maskwright.training.steps.workload import Workload, build_workload
 
 VOCABULARY = 500
 NAMES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -242,7 +242,7 @@ def test_the_shares_of_the_ranks_are_the_micro_batches_of_one_process(
 
 def content(micro: MicroBatch) -> list[object]:
     found: list[object] = [micro.batch.dropout_key]
-    batches.map_tensors(micro, lambda tensor: found.append(tensor.tolist()))
+    map_tensors(micro, lambda tensor: found.append(tensor.tolist()))
     return found
 
 

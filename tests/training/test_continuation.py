@@ -27,7 +27,7 @@ from maskwright.training.runs.report import html
 from maskwright.training.start.continuation import Quality, recipe_of, sentence_similarity, split_budget, verdict
 from maskwright.training.start.existing import open_existing
 from maskwright.training.steps.evaluation import HeldOutResult
-from maskwright.training.steps.workload import Text
+from maskwright.training.steps.text import Text
 
 LENGTH = 100
 """Longer than the sequences of a short run."""

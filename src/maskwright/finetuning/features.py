@@ -22,8 +22,9 @@ from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import BoolArray, IntArray, Plan, TakenTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.pretext.formats.assemble import assemble
-from maskwright.training.steps.batches import StepBatch, move
+from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.sampler import Cursor, SourcePosition
+from maskwright.training.steps.transfer import move
 
 
 @dataclass(frozen=True, slots=True)

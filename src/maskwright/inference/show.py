@@ -33,9 +33,9 @@ from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.data.words.annotator import open_annotator
 from maskwright.data.words.segmenters import describe_traditional
 from maskwright.inference.small_tokenizer import small_tokenizer
-from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import Masking
 from maskwright.pretext.replacement import VocabularyFacts
+from maskwright.pretext.replacement.base import corrupt
 from maskwright.recipes.catalog import names, resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.table import format_name

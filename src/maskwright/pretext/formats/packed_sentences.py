@@ -5,8 +5,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from maskwright.core.types import Documents, IntArray, Plan
-from maskwright.pretext.formats.base import Format
-from maskwright.pretext.formats.rows import PlannedInstances, walk, without_empty
+from maskwright.pretext.formats.base import Format, PlannedInstances, walk, without_empty
 
 
 class PackedSentences(Format):

@@ -11,8 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from maskwright.core.types import Documents, IntArray, Plan
-from maskwright.pretext.formats.base import Format
-from maskwright.pretext.formats.rows import PlannedInstances, keyed_documents, sample_integer, without_empty
+from maskwright.pretext.formats.base import Format, PlannedInstances, keyed_documents, sample_integer, without_empty
 
 _TRIES = 10  # create_pretraining_data.py:283
 

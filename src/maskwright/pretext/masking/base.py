@@ -6,6 +6,7 @@ independently.
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from maskwright.core.spec import Spec
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 
 RateBase = Literal["all", "ordinary"]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 CONTIGUOUS_UNITS = frozenset({"contiguous_units"})
 """What maskings provide whose units are runs of adjacent tokens."""
@@ -123,3 +125,11 @@ class Masking(Spec):
             rng: Purposes begin with "masking".
             token_counts: Shape (V,), the count of each id in the corpus; None if unknown.
         """
+
+
+def check_shares(shares: Mapping[str, float]) -> None:
+    """Raise ValueError, with names and sum, if shares do not sum to 1 up to rounding."""
+    total = sum(shares.values())
+    if abs(total - 1) > 1e-6:
+        written = " + ".join(f"{name} {share:g}" for name, share in shares.items())
+        raise ValueError(f"{written} = {total:g}; make them add up to 1")

@@ -7,9 +7,8 @@ from pydantic import model_validator
 
 from maskwright.core.randomness import RandomNumbers, as_uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.base import CONTIGUOUS_UNITS, Masking
-from maskwright.pretext.masking.sampling import span_begins, unit_ends
-from maskwright.pretext.shares import Share, check_shares
+from maskwright.pretext.masking.base import CONTIGUOUS_UNITS, Masking, Share, check_shares
+from maskwright.pretext.masking.units import span_begins, unit_ends
 
 _LEVELS = {"basic": "basic units", "phrase": "phrases", "entity": "entities"}
 

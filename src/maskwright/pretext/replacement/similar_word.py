@@ -9,8 +9,8 @@ from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec, WordOptions, word_hashes
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
+from maskwright.pretext.masking.base import Share
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts, uniform_ids
-from maskwright.pretext.shares import Share
 
 _TINY = float(np.finfo(np.float64).tiny)
 

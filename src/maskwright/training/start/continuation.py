@@ -40,7 +40,8 @@ from maskwright.training.start.existing import open_existing
 from maskwright.training.steps.evaluation import HeldOutResult, measure
 from maskwright.training.steps.model import PretrainingModel
 from maskwright.training.steps.optimizer import Optimizer
-from maskwright.training.steps.workload import Text, Workload
+from maskwright.training.steps.text import Text
+from maskwright.training.steps.workload import Workload
 
 LEARNING_RATE = 5e-5
 """Peak for the whole model. Gururangan et al. (2020) continue with 1e-4 and batches of 2,048 sequences; short runs have

@@ -33,8 +33,7 @@ from maskwright.data.words.span_facts import describe_spans
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import FULL_LENGTH, CorpusStatistics, Speed, resolve
 from maskwright.fitting.rules import Choice
-from maskwright.pretext.corrupt import corrupt
-from maskwright.pretext.replacement.base import VocabularyFacts
+from maskwright.pretext.replacement.base import VocabularyFacts, corrupt
 from maskwright.recipes.recipe import Recipe
 from maskwright.reporting.reporter import Reporter
 from maskwright.training.ranks.device import Machine, Precision
@@ -48,7 +47,8 @@ from maskwright.training.start.initialization import (
     open_teacher,
 )
 from maskwright.training.start.speed import measure_speed
-from maskwright.training.steps.workload import Text, mean_lengths
+from maskwright.training.steps.text import Text
+from maskwright.training.steps.workload import mean_lengths
 
 _DOCUMENTS_MEASURED, _SEQUENCES_MEASURED = 5000, 500
 _BLOCKS_READ, _DOCUMENTS_READ, _SENTENCES_READ = 8, 100, 20
