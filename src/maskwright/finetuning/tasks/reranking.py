@@ -85,6 +85,6 @@ class Reranking(TextTask):
         if not any(len(each) == 2 for each in labels.values()):
             raise DataError(
                 "no query has both a relevant document and another one, so that there is nothing to rank",
-                allowed="several documents of a query, labeled 1 and 0; triplets; in training also relevant pairs alone",
+                allowed="several documents of a query, labeled 1 and 0; or triplets; to train, also relevant pairs",
                 todo='To train on the relevant pairs of a file alone: `--read "only=[[COLUMN, VALUE]]"`.',
             )
