@@ -44,6 +44,7 @@ INPUTS: dict[str, Any] = {
     "tags": [TEXTS[3]],
     "answers": [{"question": "Who sat?", "context": TEXTS[0]}],
     "choices": [{"context": TEXTS[0], "question": "Who sat?", "options": ["the cat", "the mat"]}],
+    "scores": [(TEXTS[0], TEXTS[1])],
 }
 
 
@@ -101,7 +102,7 @@ def test_openai_clients_get_their_shape(client: TestClient, folders: dict[str, P
     coded = client.post("/v1/embeddings", json={**body, "encoding_format": "base64", "input": TEXTS[0]}).json()
     found = np.frombuffer(base64.b64decode(coded["data"][0]["embedding"]), "<f4")
     np.testing.assert_allclose(found, expected[0], atol=1e-5)
-    assert client.post("/v1/embeddings", json={**body, "dimensions": 7}).status_code == 400
+    assert client.post("/v1/embeddings", json={**body, "dimensions": expected.shape[1] + 1}).status_code == 400
     for ids in ([[1, 2]], [1, 2]):
         refused = client.post("/v1/embeddings", json={**body, "input": ids})
         assert refused.status_code == 422
@@ -126,6 +127,58 @@ def test_embeddings_are_those_of_a_sentence_transformers_folder(folders: dict[st
         content = client.post("/v1/embeddings", json={"model": "first", "input": TEXTS[0]}).json()
         expected = model.embed(TEXTS[0], pooling="first", normalize=True)
         assert np.allclose(content["data"][0]["embedding"], expected[0], atol=1e-5)
+
+
+def test_embeddings_of_fewer_dimensions_have_length_one_and_a_warning_unless_trained(
+    client: TestClient, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    body = {"model": "bert", "input": list(TEXTS), "dimensions": 4}
+    content = client.post("/v1/embeddings", json=body).json()
+    first = maskwright.load(folders["bert"]).embed(TEXTS)[:, :4]
+    expected = first / np.linalg.norm(first, axis=1, keepdims=True)
+    assert np.allclose([each["embedding"] for each in content["data"]], expected, atol=1e-5)
+    assert "matryoshka_dimensions" in content["warnings"][0]
+    assert np.allclose(results(client, "/embed", texts=list(TEXTS), dimensions=4), first, atol=1e-5)
+    trained = tmp_path / "bert"
+    maskwright.export(folders["bert"], to="sentence-transformers", out=trained)
+    config = json.loads((trained / "config.json").read_text())
+    (trained / "config.json").write_text(json.dumps({**config, "matryoshka_dimensions": [4]}))
+    served = {"bert": load_served("bert", trained, device="cpu", precision="fp32")}
+    with TestClient(build_app(served)) as client:
+        assert client.post("/v1/embeddings", json=body).json()["warnings"] == []
+        assert client.get("/v1/models/bert").json()["trained_dimensions"] == [4]
+
+
+def test_documents_are_ranked_in_the_shape_of_the_api_that_was_asked(client: TestClient) -> None:
+    query, documents = TEXTS[0], list(TEXTS)
+    pairs = [[query, each] for each in documents]
+    scores = [each["value"] for each in results(client, "/predict", model="scores", inputs=pairs)]
+    order = np.argsort(scores)[::-1][:2].tolist()
+    for path in ("/rerank", "/v1/rerank"):
+        cohere = client.post(path, json={"query": query, "documents": documents, "top_n": 2}).json()
+        assert cohere["model"] == "scores"
+        assert [each["index"] for each in cohere["results"]] == order
+        assert close([each["relevance_score"] for each in cohere["results"]], [scores[number] for number in order])
+    tei = client.post(
+        "/rerank", json={"query": query, "texts": documents, "return_text": True, "truncate": True}
+    ).json()
+    assert [each["text"] for each in tei[:2]] == [documents[number] for number in order]
+    assert close([each["score"] for each in tei], sorted(scores, reverse=True))
+    for body, status in (({}, 422), ({"texts": documents, "documents": documents}, 422), ({"texts": []}, 422)):
+        assert client.post("/rerank", json={"query": query, **body}).status_code == status
+    assert client.post("/rerank", json={"query": query, "texts": documents, "model": "classes"}).status_code == 404
+
+
+def test_a_request_asks_for_windows(client: TestClient) -> None:
+    long = ["cat dog " * 200]
+    content = client.post("/embed", json={"texts": long, "windows": True}).json()
+    assert content["truncated"] == []
+    assert not np.allclose(content["results"], results(client, "/embed", texts=long), atol=1e-5)
+    for windows in (True, False):
+        body = {"inputs": long, "model": "classes", "windows": windows}
+        assert client.post("/predict", json=body).json()["truncated"] == [0] * (not windows)
+    body = {**body, "model": "choices", "inputs": INPUTS["choices"], "windows": True}
+    assert client.post("/predict", json=body).status_code == 400
 
 
 def test_truncated_texts_are_named(client: TestClient) -> None:

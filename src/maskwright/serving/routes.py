@@ -5,14 +5,14 @@ import base64
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 import numpy as np
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.responses import FileResponse
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from starlette.requests import ClientDisconnect
 
 from maskwright.checkpoints.sentence_folder import Pooling
@@ -33,6 +33,12 @@ _PAGE_HEADERS = {
 }
 
 Texts = Annotated[list[str], Field(min_length=1, max_length=MAX_INPUTS)]
+Windows = Annotated[
+    bool | None,
+    Field(
+        description="Read longer texts in overlapping windows, instead of truncating them; null: as the server does."
+    ),
+]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 ModelName = Annotated[str | None, Field(description="Name of a served model; default: the first that has the task.")]
 
@@ -62,27 +68,57 @@ class EmbedBody(_Body):
     texts: Texts
     pooling: Pooling | None = None
     normalize: bool | None = None
+    dimensions: Annotated[int | None, Field(ge=1)] = None
+    windows: Windows = None
 
 
 class PredictBody(_Body):
     """Inputs of a fine-tuned model: texts, pairs of texts, questions or choices (as for `maskwright.predict`)."""
 
     inputs: Annotated[list[str | Pair | dict[str, Any]], Field(min_length=1, max_length=MAX_INPUTS)]
+    windows: Windows = None
+
+
+class RerankBody(BaseModel):
+    """A query, and the documents to rank: `documents` as in the API of Cohere and Jina, or `texts` as in TEI's.
+
+    Other fields are ignored.
+    """
+
+    model: ModelName = None
+    query: str
+    documents: Texts | None = None
+    texts: Texts | None = None
+    top_n: Annotated[int | None, Field(ge=1)] = None
+    return_documents: bool = False
+    return_text: bool = False
+
+    @model_validator(mode="after")
+    def _check_documents(self) -> Self:
+        if (self.documents is None) == (self.texts is None):
+            raise ValueError("give either `documents` or `texts`")
+        return self
 
 
 class OpenAIBody(BaseModel):
-    """The body of OpenAI's `POST /v1/embeddings`; other fields are ignored. Token ids are not accepted as input."""
+    """The body of OpenAI's `POST /v1/embeddings`; other fields are ignored. Token ids are not accepted as input.
+
+    Clients cut texts into the tokens of OpenAI's models, whose ids are other tokens of this one.
+    """
 
     model: str
     input: str | Texts
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = None
+    dimensions: Annotated[int | None, Field(ge=1)] = None
 
     @field_validator("input", mode="before")
     @classmethod
     def _refuse_token_ids(cls, value: Any) -> Any:
         if isinstance(value, list) and any(isinstance(each, int | list) for each in value):
-            raise ValueError("token ids are not accepted, since they depend on the model: send texts")
+            raise ValueError(
+                "token ids are not accepted, since they depend on the model: send texts "
+                "(LangChain: `check_embedding_ctx_length=False`)"
+            )
         return value
 
 
@@ -131,7 +167,7 @@ class Service:
     async def answer(
         self, request: Request, task: TaskName, name: str | None, inputs: Sequence[Any], **options: Any
     ) -> dict[str, Any]:
-        """Return the model's name, one result per input, and the indices of the truncated inputs.
+        """Return the model's name, one result per input, the indices of the truncated inputs, and other warnings.
 
         Raises HTTPException if the queue is full or the time is over, and ClientDisconnect if the client has gone.
         """
@@ -145,7 +181,12 @@ class Service:
         except TimeoutError:
             raise HTTPException(504, f"no result within {timeout:g} seconds") from None
         truncated = [number for number, each in enumerate(results) if each.truncated]
-        return {"model": model.name, "results": [each.value for each in results], "truncated": truncated}
+        return {
+            "model": model.name,
+            "results": [each.value for each in results],
+            "truncated": truncated,
+            "warnings": list(results[0].warnings),
+        }
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, list[Result]]) -> list[Result]:
@@ -192,7 +233,7 @@ async def detect(body: DetectBody, request: Request, service: Served) -> Any:
 @router.post("/embed")
 async def embed(body: EmbedBody, request: Request, service: Served) -> Any:
     """Return one embedding per text."""
-    options = {"pooling": body.pooling, "normalize": body.normalize}
+    options = body.model_dump(include={"pooling", "normalize", "dimensions", "windows"})
     content = await service.answer(request, "embed", body.model, body.texts, **options)
     return {**content, "results": [vector.tolist() for vector in content["results"]]}
 
@@ -200,7 +241,31 @@ async def embed(body: EmbedBody, request: Request, service: Served) -> Any:
 @router.post("/predict")
 async def predict(body: PredictBody, request: Request, service: Served) -> Any:
     """Return a fine-tuned model's class, number, entities, answer or choice per input."""
-    return await service.answer(request, "predict", body.model, body.inputs)
+    return await service.answer(request, "predict", body.model, body.inputs, windows=body.windows)
+
+
+@router.post("/v1/rerank", include_in_schema=False)
+@router.post("/rerank")
+async def rerank(body: RerankBody, request: Request, service: Served) -> Any:
+    """Score the relevance of documents to a query, highest first; the shape of the answer follows the body's fields."""
+    documents = body.texts or body.documents or []
+    content = await service.answer(request, "rerank", body.model, [[body.query, each] for each in documents])
+    scores = content.pop("results")
+    ranked = sorted(range(len(scores)), key=lambda number: -scores[number])[: body.top_n]
+    if body.texts is not None:
+        return [
+            {"index": number, "score": scores[number], **({"text": documents[number]} if body.return_text else {})}
+            for number in ranked
+        ]
+    results = [
+        {
+            "index": number,
+            "relevance_score": scores[number],
+            **({"document": {"text": documents[number]}} if body.return_documents else {}),
+        }
+        for number in ranked
+    ]
+    return {**content, "results": results}
 
 
 @router.post("/v1/embeddings")
@@ -208,10 +273,7 @@ async def openai_embeddings(body: OpenAIBody, request: Request, service: Served)
     """Answer as OpenAI's API: the embeddings of `/embed`, normalized."""
     texts = [body.input] if isinstance(body.input, str) else body.input
     model = service.able(body.model, "embed")
-    size = model.describe()["dimensions"]
-    if body.dimensions not in (None, size):
-        raise DataError(f"dimensions is {body.dimensions}", allowed=f"{size}, or none")
-    content = await service.answer(request, "embed", body.model, texts, pooling=None, normalize=True)
+    content = await service.answer(request, "embed", body.model, texts, normalize=True, dimensions=body.dimensions)
     vectors = content["results"]
     coded = [
         base64.b64encode(np.ascontiguousarray(each, "<f4").tobytes()).decode() for each in vectors
@@ -222,6 +284,7 @@ async def openai_embeddings(body: OpenAIBody, request: Request, service: Served)
         "model": model.name,
         "data": [{"object": "embedding", "index": n, "embedding": each} for n, each in enumerate(coded)],
         "truncated": content["truncated"],
+        "warnings": content["warnings"],
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }
 
