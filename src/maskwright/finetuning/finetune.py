@@ -105,6 +105,7 @@ def finetune(
     seeds: int = 1,
     seed: int = 0,
     set: Sequence[str] = (),
+    dimensions: Sequence[int] = (),
     as_published: bool = False,
     from_scratch: bool = False,
     system: str | None = None,
@@ -137,6 +138,7 @@ def finetune(
         seed: The first seed.
         set: Override a hyperparameter, e.g. `epochs=5`, `learning_rate=1e-4`, or of a field of the task,
             `task.FIELD=VALUE`.
+        dimensions: Sizes to which the embeddings may be truncated, with the task embedding (256,128,64).
         as_published: Keep the published hyperparameters, even for small models and data. Sequences are still no longer
             than in pretraining.
         from_scratch: Train from random weights, as a baseline; keeps the model's shape and tokenizer.
@@ -172,13 +174,15 @@ def finetune(
             request,
             out=Path(out).expanduser(),
             seed=seed,
-            set=set,
+            set=(*set, *([f"dimensions=[{','.join(map(str, dimensions))}]"] if dimensions else [])),
             as_published=as_published,
             device=device,
             precision=precision,
             checkpoint_minutes=checkpoint_minutes,
             reporter=reporter,
         )
+    if dimensions:
+        raise RecipeError(f"--dimensions has no effect with --task {task}", todo="Leave it out.")
     pairs = parse_overrides(set)
     overrides = [(name, value) for name, value in pairs if not name.startswith(_TASK_FIELDS)]
     of_task = {name.removeprefix(_TASK_FIELDS): value for name, value in pairs if name.startswith(_TASK_FIELDS)}
