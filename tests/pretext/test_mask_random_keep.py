@@ -134,7 +134,7 @@ def test_a_replacement_without_shares_needs_replace_tokens_only() -> None:
 
     replacement = AlwaysMask()
     assert replacement.hides
-    assert replacement.hiding_all is replacement
+    assert replacement.without_kept is replacement
     instances = batch_of([60])
     rng = rng_for(instances)
     selection = TokenMasking().select(instances, rng)

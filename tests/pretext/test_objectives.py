@@ -93,7 +93,7 @@ def test_without_targets_the_loss_is_zero_and_still_differentiable(objective: Ob
     targets = TargetTensors(
         positions=nothing,
         labels=nothing,
-        extra={"place": nothing},
+        extra={"position": nothing},
         anchors={"left": nothing, "right": nothing},
     )
     hidden = torch.randn(6, 24, requires_grad=True)

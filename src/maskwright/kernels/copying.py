@@ -30,16 +30,16 @@ def summed_copying_cross_entropy(
     with torch.autocast(parts.features.device.type, enabled=False):
 
         def block_loss(block: slice, rounded: LogitParts) -> tuple[Tensor, Tensor, Tensor]:
-            answers, given = labels[block, None], inputs[block, None]
+            answers, tokens = labels[block, None], inputs[block, None]
             log_odds = copying.detach()[block, None].to(exact)
             log_copy, log_other = F.logsigmoid(log_odds), F.logsigmoid(-log_odds)
             logits = F.linear(*rounded).to(exact)
             log_probs = torch.log_softmax(logits, 1, out=logits)
             by_softmax = log_other + log_probs.gather(1, answers)
-            of_answers = torch.where(given == answers, torch.logaddexp(log_copy, by_softmax), by_softmax)
-            best, guesses = max_with_index(log_probs)
-            copies = torch.logaddexp(log_copy, log_other + log_probs.gather(1, given)) >= log_other + best
-            is_right[block] = (torch.where(copies, given, guesses) == answers).squeeze(1)
+            of_answers = torch.where(tokens == answers, torch.logaddexp(log_copy, by_softmax), by_softmax)
+            best, predicted = max_with_index(log_probs)
+            copies = torch.logaddexp(log_copy, log_other + log_probs.gather(1, tokens)) >= log_other + best
+            is_right[block] = (torch.where(copies, tokens, predicted) == answers).squeeze(1)
             if with_gradients:
                 # q is the share of the softmax in the probability of the label:
                 # d loss / d logits = q (softmax - one hot), d loss / d log-odds = q - (1 - D).

@@ -91,11 +91,11 @@ def summed_cross_entropy(
                 logits = torch.mm(rounded.features, rounded.weight.t()).add_(rounded.bias)
             else:
                 logits = F.linear(*rounded).to(exact)
-            best, guesses = max_with_index(logits)
+            best, predicted = max_with_index(logits)
             of_answers = logits.gather(1, answers) - best
             # One pass row by row, in the cache; the highest probability is 1 / (sum of the exponentials).
             probabilities = torch.softmax(logits, 1, out=logits)
-            loss = -(probabilities.gather(1, guesses).log() + of_answers).sum()
+            loss = -(probabilities.gather(1, predicted).log() + of_answers).sum()
             if sampling is not None and sampled is not None:
                 shares = probabilities
                 if dtype != exact:
@@ -104,7 +104,7 @@ def summed_cross_entropy(
                 sampled[block] = _sample(shares, sampling[block, None])
             if with_gradients:  # d loss / d logits = softmax - one hot.
                 probabilities.scatter_add_(1, answers, torch.full_like(best, -1.0))
-            return loss, (guesses == answers).sum(), probabilities
+            return loss, (predicted == answers).sum(), probabilities
 
         length = max(1, (block_elements or BLOCK_ELEMENTS) // len(weight))
         total, correct = apply_loss(
@@ -163,17 +163,17 @@ def max_with_index(logits: Tensor) -> tuple[Tensor, Tensor]:
     """
     whole = logits.shape[1] // _ARGMAX_BLOCK * _ARGMAX_BLOCK
     if not whole:
-        best, places = logits.max(dim=1, keepdim=True)
-        return best, places
+        best, indices = logits.max(dim=1, keepdim=True)
+        return best, indices
     blocks = logits[:, :whole].view(len(logits), whole // _ARGMAX_BLOCK, _ARGMAX_BLOCK)
     best, block = blocks.amax(dim=2).max(dim=1, keepdim=True)
     chosen = blocks.gather(1, block[..., None].expand(-1, -1, _ARGMAX_BLOCK)).squeeze(1)
-    places = block * _ARGMAX_BLOCK + chosen.argmax(dim=1, keepdim=True)
+    indices = block * _ARGMAX_BLOCK + chosen.argmax(dim=1, keepdim=True)
     if whole < logits.shape[1]:
-        rest, rest_places = logits[:, whole:].max(dim=1, keepdim=True)
-        places = torch.where(rest > best, rest_places + whole, places)
+        rest, rest_indices = logits[:, whole:].max(dim=1, keepdim=True)
+        indices = torch.where(rest > best, rest_indices + whole, indices)
         best = torch.maximum(best, rest)
-    return best, places
+    return best, indices
 
 
 def matmul_dtype(weight: Tensor) -> torch.dtype:

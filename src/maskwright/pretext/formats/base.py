@@ -11,9 +11,9 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import generators
 from maskwright.core.spec import Spec
 from maskwright.core.types import Documents, Instances, IntArray, Plan, SpecialTokens
-from maskwright.pretext.formats.assemble import TakeTokens, assemble, sequence_lengths
+from maskwright.pretext.formats.assemble import GatherTokens, assemble, sequence_lengths
 
-__all__ = ["Format", "TakeTokens"]
+__all__ = ["Format", "GatherTokens"]
 
 _BLOCK = 1 << 16
 
@@ -52,10 +52,10 @@ class Format(Spec):
         return np.zeros(0, dtype=np.int64)
 
     def lay_out(
-        self, plan: Plan, take: TakeTokens, special_tokens: SpecialTokens, separator_points: IntArray
+        self, plan: Plan, gather: GatherTokens, special_tokens: SpecialTokens, separator_points: IntArray
     ) -> Instances:
-        """Turn plan rows into sequences with special tokens; `take` reads token ranges of the corpus."""
-        return assemble(plan, take, special_tokens, separator_points=separator_points)
+        """Turn plan rows into sequences with special tokens; `gather` reads token ranges of the corpus."""
+        return assemble(plan, gather, special_tokens, separator_points=separator_points)
 
     def lengths(self, plan: Plan, separator_points: IntArray) -> IntArray:
         """Return the number of tokens of each row's sequence, without reading text. Shape (N,), int64."""

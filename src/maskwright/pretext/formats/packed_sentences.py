@@ -30,7 +30,7 @@ class PackedSentences(Format):
         documents = without_empty(documents)
         ends = np.asarray(documents.sentence_ends)
         rows = PlannedInstances()
-        row_start = row_end = used = 0  # the open row: its token range, and places taken in it (0: no open row)
+        row_start = row_end = used = 0  # the open row: its token range, and positions used in it (0: no open row)
 
         def close() -> None:
             nonlocal used

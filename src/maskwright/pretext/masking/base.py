@@ -1,8 +1,8 @@
 """The interface of maskings: selection of the tokens to predict.
 
 `Masking.select` finds the tokens that may be selected, `Masking.budgets` the number to select in each sequence.
-Subclasses define units (tokens, words, spans) and how they are sampled: until the budget is met or, in `LevelMasking`,
-independently.
+Subclasses define units (tokens, words, spans) and how they are sampled: until the budget is met or, in
+`KnowledgeMasking`, independently.
 """
 
 from abc import abstractmethod
@@ -74,7 +74,7 @@ class Masking(Spec):
         """Select the units to predict in each sequence, deterministically given `rng`.
 
         No special token is selected unless `candidates` is "all". At least one unit is selected in every sequence
-        that has one within its budget. No sequence exceeds its budget, except in `LevelMasking`, which has none.
+        that has one within its budget. No sequence exceeds its budget, except in `KnowledgeMasking`, which has none.
 
         Args:
             token_counts: Shape (V,), the count of each id in the corpus, for maskings that use it.

@@ -17,7 +17,7 @@ from maskwright.core.types import BoolArray, Instances, IntArray
 FloatArray = NDArray[np.float64]
 Keys = NDArray[np.uint64]
 
-_RANDOM_BITS, _PLACE_BITS = 28, 36
+_RANDOM_BITS, _DROPPED_BITS = 28, 36
 """A sort key is (sequence, random bits, offset in the sequence): unique, so that the order of a sequence does not
 depend on the rest of the batch or on the sorting algorithm."""
 
@@ -51,7 +51,7 @@ class RandomOrder:
         sequences = instances.sequence_ids[tokens]
         offset_bits = int(instances.lengths.max(initial=0)).bit_length()
         keys = (sequences << (_RANDOM_BITS + offset_bits)).astype(np.uint64)
-        keys |= random[tokens] >> np.uint64(_PLACE_BITS) << np.uint64(offset_bits)
+        keys |= random[tokens] >> np.uint64(_DROPPED_BITS) << np.uint64(offset_bits)
         keys |= (tokens - cu_seqlens[sequences]).astype(np.uint64)
         keys.sort()
         offsets = (keys & np.uint64((1 << offset_bits) - 1)).astype(np.int64)

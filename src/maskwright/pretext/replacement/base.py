@@ -67,7 +67,7 @@ class Replacement(Spec):
         return False
 
     @property
-    def hiding_all(self) -> Self:
+    def without_kept(self) -> Self:
         """The same without kept tokens, for held-out text: a model can copy kept tokens without using context."""
         shares = {name: getattr(self, name) for name in self.changes}
         total = sum(shares.values())

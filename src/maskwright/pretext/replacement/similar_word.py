@@ -54,9 +54,9 @@ class SimilarWord(Replacement):
         return self.table
 
     @property
-    def hiding_all(self) -> Self:
-        """Nothing kept, and every word eligible (see `Replacement.hiding_all`)."""
-        hidden = super().hiding_all
+    def without_kept(self) -> Self:
+        """Nothing kept, and every word eligible (see `Replacement.without_kept`)."""
+        hidden = super().without_kept
         return hidden if hidden is self else hidden.replace(max_stand_ins=1.0)
 
     def eligible(self, instances: Instances, rng: RandomNumbers, vocabulary: VocabularyFacts) -> BoolArray:

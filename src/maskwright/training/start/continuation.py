@@ -178,7 +178,7 @@ def _vectors(encoder: Encoder, text: Text, bounds: IntArray, sentences: IntArray
     encoder.eval()
     with torch.inference_mode():
         for chosen in by_length(ends - starts + 2, _TOKENS_AT_ONCE):
-            inner = [text.take(starts[[each]], ends[[each]]).ids for each in chosen]
+            inner = [text.gather(starts[[each]], ends[[each]]).ids for each in chosen]
             ids = np.concatenate([[special.cls, *each, special.sep] for each in inner])
             lengths = np.array([len(each) + 2 for each in inner])
             batch = PackedBatch.of(ids, np.zeros_like(ids), lengths, device=device)

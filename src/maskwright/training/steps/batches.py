@@ -12,9 +12,9 @@ from torch import Tensor
 
 from maskwright.core.randomness import RandomNumbers, integer_key
 from maskwright.core.tensors import PackedBatch, TargetTensors
-from maskwright.core.types import Instances, IntArray, TakenTokens, Targets
+from maskwright.core.types import AnnotatedTokens, Instances, IntArray, Targets
 from maskwright.model.config import EncoderConfig
-from maskwright.pretext.formats.base import Format, TakeTokens
+from maskwright.pretext.formats.base import Format, GatherTokens
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.objectives.base import Objective
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts, corrupt
@@ -93,7 +93,7 @@ class Collator:
     replacement: Replacement
     objectives: tuple[Objective, ...]
     vocabulary: VocabularyFacts
-    take: TakeTokens
+    gather: GatherTokens
     separator_points: IntArray
     seed: int
     max_length: int
@@ -114,12 +114,12 @@ class Collator:
         parts = list(enumerate(itertools.pairwise(bounds.tolist())))[share]
         share_rows = rows.part(np.concatenate([np.arange(0), *(np.arange(*part) for _, part in parts)]))
 
-        def take_words(starts: IntArray, ends: IntArray) -> TakenTokens:
-            return TakenTokens(*self.take(starts, ends)[:2])
+        def gather_words(starts: IntArray, ends: IntArray) -> AnnotatedTokens:
+            return AnnotatedTokens(*self.gather(starts, ends)[:2])
 
         # Phrases and entities are not laid out for maskings that do not use them.
-        take = self.take if self.masking.span_kinds else take_words
-        instances = self.format.lay_out(share_rows.plan, take, self.vocabulary.special_tokens, self.separator_points)
+        gather = self.gather if self.masking.span_kinds else gather_words
+        instances = self.format.lay_out(share_rows.plan, gather, self.vocabulary.special_tokens, self.separator_points)
         rng = RandomNumbers(self.seed, share_rows.mask_sample, share_rows.index)
         examples = corrupt(instances, self.masking, self.replacement, rng, self.vocabulary)
         targets = {objective.kind: objective.targets(examples) for objective in self.objectives}

@@ -92,9 +92,9 @@ class Optimizer:
             for moment in rule.moments:
                 saved = state.get(f"{moment}.{name}")
                 if saved is None or saved.shape != parameter.shape:
-                    found = "nothing" if saved is None else f"shape {tuple(saved.shape)}"
+                    actual = "nothing" if saved is None else f"shape {tuple(saved.shape)}"
                     raise CheckpointError(
-                        f"optimizer state {moment} of {name}: found {found}, expected shape {tuple(parameter.shape)}",
+                        f"optimizer state {moment} of {name}: found {actual}, expected shape {tuple(parameter.shape)}",
                         todo="The checkpoint belongs to another model; choose another --out folder.",
                     )
                 moments[moment] = saved.to(parameter.device, parameter.dtype, copy=True)

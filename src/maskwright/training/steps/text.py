@@ -8,7 +8,7 @@ import numpy as np
 
 from maskwright.core.randomness import keys
 from maskwright.core.types import Documents, IntArray
-from maskwright.pretext.formats.base import TakeTokens
+from maskwright.pretext.formats.base import GatherTokens
 from maskwright.pretext.replacement.base import VocabularyFacts
 
 _MIN_DOCUMENTS = 16
@@ -30,7 +30,7 @@ class Text:
     sources: IntArray
     weights: tuple[float, ...] | None
     document_ends: IntArray
-    take: TakeTokens
+    gather: GatherTokens
     vocabulary: VocabularyFacts
     span_facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     held_out: "Text | None" = None

@@ -61,7 +61,7 @@ def build_workload(
         replacement=recipe.replacement,
         objectives=recipe.objectives,
         vocabulary=text.vocabulary,
-        take=text.take,
+        gather=text.gather,
         separator_points=recipe.format.separator_points(text.documents),
         seed=seed,
         max_length=recipe.training.phases[0].max_length,
@@ -88,9 +88,9 @@ def build_workload(
         phases.append(Phase(cut, samplers[length], replace(collator, masking=masking, max_length=length), batch))
     measured = replace(
         collator,
-        take=held_out.take,
+        gather=held_out.gather,
         separator_points=recipe.format.separator_points(held_out.documents),
-        replacement=recipe.replacement.hiding_all,
+        replacement=recipe.replacement.without_kept,
         seed=_HELD_OUT_SEED,
         dropout=False,
         ranks=1,
