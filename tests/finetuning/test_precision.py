@@ -107,7 +107,7 @@ def test_int8_predictions_are_near_those_of_fp32(wide):
 
 
 def test_without_int8_instructions_fp32_computes_with_a_warning(wide, monkeypatch):
-    monkeypatch.setattr(inference_precision.ops, "inference_problem", lambda name: DeviceError("no instructions"))
+    monkeypatch.setattr(inference_precision.ops, "int8_problem", lambda: DeviceError("no instructions"))
     _, exact = scores_in(wide, "fp32")
     with pytest.warns(PrecisionChanged, match="no instructions"):
         computed_in, scores = scores_in(wide, "int8")
@@ -133,7 +133,7 @@ def test_int8_layers_compute_predictions_and_evaluation(wide, monkeypatch):
 
         return compute
 
-    monkeypatch.setattr(inference_precision.ops, "inference_problem", lambda name: None)
+    monkeypatch.setattr(inference_precision.ops, "int8_problem", lambda: None)
     monkeypatch.setattr(model_inference, "_layers", rounded_layers)
     (_, exact), (computed_in, rounded) = scores_in(wide, "fp32"), scores_in(wide, "int8")
     assert computed_in == "int8"

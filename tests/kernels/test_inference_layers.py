@@ -18,10 +18,11 @@ from maskwright.core.types import MatmulPrecision
 from maskwright.inference.batches import TextBatch, batches
 from maskwright.kernels import ops
 from maskwright.kernels.cpu.encoder import MAX_INPUTS_INT8, quantize_int8
+from maskwright.kernels.cpu.int8_linear import QuantizedTokens
 from maskwright.kernels.setting import use_kernels
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.inference import InferenceEncoder, PrecisionChanged
+from maskwright.model.inference import InferenceEncoder
 from maskwright.model.initialization import initialize
 from maskwright.training.ranks.device import multiplies_bf16
 from tests.thread_counts import with_threads
@@ -36,6 +37,11 @@ SHAPES = {
     "albert": {"embedding_size": 16, "sharing": "all", "num_groups": 2},
     "distilbert": {"type_vocab_size": 0, "hidden_activation": "gelu"},
     "ernie": {"hidden_activation": "relu", "layer_norm_eps": 1e-5},
+    "modernbert": {
+        **{"norm_placement": "pre", "feed_forward": "gated", "positions": "rotary", "type_vocab_size": 0},
+        **{"norm_bias": False, "dense_bias": False, "attention_window": 8, "hidden_activation": "gelu"},
+    },
+    "narrow heads": {"num_heads": 8, "intermediate_size": 100},
     "shared ffn": {"sharing": "ffn", "num_groups": 2, "embedding_projection": "always"},
 }
 # The error allowed, as a share of the largest value, and the least cosine. Weights are five times as wide as usual, so
@@ -45,6 +51,7 @@ ROUNDED: dict[MatmulPrecision, tuple[float, float]] = {
     "bf16": (0.05, 0.999),
     "int8": (0.08, 0.998),
 }
+NOT_IN_C = ("modernbert", "narrow heads")
 LENGTHS = [7, 3, 40, 12, 1, 25]
 
 in_c = pytest.mark.parametrize(
@@ -111,11 +118,9 @@ def assert_near(found: torch.Tensor, wanted: torch.Tensor, precision: MatmulPrec
 def test_hidden_states_are_those_of_the_modules(name: str, precision: MatmulPrecision) -> None:
     if precision == "bf16" and not multiplies_bf16(CPU):
         pytest.skip("no bf16 instructions")
-    problem = ops.inference_problem(precision)
-    if precision == "int8" and problem is not None:
-        pytest.skip("no C code on this machine")
     model = InferenceEncoder(encoder(name), precision)
-    assert (model.layers is None) == (precision == "bf16" or problem is not None)
+    in_c = precision != "bf16" and ops.inference_problem(precision) is None and name not in NOT_IN_C
+    assert (model.layers is None) == (not in_c)
     for lengths in ([1], [40], [16], LENGTHS, [39, 38, 17, 33]):
         batch = batch_of(lengths).batch
         assert_near(model(batch), by_modules(name, batch), precision)
@@ -125,8 +130,7 @@ def test_hidden_states_are_those_of_the_modules(name: str, precision: MatmulPrec
 
 def test_shapes_and_settings_that_c_does_not_support_use_the_modules() -> None:
     odd = Encoder(EncoderConfig(hidden_size=64, num_heads=8, intermediate_size=100, num_layers=1), WORDS).eval()
-    with pytest.warns(PrecisionChanged, match="int8 supports .* widths are multiples of 16"):
-        assert InferenceEncoder(odd, "int8").layers is None
+    assert InferenceEncoder(odd, "int8").layers is None
     with warnings.catch_warnings(action="error"), torch.no_grad():
         model, batch = InferenceEncoder(odd, "fp32"), batch_of([5, 9]).batch
         assert model.layers is None
@@ -135,6 +139,37 @@ def test_shapes_and_settings_that_c_does_not_support_use_the_modules() -> None:
         assert InferenceEncoder(encoder("bert"), "fp32").layers is None
     wide = [ops.Sublayer([torch.nn.Linear(16, MAX_INPUTS_INT8 + 16)], torch.nn.Linear(16, 16), torch.nn.LayerNorm(16))]
     assert ops.inference_layers(wide, wide, [(0, 0)], num_heads=1, activation="relu", precision="int8") is None
+
+
+# --- PyTorch's int8
+
+
+@given(tokens=st.integers(1, 40), inputs=st.integers(1, 70), outputs=st.integers(1, 70), data=st.data())
+@settings(max_examples=40)
+def test_int8_layers_multiply_rounded_numbers_exactly(
+    tokens: int, inputs: int, outputs: int, data: st.DataObject
+) -> None:
+    generator = torch.Generator().manual_seed(data.draw(st.integers(0, 9)))
+    values, weight = (torch.randn(rows, inputs, generator=generator) for rows in (tokens, outputs))
+    if data.draw(st.booleans()):  # The largest integers only, whose sums must not overflow.
+        values[:, 1:], weight = 1, weight.sign()
+    layer = torch.nn.Linear(inputs, outputs, bias=data.draw(st.booleans())).requires_grad_(False)
+    layer.weight.copy_(weight)
+    quantized = QuantizedTokens.of(values)
+    rounded = quantized.center.double() + (quantized.integers.double() - 128) * quantized.half_range / 127
+    assert ((rounded - values).abs() <= 0.501 * quantized.half_range / 127 + 1e-6).all()
+    scales = weight.abs().amax(1, keepdim=True) / 63
+    wanted = rounded @ ((weight / scales).round().double() * scales).T
+    wanted = wanted if layer.bias is None else wanted + layer.bias
+    torch.testing.assert_close(ops.Int8Linear(layer)(values), wanted.float(), rtol=1e-5, atol=1e-5)
+
+
+def test_an_int8_text_does_not_depend_on_the_rest_of_its_batch() -> None:
+    model, together = InferenceEncoder(encoder("modernbert"), "int8"), batch_of(LENGTHS)
+    hidden = model(together.batch)
+    for text, start in zip(together.texts, together.starts, strict=True):
+        (alone,) = batches([texts(LENGTHS)[text]], tokens=1000, device=CPU)
+        torch.testing.assert_close(hidden[start : start + LENGTHS[text]], model(alone.batch), rtol=0, atol=1e-2)
 
 
 # --- the C code
@@ -191,7 +226,7 @@ class TestInC:
     @settings(max_examples=15)
     @given(data=st.data())
     def test_hidden_states_are_those_of_the_formula(self, precision: ops.Precision, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(list(SHAPES)))
+        name = data.draw(st.sampled_from([name for name in SHAPES if name not in NOT_IN_C]))
         lengths = data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=5))
         text_batch, tokens = batch_of(lengths), sum(lengths)
         wanted = torch.zeros(tokens, 64, dtype=torch.float64)

@@ -85,4 +85,4 @@ def test_missing_kernels_are_named_if_something_would_help(
     data = json.loads(json.dumps(found.to_json()))
     assert data["peak_flops"] == peaks()
     assert data["training"]["matmul"] == "onednn"
-    assert data["int8"] == (problems["int8"].problem if "int8" in problems else "")
+    assert data["int8"] == ""  # Without the C code PyTorch computes it.

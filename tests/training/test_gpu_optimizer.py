@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.recipes.optimization import AdamW, Muon, OptimizerSpec, StableAdamW
-from maskwright.training.steps.adamw import Clipping, total_norm
-from maskwright.training.steps.optimizer import Optimizer
+from maskwright.training.steps.optimizer import Clipping, Optimizer, total_norm
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 

@@ -56,9 +56,6 @@ class TextEncoder:
 
     The weights may be copied: later changes of the encoder's may have no effect. Results are deterministic. In another
     batch a text's hidden states agree to within rounding (about 1e-6 in fp32).
-
-    Attributes:
-        precision: Of matmuls; fp32 instead of int8 for encoders that have no int8 code (`PrecisionChanged`).
     """
 
     def __init__(self, encoder: Encoder, precision: MatmulPrecision) -> None:

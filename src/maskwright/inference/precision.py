@@ -31,11 +31,8 @@ def choose_precision(name: str, device: torch.device) -> MatmulPrecision:
     if name == "int8":
         if device.type != "cpu":
             return _fp32(f"int8 is for CPUs, and the model is on {device}")
-        unavailable = ops.inference_problem("int8")
-        if unavailable is None:
-            return "int8"
-        elsewhere = "ONNX Runtime computes int8 on other CPUs: `maskwright export MODEL --to onnx --precision int8`"
-        return _fp32(f"{unavailable.problem}. {elsewhere}")
+        unavailable = ops.int8_problem()
+        return "int8" if unavailable is None else _fp32(unavailable.problem)
     problem, allowed, todo = unknown_name("precision", name, PRECISIONS)
     raise MaskwrightError(problem, allowed=allowed, todo=todo)
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import copy
-import warnings
+from collections.abc import Callable
 from typing import cast, final
 
 import torch
@@ -18,31 +18,21 @@ from maskwright.model.sublayers import FeedForward, SelfAttention
 
 
 class PrecisionChanged(UserWarning):
-    """The requested precision is not supported by the device or the model; fp32 is used."""
+    """The device does not support the requested precision; fp32 is used."""
 
 
 @final
 class InferenceEncoder:
-    """Hidden states of an encoder in evaluation mode, without gradients. The weights of the layers may be copied.
-
-    int8 becomes fp32, with a warning, for shapes that the C code does not support; `precision` is what computes.
-    """
+    """Hidden states of an encoder in evaluation mode, without gradients. The weights of the layers may be copied."""
 
     def __init__(self, encoder: Encoder, precision: MatmulPrecision) -> None:
-        self._encoder = _with_bf16_weights(encoder) if precision == "bf16" else encoder
-        self._autocast = precision == "bf16"
         self.layers = None if precision == "bf16" else _layers(encoder, precision)
-        self.precision: MatmulPrecision = precision
+        if precision == "bf16":
+            encoder = _with_dense_layers(encoder, _bf16_weights)
+        elif precision == "int8" and self.layers is None:
+            encoder = _with_dense_layers(encoder, ops.Int8Linear)
+        self._encoder, self.precision = encoder, precision
         self._flops_per_token = flops_per_token(encoder.config, length=1) / 3
-        if precision == "int8" and self.layers is None:
-            self.precision = "fp32"
-            warnings.warn(
-                "computing in fp32: int8 supports BERT's layers (post-norm, dense feed-forward, biases, absolute "
-                "positions, no windows) whose widths are multiples of 16. ONNX Runtime computes int8 of others: "
-                "`maskwright export MODEL --to onnx --precision int8 --out FOLDER`",
-                PrecisionChanged,
-                stacklevel=2,
-            )
 
     def __call__(self, batch: PackedBatch, output_positions: Tensor | None = None) -> Tensor:
         """Return hidden states in fp32: of all tokens, (T, H), or at positions (W,), int64, in any order, (W, H)."""
@@ -52,17 +42,24 @@ class InferenceEncoder:
             if self.layers is not None:
                 hidden = self._encoder.embed(batch, None)
                 return self.layers(hidden, ops.Sequences(batch.cu_seqlens, batch.max_seqlen), output_positions)
-            with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=self._autocast):
+            with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
                 return self._encoder.encode(batch, output_positions).float()
 
 
-def _with_bf16_weights(encoder: Encoder) -> Encoder:
-    """Return a copy with the layers' matrices in bf16, so that autocast does not convert them at every call."""
+def _with_dense_layers(encoder: Encoder, convert: Callable[[nn.Linear], nn.Module]) -> Encoder:
+    """Return a copy whose sublayers have converted dense layers. Other parameters are shared."""
     copied = copy.deepcopy(encoder, {id(parameter): parameter for parameter in encoder.parameters()})
-    for module in (*copied.attention_blocks.modules(), *copied.ffn_blocks.modules()):
-        if isinstance(module, nn.Linear):
-            module.weight = nn.Parameter(module.weight.to(torch.bfloat16), requires_grad=False)
+    for sublayer in (*copied.attention_blocks, *copied.ffn_blocks):
+        for name, module in sublayer.named_children():
+            if isinstance(module, nn.Linear):
+                setattr(sublayer, name, convert(module))
     return copied
+
+
+def _bf16_weights(layer: nn.Linear) -> nn.Linear:
+    """Convert the matrix, so that autocast does not do it at every call."""
+    layer.weight = nn.Parameter(layer.weight.to(torch.bfloat16), requires_grad=False)
+    return layer
 
 
 def _layers(encoder: Encoder, precision: ops.Precision) -> ops.InferenceLayers | None:

@@ -86,11 +86,12 @@ def doctor(device: str = "auto", *, precision: Precision = "auto", cache: Path |
     machine = prepare_machine(device, cache=cache, precision=precision)
     peaks = measure_peaks()
     problems = {"fp32": ops.inference_problem("fp32"), "int8": ops.inference_problem("int8")}
+    no_int8 = ops.int8_problem()
     advice = [*advise(hardware, peaks, machine)]
     for name, problem in problems.items():
         if problem is not None and problem.todo:
             advice.append(f"Kernels for inference in {name} are unavailable: {problem.problem}. {problem.todo}")
-    int8 = "" if problems["int8"] is None else problems["int8"].problem
+    int8 = "" if no_int8 is None else no_int8.problem
     return Diagnosis(hardware=hardware, peak_flops=peaks, training=machine.to_json(), int8=int8, advice=tuple(advice))
 
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from maskwright.core.tensors import PackedBatch
 from maskwright.kernels.activations import activation, gelu_tanh_and_derivative
+from maskwright.kernels.cpu.int8_linear import Int8Linear, QuantizedTokens
 from maskwright.kernels.row_attention import as_autocast
 
 _WIDEST_FUSED = 512
@@ -29,7 +30,7 @@ def pad_to_few_sizes(batch: PackedBatch, output_positions: Tensor | None) -> tup
     """In training on a CPU, append sequences of one token and repeat the last output position, so that few sizes occur.
 
     oneDNN compiles each matmul again for a new number of tokens: 6 to 8 % of a step of two layers of width 256, 4,096
-    tokens. Do not use results at the appended positions. Nothing changes without gradients and on other devices.
+    tokens. Results at the appended places are not to be used. Without gradients and on other devices nothing changes.
     """
     if output_positions is not None and (missing := _missing(output_positions)):
         output_positions = torch.cat([output_positions, output_positions[-1:].expand(missing)])
@@ -41,7 +42,7 @@ def pad_to_few_sizes(batch: PackedBatch, output_positions: Tensor | None) -> tup
         ids=F.pad(batch.ids, (0, missing)),
         position_ids=F.pad(batch.position_ids, (0, missing)),
         segment_ids=F.pad(batch.segment_ids, (0, missing)),
-        # The shortest are packed last, so other sequences keep their positions in rows and their dropout masks.
+        # The shortest are packed last, so other sequences keep their places in rows and their dropout masks.
         cu_seqlens=torch.cat([batch.cu_seqlens, torch.arange(tokens + 1, tokens + missing + 1, dtype=torch.int32)]),
     )
     return batch, output_positions
@@ -53,13 +54,18 @@ def _missing(values: Tensor) -> int:
     return -len(values) % max(_MIN_STEP, 1 << max(0, (len(values) // _PARTS).bit_length() - 1))
 
 
-def linear_qkv(hidden: Tensor, query: nn.Linear, key: nn.Linear, value: nn.Linear) -> tuple[Tensor, ...]:
-    """Return `query(hidden), key(hidden), value(hidden)`. Shapes (T, H)."""
+def linear_qkv(
+    hidden: Tensor, query: nn.Linear | Int8Linear, key: nn.Linear | Int8Linear, value: nn.Linear | Int8Linear
+) -> tuple[Tensor, ...]:
+    """Return `query(hidden), key(hidden), value(hidden)`, all three of one type. Shapes (T, H)."""
+    if isinstance(query, Int8Linear) and isinstance(key, Int8Linear) and isinstance(value, Int8Linear):
+        quantized = QuantizedTokens.of(hidden)
+        return tuple(layer.multiply(quantized) for layer in (query, key, value))
     layers, hidden = (query, key, value), as_autocast(hidden)  # Else autocast converts it three times.
     if hidden.device.type != "cpu" or not torch.is_grad_enabled() or hidden.shape[1] > _WIDEST_FUSED:
         return tuple(layer(hidden) for layer in layers)
     weight = torch.cat([layer.weight for layer in layers])
-    bias = None if query.bias is None else torch.cat([layer.bias for layer in layers])
+    bias = None if query.bias is None else torch.cat([cast(Tensor, layer.bias) for layer in layers])
     return torch.split(F.linear(hidden, weight, bias), hidden.shape[1], 1)
 
 
