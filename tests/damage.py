@@ -1,5 +1,6 @@
 """Damage to files, and what a folder holds."""
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -35,3 +36,9 @@ def contents(folder: Path, *without: str) -> dict[str, bytes]:
         for name, path in sorted(paths.items())
         if not path.name.startswith(".") and not name.startswith(without)
     }
+
+
+def without_times(file: Path) -> bytes:
+    """Return a file's bytes; of JSON without the seconds and speeds of training, and the checksum of the rest."""
+    times = rb',?\s*"(seconds|examples_per_second|checksum)": ("\w*"|[0-9.e-]+)'
+    return re.sub(times, b"", file.read_bytes()) if file.suffix == ".json" else file.read_bytes()

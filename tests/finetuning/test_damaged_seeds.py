@@ -7,7 +7,8 @@ import pytest
 import toy_tasks
 from toy_tasks import QUICK, Heard
 
-from damage import HARMS, contents, flip_bit
+import damage
+from damage import HARMS, flip_bit, without_times
 from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.finetuning import seed_run
 from maskwright.finetuning.finetune import finetune
@@ -17,6 +18,11 @@ from maskwright.training.steps.optimizer import Optimizer
 SEED = "runs/seed-1"
 RECORDS = ("run.json", "runs/seed-0/copies", "runs/seed-1/copies")
 """They hold the time-dependent environment."""
+
+
+def contents(folder, *without):
+    """Return the files of a folder by name, without times."""
+    return {name: without_times(folder / name) for name in damage.contents(folder, *without)}
 
 
 class Killed(BaseException):

@@ -60,6 +60,7 @@ from maskwright.inference.long_texts import IGNORED
 from maskwright.machine.devices import choose_device
 from maskwright.reporting.console import OnConsole
 from maskwright.reporting.reporter import Reporter, Silent
+from maskwright.reporting.trackers import choose_trackers
 from maskwright.training.ranks.device import Machine, Precision, restore_machine, use_machine
 from maskwright.training.ranks.distributed import (
     broadcast_object,
@@ -108,6 +109,7 @@ def finetune(
     device: str = "auto",
     precision: Precision = "auto",
     checkpoint_minutes: float = 1.0,
+    report_to: Sequence[str] = (),
     reporter: Reporter | None = None,
 ) -> FineTuning:
     """Fine-tune a model and evaluate it. The same call resumes an interrupted run, or adds seeds.
@@ -140,6 +142,7 @@ def finetune(
         system: System whose published hyperparameters are used (macbert, spanbert, ...). Default: the model's own.
         device, checkpoint_minutes, reporter: As for `pretrain`.
         precision: As for `pretrain`. Evaluation uses it too.
+        report_to: Trackers that show the metrics of each seed: tensorboard, wandb, mlflow, trackio. Default: none.
 
     Raises:
         MaskwrightError: If an argument is invalid. Existing files are kept.
@@ -149,6 +152,7 @@ def finetune(
         >>> done.results.spread("dev")["accuracy"].mean
         0.87
     """
+    trackers = choose_trackers(report_to)
     if seeds < 1:
         raise RecipeError(f"--seeds is {seeds}", allowed="1 or more")
     request = LabeledRequest.of(
@@ -174,6 +178,7 @@ def finetune(
             device=device,
             precision=precision,
             checkpoint_minutes=checkpoint_minutes,
+            trackers=trackers,
             reporter=reporter,
         )
     pairs = parse_overrides(set)
@@ -204,7 +209,9 @@ def finetune(
             if message:
                 reporter.message("kernels", message)
             with use_machine(machine), stop_on_signals() as stop:
-                work = _FineTuningRun(folder, plan, session.record, machine, checkpoint_minutes * 60, reporter, stop)
+                work = _FineTuningRun(
+                    folder, plan, session.record, machine, checkpoint_minutes * 60, reporter, stop, trackers
+                )
                 results = work.run(range(seed, seed + seeds))
     return FineTuning(folder=folder.path, finished=results is not None, results=results, stopped_by=stop.signal)
 
@@ -309,6 +316,7 @@ class _FineTuningRun:
     checkpoint_seconds: float
     reporter: Reporter
     stop: StopRequest
+    trackers: Sequence[str] = ()
 
     def run(self, seeds: Sequence[int]) -> Results | None:
         """Do all that is not done yet; None if a stop was requested."""
@@ -459,6 +467,7 @@ class _FineTuningRun:
             tokens_per_microbatch=tokens_per_microbatch,
             ranks=ranks,
             reporter=self.reporter,
+            trackers=self.trackers,
         )
         return run.run(self.stop, self.checkpoint_seconds)
 
@@ -491,6 +500,9 @@ class _FineTuningRun:
                     dev=run.chosen.metrics,
                     test=test,
                     is_rising=run.is_rising,
+                    examples=run.examples,
+                    seconds=run.seconds,
+                    examples_per_second=run.examples_per_second,
                 )
                 for run, test in zip(trained, tests, strict=True)
             ),

@@ -28,7 +28,7 @@ class SeedRow:
     """One seed: metrics of the weights of its best epoch by dev.
 
     `best_epoch` is 0 for the untouched model; `test` is None without labeled test examples; `is_rising`: the last epoch
-    is better on dev than all before it.
+    is better on dev than all before it. `examples` are those trained in all epochs, `seconds` the time of the steps.
     """
 
     seed: int
@@ -37,6 +37,9 @@ class SeedRow:
     dev: Metrics
     test: Metrics | None = None
     is_rising: bool = False
+    examples: int | None = None
+    seconds: float | None = None
+    examples_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """All results of a fine-tuning. Reproducible: without times and output paths.
+    """All results of a fine-tuning. Reproducible but for times; without output paths.
 
     `task` is the benchmark's name, or the kind of task; `data` by part holds file name, numbers of examples, skipped
     rows, truncated examples; `task_settings` are the task's fields, except those that each seed tunes; `pairs`: inputs

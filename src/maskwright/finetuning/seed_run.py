@@ -35,11 +35,11 @@ from maskwright.fitting.budget import Budget
 from maskwright.inference.batches import TextEncoder
 from maskwright.model.config import EncoderConfig
 from maskwright.reporting.reporter import Reporter
+from maskwright.reporting.trackers import TRACKING
 from maskwright.training.ranks.device import Machine
 from maskwright.training.ranks.distributed import rank
 from maskwright.training.ranks.interrupt import StopRequest
 from maskwright.training.runs.checkpoint import TrainingState
-from maskwright.training.runs.metrics import MetricsLogger
 from maskwright.training.runs.run import Run
 from maskwright.training.runs.run_directory import COPIES, METRICS, RECORD
 from maskwright.training.steps.loop import Phase, Schedule, StepReport
@@ -50,7 +50,17 @@ MODEL = "model"
 _PREDICTIONS = "dev_predictions.jsonl"
 _BEST = "best"
 """Sub-folder with a folder for each epoch that was the best when it ended, by its step, until the run is finished."""
-_NOT_RESULTS = (RECORD, "checkpoints/*", f"{_BEST}/*", f"{COPIES}/*", "test*", ".*")
+_NOT_RESULTS = (
+    RECORD,
+    "checkpoints/*",
+    f"{_BEST}/*",
+    f"{COPIES}/*",
+    "test*",
+    ".*",
+    TRACKING,
+    "tensorboard/*",
+    "wandb/*",
+)
 _METRICS_SHOWN = 4
 _SAMPLED = 10_000
 """Examples whose lengths are measured."""
@@ -128,17 +138,27 @@ def should_stop(history: Sequence[DevResult], patience: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedResult:
-    """A finished run; `history` are the development metrics of each epoch."""
+    """A finished run; `history` are the development metrics of each epoch.
+
+    `examples` are those trained, each epoch's counted, and `seconds` the time of the steps; None from earlier versions.
+    """
 
     seed: int
     folder: Path
     steps: int
     history: tuple[DevResult, ...]
+    examples: int | None = None
+    seconds: float | None = None
 
     @property
     def chosen(self) -> DevResult:
         """Metrics of the weights that are kept."""
         return self.history[best_of(self.history)]
+
+    @property
+    def examples_per_second(self) -> float | None:
+        """Training throughput."""
+        return round(self.examples / self.seconds, 2) if self.examples and self.seconds else None
 
     @property
     def is_rising(self) -> bool:
@@ -185,7 +205,8 @@ def read_result(folder: Path) -> SeedResult | None:
         data = read_record(record)
         compare_files(folder, data.get("files", {}))
         history = tuple(DevResult(**result) for result in data["history"])
-        return SeedResult(seed=data["seed"], folder=folder, steps=data["steps"], history=history)
+        fields = {name: data.get(name) for name in ("examples", "seconds")}
+        return SeedResult(seed=data["seed"], folder=folder, steps=data["steps"], history=history, **fields)
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"{folder} is damaged: {error}", todo=f"Remove {folder} and run the same command again to train it again."
@@ -237,6 +258,7 @@ class SeedRun(Run[FineTunedModel]):
         tokens_per_microbatch: int,
         ranks: int,
         reporter: Reporter,
+        trackers: Sequence[str] = (),
     ) -> None:
         config, decay = model.encoder.config, settings.layer_decay
         collator = FeatureCollator(
@@ -264,6 +286,9 @@ class SeedRun(Run[FineTunedModel]):
             machine=machine,
             reporter=reporter,
             title=f"seed {seed}",
+            trackers=trackers,
+            name=f"{folder.absolute().parents[1].name}-seed-{seed}",
+            settings={"task": model.task.to_json(), **settings.model_dump(mode="json")},
         )
         self.seed, self.data, self._patience = seed, data, settings.patience
         self._steps_per_epoch = settings.steps_of_epoch(data.train.num_units)
@@ -291,6 +316,8 @@ class SeedRun(Run[FineTunedModel]):
                 folder=self.folder,
                 steps=self.position.spent.steps,
                 history=tuple(self._history),
+                examples=round(self.position.epochs * self.data.train.num_units),
+                seconds=round(self.position.spent.seconds, 3),
             ).write()
         return finished
 
@@ -327,9 +354,6 @@ class SeedRun(Run[FineTunedModel]):
         shown = ", ".join(f"{name} {value:.4g}" for name, value in list(scores.items())[:_METRICS_SHOWN])
         self.reporter.message("dev", f"{self.title}, epoch {epoch:.3g}: {shown}{' (best so far)' if is_best else ''}")
         self.model.train()  # Scoring leaves it in evaluation mode.
-
-    def new_logger(self) -> MetricsLogger:
-        return MetricsLogger(self.folder, self.position.spent.steps, self.budget, self.reporter, title=self.title)
 
     def weights(self) -> Mapping[str, Tensor]:
         return self.model.state_dict()

@@ -26,6 +26,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.saved import read_recipe
 from maskwright.reporting.console import OnConsole
 from maskwright.reporting.reporter import Reporter, Silent
+from maskwright.reporting.trackers import choose_trackers
 from maskwright.training.extension import extend
 from maskwright.training.pretraining_run import PretrainingRun
 from maskwright.training.pretraining_run import RunResult as RunResult
@@ -70,6 +71,7 @@ def pretrain(
     checkpoint_minutes: float = 1.0,
     keep: int = 0,
     mirror: str | None = None,
+    report_to: Sequence[str] | None = None,
     reporter: Reporter | None = None,
 ) -> RunResult:
     """Train an encoder on a corpus. The same call again resumes an interrupted run, or finds a finished one.
@@ -109,6 +111,8 @@ def pretrain(
         keep: Keep N models in the folder `kept` of the run, at equal shares of the budget, the last one included.
         mirror: Copy the run directory to this URL (s3://, gs://, ...) after each checkpoint and at the end. Without
             `out` here, download the run of these arguments from there and resume it.
+        report_to: Trackers that show the metrics: tensorboard, wandb, mlflow, trackio, or none. Without a network set
+            WANDB_MODE=offline or MLFLOW_TRACKING_URI. Default: tensorboard, if it is installed.
         reporter: Where messages go; None for standard error.
 
     Raises:
@@ -137,6 +141,7 @@ def pretrain(
     )
     if keep < 0:
         raise RecipeError(f"--keep is {keep}", allowed="a number of models from 0 on")
+    trackers = choose_trackers(report_to)
     directory = RunDirectory(Path(out).expanduser())
     with (
         process_group(),
@@ -159,7 +164,7 @@ def pretrain(
                 prepared, record = _prepare(request, directory, record, machine, reporter)
             if record.pop("problem", None) and rank() == 0:
                 directory.write_record(record)
-        run = PretrainingRun(directory, request, prepared, record, machine, reporter, keep, session.upload)
+        run = PretrainingRun(directory, request, prepared, record, machine, reporter, keep, session.upload, trackers)
         with stop_on_signals() as stop:
             result = run.run(stop, checkpoint_minutes * 60)
         if rank() == 0:

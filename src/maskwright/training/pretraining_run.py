@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import math
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -162,6 +162,7 @@ class PretrainingRun(Run[PretrainingModel]):
         reporter: Reporter,
         keep: int = 0,
         on_saved: Callable[[], None] = lambda: None,
+        trackers: Sequence[str] = (),
     ) -> None:
         recipe, text = prepared.recipe, prepared.text
         self.directory, self.recipe, self.text = directory, recipe, text
@@ -203,6 +204,9 @@ class PretrainingRun(Run[PretrainingModel]):
             ),
             machine=machine,
             reporter=reporter,
+            trackers=trackers,
+            name=directory.path.absolute().name,
+            settings=recipe.model_dump(mode="json"),
         )
         self._plan = PlanMonitor(self.budget, self.expected_tokens, record.get("replanned_tokens"))
 
@@ -275,9 +279,8 @@ class PretrainingRun(Run[PretrainingModel]):
         if progress_before < stable_until(self.recipe.training) <= progress:
             self.write_checkpoint(self.folder / STABLE)
 
-    def new_logger(self) -> MetricsLogger:
-        peak_flops = self.machine.peak_flops * world_size()
-        return MetricsLogger(self.folder, self.position.spent.steps, self.budget, self.reporter, peak_flops=peak_flops)
+    def new_logger(self, peak_flops: float | None = None) -> MetricsLogger:
+        return super().new_logger(peak_flops or self.machine.peak_flops * world_size())
 
     def flops(self, batch: StepBatch) -> float:
         return step_flops(self.recipe, self.text.vocab_size, batch, self._teacher_config)

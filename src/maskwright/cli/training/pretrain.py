@@ -9,7 +9,7 @@ from maskwright.core.text.amounts import pluralize
 from maskwright.recipes import DEFAULT_RECIPE
 
 
-@arguments_of("pretrain", keep={"min": 0})
+@arguments_of("pretrain", commas=["report_to"], keep={"min": 0})
 def command(arguments: Arguments, json: Json = False) -> None:
     """Pretrain an encoder on a corpus within a budget. Ctrl-C saves a checkpoint; the same command again resumes."""
     if arguments["recipe"] is not None or arguments["init"] is None:

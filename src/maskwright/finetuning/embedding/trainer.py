@@ -29,6 +29,7 @@ from maskwright.finetuning.embedding.data import EmbeddingSettings, Rows
 from maskwright.finetuning.examples import ExampleFile, TextExample
 from maskwright.machine.contention import SpinControl
 from maskwright.reporting.reporter import Reporter
+from maskwright.reporting.trackers import TrackedRun, Trackers
 from maskwright.training.ranks.device import Machine
 from maskwright.training.ranks.interrupt import StopRequest
 from maskwright.training.runs.run_directory import RunDirectory
@@ -106,8 +107,10 @@ class _Session(TrainerCallback):  # type: ignore[misc]
     training selects among the same epochs.
     """
 
-    def __init__(self, stop: StopRequest, seconds: float, main: str | None, reporter: Reporter) -> None:
-        self.stop, self.seconds, self.main, self.reporter = stop, seconds, main, reporter
+    def __init__(
+        self, stop: StopRequest, seconds: float, main: str | None, trackers: Trackers, reporter: Reporter
+    ) -> None:
+        self.stop, self.seconds, self.main, self.trackers, self.reporter = stop, seconds, main, trackers, reporter
         self.saved = time.monotonic()
         self.stopped = False
         self.spin_control = SpinControl()
@@ -128,6 +131,7 @@ class _Session(TrainerCallback):  # type: ignore[misc]
         self.saved = time.monotonic()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **others: Any) -> None:
+        self.trackers.log({k: v for k, v in (logs or {}).items() if isinstance(v, float)}, state.global_step)
         if (loss := (logs or {}).get("loss")) is None:
             return
         if not math.isfinite(float(loss)):
@@ -211,6 +215,7 @@ def train(
     machine: Machine,
     checkpoint_seconds: float,
     stop: StopRequest,
+    trackers: Sequence[str],
     reporter: Reporter,
 ) -> dict[str, Any] | None:
     """Train, or resume from the newest checkpoint, and write the model into the folder.
@@ -236,7 +241,16 @@ def train(
         return {name: _scores(evaluator, model, rows[name]) for name, evaluator in evaluators.items()}
 
     before = scores()
-    session = _Session(stop, checkpoint_seconds, main, reporter)
+    # The last file of a checkpoint: one without it was not finished.
+    saved = [path.parent for path in folder.checkpoints.glob("checkpoint-*/trainer_state.json")]
+    steps = max((int(path.name.rpartition("-")[2]) for path in saved), default=0)
+    tracked = TrackedRun(
+        folder=folder.path,
+        name=folder.path.absolute().name,
+        settings=settings.model_dump(mode="json"),
+        last_step=steps,
+    )
+    session = _Session(stop, checkpoint_seconds, main, Trackers(trackers, tracked, reporter), reporter)
     trainer = _Trainer(
         model=model,
         args=_arguments(folder.checkpoints, kind, settings, main, seed, machine),
@@ -248,11 +262,8 @@ def train(
         callbacks=[session],
     )
     trainer.remove_callback(PrinterCallback)
-    # The last file of a checkpoint: one without it was not finished.
-    saved = [path.parent for path in folder.checkpoints.glob("checkpoint-*/trainer_state.json")]
-    newest = max(saved, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
-    with contextlib.closing(session.spin_control):
-        trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+    with contextlib.closing(session.spin_control), contextlib.closing(session.trackers):
+        trainer.train(resume_from_checkpoint=str(folder.checkpoints / f"checkpoint-{steps}") if steps else None)
     if session.stopped:
         return None
     trained, state = scores(), trainer.state

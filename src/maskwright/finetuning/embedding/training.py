@@ -80,6 +80,7 @@ def finetune_embedding(
     device: str,
     precision: Precision,
     checkpoint_minutes: float,
+    trackers: Sequence[str],
     reporter: Reporter | None,
 ) -> FineTuning:
     """Train sentence embeddings; the arguments are those of `finetune`."""
@@ -146,6 +147,7 @@ def finetune_embedding(
                         machine,
                         seconds,
                         stop,
+                        trackers,
                         reporter,
                     )
                 if trained is None:

@@ -1,31 +1,22 @@
-"""A run's metrics: JSON lines, TensorBoard, and the text of the progress line.
+"""A run's metrics: JSON lines, trackers, and the text of the progress line.
 
 `metrics.jsonl` holds only numbers that the seed determines, so that a resumed run's file equals an uninterrupted
-one's, byte for byte. Speeds and times go to `timing.jsonl`. Both go to TensorBoard if it is installed.
+one's, byte for byte. Speeds and times go to `timing.jsonl`. Both go to the run's trackers, e.g. TensorBoard.
 """
 
-import contextlib
-import shutil
-import threading
-import warnings
-from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.core.storage.files import refuse_removed
 from maskwright.fitting.budget import Budget
 from maskwright.reporting.metrics import JsonLines, worth_logging
 from maskwright.reporting.reporter import Reporter
+from maskwright.reporting.trackers import Trackers
 from maskwright.training.runs.run_directory import METRICS, TIMING
 from maskwright.training.steps.evaluation import Baseline, HeldOutResult
 from maskwright.training.steps.loop import StepReport
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 
 def _utilization(mfu: float) -> str:
@@ -39,7 +30,7 @@ class MetricsLogger:
     """Writes the metrics of each step and updates the progress line, which begins with `title`.
 
     `last_step` is the number of steps done so far; `peak_flops` is for the model FLOPs utilization (MFU). If that is
-    None, neither timing.jsonl nor TensorBoard's log is written.
+    None, timing.jsonl is not written.
     """
 
     _SMOOTHING = 0.95
@@ -55,17 +46,14 @@ class MetricsLogger:
         *,
         title: str = "",
         peak_flops: float | None = None,
+        trackers: Trackers | None = None,
     ) -> None:
         self._metrics = JsonLines(folder / METRICS, last_step)
-        self._folder, self._budget, self._reporter = folder, budget, reporter
+        self._budget, self._reporter, self._trackers = budget, reporter, trackers
         self._title, self._peak_flops = title, peak_flops
         self._timing: JsonLines | None = None
-        self._board: SummaryWriter | None = None
-        self._reporting = contextlib.ExitStack()
         if peak_flops is not None:
             self._timing = JsonLines(folder / TIMING, last_step)
-            self._reporting.enter_context(_without_tracebacks_of_tensorboard())
-            self._board = _tensorboard(folder / "tensorboard", last_step)
         self._smooth_loss: float | None = None
         self._window, self._session = np.zeros(5), np.zeros(5)
         """Sums of steps, tokens, seconds, seconds of waiting and FLOPs."""
@@ -124,10 +112,8 @@ class MetricsLogger:
         self._metrics.close()
         if self._timing is not None:
             self._timing.close()
-        if self._board is not None:
-            with contextlib.suppress(OSError):
-                self._board.close()
-        self._reporting.close()
+        if self._trackers is not None:
+            self._trackers.close()
 
     def sync(self) -> None:
         """Flush to disk (fsync); called before each checkpoint."""
@@ -136,21 +122,8 @@ class MetricsLogger:
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         """Record numbers of a step that the seed determines."""
         self._metrics.write({"step": step, **numbers})
-        self._show(step, numbers)
-
-    def _show(self, step: int, numbers: Mapping[str, float], prefix: str = "") -> None:
-        """Write to TensorBoard's log. The JSON files hold the numbers too, so a failure here never stops a run."""
-        if self._board is None:
-            return
-        try:
-            for name, value in numbers.items():
-                self._board.add_scalar(prefix + name, value, step)
-        except OSError as error:
-            refuse_removed(self._folder)
-            self._board = None
-            self._reporter.message(
-                "warning", f"cannot write TensorBoard's log ({error}); metrics.jsonl is still written"
-            )
+        if self._trackers is not None:
+            self._trackers.log(numbers, step)
 
     def _speeds(self, sums: NDArray[np.float64]) -> dict[str, float]:
         steps, tokens, seconds, waited, flops = sums.tolist()
@@ -168,7 +141,8 @@ class MetricsLogger:
         self._window[:] = 0
         if self._timing is not None:
             self._timing.write({"step": spent.steps, **numbers})
-        self._show(spent.steps, numbers, "timing/")
+        if self._trackers is not None:
+            self._trackers.log({f"timing/{name}": value for name, value in numbers.items()}, spent.steps)
         left = spent.seconds * (1 - report.progress) / report.progress if report.progress else 0.0
         if self._budget.unit == "seconds":
             left = self._budget.amount - spent.seconds
@@ -183,31 +157,3 @@ class MetricsLogger:
         if self._budget.unit == "seconds" or self._session[0] >= self._STEPS_BEFORE_ESTIMATE:
             parts.append(f"{minutes}:{seconds:02d} left")
         self._reporter.training(report.progress, "  ".join(parts))
-
-
-def _tensorboard(folder: Path, last_step: int) -> "SummaryWriter | None":
-    if find_spec("tensorboard") is None:
-        return None
-    if not last_step:
-        shutil.rmtree(folder, ignore_errors=True)  # Left by a run that never reached a checkpoint.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Deprecations inside TensorBoard.
-        from torch.utils.tensorboard import SummaryWriter
-
-        return SummaryWriter(str(folder), purge_step=last_step + 1 if last_step else None)
-
-
-@contextlib.contextmanager
-def _without_tracebacks_of_tensorboard() -> Iterator[None]:
-    """Print no traceback of a failed write in TensorBoard's thread: its next call raises the error here."""
-    previous = threading.excepthook
-
-    def hook(failure: threading.ExceptHookArgs) -> None:
-        if not (isinstance(failure.exc_value, OSError) and type(failure.thread).__module__.startswith("tensorboard")):
-            previous(failure)
-
-    threading.excepthook = hook
-    try:
-        yield
-    finally:
-        threading.excepthook = previous

@@ -5,7 +5,9 @@ import os
 import platform
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor
@@ -13,6 +15,7 @@ from torch import Tensor
 from maskwright.core.errors import CheckpointError
 from maskwright.fitting.budget import Budget, Spent
 from maskwright.reporting.reporter import Reporter
+from maskwright.reporting.trackers import TrackedRun, Trackers
 from maskwright.training.ranks.device import Machine
 from maskwright.training.ranks.distributed import all_gather_object, on_rank_zero, rank
 from maskwright.training.ranks.interrupt import StopRequest
@@ -72,6 +75,7 @@ class Run(ABC, Generic[ModelType]):
     Args:
         model: On its device, in training mode.
         title: Begins messages and progress lines.
+        trackers: Names of trackers (`choose_trackers`), which show the run by its `name` with its `settings`.
     """
 
     saves_when_finished = True
@@ -89,10 +93,14 @@ class Run(ABC, Generic[ModelType]):
         machine: Machine,
         reporter: Reporter,
         title: str = "",
+        trackers: Sequence[str] = (),
+        name: str = "",
+        settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.folder, self.model, self.optimizer, self.phases = folder, model, optimizer, phases
         self.budget, self.schedule, self.machine = budget, schedule, machine
         self.reporter, self.title = reporter, title
+        self._trackers, self._tracked = trackers, TrackedRun(folder=folder, name=name, settings=settings)
         self.position = Position(Spent(), 0, phases[0].sampler.start())
         self.was_resumed = False
         self.logger: MetricsLogger | None = None
@@ -120,9 +128,18 @@ class Run(ABC, Generic[ModelType]):
     def load_weights(self, saved: TrainingState) -> None:
         """Replace all weights by those of a checkpoint."""
 
-    @abstractmethod
-    def new_logger(self) -> MetricsLogger:
-        """Return the logger of a session."""
+    def new_logger(self, peak_flops: float | None = None) -> MetricsLogger:
+        """Return the logger of a session; `peak_flops` of all ranks as for `MetricsLogger`."""
+        steps = self.position.spent.steps
+        return MetricsLogger(
+            self.folder,
+            steps,
+            self.budget,
+            self.reporter,
+            title=self.title,
+            peak_flops=peak_flops,
+            trackers=Trackers(self._trackers, replace(self._tracked, last_step=steps), self.reporter),
+        )
 
     def flops(self, batch: StepBatch) -> float:
         """Return the training FLOPs of a step by the documented formula; 0 if they are not counted."""

@@ -5,6 +5,7 @@ recipe.json       the full recipe that is trained
 data_card.*       the corpus: sources, what was dropped and why
 metrics.jsonl     losses, accuracies (a function of the seed)        timing.jsonl   speeds
 tensorboard/      both for TensorBoard (with the extra `tensorboard`)
+tracking.json     with `--report-to`: the ids of the tracked run
 report.html       curves, fills, fitted fields, cost, data
 checkpoints/      the newest two, to resume from; each has copies of the files that resuming needs
 stable/           the checkpoint at the end of a constant learning rate, from which the run can be extended
