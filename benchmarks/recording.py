@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from maskwright.finetuning.seed_run import SeedRun
-from maskwright.pretext.corrupt import corrupt
+from maskwright.pretext.replacement.base import corrupt
 from maskwright.training.pretraining_run import PretrainingRun
 from maskwright.training.ranks.distributed import all_reduce_max, broadcast_object, world_size
 from maskwright.training.runs import run as training_run

@@ -45,7 +45,7 @@ def test_levels_are_stored_beside_the_ids(clean: CleanCorpus, tokenizer: Tokeniz
     sentences = sentences_of(clean)
     stream = StreamEncoder(tokenizer, with_places=True).encode(sentences)
     expected = Annotator(ERNIE, open_segmenter(ERNIE), {}).annotate(sentences, stream)
-    taken = ernie.take(np.array([0]), np.array([ernie.num_tokens]))
+    taken = ernie.gather(np.array([0]), np.array([ernie.num_tokens]))
     assert taken.ids.tolist() == stream.ids.tolist()
     assert taken.word_starts.tolist() == expected.word_starts.tolist()
     assert sorted(taken.span_starts) == ["entity", "phrase"]

@@ -61,7 +61,7 @@ def test_take_gives_the_ranges_in_order(
     )
     ranges = data.draw(st.lists(st.one_of(near, st.tuples(place, place).map(sorted)), max_size=8))
     starts, ends = np.array([pair[0] for pair in ranges], int), np.array([pair[1] for pair in ranges], int)
-    ids, word_starts, _ = corpus.take(starts, ends)
+    ids, word_starts, _ = corpus.gather(starts, ends)
     for found, whole in ((ids, stream[0]), (word_starts, stream[1])):
         expected = [whole[start:end] for start, end in ranges]
         assert found.tolist() == np.concatenate([whole[:0], *expected]).tolist()
@@ -79,7 +79,7 @@ def test_corpus_survives_pickling_by_mapping_anew(corpus: Corpus) -> None:
     assert len(packed) < 1000
     again = pickle.loads(packed)
     everything = np.array([0]), np.array([corpus.num_tokens])
-    assert np.array_equal(again.take(*everything)[0], corpus.take(*everything)[0])
+    assert np.array_equal(again.gather(*everything)[0], corpus.gather(*everything)[0])
     assert again.fingerprint == corpus.fingerprint
 
 
@@ -173,7 +173,7 @@ def test_single_changed_byte_is_found_and_the_shards_are_made_anew(
     if len(data) > 1 << 16:  # The first block is compared on opening, others when they are read.
         corpus = tokenize_corpus(clean, trained["uncased"], cache=tmp_path, workers=1)
         with pytest.raises(DataError, match=rf"{name} is damaged: the 65,536 bytes at [1-9]"):
-            corpus.take(np.array([0]), np.array([corpus.num_tokens]))
+            corpus.gather(np.array([0]), np.array([corpus.num_tokens]))
     with pytest.warns(UserWarning, match=r"rebuilt.*(contents\.json is missing|is damaged)"):
         again = tokenize_corpus(clean, trained["uncased"], cache=tmp_path, workers=1)
     assert files_of(again.folder) == before
@@ -193,8 +193,8 @@ def test_large_vocabularies_take_four_bytes_a_token(tmp_path: Path) -> None:
     assert np.load(large.folder / "tokens-00000.npy").dtype == np.dtype("<u4")
     assert np.load(small.folder / "tokens-00000.npy").dtype == np.dtype("<u2")
     whole = np.array([0]), np.array([4])
-    assert large.take(*whole)[0].tolist() == [6, 65535, 65540, 7]
-    assert small.take(*whole)[0].tolist() == [6, 65535, 1, 7]
+    assert large.gather(*whole)[0].tolist() == [6, 65535, 65540, 7]
+    assert small.gather(*whole)[0].tolist() == [6, 65535, 1, 7]
 
 
 def test_corpus_without_a_token_is_refused_and_leaves_nothing(tokenizer: Tokenizer, tmp_path: Path) -> None:

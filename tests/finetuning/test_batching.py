@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from maskwright.finetuning.features import FeatureCollator, Features, ShuffledUnits
 from maskwright.finetuning.heads import Head
-from maskwright.training.steps.batches import map_tensors
 from maskwright.training.steps.sampler import Cursor
+from maskwright.training.steps.transfer import map_tensors
 
 CPU = torch.device("cpu")
 

@@ -13,7 +13,7 @@ from toy_tasks import Heard
 
 import maskwright
 from damage import HARMS
-from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, TrainingError
+from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, RecipeError, TrainingError
 from maskwright.core.storage.files import read_json
 from maskwright.reporting.reporter import Silent
 
@@ -343,3 +343,38 @@ def test_truncated_texts_are_counted_before_training(bert_folder, tmp_path, monk
     (message,) = [text for topic, text in heard.said if topic == "truncated"]
     assert "train examples have more than 8 tokens" in message
     assert "`--set max_length=40`" in message
+
+
+@pytest.mark.parametrize("rows", ["scored pairs", "pairs", "triplets"])
+def test_truncated_vectors_are_trained_scored_and_listed_in_the_config(rows, bert_folder, tmp_path):
+    dev = _file(tmp_path / "dev.csv", ROWS[rows])
+    done = _finetune(bert_folder, tmp_path, rows, dev=dev, dimensions=(16, 8))
+    assert done.results.best.best_epoch > 0
+    assert read_json(done.folder / "config.json")["matryoshka_dimensions"] == [16, 8]
+    assert done.results.sizes.keys() == {"16", "8"}
+    assert [row[0] for row in done.results.table()[1]] == [
+        "seed 0",
+        "16 dimensions",
+        "8 dimensions",
+        "baseline: before training",
+    ]
+    metric = MAIN[rows]
+    if rows == "triplets":
+        columns = ([row[name] for row in ROWS[rows]] for name in ("anchor", "positive", "negative"))
+        vectors = [_theirs(done.folder).encode(column)[:, :8] for column in columns]
+        anchor, positive, negative = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in vectors)
+        expected = ((anchor * positive).sum(1) > (anchor * negative).sum(1)).mean()
+        assert done.results.sizes["8"]["dev"][metric] == expected
+    plain = _finetune(bert_folder, tmp_path, rows, "plain", dev=dev)
+    assert "matryoshka_dimensions" not in read_json(plain.folder / "config.json")
+    weights = [load_file(folder / "model.safetensors") for folder in (done.folder, plain.folder)]
+    assert any((weights[0][name] != weights[1][name]).any() for name in weights[0])
+
+
+def test_sizes_beyond_that_of_the_vectors_are_refused(bert_folder, tmp_path):
+    with pytest.raises(RecipeError, match="--dimensions has 32"):
+        _finetune(bert_folder, tmp_path, "pairs", dimensions=(32, 8))
+    with pytest.raises(RecipeError, match="no effect"):
+        maskwright.finetune(
+            bert_folder, task="regression", train=[{"text": "a", "label": 1}], out=tmp_path, dimensions=(8,)
+        )

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from maskwright.kernels import ops
-from maskwright.kernels.relations import summed_relation_divergence
+from maskwright.kernels.divergences import summed_relation_divergence
 
 
 def states(tokens: int, width: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:

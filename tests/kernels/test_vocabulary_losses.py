@@ -9,14 +9,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div, linear
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from maskwright.kernels.vocabulary_losses import (
-    LogitParts,
-    loss_in_blocks,
-    max_with_index,
-    summed_copying_cross_entropy,
-    summed_cross_entropy,
-    summed_divergence,
-)
+from maskwright.kernels.copying import summed_copying_cross_entropy
+from maskwright.kernels.divergences import summed_divergence
+from maskwright.kernels.vocabulary_losses import LogitParts, loss_in_blocks, max_with_index, summed_cross_entropy
 from tests.kernels.gradients import assert_same_gradients
 from tests.pretext.differences import assert_gradients_are_those_of_differences
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from maskwright.core.randomness import RandomNumbers
-from maskwright.core.types import BoolArray, Documents, Instances, IntArray, Plan, SpecialTokens, TakenTokens
-from maskwright.pretext.formats import Format, TakeTokens
+from maskwright.core.types import AnnotatedTokens, BoolArray, Documents, Instances, IntArray, Plan, SpecialTokens
+from maskwright.pretext.formats import Format, GatherTokens
 from maskwright.pretext.replacement import VocabularyFacts
 
 SPECIAL = SpecialTokens(
@@ -29,14 +29,14 @@ def documents_of(lengths: Sequence[Sequence[int]]) -> Documents:
     return Documents(ends, last - np.array([len(document) for document in lengths], dtype=np.int64), last)
 
 
-def reader(stream: IntArray) -> TakeTokens:
+def reader(stream: IntArray) -> GatherTokens:
     """Read ranges of a token stream held in memory, in which every token is a word."""
 
-    def take(starts: IntArray, ends: IntArray) -> TakenTokens:
+    def gather(starts: IntArray, ends: IntArray) -> AnnotatedTokens:
         picked = [token for start, end in ranges(starts, ends) for token in range(start, end)]
-        return TakenTokens(stream[picked], np.ones(len(picked), dtype=bool))
+        return AnnotatedTokens(stream[picked], np.ones(len(picked), dtype=bool))
 
-    return take
+    return gather
 
 
 def lay_out(format: Format, documents: Documents, plan: Plan) -> Instances:

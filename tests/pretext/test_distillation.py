@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from maskwright.core.tensors import EncoderOutput, LossInputs, TargetTensors, View
 from maskwright.core.types import Examples, HeadShape
-from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import Cosine, MaskedLanguageModeling, SoftTargets
 from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
 from maskwright.pretext.replacement import MaskRandomKeep
+from maskwright.pretext.replacement.base import corrupt
 
 ENTRIES = 37
 

@@ -13,9 +13,9 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Instances, IntArray, Selection
 from maskwright.pretext.masking import TokenMasking
+from maskwright.pretext.masking.base import check_shares
 from maskwright.pretext.replacement import MaskRandomKeep, VocabularyFacts
 from maskwright.pretext.replacement.base import Replacement, uniform_ids
-from maskwright.pretext.shares import check_shares
 
 NEVER = [SPECIAL.pad, SPECIAL.unk, SPECIAL.cls, SPECIAL.sep]
 
@@ -134,7 +134,7 @@ def test_a_replacement_without_shares_needs_replace_tokens_only() -> None:
 
     replacement = AlwaysMask()
     assert replacement.hides
-    assert replacement.hiding_all is replacement
+    assert replacement.without_kept is replacement
     instances = batch_of([60])
     rng = rng_for(instances)
     selection = TokenMasking().select(instances, rng)

@@ -8,7 +8,7 @@ from pretext_samples import batch_of, one_of, rng_for, with_levels, within
 
 from maskwright.core.types import Selection
 from maskwright.pretext.masking import (
-    LevelMasking,
+    KnowledgeMasking,
     Masking,
     NgramMasking,
     PMIMasking,
@@ -30,7 +30,7 @@ MASKINGS = [
     SpanMasking(),
     PMIMasking(),
 ]
-EVERY = [*MASKINGS, LevelMasking()]
+EVERY = [*MASKINGS, KnowledgeMasking()]
 lengths = st.lists(st.integers(3, 90), min_size=1, max_size=12)
 
 

@@ -12,7 +12,6 @@ from transformers import AlbertConfig, AlbertForPreTraining, BertConfig, BertFor
 
 from maskwright.core.tensors import EncoderOutput, LossInputs, TargetTensors, View
 from maskwright.core.types import Examples, HeadShape, Selection
-from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import (
     MaskedLanguageModeling,
@@ -24,6 +23,7 @@ from maskwright.pretext.objectives import (
     SpanBoundaryObjective,
 )
 from maskwright.pretext.replacement import MaskRandomKeep
+from maskwright.pretext.replacement.base import corrupt
 
 SHAPE = HeadShape(hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation="gelu_tanh", layer_norm_eps=1e-12)
 NO_EMBEDDINGS = torch.zeros(0, 0)
@@ -93,7 +93,7 @@ def test_without_targets_the_loss_is_zero_and_still_differentiable(objective: Ob
     targets = TargetTensors(
         positions=nothing,
         labels=nothing,
-        extra={"place": nothing},
+        extra={"position": nothing},
         anchors={"left": nothing, "right": nothing},
     )
     hidden = torch.randn(6, 24, requires_grad=True)

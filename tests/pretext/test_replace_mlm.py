@@ -8,10 +8,10 @@ from torch import Tensor
 
 from maskwright.core.tensors import EncoderOutput, LossInputs, TargetTensors, View
 from maskwright.core.types import HeadShape
-from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, ReplaceMLM
 from maskwright.pretext.replacement import MaskRandomKeep
+from maskwright.pretext.replacement.base import corrupt
 
 SHAPE = HeadShape(hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation="gelu", layer_norm_eps=1e-12)
 SELECTED, EVERYWHERE = ReplaceMLM(), ReplaceMLM(loss_at="everywhere")

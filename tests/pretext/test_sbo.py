@@ -17,8 +17,8 @@ SHAPE = HeadShape(hidden_size=24, embedding_size=12, vocab_size=60, hidden_activ
 
 
 def asked(targets: Targets) -> list[tuple[int, int, int, int]]:
-    """(left, position, right, place) of every target."""
-    columns = targets.anchors["left"], targets.positions, targets.anchors["right"], targets.extra["place"]
+    """(left, position, right, position) of every target."""
+    columns = targets.anchors["left"], targets.positions, targets.anchors["right"], targets.extra["position"]
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
@@ -60,12 +60,12 @@ def test_the_loss_equals_that_of_the_formula_written_out() -> None:
     for parameter in head.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     hidden, embeddings = torch.randn(30, 24, requires_grad=True), torch.randn(60, 12, requires_grad=True)
-    left, right, place = torch.tensor([3, 3, 9]), torch.tensor([7, 7, 11]), torch.tensor([1, 3, 4])
+    left, right, position = torch.tensor([3, 3, 9]), torch.tensor([7, 7, 11]), torch.tensor([1, 3, 4])
     labels = torch.tensor([5, 59, 0])
     targets = TargetTensors(
         positions=torch.tensor([4, 6, 10]),
         labels=labels,
-        extra={"place": place},
+        extra={"position": position},
         anchors={"left": left, "right": right},
     )
     view = View(
@@ -76,7 +76,7 @@ def test_the_loss_equals_that_of_the_formula_written_out() -> None:
     logits = []
     for target in range(3):
         joined = torch.cat(
-            [hidden[left[target]], hidden[right[target]], head.place_embeddings.weight[place[target] - 1]]
+            [hidden[left[target]], hidden[right[target]], head.place_embeddings.weight[position[target] - 1]]
         )
         inner = gelu(linear(joined, head.dense_in.weight, head.dense_in.bias))
         inner = layer_norm(inner, (24,), head.norm_in.weight, head.norm_in.bias, 1e-12)

@@ -13,9 +13,9 @@ from similar_tables import Word, knowing, table_of
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.similar_words import SimilarWords
 from maskwright.core.types import Instances, IntArray, Selection
-from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import Masking, NgramMasking, SpanMasking, TokenMasking, WholeWordMasking
 from maskwright.pretext.replacement import SimilarWord, VocabularyFacts
+from maskwright.pretext.replacement.base import corrupt
 
 MASKINGS: list[Masking] = [
     TokenMasking(rate=0.3),

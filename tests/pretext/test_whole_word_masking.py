@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pretext_samples import batch_of, ranges, rng_for, with_levels
 
-from maskwright.pretext.masking import LevelMasking, Masking, PMIMasking, WholeWordMasking
-from maskwright.pretext.masking.sampling import RandomOrder
+from maskwright.pretext.masking import KnowledgeMasking, Masking, PMIMasking, WholeWordMasking
+from maskwright.pretext.masking.random_order import RandomOrder
 
 
 @pytest.mark.parametrize(
     "masking",
-    [WholeWordMasking(), LevelMasking(), PMIMasking()],
+    [WholeWordMasking(), KnowledgeMasking(), PMIMasking()],
     ids=lambda masking: masking.kind,
 )
 def test_no_mask_splits_a_word_and_the_rate_holds(masking: Masking) -> None:

@@ -9,7 +9,7 @@ from pretext_samples import SPECIAL, VOCABULARY, repeated, rng_for, within
 from similar_tables import knowing, table_of
 
 from maskwright.core.types import BoolArray, Examples, Instances, IntArray, Selection
-from maskwright.pretext.masking import LevelMasking, NgramMasking, SpanMasking, TokenMasking, WholeWordMasking
+from maskwright.pretext.masking import KnowledgeMasking, NgramMasking, SpanMasking, TokenMasking, WholeWordMasking
 from maskwright.pretext.objectives import SpanBoundaryObjective
 from maskwright.pretext.replacement import MaskRandomKeep, SimilarWord
 from maskwright.recipes.catalog import get
@@ -95,7 +95,7 @@ def test_an_american_football_game_is_hidden_as_one_and_told_from_its_boundaries
         targets.anchors["left"] % 14,
         targets.positions % 14,
         targets.anchors["right"] % 14,
-        targets.extra["place"],
+        targets.extra["position"],
     )
     asked = set(zip(*(column[of_game].tolist() for column in columns), strict=True))
     assert asked == {(4, 5, 9, 1), (4, 6, 9, 2), (4, 7, 9, 3), (4, 8, 9, 4)}
@@ -116,7 +116,7 @@ def test_harbin_is_hidden_by_characters_then_as_a_phrase_then_as_a_place() -> No
         span_starts[level] = np.tile(starts, len(instances))
     instances = replace(instances, span_starts=span_starts)
     masking = get("ernie/base").masking
-    assert isinstance(masking, LevelMasking)
+    assert isinstance(masking, KnowledgeMasking)
     torn = []
     for (_, stage), whole in zip(masking.stages, ((), (*names, "省会"), names), strict=True):
         hidden = masked_in(instances, stage.select(instances, rng_for(instances)))

@@ -11,7 +11,7 @@ from pathlib import Path
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.tagging import Tagging
-from maskwright.finetuning.tasks.texts import Classification
+from maskwright.finetuning.tasks.texts import Classification, Regression
 from tests.finetuning.tiny_tuned import LABELS
 
 TASKS = {
@@ -19,6 +19,7 @@ TASKS = {
     "tags": Tagging(labels=("O", "B-PER", "I-PER"), entities=True, metrics=("f1",)),
     "answers": QuestionAnswering(max_answer_length=6),
     "choices": MultipleChoice(),
+    "scores": Regression(),
 }
 
 

@@ -22,10 +22,9 @@ import maskwright
 from maskwright.checkpoints import checkpoint, weight_files
 from maskwright.core.errors import MaskwrightError
 from maskwright.finetuning.predictions import plain
-from maskwright.serving import server
 from maskwright.serving.batcher import Limits
 from maskwright.serving.served import Result, ServedModel, load_served
-from maskwright.serving.server import build_app, named_models
+from maskwright.serving.server import named_models
 from tests.finetuning.tiny_tuned import LABELS, TEXTS
 from tests.serving.servers import TASKS, running
 
@@ -34,12 +33,16 @@ pytest.importorskip("transformers")
 import uvicorn
 from starlette.testclient import TestClient
 
+from maskwright.serving import protocol
+from maskwright.serving.app import build_app
+
 MASKED = [text.replace("cat", "[MASK]").replace("Anna", "[MASK]") for text in (TEXTS[0], TEXTS[3])]
 INPUTS: dict[str, Any] = {
     "classes": list(TEXTS),
     "tags": [TEXTS[3]],
     "answers": [{"question": "Who sat?", "context": TEXTS[0]}],
     "choices": [{"context": TEXTS[0], "question": "Who sat?", "options": ["the cat", "the mat"]}],
+    "scores": [(TEXTS[0], TEXTS[1])],
 }
 
 
@@ -97,7 +100,7 @@ def test_openai_clients_get_their_shape(client: TestClient, folders: dict[str, P
     coded = client.post("/v1/embeddings", json={**body, "encoding_format": "base64", "input": TEXTS[0]}).json()
     found = np.frombuffer(base64.b64decode(coded["data"][0]["embedding"]), "<f4")
     np.testing.assert_allclose(found, expected[0], atol=1e-5)
-    assert client.post("/v1/embeddings", json={**body, "dimensions": 7}).status_code == 400
+    assert client.post("/v1/embeddings", json={**body, "dimensions": expected.shape[1] + 1}).status_code == 400
     for ids in ([[1, 2]], [1, 2]):
         refused = client.post("/v1/embeddings", json={**body, "input": ids})
         assert refused.status_code == 422
@@ -122,6 +125,58 @@ def test_embeddings_are_those_of_a_sentence_transformers_folder(folders: dict[st
         content = client.post("/v1/embeddings", json={"model": "first", "input": TEXTS[0]}).json()
         expected = model.embed(TEXTS[0], pooling="first", normalize=True)
         assert np.allclose(content["data"][0]["embedding"], expected[0], atol=1e-5)
+
+
+def test_embeddings_of_fewer_dimensions_have_length_one_and_a_warning_unless_trained(
+    client: TestClient, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    body = {"model": "bert", "input": list(TEXTS), "dimensions": 4}
+    content = client.post("/v1/embeddings", json=body).json()
+    first = maskwright.load(folders["bert"]).embed(TEXTS)[:, :4]
+    expected = first / np.linalg.norm(first, axis=1, keepdims=True)
+    assert np.allclose([each["embedding"] for each in content["data"]], expected, atol=1e-5)
+    assert "matryoshka_dimensions" in content["warnings"][0]
+    assert np.allclose(results(client, "/embed", texts=list(TEXTS), dimensions=4), first, atol=1e-5)
+    trained = tmp_path / "bert"
+    maskwright.export(folders["bert"], to="sentence-transformers", out=trained)
+    config = json.loads((trained / "config.json").read_text())
+    (trained / "config.json").write_text(json.dumps({**config, "matryoshka_dimensions": [4]}))
+    served = {"bert": load_served("bert", trained, device="cpu", precision="fp32")}
+    with TestClient(build_app(served)) as client:
+        assert client.post("/v1/embeddings", json=body).json()["warnings"] == []
+        assert client.get("/v1/models/bert").json()["trained_dimensions"] == [4]
+
+
+def test_documents_are_ranked_in_the_shape_of_the_api_that_was_asked(client: TestClient) -> None:
+    query, documents = TEXTS[0], list(TEXTS)
+    pairs = [[query, each] for each in documents]
+    scores = [each["value"] for each in results(client, "/predict", model="scores", inputs=pairs)]
+    order = np.argsort(scores)[::-1][:2].tolist()
+    for path in ("/rerank", "/v1/rerank"):
+        cohere = client.post(path, json={"query": query, "documents": documents, "top_n": 2}).json()
+        assert cohere["model"] == "scores"
+        assert [each["index"] for each in cohere["results"]] == order
+        assert close([each["relevance_score"] for each in cohere["results"]], [scores[number] for number in order])
+    tei = client.post(
+        "/rerank", json={"query": query, "texts": documents, "return_text": True, "truncate": True}
+    ).json()
+    assert [each["text"] for each in tei[:2]] == [documents[number] for number in order]
+    assert close([each["score"] for each in tei], sorted(scores, reverse=True))
+    for body, status in (({}, 422), ({"texts": documents, "documents": documents}, 422), ({"texts": []}, 422)):
+        assert client.post("/rerank", json={"query": query, **body}).status_code == status
+    assert client.post("/rerank", json={"query": query, "texts": documents, "model": "classes"}).status_code == 404
+
+
+def test_a_request_asks_for_windows(client: TestClient) -> None:
+    long = ["cat dog " * 200]
+    content = client.post("/embed", json={"texts": long, "windows": True}).json()
+    assert content["truncated"] == []
+    assert not np.allclose(content["results"], results(client, "/embed", texts=long), atol=1e-5)
+    for windows in (True, False):
+        body = {"inputs": long, "model": "classes", "windows": windows}
+        assert client.post("/predict", json=body).json()["truncated"] == [0] * (not windows)
+    body = {**body, "model": "choices", "inputs": INPUTS["choices"], "windows": True}
+    assert client.post("/predict", json=body).status_code == 400
 
 
 def test_truncated_texts_are_named(client: TestClient) -> None:
@@ -271,7 +326,7 @@ def test_a_request_whose_client_has_gone_is_not_computed() -> None:
 
 
 def test_a_connection_whose_result_is_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "UNREAD_SECONDS", 0.05)
+    monkeypatch.setattr(protocol, "UNREAD_SECONDS", 0.05)
     payload = b"x" * 50_000_000
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -292,9 +347,8 @@ def test_a_connection_whose_result_is_not_read_is_dropped(monkeypatch: pytest.Mo
 
 
 async def with_protocol(application: Any, use: Callable[[int], Awaitable[Any]]) -> Any:
-    """Return the result of a use of an application that is served on a port, by the protocol of `serve`."""
-    protocol: Any = server._protocol()
-    config = uvicorn.Config(application, http=protocol, ws="none", log_level="error")
+    """Return the result of a use of an application that is served on a port, with the settings of `serve`."""
+    config = protocol.configure(application, 1)
     running = uvicorn.Server(config)
     config.load()
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -306,8 +360,8 @@ async def with_protocol(application: Any, use: Callable[[int], Awaitable[Any]]) 
             await task
 
 
-async def answer_to(port: int, request: bytes, *, idle: int = 0) -> tuple[int, dict[bytes, bytes], Any]:
-    """Return status, headers and JSON of the response to the bytes of a request, with idle connections beside it."""
+async def answer_to(port: int, request: bytes, *, idle: int = 0) -> tuple[int, dict[bytes, bytes], bytes]:
+    """Return status, headers and body of the response to the bytes of a request, with idle connections beside it."""
     others = [await asyncio.open_connection("127.0.0.1", port) for _ in range(idle)]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
@@ -315,7 +369,7 @@ async def answer_to(port: int, request: bytes, *, idle: int = 0) -> tuple[int, d
     for _, each in [*others, (reader, writer)]:
         each.close()
     status, *lines = head.lower().split(b"\r\n")
-    return int(status.split()[1]), dict(line.split(b": ", 1) for line in lines), json.loads(body)
+    return int(status.split()[1]), dict(line.split(b": ", 1) for line in lines), body
 
 
 def test_a_request_of_two_lengths_is_refused_and_its_connection_closed(served: dict[str, ServedModel]) -> None:
@@ -326,20 +380,15 @@ def test_a_request_of_two_lengths_is_refused_and_its_connection_closed(served: d
     status, headers, content = asyncio.run(with_protocol(build_app(served), lambda port: answer_to(port, request)))
     assert status == 400
     assert headers[b"connection"] == b"close"
-    assert "Transfer-Encoding" in content["error"]["message"]
+    assert b"Transfer-Encoding" in content
 
 
-def test_too_many_connections_are_a_503_in_the_same_shape(
-    served: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
+def test_too_many_connections_are_a_503(served: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "MAX_CONNECTIONS", 3)
     request, app = b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", build_app(served)
     for idle, expected in ((1, 200), (2, 503)):
-        use = partial(answer_to, request=request, idle=idle)
-        status, headers, content = asyncio.run(with_protocol(app, use))
+        status, _, _ = asyncio.run(with_protocol(app, partial(answer_to, request=request, idle=idle)))
         assert status == expected
-        assert headers[b"content-type"] == b"application/json"
-    assert content["error"]["type"] == "server"
 
 
 def test_metrics_count_requests_by_path_and_status(client: TestClient) -> None:

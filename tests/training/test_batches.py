@@ -11,17 +11,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.core.batching import even_bounds
 from maskwright.core.fields import kinds
 from maskwright.core.similar_words import SimilarWords, word_hashes
-from maskwright.core.types import BoolArray, Documents, IntArray, SpecialTokens, TakenTokens
+from maskwright.core.types import AnnotatedTokens, BoolArray, Documents, IntArray, SpecialTokens
 from maskwright.pretext.masking import MaskingChoice
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.steps import batches
-from maskwright.training.steps.batches import MicroBatch, StepBatch
-from maskwright.training.steps.workload import Text, Workload, build_workload
+from maskwright.training.steps.batches import MicroBatch, StepBatch, even_bounds
+from maskwright.training.steps.text import Text
+from maskwright.training.steps.transfer import map_tensors
+from maskwright.training.steps.workload import Workload, build_workload
 
 VOCABULARY = 500
 NAMES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -41,11 +41,11 @@ def toy_text(documents: int = 80) -> Text:
     phrases = first | (words & (np.random.default_rng(1).random(len(ids)) < 0.7))
     entities = first | (phrases & (np.random.default_rng(2).random(len(ids)) < 0.8))
 
-    def take(starts: IntArray, stops: IntArray) -> TakenTokens:
+    def gather(starts: IntArray, stops: IntArray) -> AnnotatedTokens:
         ranges = [np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)]
         places = np.concatenate(ranges) if ranges else np.zeros(0, dtype=np.int64)
         levels = {"phrase": phrases[places], "entity": entities[places]}
-        return TakenTokens(ids[places], words[places], levels)
+        return AnnotatedTokens(ids[places], words[places], levels)
 
     docs = Documents(ends, last - sentences, last)
     return Text(
@@ -53,7 +53,7 @@ def toy_text(documents: int = 80) -> Text:
         sources=np.zeros(documents, dtype=np.int64),
         weights=None,
         document_ends=docs.bounds(docs.last),
-        take=take,
+        gather=gather,
         vocabulary=VocabularyFacts(
             special_tokens=SPECIAL,
             token_counts=np.bincount(ids, minlength=VOCABULARY),
@@ -220,11 +220,11 @@ def test_the_shares_of_the_ranks_are_the_micro_batches_of_one_process(
     rows, _ = phase.sampler.read(phase.sampler.start(), count)
     read = [0]
 
-    def take(starts: IntArray, stops: IntArray) -> TakenTokens:
+    def gather(starts: IntArray, stops: IntArray) -> AnnotatedTokens:
         read[0] += int((stops - starts).sum())
-        return phase.collator.take(starts, stops)
+        return phase.collator.gather(starts, stops)
 
-    collator = replace(phase.collator, ranks=ranks, take=take)
+    collator = replace(phase.collator, ranks=ranks, gather=gather)
     whole = collator.collate(rows, step=5)
     text, read[0] = read[0], 0
     shares = [collator.collate(rows, 5, slice(rank, None, ranks)) for rank in range(ranks)]
@@ -242,7 +242,7 @@ def test_the_shares_of_the_ranks_are_the_micro_batches_of_one_process(
 
 def content(micro: MicroBatch) -> list[object]:
     found: list[object] = [micro.batch.dropout_key]
-    batches.map_tensors(micro, lambda tensor: found.append(tensor.tolist()))
+    map_tensors(micro, lambda tensor: found.append(tensor.tolist()))
     return found
 
 

@@ -14,7 +14,7 @@ from toy_runs import TOY, Listening, Train, assert_same_files, killed_after, tra
 from maskwright.checkpoints.checkpoint import read_checkpoint, save_model
 from maskwright.checkpoints.sentence_folder import SentenceModules, read_sentence_modules, write_sentence_modules
 from maskwright.core.storage.files import read_json
-from maskwright.core.types import Documents, SpecialTokens, TakenTokens
+from maskwright.core.types import AnnotatedTokens, Documents, SpecialTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.fitting.budget import Budget
 from maskwright.model.encoder import Encoder
@@ -27,7 +27,7 @@ from maskwright.training.runs.report import html
 from maskwright.training.start.continuation import Quality, recipe_of, sentence_similarity, split_budget, verdict
 from maskwright.training.start.existing import open_existing
 from maskwright.training.steps.evaluation import HeldOutResult
-from maskwright.training.steps.workload import Text
+from maskwright.training.steps.text import Text
 
 LENGTH = 100
 """Longer than the sequences of a short run."""
@@ -213,16 +213,16 @@ def test_similarity_tells_neighbors_from_random_sentences() -> None:
     shuffled = np.random.default_rng(0).permutation(ids)
 
     def text(tokens: Any) -> Text:
-        def take(starts: Any, stops: Any) -> TakenTokens:
+        def gather(starts: Any, stops: Any) -> AnnotatedTokens:
             chosen = np.concatenate([tokens[a:b] for a, b in zip(starts, stops, strict=True)])
-            return TakenTokens(chosen, np.ones(len(chosen), dtype=np.bool_))
+            return AnnotatedTokens(chosen, np.ones(len(chosen), dtype=np.bool_))
 
         return Text(
             documents=documents,
             sources=np.zeros(10, dtype=np.int64),
             weights=None,
             document_ends=np.arange(1, 11) * 36,
-            take=take,
+            gather=gather,
             vocabulary=VocabularyFacts(special_tokens=special, token_counts=None),
         )
 

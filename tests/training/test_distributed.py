@@ -28,7 +28,7 @@ from maskwright.core.errors import DeviceError, TrainingError
 from maskwright.core.storage.files import read_json
 from maskwright.reporting.metrics import read_rows
 from maskwright.training.ranks import distributed
-from maskwright.training.steps.batches import map_tensors
+from maskwright.training.steps.transfer import map_tensors
 
 STEPS = 50
 STOPS = {1: 7, 2: 15, 3: 22}

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.recipes.optimization import AdamW, Muon, OptimizerSpec, StableAdamW
-from maskwright.training.steps.optimizer import Clipping, Optimizer, total_norm
+from maskwright.training.steps.adamw import Clipping, total_norm
+from maskwright.training.steps.optimizer import Optimizer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 

@@ -17,8 +17,9 @@ from maskwright.recipes.catalog import get
 from maskwright.reporting.reporter import Silent
 from maskwright.training.pretrain import request_of
 from maskwright.training.start.preparation import restore_prepared
-from maskwright.training.steps.batches import map_tensors
-from maskwright.training.steps.workload import build_workload, split
+from maskwright.training.steps.text import split
+from maskwright.training.steps.transfer import map_tensors
+from maskwright.training.steps.workload import build_workload
 
 
 def corpus(sentences_a_document: list[int], tokens: int = 10) -> Documents:

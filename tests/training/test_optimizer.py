@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from maskwright.core.errors import CheckpointError
 from maskwright.recipes.optimization import AdamW, Lamb, Muon, OptimizerSpec, StableAdamW
-from maskwright.training.steps.optimizer import MOMENTS, Clipping, Optimizer, clipping_scale, orthogonalize, total_norm
+from maskwright.training.steps.adamw import MOMENTS, Clipping, clipping_scale, total_norm
+from maskwright.training.steps.optimizer import Optimizer
+from maskwright.training.steps.update_rules import orthogonalize
 
 INF, NAN = math.inf, math.nan
 PEAK = 0.1

@@ -8,7 +8,8 @@ from test_batches import step
 from test_every_recipe import RECIPES, toy
 from torch import Tensor
 
-from maskwright.training.steps.batches import MicroBatch, _move_together, map_tensors
+from maskwright.training.steps.batches import MicroBatch
+from maskwright.training.steps.transfer import _move_together, map_tensors
 
 CPU = torch.device("cpu")
 

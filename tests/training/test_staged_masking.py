@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from test_batches import recipe, workload
 
-from maskwright.pretext.masking import LevelMasking
+from maskwright.pretext.masking import KnowledgeMasking
 from maskwright.training.steps.workload import Workload
 
 
@@ -13,7 +13,7 @@ def ernie(*overrides: str) -> Workload:
 
 
 def level(masking: object) -> str:
-    assert isinstance(masking, LevelMasking)
+    assert isinstance(masking, KnowledgeMasking)
     shares = {"basic": masking.basic, "phrase": masking.phrase, "entity": masking.entity}
     return "+".join(name for name, share in shares.items() if share)
 

@@ -34,6 +34,8 @@ class SentenceModules:
         pooling, normalize: As for `maskwright.embed`.
         dense: A linear layer after the pooling, before the normalization; None for none.
         max_length: Longest input in tokens; None for the model's.
+        trained_dimensions: Numbers of leading dimensions that were trained to stand alone (Matryoshka; Kusupati et al.
+            2022): `matryoshka_dimensions` in config.json, as vLLM reads it, and sentence-transformers' `truncate_dim`.
         problem: Why maskwright cannot compute it; "" if it can.
     """
 
@@ -41,6 +43,7 @@ class SentenceModules:
     normalize: bool = False
     dense: nn.Linear | None = field(default=None, compare=False)
     max_length: int | None = None
+    trained_dimensions: tuple[int, ...] = ()
     problem: str = ""
 
     def dense_after(self, pooling: Pooling) -> nn.Linear | None:
@@ -68,9 +71,9 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
     try:
         modules = read_json(folder / MODULES)
         kinds = [each["type"].rpartition(".")[2] for each in modules]
-        model, tokenizer, transformer = (
+        model, tokenizer, transformer, encoder = (
             read_json(path) if (path := folder / f"{name}.json").is_file() else {}
-            for name in ("config_sentence_transformers", "tokenizer_config", "sentence_bert_config")
+            for name in ("config_sentence_transformers", "tokenizer_config", "sentence_bert_config", "config")
         )
         # sentence-transformers before version 6 wrote the first of these, which has precedence.
         longest = transformer.get("max_seq_length") or tokenizer.get("model_max_length")
@@ -83,6 +86,8 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
         ]
         modes = [mode] if isinstance(mode, str) else mode or ["mean"]
         max_length = int(longest) if longest else None
+        trained = [*(encoder.get("matryoshka_dimensions") or ()), model.get("truncate_dim")]
+        trained_dimensions = tuple(int(each) for each in trained if each)
         has_dense = kinds in (_WITH_DENSE, [*_WITH_DENSE, "Normalize"])
         dense_folder = folder / modules[2]["path"] if has_dense else folder
         config = read_json(dense_folder / "config.json") if has_dense else {"activation_function": _LINEAR}
@@ -115,6 +120,7 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
         normalize="Normalize" in kinds,
         dense=dense,
         max_length=max_length,
+        trained_dimensions=trained_dimensions,
     )
 
 

@@ -1,41 +1,11 @@
-"""The cut of sequences into packed batches of at most so many tokens."""
+"""The cut of items into batches of items of like length."""
 
-import itertools
 import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.types import IntArray
-
-
-def even_bounds(cu_seqlens: IntArray, limit: int, multiple: int = 1) -> IntArray:
-    """Cut sequences in their order; return the first sequence of each batch, and B.
-
-    Batches are few and of about equal size. A sequence longer than `limit` tokens is a batch of its own. The number of
-    batches is a multiple of `multiple`, unless long sequences prevent that; it is never less if there are as many
-    sequences.
-
-    Args:
-        cu_seqlens: Shape (B+1,), the first token of each sequence, and T.
-    """
-    long = np.flatnonzero(np.diff(cu_seqlens) > limit)
-    edges = np.unique([0, *long, *(long + 1), len(cu_seqlens) - 1])
-    runs = [
-        first + _even_bounds(cu_seqlens[first : last + 1], limit, multiple) for first, last in itertools.pairwise(edges)
-    ]
-    return np.unique(np.concatenate([edges, *runs]))
-
-
-def _even_bounds(cu_seqlens: IntArray, limit: int, multiple: int) -> IntArray:
-    # Of sequences of which none is longer than the limit, or of one.
-    cu_seqlens = cu_seqlens - cu_seqlens[0]
-    num_sequences, num_tokens = len(cu_seqlens) - 1, int(cu_seqlens[-1])
-    for num_parts in range(multiple * max(1, -(-num_tokens // (multiple * limit))), num_sequences, multiple):
-        bounds = np.unique(np.searchsorted(cu_seqlens, np.arange(num_parts + 1) * num_tokens / num_parts))
-        if np.diff(cu_seqlens[bounds]).max() <= limit and len(bounds) > multiple:
-            return bounds
-    return np.arange(num_sequences + 1)
 
 
 def by_length(

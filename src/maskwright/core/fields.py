@@ -114,7 +114,7 @@ _NEEDED = (
 
 
 def _describe(problem: Any, holder: type[BaseModel], annotation: Any) -> str:
-    kind, found, context = problem["type"], problem["input"], problem.get("ctx", {})
+    kind, value, context = problem["type"], problem["input"], problem.get("ctx", {})
     options = kinds(annotation)
     match kind:
         case "extra_forbidden":
@@ -132,14 +132,14 @@ def _describe(problem: Any, holder: type[BaseModel], annotation: Any) -> str:
             return f"'kind' is missing; allowed: {', '.join(options)}"
         case "value_error":
             return str(context["error"])
-        case "tuple_type" if isinstance(found, str) and found in options:
-            return f"must be a list: [{found}]"
+        case "tuple_type" if isinstance(value, str) and value in options:
+            return f"must be a list: [{value}]"
         case "model_attributes_type" if options:
             needed = f"must be one of {', '.join(options)}, or a mapping {{kind: ..., field: value}}"
         case _:
             plain = re.sub("^Input should be", "must be", problem["msg"])
             needed = next((text for start, text in _NEEDED if kind.startswith(f"{start}_")), plain)
-    shown = repr(found)
+    shown = repr(value)
     return f"{needed}; found {shown if len(shown) <= _LONGEST_VALUE else shown[:_LONGEST_VALUE] + '...'}"
 
 

@@ -22,12 +22,12 @@ class Runs:
 
     Attributes:
         starts: Shape (K,), start of each range in the source.
-        places: Shape (K,), its start in the target. Ranges do not overlap there.
+        target_starts: Shape (K,), its start in the target. Ranges do not overlap there.
         lengths: Shape (K,), number of items in each.
     """
 
     starts: NDArray[Any]
-    places: NDArray[Any]
+    target_starts: NDArray[Any]
     lengths: NDArray[Any]
 
     def copy(self, source: NDArray[Any], target: NDArray[Any]) -> None:
@@ -50,4 +50,4 @@ class Runs:
 
     @functools.cached_property
     def _target_indices(self) -> NDArray[Any]:
-        return concatenated_ranges(self.places, self.lengths)
+        return concatenated_ranges(self.target_starts, self.lengths)

@@ -88,17 +88,17 @@ class SimilarWords:
         """Return the similar words of the words with some `word_hashes` and numbers of tokens. Shapes (K,)."""
         if not len(self):
             return _nothing(len(hashes))
-        places = np.minimum(np.searchsorted(self.hashes, hashes), len(self) - 1)
+        indices = np.minimum(np.searchsorted(self.hashes, hashes), len(self) - 1)
         # The length is compared too: even if two hashes collide, the number of tokens stays.
-        known = (self.hashes[places] == hashes) & (self.lengths[places] == lengths)
-        return WordOptions(self.firsts[places], np.where(known, self.counts[places], 0))
+        known = (self.hashes[indices] == hashes) & (self.lengths[indices] == lengths)
+        return WordOptions(self.firsts[indices], np.where(known, self.counts[indices], 0))
 
     def of_length(self, lengths: IntArray) -> WordOptions:
-        """Return the corpus's words of the given numbers of tokens. `lengths` has shape (K,)."""
+        """Return the corpus's words with these numbers of tokens. `lengths` has shape (K,)."""
         if not len(self.random_counts):
             return _nothing(len(lengths))
-        places = np.minimum(lengths, len(self.random_counts) - 1)
-        return WordOptions(self.random_firsts[places], np.where(places == lengths, self.random_counts[places], 0))
+        indices = np.minimum(lengths, len(self.random_counts) - 1)
+        return WordOptions(self.random_firsts[indices], np.where(indices == lengths, self.random_counts[indices], 0))
 
 
 def word_hashes(ids: IntArray, begins: IntArray) -> NDArray[np.uint64]:
@@ -113,10 +113,10 @@ def word_hashes(ids: IntArray, begins: IntArray) -> NDArray[np.uint64]:
     if not len(begins):
         return np.empty(0, dtype=np.uint64)
     lengths = np.diff(begins, append=len(ids))
-    places = np.arange(1, len(ids) + 1) - np.repeat(begins, lengths)
+    positions = np.arange(1, len(ids) + 1) - np.repeat(begins, lengths)
     with np.errstate(over="ignore"):
-        # Scrambled by id and place, then added: words differ unless every place agrees.
-        scattered = mix(ids.astype(np.uint64) + places.astype(np.uint64) * np.uint64(SPLITMIX_STEP))
+        # Scrambled by id and position, then added: words differ unless all of them agree.
+        scattered = mix(ids.astype(np.uint64) + positions.astype(np.uint64) * np.uint64(SPLITMIX_STEP))
         hashes: NDArray[np.uint64] = np.add.reduceat(scattered, begins)
     return hashes
 

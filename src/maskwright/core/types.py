@@ -81,7 +81,7 @@ class Documents:
         return int((self.bounds(self.last) - self.bounds(self.first)).sum())
 
 
-class TakenTokens(NamedTuple):
+class AnnotatedTokens(NamedTuple):
     """Ranges of a token stream, concatenated.
 
     Attributes:
@@ -133,7 +133,7 @@ class Instances:
         special: Shape (T,), True at special tokens that the input format added ([CLS], [SEP]).
         cu_seqlens: Shape (B+1,), int64, token offset of each sequence, first 0, last T.
         pair_labels: Shape (B,), int8, as in `Plan`.
-        span_starts: As in `TakenTokens`; special tokens are units of their own.
+        span_starts: As in `AnnotatedTokens`; special tokens are units of their own.
     """
 
     ids: IntArray

@@ -4,6 +4,7 @@
 |---|---|
 | classification | the most frequent class; logistic regression on TF-IDF of uni- and bigrams, and on frozen vectors |
 | regression | the mean; ridge regression on the same TF-IDF, and on frozen vectors |
+| reranking | the cosine similarity of query and document, by TF-IDF and by frozen vectors |
 | multi-label | the most frequent set of classes |
 | tagging | the most frequent tag; the most frequent tag of each word |
 | multiple choice | the most frequent index of the right option |
@@ -29,6 +30,7 @@ from maskwright.finetuning.examples import TaggedExample, TextExample, has_label
 from maskwright.finetuning.labeled import Labeled
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
+from maskwright.finetuning.tasks.reranking import Reranking
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 from maskwright.inference.long_texts import TruncationWarning
@@ -116,6 +118,8 @@ def _baselines(labeled: Labeled, embed: Embed | None) -> Iterator[tuple[str, Pre
         case Regression():
             yield "mean", _constant(sum(float(example.label) for example in train) / len(train))
             yield from _of_texts(train, embed, num_classes=None)
+        case Reranking():
+            yield from _of_rankings(train, embed)
         case MultiLabel():
             yield "majority set", _constant(_most_frequent(example.label for example in train))
         case Tagging():
@@ -124,6 +128,32 @@ def _baselines(labeled: Labeled, embed: Embed | None) -> Iterator[tuple[str, Pre
             # Questions may have fewer options than that.
             index = _most_frequent(example.label for example in train)
             yield "majority option", lambda examples: [min(index, len(each.options) - 1) for each in examples]
+
+
+def _of_rankings(train: Sequence[TextExample], embed: Embed | None) -> Iterator[tuple[str, Predict]]:
+    """Yield the rankings by similarity of query and document, which is what a reranker has to improve on."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    if any(re.search(WORD, text) for text in _joined(train)):
+        tf_idf = TfidfVectorizer(token_pattern=WORD, sublinear_tf=True).fit(_joined(_sample(train, _MOST_EXAMPLES)))
+
+        def overlaps(examples: Sequence[TextExample]) -> list[float]:
+            queries, documents = (
+                tf_idf.transform(column) for column in zip(*(each.texts for each in examples), strict=True)
+            )
+            similarities: list[float] = np.asarray(queries.multiply(documents).sum(axis=1)).ravel().tolist()
+            return similarities
+
+        yield "TF-IDF cosine", overlaps
+    if embed is not None:
+
+        def cosines(examples: Sequence[TextExample]) -> list[float]:
+            queries, documents, *_ = np.split(embed(examples), 4, axis=1)
+            norms = np.linalg.norm(queries, axis=1) * np.linalg.norm(documents, axis=1)
+            similarities: list[float] = ((queries * documents).sum(axis=1) / norms).tolist()
+            return similarities
+
+        yield f"{FROZEN} cosine", cosines
 
 
 def _most_frequent(values: Any) -> Any:

@@ -19,11 +19,12 @@ from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import Permutation, integer_key
 from maskwright.core.ranges import Ranges
 from maskwright.core.tensors import PackedBatch
-from maskwright.core.types import BoolArray, IntArray, Plan, TakenTokens
+from maskwright.core.types import AnnotatedTokens, BoolArray, IntArray, Plan
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.pretext.formats.assemble import assemble
-from maskwright.training.steps.batches import StepBatch, move
+from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.sampler import Cursor, SourcePosition
+from maskwright.training.steps.transfer import move
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ def lay_out(
             second_end=nothing if second is None else np.where(pairs, second.ends, 0),
             pair_labels=nothing,
         ),
-        lambda starts, ends: TakenTokens(
+        lambda starts, ends: AnnotatedTokens(
             ids[concatenated_ranges(starts, ends - starts)], np.ones(int((ends - starts).sum()), dtype=np.bool_)
         ),
         layout.tokenizer.special_tokens,

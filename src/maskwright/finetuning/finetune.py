@@ -30,6 +30,7 @@ from maskwright.finetuning.hyperparameters import (
     fit_length,
     fit_length_to_texts,
     fit_numbers,
+    fit_positive_weight,
     fit_stride,
     fit_training,
     published,
@@ -37,6 +38,7 @@ from maskwright.finetuning.hyperparameters import (
     tokens_of,
 )
 from maskwright.finetuning.labeled import Labeled, LabeledRequest, read_labeled, report_truncated
+from maskwright.finetuning.negatives import NegativeMiner
 from maskwright.finetuning.predictions import write_predictions
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.results import FineTuning, Metrics, Results, SeedRow, data_of, model_card, write_results
@@ -53,6 +55,7 @@ from maskwright.finetuning.seed_run import (
 from maskwright.finetuning.tasks import KINDS
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.reranking import Reranking
 from maskwright.finetuning.tasks.texts import Classification, Regression, TextTask
 from maskwright.fitting.rules import Choice, report_fitted
 from maskwright.inference.batches import TextEncoder
@@ -103,6 +106,7 @@ def finetune(
     seeds: int = 1,
     seed: int = 0,
     set: Sequence[str] = (),
+    dimensions: Sequence[int] = (),
     as_published: bool = False,
     from_scratch: bool = False,
     system: str | None = None,
@@ -120,7 +124,7 @@ def finetune(
     Args:
         model: A run directory, or a Hugging Face model directory or hub name.
         task: A benchmark (sst-2, squad-1.1, ...), or a task type for your own files: classification, regression,
-            multi-label, tagging, question-answering, multiple-choice, embedding (by sentence-transformers).
+            multi-label, reranking, tagging, question-answering, multiple-choice, embedding (by sentence-transformers).
         out: Output directory: new, empty, or of this same fine-tuning, which resumes.
         data: Directory of the benchmark's files; with the task embedding those of STS-B.
         train: Training file (CSV, TSV, JSONL, ...). In Python `train`, `dev` and `test` may also be tables: a
@@ -136,6 +140,7 @@ def finetune(
         seed: The first seed.
         set: Override a hyperparameter, e.g. `epochs=5`, `learning_rate=1e-4`, or of a field of the task,
             `task.FIELD=VALUE`.
+        dimensions: Sizes to which the embeddings may be truncated, with the task embedding (256,128,64).
         as_published: Keep the published hyperparameters, even for small models and data. Sequences are still no longer
             than in pretraining.
         from_scratch: Train from random weights, as a baseline; keeps the model's shape and tokenizer.
@@ -173,7 +178,7 @@ def finetune(
             request,
             out=Path(out).expanduser(),
             seed=seed,
-            set=set,
+            set=(*set, *([f"dimensions=[{','.join(map(str, dimensions))}]"] if dimensions else [])),
             as_published=as_published,
             device=device,
             precision=precision,
@@ -181,6 +186,8 @@ def finetune(
             trackers=trackers,
             reporter=reporter,
         )
+    if dimensions:
+        raise RecipeError(f"--dimensions has no effect with --task {task}", todo="Leave it out.")
     pairs = parse_overrides(set)
     overrides = [(name, value) for name, value in pairs if not name.startswith(_TASK_FIELDS)]
     of_task = {name.removeprefix(_TASK_FIELDS): value for name, value in pairs if name.startswith(_TASK_FIELDS)}
@@ -200,6 +207,7 @@ def finetune(
             system=system,
             as_published=as_published,
             from_scratch=from_scratch,
+            device=device,
         )
         request_now = {**plan.request, **({} if precision == "auto" else {"precision": precision})}
         with open_session(folder, request_now, reporter) as session:
@@ -259,12 +267,14 @@ def make_plan(
     system: str | None = None,
     as_published: bool = False,
     from_scratch: bool = False,
+    device: str = "cpu",
 ) -> Plan:
     """Read the files and settle all settings; `overrides` and `of_task` are the fields that the user set."""
     system = system_of(existing, system)
     _ = existing.modules  # A damaged file is an error before training; the baselines pool as it says.
     base, task_fields, source = published(system, KINDS[request.kind].head, request.benchmark, existing.config)
-    labeled = read_labeled(request, {**task_fields, **of_task}, reporter)
+    miner = NegativeMiner(existing, device, reporter)
+    labeled = read_labeled(request, {**task_fields, **of_task}, reporter, miner.add_negatives)
     train, dev = (labeled.parts[name].examples for name in ("train", "dev"))
     fixed = {name for name, _ in overrides}
     settings, choices = fit_length(override(base, overrides), existing.max_length, fixed)
@@ -274,6 +284,8 @@ def make_plan(
         task, more = fit_stride(task, base.max_length, settings.max_length, of_task.keys())
     elif isinstance(task, Regression) and labeled.benchmark is None:
         task, more = fit_numbers(task, [example.label for example in train], of_task.keys())
+    elif isinstance(task, Reranking):
+        task, more = fit_positive_weight(task, [example.label for example in train], of_task.keys())
     elif isinstance(task, Classification):
         task, more = fit_class_weights(task, [example.label for example in train])
     choices += more

@@ -18,6 +18,7 @@ from maskwright.core.types import HeadKind, IntArray
 from maskwright.finetuning.published.benchmarks import Benchmark
 from maskwright.finetuning.published.settings import ALL_WIDTHS, PUBLISHED, RATES_AT_WIDTH_768
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.reranking import RELEVANT, Reranking
 from maskwright.finetuning.tasks.texts import Classification, Regression
 from maskwright.fitting.budget import Shape
 from maskwright.fitting.rules import Choice, Rule, apply_rules, round_digits
@@ -249,6 +250,16 @@ def fit_class_weights(task: Classification, labels: Sequence[str]) -> tuple[Clas
     )
     rule: Rule[None] = Rule("class_weights", lambda _: weights, "inversely proportional to the classes' shares")
     return apply_rules(task, [rule], None, prefix="task.")
+
+
+def fit_positive_weight(
+    task: Reranking, labels: Sequence[float], fixed: Collection[str]
+) -> tuple[Reranking, tuple[Choice, ...]]:
+    """Weight relevant pairs by the number of other pairs for each (sentence-transformers: training_gooaq_bce.py)."""
+    relevant = sum(label >= RELEVANT for label in labels)
+    weight = round_digits((len(labels) - relevant) / relevant, 2) if 0 < relevant < len(labels) else 1.0
+    reason = f"{relevant:,} of {len(labels):,} training pairs are relevant"
+    return apply_rules(task, [Rule("positive_weight", weight, reason)], None, fixed, prefix="task.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The labeled files of a fine-tuning: read, checked, split into parts; how files are read later."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -36,6 +36,10 @@ READING_FILE = "reading.json"
 _OF_A_FORMAT = ("quoting", "delimiter", "word_ending")
 """What files of the same format have in common: quotes of a TSV file do not apply to a CSV file."""
 _COLUMNS = ("text", "text2", "negative", "choices", "label", "label_columns", "only")
+
+
+Mine = Callable[[Split, ExampleFile[TextExample]], ExampleFile[TextExample]]
+"""Adds pairs with other documents, labeled 0, to a part of pairs of a query and a relevant document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,15 +137,20 @@ class LabeledRequest:
         sources = self.sources(part)
         if not sources:
             return None
-        may_lack = part == "test" or self.kind == "embedding"
+        may_lack = part == "test" or self.kind in ("embedding", "reranking")
         options = self.options.replace(labels="if_there" if may_lack else "needed")
         file = read_for_model(sources, self.kind, options, trained)
         report_file(part, file, reporter)
         return file
 
 
-def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], reporter: Reporter) -> Labeled:
-    """Read all parts, and make the task from the training examples' labels and the fields that the user set."""
+def read_labeled(
+    request: LabeledRequest, task_fields: Mapping[str, Any], reporter: Reporter, mine: Mine | None = None
+) -> Labeled:
+    """Read all parts, and make the task from the training examples' labels and the fields that the user set.
+
+    `mine` adds other documents to the pairs of a query and a relevant document in a part for reranking.
+    """
     format = request.train_format
     train = request.read("train", reporter)
     assert train is not None
@@ -153,7 +162,15 @@ def read_labeled(request: LabeledRequest, task_fields: Mapping[str, Any], report
         reporter.message("labels", f'are numbers; name them for the model\'s users: `--read "label_names=[{names}]"`')
     notes: list[str] = []
     if dev is None:
-        train, dev = with_held_out(train, reporter, notes)
+        train, dev = with_held_out(train, reporter, notes, by_query=request.kind == "reranking")
+    if request.kind == "reranking":
+        assert mine is not None
+
+        def with_others(part: Split, file: ExampleFile[Any]) -> ExampleFile[Any]:
+            return without_unlabeled(file, reporter, notes) if has_labels(file.examples) else mine(part, file)
+
+        train, dev = with_others("train", train), with_others("dev", dev)
+        test = test and with_others("test", test)
     parts = {"train": train, "dev": dev}
     for part in parts.values():
         check_measurable(part, task)
@@ -252,10 +269,10 @@ def without_unlabeled(file: ExampleFile[Any], reporter: Reporter, notes: list[st
 
 
 def with_held_out(
-    train: ExampleFile[Any], reporter: Reporter, notes: list[str]
+    train: ExampleFile[Any], reporter: Reporter, notes: list[str], *, by_query: bool = False
 ) -> tuple[ExampleFile[Any], ExampleFile[Any]]:
     """Split a training file into training and development examples (`hold_out`); a note says so."""
-    kept, held = hold_out(train.examples, train.name)
+    kept, held = hold_out(train.examples, train.name, by_query=by_query)
     notes.append(
         f"There is no development file: {len(held):,} of the {len(train.examples):,} training examples are held out "
         f"for it ({len(held) / len(train.examples):.0%}, the same ones for every seed)."
@@ -264,12 +281,15 @@ def with_held_out(
     return replace(train, examples=tuple(kept)), ExampleFile(name=f"held out of {train.name}", examples=tuple(held))
 
 
-def hold_out(examples: Sequence[E], name: str) -> tuple[list[E], list[E]]:
+def hold_out(examples: Sequence[E], name: str, *, by_query: bool = False) -> tuple[list[E], list[E]]:
     """Split examples of a file into training and development ones by a hash of the text (`data.held_out`).
 
-    Equal texts, and questions about one text, stay together: no text is in both parts.
+    Equal texts, questions about one text, and (`by_query`) pairs with the same first text stay together: no text is in
+    both parts.
     """
-    texts = [getattr(example, "context", "") or example.content for example in examples]
+    texts = [
+        example.content[0] if by_query else getattr(example, "context", "") or example.content for example in examples
+    ]
     keys = np.array([document_key(repr(text)) for text in texts], dtype=np.uint64)
     _, counts = np.unique(keys, return_counts=True)
     if len(counts) < 2:

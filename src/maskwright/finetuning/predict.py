@@ -28,7 +28,7 @@ from maskwright.finetuning.examples import (
 )
 from maskwright.finetuning.predictions import Predictions
 from maskwright.finetuning.readers import Data, as_one, sources_of
-from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
+from maskwright.finetuning.readers.options import TEXT_KINDS, Kind, ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.readers.tables import as_text
 from maskwright.finetuning.readers.tagged import cut_into_words
 from maskwright.inference.long_texts import IGNORED, WINDOWS_HINT, warn_truncated
@@ -110,7 +110,7 @@ def predict(
         predictions = predict_examples(loaded, encoder, examples, progress, layout)
         shown = getattr(loaded.task, "text_of", attrgetter("shown"))
     truncated = [number for number, each in enumerate(predictions) if each.truncated]
-    hint = "" if windows or kind not in _TEXT_KINDS else WINDOWS_HINT
+    hint = "" if windows or kind not in TEXT_KINDS else WINDOWS_HINT
     warn_truncated(truncated, len(predictions), loaded.task.limit(layout), IGNORED, hint=hint, stacklevel=2)
     pairs = zip(predictions, examples, strict=True)
     return Predictions(replace(made, input_text=shown(example)) for made, example in pairs)
@@ -138,11 +138,8 @@ def _is_file(word: str) -> bool:
         return False
 
 
-_TEXT_KINDS = ("classification", "regression", "multi_label")
-
-
 def _is_one(inputs: object, kind: Kind) -> TypeGuard[Input]:
-    if isinstance(inputs, tuple) and len(inputs) == 2 and kind in _TEXT_KINDS:
+    if isinstance(inputs, tuple) and len(inputs) == 2 and kind in TEXT_KINDS:
         return all(isinstance(text, str) for text in inputs)
     return isinstance(inputs, str | Mapping)
 
@@ -161,7 +158,7 @@ def _example(one: Input, key: str, source: str, kind: Kind, trained: ReadAs) -> 
         case "tagging", str():
             example = TaggedExample(key=key, words=cut_into_words(one), tags=None, text=one)
             parts: list[Any] = [one]
-        case (("classification" | "regression" | "multi_label"), (str() | (str(), str()))):
+        case _, (str() | (str(), str())) if kind in TEXT_KINDS:
             parts = [one] if isinstance(one, str) else list(one)
             example = TextExample(key=key, texts=tuple(parts), label=None)
         case "question_answering", {"question": str() as question, "context": str() as context}:

@@ -61,7 +61,8 @@ class Results:
 
     `task` is the benchmark's name, or the kind of task; `data` by part holds file name, numbers of examples, skipped
     rows, truncated examples; `task_settings` are the task's fields, except those that each seed tunes; `pairs`: inputs
-    are pairs of texts; `notes` are caveats; `baselines` are metrics of simpler models by name and part.
+    are pairs of texts; `notes` are caveats; `baselines` are metrics of simpler models by name and part; `sizes` those
+    of embeddings truncated to a number of dimensions.
     """
 
     task: str
@@ -76,6 +77,7 @@ class Results:
     task_settings: Mapping[str, Any] = field(default_factory=dict)
     pairs: bool = False
     baselines: Mapping[str, Mapping[str, Metrics]] = field(default_factory=dict)
+    sizes: Mapping[str, Mapping[str, Metrics]] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -175,8 +177,10 @@ class Results:
             body.append(row("mean", [spread.mean for spread in spreads.values()]))
             body.append(row("standard deviation", [spread.sd for spread in spreads.values()]))
             body.append(row(f"best (seed {self.best.seed})", [spread.best for spread in spreads.values()]))
-        for title, scores in self.baselines.items():
-            body.append(row(f"baseline: {title}", [scores.get(part, {}).get(name) for part, name in spreads]))
+        others = {f"{size} dimensions": scores for size, scores in self.sizes.items()}
+        others |= {f"baseline: {title}": scores for title, scores in self.baselines.items()}
+        for title, scores in others.items():
+            body.append(row(title, [scores.get(part, {}).get(name) for part, name in spreads]))
         return columns, body
 
     def page(self) -> str:

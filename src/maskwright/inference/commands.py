@@ -93,6 +93,7 @@ def embed(
     normalize: bool | None = None,
     max_length: int | None = None,
     windows: bool = False,
+    dimensions: int | None = None,
     device: str = "auto",
     precision: Precision = "fp32",
     progress: Progress = no_progress,
@@ -109,6 +110,7 @@ def embed(
         max_length: As for `evaluate`.
         windows: Read longer texts in overlapping windows, whose embeddings are averaged, weighted by tokens, instead of
             truncating them.
+        dimensions: Keep this many leading dimensions of each vector, before it is scaled. Default: all.
         device, precision: As for `load`.
     """
     gathered = gather(texts, file, column)
@@ -121,6 +123,7 @@ def embed(
             normalize=normalize,
             max_length=max_length,
             windows=windows,
+            dimensions=dimensions,
             progress=progress,
         )
         if temporary:

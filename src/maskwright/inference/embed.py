@@ -1,14 +1,38 @@
 """Pooling: one vector per text (Reimers and Gurevych 2019, section 3)."""
 
+import warnings
 from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.checkpoints.sentence_folder import Pooling
+from maskwright.checkpoints.sentence_folder import Pooling, SentenceModules
 from maskwright.core.errors import MaskwrightError, unknown_name
 
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+
+
+class UntrainedDimensions(UserWarning):
+    """The leading dimensions of a model's embeddings were not trained to stand alone."""
+
+
+def choose_dimensions(requested: int | None, modules: SentenceModules, width: int, name: str) -> int:
+    """Return how many of the `width` dimensions of an embedding to keep: the requested number, else all.
+
+    Raises MaskwrightError if there are fewer. Warns if the model called `name` was not trained for this number.
+    """
+    if requested is None:
+        return width
+    if not 1 <= requested <= width:
+        raise MaskwrightError(f"dimensions is {requested}", allowed=f"1 to {width}, the width of {name}'s embeddings")
+    if requested not in (width, *modules.trained_dimensions):
+        trained = ", ".join(map(str, modules.trained_dimensions)) or "none"
+        message = (
+            f"the first {requested} of {width} dimensions may compare texts worse: {name} is not known to be trained "
+            f"for them (matryoshka_dimensions in its config.json: {trained})"
+        )
+        warnings.warn(UntrainedDimensions(message), stacklevel=3)
+    return requested
 
 
 def check_pooling(name: str) -> None:

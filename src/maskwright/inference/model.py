@@ -22,7 +22,7 @@ from maskwright.core.types import IntArray, MatmulPrecision
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.inference.batches import TextBatch, TextEncoder
 from maskwright.inference.detect import THRESHOLD, Detection, detection
-from maskwright.inference.embed import check_pooling
+from maskwright.inference.embed import check_pooling, choose_dimensions
 from maskwright.inference.fill_mask import MaskPrediction, best_tokens, fill, read_masks
 from maskwright.inference.long_texts import IGNORED, WINDOWS_HINT, choose_length, warn_truncated
 from maskwright.inference.precision import Precision, choose_precision
@@ -196,6 +196,7 @@ class Model(EncoderWithHeads):
         normalize: bool | None = None,
         max_length: int | None = None,
         windows: bool = False,
+        dimensions: int | None = None,
         batch_tokens: int | None = None,
         progress: Progress = no_progress,
     ) -> NDArray[np.float32]:
@@ -213,12 +214,14 @@ class Model(EncoderWithHeads):
             max_length: Maximum tokens of a sequence, special ones included; None for the model's.
             windows: Read a text that is too long in overlapping windows and return the mean of their embeddings,
                 weighted by tokens, instead of truncating it.
+            dimensions: How many leading dimensions to keep, before embeddings are normalized; None for all. Warns
+                (`UntrainedDimensions`) if the model was not trained for this number.
             batch_tokens: Tokens of a forward pass; None for the best number of the device.
             progress: Called after each forward pass with the tokens done.
 
         Raises:
             MaskwrightError: If the pooling is unknown, that of the folder is unsupported, or the model has fewer
-                positions than `max_length`.
+                positions than `max_length` or fewer dimensions than `dimensions`.
         """
         pooling, normalize = self.pooled_as(pooling, normalize)
         texts = _listed(texts)
@@ -230,6 +233,7 @@ class Model(EncoderWithHeads):
         total, done = int(tokens.sum()), 0
         dense = self.modules.dense_after(pooling)
         width = self.encoder.config.hidden_size if dense is None else dense.out_features
+        kept = choose_dimensions(dimensions, self.modules, width, self.name)
         vectors = np.zeros((len(texts), width), dtype=np.float32)
         positions = [_FIRST] * len(sequences) if pooling == "first" else None
         with torch.inference_mode():
@@ -243,6 +247,7 @@ class Model(EncoderWithHeads):
                     np.add.at(vectors, of_text[batch.texts], of_sequences * weights[batch.texts, None])
                 done += batch.batch.num_tokens
                 progress("embedding (tokens)", done, total)
+        vectors = vectors[:, :kept]
         return nn.functional.normalize(torch.from_numpy(vectors)).numpy() if normalize else vectors
 
     def pooled_as(self, pooling: Pooling | None, normalize: bool | None) -> tuple[Pooling, bool]:

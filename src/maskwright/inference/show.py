@@ -13,7 +13,7 @@ from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.similar_words import SimilarWordsSpec
-from maskwright.core.types import Documents, Examples, Instances, IntArray, SpecialTokens, TakenTokens, Targets
+from maskwright.core.types import AnnotatedTokens, Documents, Examples, Instances, IntArray, SpecialTokens, Targets
 from maskwright.data.cleaning.sentences import split_paragraph
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning, clean_document
@@ -33,9 +33,9 @@ from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.data.words.annotator import open_annotator
 from maskwright.data.words.segmenters import describe_traditional
 from maskwright.inference.small_tokenizer import small_tokenizer
-from maskwright.pretext.corrupt import corrupt
 from maskwright.pretext.masking import Masking
 from maskwright.pretext.replacement import VocabularyFacts
+from maskwright.pretext.replacement.base import corrupt
 from maskwright.recipes.catalog import names, resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.table import format_name
@@ -307,7 +307,7 @@ def _stage(recipe: Recipe, wanted: int | None) -> tuple[int, Masking]:
 def _laid_out(
     recipe: Recipe,
     documents: Documents,
-    encoded: TakenTokens,
+    encoded: AnnotatedTokens,
     special: SpecialTokens,
     seed: int,
     mask_sample: int,
@@ -315,20 +315,20 @@ def _laid_out(
 ) -> tuple[RandomNumbers, Instances, int]:
     """Return the random numbers and instances of the first sequences, and the number of all sequences."""
 
-    def take(starts: IntArray, ends: IntArray) -> TakenTokens:
+    def gather(starts: IntArray, ends: IntArray) -> AnnotatedTokens:
         positions = concatenated_ranges(starts, ends - starts)
         spans = {kind: begins[positions] for kind, begins in encoded.span_starts.items()}
-        return TakenTokens(encoded.ids[positions], encoded.word_starts[positions], spans)
+        return AnnotatedTokens(encoded.ids[positions], encoded.word_starts[positions], spans)
 
     plan = recipe.format.plan(documents, recipe.training.phases[0].max_length, seed, mask_sample)
     number = np.arange(min(most, len(plan)))
-    instances = recipe.format.lay_out(plan.rows(number), take, special, recipe.format.separator_points(documents))
+    instances = recipe.format.lay_out(plan.rows(number), gather, special, recipe.format.separator_points(documents))
     return RandomNumbers(seed, np.full(len(number), mask_sample), number), instances, len(plan)
 
 
 def _encoded(
     recipe: Recipe, texts: list[list[str]], tokenizer: Tokenizer, corpus: Corpus | None
-) -> tuple[Documents, TakenTokens]:
+) -> tuple[Documents, AnnotatedTokens]:
     """Encode all sentences; those without tokens are dropped, and so are documents."""
     annotator = open_annotator(recipe.words, None if corpus is None else corpus.collocations)
     sentences = [sentence for document in texts for sentence in document]
@@ -342,9 +342,9 @@ def _encoded(
         sentence_ends=np.cumsum(stream.lengths[stream.lengths > 0]), first=np.concatenate([[0], last[:-1]]), last=last
     )
     if annotator is None:
-        return documents, TakenTokens(stream.ids, stream.word_starts)
+        return documents, AnnotatedTokens(stream.ids, stream.word_starts)
     found = annotator.annotate(sentences, stream)
-    return documents, TakenTokens(stream.ids, found.word_starts, found.span_starts)
+    return documents, AnnotatedTokens(stream.ids, found.word_starts, found.span_starts)
 
 
 def _similar_words_notes(spec: SimilarWordsSpec, coverage: Coverage, *, has_corpus: bool) -> Iterator[str]:
@@ -439,7 +439,7 @@ def _shown_spans(targets: Targets, start: int, end: int) -> Iterator[SpanPreview
     columns = zip(
         *(targets.anchors[side].tolist() for side in ("left", "right")),
         targets.positions.tolist(),
-        targets.extra["place"].tolist(),
+        targets.extra["position"].tolist(),
         strict=True,
     )
     for (left, right), rows in groupby(columns, key=lambda row: row[:2]):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from maskwright.kernels import row_attention
 from maskwright.kernels.activations import activation
+from maskwright.kernels.copying import summed_copying_cross_entropy
 from maskwright.kernels.cpu import attention as cpu_attention
 from maskwright.kernels.cpu.encoder import InferenceLayers, Precision, Sublayer, inference_layers, inference_problem
 from maskwright.kernels.cpu.int8_linear import Int8Linear, int8_problem
@@ -17,16 +18,11 @@ from maskwright.kernels.cpu.linear import feed_forward, gated_feed_forward, line
 from maskwright.kernels.cuda import attention as cuda_attention
 from maskwright.kernels.cuda import norm as cuda_norm
 from maskwright.kernels.cuda.graphs import capture
+from maskwright.kernels.divergences import summed_divergence, summed_relation_divergence
 from maskwright.kernels.dropout import DropoutKey, DropoutMask, dropout, dropout_add
-from maskwright.kernels.relations import summed_relation_divergence
 from maskwright.kernels.sequences import Sequences
 from maskwright.kernels.setting import kernels_enabled
-from maskwright.kernels.vocabulary_losses import (
-    LogitParts,
-    summed_copying_cross_entropy,
-    summed_cross_entropy,
-    summed_divergence,
-)
+from maskwright.kernels.vocabulary_losses import LogitParts, summed_cross_entropy
 
 __all__ = [
     "DropoutKey",

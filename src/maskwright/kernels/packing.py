@@ -23,9 +23,9 @@ def pack(lengths: IntArray, row_length: int) -> tuple[IntArray, int]:
     open_rows: list[tuple[int, int]] = []  # Free slots and number of each row that is not full, ascending.
     order = np.argsort(-lengths, kind="stable")
     for sequence, length in zip(order.tolist(), lengths[order].tolist(), strict=True):
-        place = bisect_left(open_rows, (length, 0))
-        if place < len(open_rows):
-            free, row = open_rows.pop(place)
+        index = bisect_left(open_rows, (length, 0))
+        if index < len(open_rows):
+            free, row = open_rows.pop(index)
         else:
             free, row, num_rows = row_length, num_rows, num_rows + 1
         first_slots[sequence] = row * row_length + row_length - free

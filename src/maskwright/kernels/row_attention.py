@@ -149,8 +149,8 @@ class _RowsAttention(torch.autograd.Function):
         alpha = ctx.scale / math.sqrt(q.shape[-1])
         query_grad = _matmul(scores_grad, k, alpha)
         key_grad = _matmul(scores_grad.transpose(1, 2), q, alpha)
-        found = (merge_heads(each, ctx.rows, ctx.num_heads) for each in (query_grad, key_grad, value_grad))
-        return *found, None, None, None, None
+        gradients = (merge_heads(each, ctx.rows, ctx.num_heads) for each in (query_grad, key_grad, value_grad))
+        return *gradients, None, None, None, None
 
 
 def split_heads(tensor: Tensor, rows: Rows, num_heads: int) -> Tensor:

@@ -84,8 +84,8 @@ class Sequences:
         if (window, block) not in self._block_masks:
             sequence = F.pad(self._sequence_of_slot, (0, -self.rows.length % block), value=-1)
             keys = F.pad(sequence, (window, window), value=-2).unfold(1, block + 2 * window, block)
-            place = torch.arange(block + 2 * window, device=sequence.device)
-            near = (place[:block, None] + window - place).abs() <= window
+            slot = torch.arange(block + 2 * window, device=sequence.device)
+            near = (slot[:block, None] + window - slot).abs() <= window
             same = sequence.view(len(sequence), -1, block, 1) == keys[:, :, None]
             self._block_masks[window, block] = (same & near).flatten(0, 1)[:, None]
         return self._block_masks[window, block]
@@ -99,8 +99,8 @@ class Sequences:
 
     def _band(self, window: int) -> Tensor:
         # A sequence is contiguous in its row, so slots are as far apart as tokens.
-        place = torch.arange(self.rows.length, device=self.cu_seqlens.device)
-        distant = (place[:, None] - place).abs() > window
+        slot = torch.arange(self.rows.length, device=self.cu_seqlens.device)
+        distant = (slot[:, None] - slot).abs() > window
         of_rows = self.row_mask()
         mask = torch.zeros(1, 1, *distant.shape, device=distant.device) if of_rows is None else of_rows
         return mask.masked_fill(distant, -math.inf)

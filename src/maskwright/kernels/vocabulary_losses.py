@@ -1,4 +1,4 @@
-"""Losses over a tied vocabulary, cross entropy and Kullback-Leibler divergence, a block of logits at a time.
+"""Cross entropy over a tied vocabulary, a block of logits at a time, and what other losses over it share.
 
 The plain computation holds all logits three or four times. Here one block of targets is computed, and its gradient
 written over it, before the next; the backward pass only scales the gradients.
@@ -71,12 +71,12 @@ def summed_cross_entropy(
             (`torch.use_deterministic_algorithms`).
     """
     parts, with_gradients = LogitParts(features, weight, bias), torch.is_grad_enabled()
-    dtype = _matmul_dtype(weight)
+    dtype = matmul_dtype(weight)
     with torch.autocast(features.device.type, enabled=False):
         if dtype == torch.bfloat16 and kernels_enabled() and has_kernels(features.device):
             # The weight is rounded inside, so that its gradient is computed in the weight's own precision.
             most = block_elements or GPU_BLOCK_ELEMENTS
-            total, correct = _apply(
+            total, correct = apply_loss(
                 parts, lambda leaves: gpu_scores(*leaves, labels, most, with_gradients=with_gradients)
             )
             if sampling is None:
@@ -91,11 +91,11 @@ def summed_cross_entropy(
                 logits = torch.mm(rounded.features, rounded.weight.t()).add_(rounded.bias)
             else:
                 logits = F.linear(*rounded).to(exact)
-            best, guesses = max_with_index(logits)
+            best, predicted = max_with_index(logits)
             of_answers = logits.gather(1, answers) - best
             # One pass row by row, in the cache; the highest probability is 1 / (sum of the exponentials).
             probabilities = torch.softmax(logits, 1, out=logits)
-            loss = -(probabilities.gather(1, guesses).log() + of_answers).sum()
+            loss = -(probabilities.gather(1, predicted).log() + of_answers).sum()
             if sampling is not None and sampled is not None:
                 shares = probabilities
                 if dtype != exact:
@@ -104,87 +104,14 @@ def summed_cross_entropy(
                 sampled[block] = _sample(shares, sampling[block, None])
             if with_gradients:  # d loss / d logits = softmax - one hot.
                 probabilities.scatter_add_(1, answers, torch.full_like(best, -1.0))
-            return loss, (guesses == answers).sum(), probabilities
+            return loss, (predicted == answers).sum(), probabilities
 
         length = max(1, (block_elements or BLOCK_ELEMENTS) // len(weight))
-        total, correct = _apply(
+        total, correct = apply_loss(
             LogitParts(*(part.to(dtype) for part in parts)),
             lambda leaves: loss_in_blocks(leaves, length, block_loss, with_gradients=with_gradients),
         )
     return Scores(total, correct, sampled)
-
-
-def summed_copying_cross_entropy(
-    parts: LogitParts, copying: Tensor, inputs: Tensor, labels: Tensor, block_elements: int = BLOCK_ELEMENTS
-) -> tuple[Tensor, Tensor]:
-    """Return the summed cross entropy of D [token = input] + (1 - D) softmax, and which predictions are correct.
-
-    D is the sigmoid of `copying`, shape (M,); inputs and labels have shape (M,), int64. The results have shapes () in
-    fp32 or finer, and (M,), bool.
-    """
-    dtype, with_gradients = _matmul_dtype(parts.weight), torch.is_grad_enabled()
-    exact = exact_dtype(dtype)
-    is_right, copying_grad = torch.zeros_like(labels, dtype=torch.bool), torch.empty_like(copying)
-    with torch.autocast(parts.features.device.type, enabled=False):
-
-        def block_loss(block: slice, rounded: LogitParts) -> tuple[Tensor, Tensor, Tensor]:
-            answers, given = labels[block, None], inputs[block, None]
-            log_odds = copying.detach()[block, None].to(exact)
-            log_copy, log_other = F.logsigmoid(log_odds), F.logsigmoid(-log_odds)
-            logits = F.linear(*rounded).to(exact)
-            log_probs = torch.log_softmax(logits, 1, out=logits)
-            by_softmax = log_other + log_probs.gather(1, answers)
-            of_answers = torch.where(given == answers, torch.logaddexp(log_copy, by_softmax), by_softmax)
-            best, guesses = max_with_index(log_probs)
-            copies = torch.logaddexp(log_copy, log_other + log_probs.gather(1, given)) >= log_other + best
-            is_right[block] = (torch.where(copies, given, guesses) == answers).squeeze(1)
-            if with_gradients:
-                # q is the share of the softmax in the probability of the label:
-                # d loss / d logits = q (softmax - one hot), d loss / d log-odds = q - (1 - D).
-                q = (by_softmax - of_answers).exp()
-                copying_grad[block] = (q - torch.sigmoid(-log_odds)).squeeze(1)
-                log_probs.exp_().scatter_add_(1, answers, torch.full_like(q, -1.0)).mul_(q)
-            return -of_answers.sum(), is_right[block].sum(), log_probs
-
-        def compute(leaves: LogitParts) -> Computed:
-            length = max(1, block_elements // len(leaves.weight))
-            total, correct, gradients = loss_in_blocks(leaves, length, block_loss, with_gradients=with_gradients)
-            return total, correct, None if gradients is None else (*gradients, copying_grad)
-
-        total, _ = _apply(LogitParts(*(part.to(dtype) for part in parts)), compute, copying)
-    return total, is_right
-
-
-def summed_divergence(
-    student: LogitParts, teacher: LogitParts, temperature: float, block_elements: int = BLOCK_ELEMENTS
-) -> tuple[Tensor, Tensor]:
-    """Return the sum of T^2 KL(softmax(teacher / T) || softmax(student / T)) over M targets, T the temperature.
-
-    Equals `T * T * kl_div(log_softmax(s / T), softmax(t / T), reduction="sum")`. A block holds at most `block_elements`
-    logits of student and teacher together. The teacher gets no gradient; the widths E may differ. Also return the
-    number of targets at which both have the same best token. Shapes and precisions are those of `Scores`.
-    """
-    dtype, with_gradients = _matmul_dtype(student.weight), torch.is_grad_enabled()
-    exact = exact_dtype(dtype)
-    with torch.autocast(student.features.device.type, enabled=False):
-        fixed = LogitParts(*(part.detach().to(dtype) for part in teacher))
-
-        def block_loss(block: slice, parts: LogitParts) -> tuple[Tensor, Tensor, Tensor]:
-            logits = F.linear(*parts).to(exact)
-            wanted = F.linear(fixed.features[block], fixed.weight, fixed.bias).to(exact)
-            agreed = (max_with_index(logits)[1] == max_with_index(wanted)[1]).sum()
-            logits = logits.div_(temperature).log_softmax(dim=1)
-            wanted = wanted.div_(temperature).log_softmax(dim=1)
-            probabilities = wanted.exp()
-            loss = wanted.sub_(logits).mul_(probabilities).sum() * temperature**2
-            # d (T^2 KL) / d logits = T (student - teacher).
-            return loss, agreed, logits.exp_().sub_(probabilities).mul_(temperature)
-
-        length = max(1, block_elements // (2 * len(student.weight)))
-        return _apply(
-            LogitParts(*(part.to(dtype) for part in student)),
-            lambda leaves: loss_in_blocks(leaves, length, block_loss, with_gradients=with_gradients),
-        )
 
 
 def loss_in_blocks(
@@ -236,20 +163,20 @@ def max_with_index(logits: Tensor) -> tuple[Tensor, Tensor]:
     """
     whole = logits.shape[1] // _ARGMAX_BLOCK * _ARGMAX_BLOCK
     if not whole:
-        best, places = logits.max(dim=1, keepdim=True)
-        return best, places
+        best, indices = logits.max(dim=1, keepdim=True)
+        return best, indices
     blocks = logits[:, :whole].view(len(logits), whole // _ARGMAX_BLOCK, _ARGMAX_BLOCK)
     best, block = blocks.amax(dim=2).max(dim=1, keepdim=True)
     chosen = blocks.gather(1, block[..., None].expand(-1, -1, _ARGMAX_BLOCK)).squeeze(1)
-    places = block * _ARGMAX_BLOCK + chosen.argmax(dim=1, keepdim=True)
+    indices = block * _ARGMAX_BLOCK + chosen.argmax(dim=1, keepdim=True)
     if whole < logits.shape[1]:
-        rest, rest_places = logits[:, whole:].max(dim=1, keepdim=True)
-        places = torch.where(rest > best, rest_places + whole, places)
+        rest, rest_indices = logits[:, whole:].max(dim=1, keepdim=True)
+        indices = torch.where(rest > best, rest_indices + whole, indices)
         best = torch.maximum(best, rest)
-    return best, places
+    return best, indices
 
 
-def _matmul_dtype(weight: Tensor) -> torch.dtype:
+def matmul_dtype(weight: Tensor) -> torch.dtype:
     kind = weight.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
 
@@ -264,7 +191,7 @@ def _sample(shares: Tensor, numbers: Tensor) -> Tensor:
     return torch.searchsorted(running, wanted, right=True).squeeze(1)
 
 
-def _apply(parts: LogitParts, compute: Callable[[LogitParts], Computed], *others: Tensor) -> tuple[Tensor, Tensor]:
+def apply_loss(parts: LogitParts, compute: Callable[[LogitParts], Computed], *others: Tensor) -> tuple[Tensor, Tensor]:
     total, correct = _LossWithGradients.apply(compute, *parts, *others)  # type: ignore[no-untyped-call]
     return total, correct
 

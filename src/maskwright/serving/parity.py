@@ -39,6 +39,7 @@ _MEASURES: Mapping[str, str] = {
     "rtd": "same decision",
     "classification": "same class",
     "regression": "correlation",
+    "reranking": "correlation",
     "multi_label": "same classes",
     "tagging": "same tag",
     "question_answering": "same answer",
@@ -198,7 +199,9 @@ def compare_tasks(
             [each.value for each in task.predictions(np.concatenate(scores), features, examples)]
             for scores in (left, right)
         )
-        if task.kind == "regression" and min(np.std(first), np.std(second)) > 0:  # A constant has no correlation.
+        if (
+            task.kind in ("regression", "reranking") and min(np.std(first), np.std(second)) > 0
+        ):  # A constant has no correlation.
             return float(np.corrcoef(first, second)[0, 1])
         if task.kind == "tagging":
             first, second = ([tag for tags in values for tag in tags] for values in (first, second))

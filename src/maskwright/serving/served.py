@@ -10,27 +10,29 @@ from maskwright.core.types import MatmulPrecision
 from maskwright.finetuning.load import TaskModel, load
 from maskwright.finetuning.predict import Input
 from maskwright.finetuning.predictions import plain
+from maskwright.finetuning.tasks.base import Prediction
 from maskwright.inference.commands import filled_to_json
-from maskwright.inference.long_texts import choose_length, truncated_texts
+from maskwright.inference.long_texts import TruncationWarning, choose_length, truncated_texts
 from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision
 from maskwright.reporting.reporter import Silent
 
 _EXAMPLE = "A [MASK] of text."
-TaskName = Literal["fill-mask", "detect", "embed", "predict"]
+TaskName = Literal["fill-mask", "detect", "embed", "predict", "rerank"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """Plain data or a vector for one input, and whether the input was truncated."""
+    """Plain data or a vector for one input, whether the input was truncated, and other warnings of its batch."""
 
     value: Any
     truncated: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """A pretrained model under its name in requests, or a fine-tuned one, which answers "predict" only.
+    """A pretrained model under its name in requests, or a fine-tuned one, which predicts and, of pairs, ranks.
 
     `max_length` and `windows` are those of `Model.embed` and `maskwright.predict`.
     """
@@ -49,7 +51,10 @@ class ServedModel:
     def tasks(self) -> tuple[TaskName, ...]:
         """What it can do."""
         if isinstance(self.model, TaskModel):
-            return ("predict",)
+            tuned = self.model.fine_tuned
+            reads_pairs = bool(tuned.read_as.get("text2")) or not tuned.read_as.get("text")
+            is_scorer = tuned.task.head == "sequence" and tuned.task.num_outputs == 1
+            return ("predict", "rerank") if reads_pairs and is_scorer else ("predict",)
         fills = "mlm" in self.model.heads or self.model.generator is not None
         detects = "rtd" in self.model.heads
         return (*(("fill-mask",) if fills else ()), *(("detect",) if detects else ()), "embed")
@@ -70,6 +75,7 @@ class ServedModel:
         else:
             dense = self.model.modules.dense
             facts["dimensions"] = self.model.encoder.config.hidden_size if dense is None else dense.out_features
+            facts["trained_dimensions"] = list(self.model.modules.trained_dimensions)
         return facts
 
     def tokens(self, texts: Sequence[str]) -> int:
@@ -81,14 +87,26 @@ class ServedModel:
     def run(self, task: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> list[Result]:
         """Return one result per input: of `Model`'s method of that name, or of `maskwright.predict`.
 
+        "rerank" gives the score of each pair. `windows` None in the options is the model's.
+
         Raises MaskwrightError if an input or option is not what the model takes.
         """
-        model, reading = self.model, dict[str, Any](max_length=self.max_length, windows=self.windows)
+        model, options = self.model, dict(options)
+        windows = options.pop("windows", None)
+        reading: dict[str, Any] = {
+            "max_length": self.max_length,
+            "windows": self.windows if windows is None else windows,
+        }
         with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
             values: list[Any]
             if isinstance(model, TaskModel):
                 tuned = model.predict(list(map(_input, inputs)), reporter=Silent(), **reading)
-                values = [{key: value for key, value in plain(each).items() if key != "key"} for each in tuned]
+                values = [
+                    _score(each)
+                    if task == "rerank"
+                    else {key: value for key, value in plain(each).items() if key != "key"}
+                    for each in tuned
+                ]
             elif task == "fill-mask":
                 values = [each["masks"] for each in filled_to_json(inputs, model.fill_mask(inputs, **options))]
             elif task == "detect":
@@ -96,7 +114,17 @@ class ServedModel:
             else:
                 values = list(model.embed(inputs, **reading, **options))
         truncated = truncated_texts(caught)
-        return [Result(value=value, truncated=number in truncated) for number, value in enumerate(values)]
+        others = dict.fromkeys(str(each.message) for each in caught if each.category is not TruncationWarning)
+        return [
+            Result(value=value, truncated=number in truncated, warnings=tuple(others))
+            for number, value in enumerate(values)
+        ]
+
+
+def _score(prediction: Prediction) -> float:
+    """Return the only score of a prediction: its number, or the probability of its only label."""
+    of_labels: list[float] = [*prediction.details.get("probabilities", {}).values(), prediction.value]
+    return of_labels[0]
 
 
 def _input(value: Any) -> Input:

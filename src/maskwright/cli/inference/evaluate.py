@@ -41,8 +41,9 @@ def command(arguments: Arguments, json: Json = False) -> None:
     if len(done.by_class) > _CLASSES_SHOWN or len(done.confusion) > _MAX_CONFUSED:
         output.note("--json prints the scores of all classes and the whole confusion matrix")
     if done.truncated:
+        from maskwright.finetuning.readers.options import TEXT_KINDS
         from maskwright.inference.long_texts import IGNORED, WINDOWS_HINT
 
-        by_windows = done.task in ("classification", "regression", "multi_label") and not arguments["windows"]
+        by_windows = done.task in TEXT_KINDS and not arguments["windows"]
         hint = f"; {WINDOWS_HINT}" if by_windows else ""
         output.note(f"truncated: {pluralize(done.truncated, 'example')}; {IGNORED}{hint}")

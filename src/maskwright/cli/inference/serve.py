@@ -16,7 +16,7 @@ from maskwright.cli.texts import check_model
     timeout={"min": 0.001},
 )
 def command(arguments: Arguments) -> None:
-    """Answer HTTP requests (fill-mask, embed, detect, predict, OpenAI's embeddings) and show a playground page."""
+    """Answer HTTP requests (fill-mask, embed, detect, predict, rerank, OpenAI's embeddings), with a playground page."""
     from maskwright.serving.server import named_models, serve
 
     for path in named_models(arguments["models"]).values():

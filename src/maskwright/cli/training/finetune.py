@@ -10,7 +10,7 @@ from maskwright.cli.options import Arguments, Json, arguments_of
 from maskwright.cli.texts import check_model
 
 
-@arguments_of("finetune", commas=["report_to"])
+@arguments_of("finetune", commas=["dimensions", "report_to"])
 def command(arguments: Arguments, json: Json = False) -> None:
     """Fine-tune a model on labeled examples and evaluate it. Ctrl-C saves; the same command again resumes."""
     if "RANK" not in os.environ and not Path(arguments["out"]).expanduser().exists():  # a finished run needs no model

@@ -123,17 +123,17 @@ def compare_files(folder: Path, checksums: Mapping[str, str]) -> None:
     """
     for name, written in checksums.items():
         try:
-            found = checksum(folder / name)
+            actual = checksum(folder / name)
         except OSError as error:
             refuse_unreadable(folder / name, error)
             raise ValueError(f"{name} is missing") from error
-        if found != written:
+        if actual != written:
             raise ValueError(f"{name} is damaged (its checksum differs)")
 
 
 def damaged_file_error(path: Path, problem: str) -> DataError:
     """Return the error for a damaged file of a cache folder, which the next call of `open_or_build` rebuilds."""
-    folder = next((place for place in path.parents if (place / CONTENTS).is_file()), path.parent)
+    folder = next((parent for parent in path.parents if (parent / CONTENTS).is_file()), path.parent)
     with contextlib.suppress(OSError):
         (folder / CONTENTS).unlink()
     return DataError(f"{path} is damaged: {problem}", todo=f"Run the same command again: {folder} is then rebuilt.")
@@ -209,8 +209,8 @@ class ChecksumCache:
 
         Raises OSError if there is no such file.
         """
-        place, state = _place_and_state(path)
-        held = self._new.get(place) or self._held.get(place)
+        name, state = _name_and_state(path)
+        held = self._new.get(name) or self._held.get(name)
         return str(held[-1]) if isinstance(held, list) and held[:-1] == state else None
 
     def checksum(self, path: Path) -> str:
@@ -218,12 +218,12 @@ class ChecksumCache:
 
         Raises OSError if it cannot be read.
         """
-        if (found := self.known(path)) is None:
+        if (digest := self.known(path)) is None:
             # The state before reading, so that the entry is stale if the file changes meanwhile.
-            place, state = _place_and_state(path)
-            found = checksum(path)
-            self._new[place] = [*state, found]
-        return found
+            name, state = _name_and_state(path)
+            digest = checksum(path)
+            self._new[name] = [*state, digest]
+        return digest
 
     def __enter__(self) -> Self:
         return self
@@ -232,12 +232,12 @@ class ChecksumCache:
         if self._new:
             # Other processes may have written since; entries of deleted files are dropped.
             entries = {**_read(self._path), **self._new}
-            kept = {place: entry for place, entry in entries.items() if Path(place).exists()}
+            kept = {name: entry for name, entry in entries.items() if Path(name).exists()}
             with contextlib.suppress(DeviceError):
                 write_text(self._path, json.dumps(kept))
 
 
-def _place_and_state(path: Path) -> tuple[str, list[int | str]]:
+def _name_and_state(path: Path) -> tuple[str, list[int | str]]:
     status = path.stat()
     return str(path.resolve()), [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 

@@ -57,8 +57,8 @@ def disk_problems(path: Path, temporary: Path | None = None) -> Iterator[None]:
 def check_writable(folder: Path) -> None:
     """Raise DeviceError if a folder cannot be created or written; nothing is created."""
     with disk_problems(folder):
-        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-        with tempfile.TemporaryFile(dir=there) as file:
+        existing = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+        with tempfile.TemporaryFile(dir=existing) as file:
             file.write(b"\n")
 
 

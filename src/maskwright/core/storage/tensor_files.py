@@ -32,7 +32,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             types = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
             for name in [name for name in types if name.endswith(_INDEX_BUFFERS)]:
                 del types[name]
-            if others := {name: found for name, found in types.items() if found not in _FLOATS}:
+            if others := {name: dtype for name, dtype in types.items() if dtype not in _FLOATS}:
                 raise ConversionError(
                     f"{_listed(others)} of {path} {'has' if len(others) == 1 else 'have'} the type "
                     f"{', '.join(sorted(set(others.values())))}",
@@ -94,8 +94,8 @@ def full_disk_named(path: Path) -> Iterator[None]:
     except Exception as error:
         # safetensors and tokenizers put the system's error into their messages; torch.save does not say why it failed.
         text = f"{error} {error.__context__}"
-        there = next(place for place in path.absolute().parents if place.exists())
+        folder = next(parent for parent in path.absolute().parents if parent.exists())
         is_full = "No space left" in text or "Disk quota" in text
-        if is_full or ("iostream error" in text and shutil.disk_usage(there).free < 1 << 20):
+        if is_full or ("iostream error" in text and shutil.disk_usage(folder).free < 1 << 20):
             raise disk_problem(OSError(errno.ENOSPC, text), path) from error
         raise

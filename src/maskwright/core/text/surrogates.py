@@ -7,6 +7,6 @@ SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 def surrogate_problem(text: str) -> str:
     """Return where a text's first lone surrogate is, as a message; "" if it has none."""
-    if text.isascii() or (found := SURROGATE.search(text)) is None:
+    if text.isascii() or (match := SURROGATE.search(text)) is None:
         return ""
-    return f"lone surrogate at position {found.start() + 1} of the text (broken UTF-8)"
+    return f"lone surrogate at position {match.start() + 1} of the text (broken UTF-8)"

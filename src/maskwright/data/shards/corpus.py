@@ -18,7 +18,7 @@ from maskwright.core.errors import DataError
 from maskwright.core.flat_arrays import Runs, concatenated_ranges
 from maskwright.core.storage.checksums import CheckedArray, refuse_unreadable
 from maskwright.core.storage.files import read_json
-from maskwright.core.types import Documents, IntArray, TakenTokens
+from maskwright.core.types import AnnotatedTokens, Documents, IntArray
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 
 FORMAT = "maskwright token shards"
@@ -113,7 +113,7 @@ class Corpus:
         """Read the tokenizer of these tokens, which is stored with them."""
         return Tokenizer.from_folder(self.folder / TOKENIZER)
 
-    def take(self, starts: IntArray, ends: IntArray) -> TakenTokens:
+    def gather(self, starts: IntArray, ends: IntArray) -> AnnotatedTokens:
         """Return the tokens of K ranges [start, end) of the stream, concatenated in the order given. Shapes (K,).
 
         Raises:
@@ -131,17 +131,18 @@ class Corpus:
                 packed = self._starts[kind][shard]
                 packed.compare(runs.starts // 8, (stops + 7) // 8)
                 runs.unpack(packed.values, unpacked)
-        return TakenTokens(ids, starts_of.pop("word"), starts_of)
+        return AnnotatedTokens(ids, starts_of.pop("word"), starts_of)
 
     def _runs(self, starts: IntArray, ends: IntArray) -> Iterator[tuple[int, Runs]]:
         """Cut ranges at the ends of shards; yield each shard with its ranges and where they are copied to."""
         lengths, size = ends - starts, self._shard_tokens
-        places = np.cumsum(lengths) - lengths
+        target_starts = np.cumsum(lengths) - lengths
         first, last = starts // size, (ends - 1) // size
         for shard in np.unique(concatenated_ranges(first, np.where(lengths, last - first + 1, 0))).tolist():
             begins, stops = np.maximum(starts, shard * size), np.minimum(ends, (shard + 1) * size)
-            here = np.flatnonzero(begins < stops)
-            yield shard, Runs(begins[here] - shard * size, (places + begins - starts)[here], (stops - begins)[here])
+            inside = np.flatnonzero(begins < stops)
+            sources, targets = begins - shard * size, target_starts + begins - starts
+            yield shard, Runs(sources[inside], targets[inside], (stops - begins)[inside])
 
 
 def _mapped(path: Path) -> NDArray[Any]:

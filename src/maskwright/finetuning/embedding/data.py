@@ -34,6 +34,8 @@ class EmbeddingSettings(Spec):
         weight_decay: Decoupled weight decay, of all weights but biases and LayerNorm.
         dropout: In the encoder.
         max_length: Maximum tokens of a text in training, special tokens included; None or more: the model's.
+        dimensions: Sizes to which vectors may be truncated later: the loss is the sum over these and the whole vectors
+            (Matryoshka representation learning, Kusupati et al. 2022).
     """
 
     synonyms: ClassVar[Mapping[str, str]] = {**Hyperparameters.synonyms, "hidden_dropout": "dropout", "seed": "--seed"}
@@ -45,6 +47,7 @@ class EmbeddingSettings(Spec):
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     dropout: Rate = 0.1
     max_length: Annotated[int, Field(ge=8)] | None = None
+    dimensions: tuple[PositiveInt, ...] = ()
 
 
 DEFAULTS: Mapping[Rows, EmbeddingSettings] = {

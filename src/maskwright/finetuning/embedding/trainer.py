@@ -17,7 +17,7 @@ from sentence_transformers.sentence_transformer.evaluation import (
     InformationRetrievalEvaluator,
     TripletEvaluator,
 )
-from sentence_transformers.sentence_transformer.losses import CoSENTLoss, MultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.losses import CoSENTLoss, MatryoshkaLoss, MultipleNegativesRankingLoss
 from torch import nn
 from torch.utils.data import RandomSampler
 from transformers import PrinterCallback, TrainerCallback, set_seed
@@ -51,18 +51,20 @@ METRICS: Mapping[Rows, tuple[str, ...]] = {
 """Reported metrics of the evaluators, the main one first; texts alone cannot be evaluated."""
 
 
-def _evaluator(rows: Rows, examples: Sequence[TextExample]) -> Any:
+def _evaluator(rows: Rows, examples: Sequence[TextExample], size: int | None = None) -> Any:
+    """Return the evaluator of rows; `size` is the number of dimensions that are used, None for all."""
+    options = {"truncate_dim": size, "write_csv": False}
     columns = [list(column) for column in zip(*(example.texts for example in examples), strict=True)]
     if rows == "scored pairs":
-        return EmbeddingSimilarityEvaluator(*columns, [example.label for example in examples], write_csv=False)
+        return EmbeddingSimilarityEvaluator(*columns, [example.label for example in examples], **options)
     if rows == "triplets":
-        return TripletEvaluator(*columns, write_csv=False)
+        return TripletEvaluator(*columns, **options)
     # Each text once: the second texts of all pairs are searched, and equal first texts share their right ones.
     relevant: dict[str, set[str]] = {}
     for first, second in zip(*columns, strict=True):
         relevant.setdefault(first, set()).add(second)
     queries, corpus = ({text: text for text in dict.fromkeys(column)} for column in columns)
-    return InformationRetrievalEvaluator(queries, corpus, relevant, write_csv=False)
+    return InformationRetrievalEvaluator(queries, corpus, relevant, **options)
 
 
 def _scores(evaluator: Any, model: SentenceTransformer, rows: Rows) -> dict[str, float]:
@@ -222,15 +224,20 @@ def train(
 
     With development examples, the weights of the best epoch by their main metric are kept, or the untouched ones if
     these are better; else those of the last epoch. Returns "row", the fields of a `SeedRow`; "before", the scores
-    before training by part; "trained", those of the best epoch; "loss", its name. None if a stop was requested, after a
-    checkpoint was saved. Raises TrainingError if a loss or a weight is not finite.
+    before training by part; "trained", those of the best epoch; "sizes", those of the kept model by number of
+    dimensions; "loss", its name. None if a stop was requested, after a checkpoint was saved. Raises TrainingError if a
+    loss or a weight is not finite.
     """
     model = _model(existing, modules, settings.dropout, seed).to(machine.device)
     kind, examples = rows["train"], parts["train"].examples
     loss = LOSSES[kind](model)
+    loss_name = type(loss).__name__
+    if settings.dimensions:
+        loss_name = f"{loss_name} at {', '.join(map(str, settings.dimensions))} and all dimensions"
+        loss = MatryoshkaLoss(model, loss, [model.get_embedding_dimension(), *settings.dimensions])
     reporter.message(
         "plan",
-        f"{existing.name} on {len(examples):,} {kind} with {type(loss).__name__} into {folder.path}: "
+        f"{existing.name} on {len(examples):,} {kind} with {loss_name} into {folder.path}: "
         f"{settings.epochs:g} epoch{'s' * (settings.epochs != 1)}, batch size {settings.batch_size}, peak learning "
         f"rate {settings.learning_rate:g}, up to {settings.max_length} tokens",
     )
@@ -274,6 +281,14 @@ def train(
         is_rising = bool(history) and history[-1] > max([first, *history[:-1]])
         if last < first:
             model, kept, best_step = _model(existing, modules, settings.dropout, seed), before, 0
+    sizes = {
+        str(size): {
+            name: _scores(_evaluator(rows[name], parts[name].examples, size), model, rows[name]) for name in evaluators
+        }
+        for size in settings.dimensions
+    }
+    if settings.dimensions and best_step:
+        model[0].auto_model.config.matryoshka_dimensions = list(settings.dimensions)
     save_sentence_folder(model.to("cpu"), folder.path, existing.tokenizer, existing.max_length)
     row = {
         "seed": seed,
@@ -283,7 +298,7 @@ def train(
         "test": kept.get("test"),
         "is_rising": is_rising,
     }
-    return {"row": row, "before": before, "trained": trained, "loss": type(loss).__name__}
+    return {"row": row, "before": before, "trained": trained, "sizes": sizes, "loss": loss_name}
 
 
 def _comparable(score: float) -> float:

@@ -16,7 +16,7 @@ from typing import Any
 from maskwright.checkpoints.card_facts import CardFacts, read_card_facts
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.quiet import quiet
-from maskwright.core.errors import DataError, DeviceError
+from maskwright.core.errors import DataError, DeviceError, RecipeError
 from maskwright.core.extras import require
 from maskwright.core.spec import override, parse_overrides
 from maskwright.core.storage.checksums import file_checksums
@@ -86,7 +86,7 @@ def finetune_embedding(
     """Train sentence embeddings; the arguments are those of `finetune`."""
     require(f"--task {TASK}", "embedding", *_LIBRARIES)
     overrides = parse_overrides(set)
-    override(EmbeddingSettings(), overrides)  # Report misspelled fields before reading files.
+    settings = override(EmbeddingSettings(), overrides)  # Report misspelled fields before reading files.
     if choose_device(device).index:
         raise DeviceError(
             f"sentence-transformers' trainer uses the first GPU, not {device}",
@@ -98,6 +98,12 @@ def finetune_embedding(
         existing = open_existing(str(model))
         modules = existing.modules
         modules.check(existing.name)
+        size = existing.config.hidden_size if modules.dense is None else modules.dense.out_features
+        if too_large := [each for each in settings.dimensions if each >= size]:
+            raise RecipeError(
+                f"--dimensions has {too_large[0]}, and the vectors of {existing.name} have {size}",
+                allowed=f"1 to {size - 1}",
+            )
         folder.refuse_model(existing.folder)
         parts, rows, read_as, notes = _read(request, reporter)
         settings, choices = _fitted(rows["train"], parts["train"], overrides, existing, as_published)
@@ -198,6 +204,7 @@ def _results(
         precision=record["machine"]["precision"],
         pairs=rows != "texts",
         baselines={"before training": record["before"]} if record["before"] else {},
+        sizes=record.get("sizes", {}),
     )
 
 

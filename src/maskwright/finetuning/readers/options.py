@@ -44,9 +44,19 @@ def _delimiter(value: str) -> str:
 
 
 Kind = Literal[
-    "classification", "regression", "multi_label", "tagging", "question_answering", "multiple_choice", "embedding"
+    "classification",
+    "regression",
+    "multi_label",
+    "reranking",
+    "tagging",
+    "question_answering",
+    "multiple_choice",
+    "embedding",
 ]
 """Kinds of tasks, as `Task.kind` names them; "embedding" has no `Task`: sentence-transformers trains it."""
+
+TEXT_KINDS: tuple[Kind, ...] = ("classification", "regression", "multi_label", "reranking")
+"""Kinds of tasks whose inputs are single texts or pairs."""
 
 Format = Literal["csv", "tsv", "json", "parquet", "text", "conll"]
 """How a file is written. "json": JSON or JSON Lines; the nesting of SQuAD, RACE and C3 is recognized. "text": one text
@@ -67,7 +77,7 @@ class ReadOptions(Spec):
         format: None: by suffix and content.
         text: Column of the text; of the words (tagging), the question (question answering), the context (choice).
         text2: Column of the second text; of the context (question answering), the question (choice).
-        negative: Column of a text that is not similar to the first one (embedding).
+        negative: Column of a text that is not similar to the first one (embedding), or not relevant (reranking).
         choices: Columns of the options, one each, or the one column that holds a list (choice).
         label: Column of the label, the tags, the answers, the right option.
         first_option: Number of the first option, where the right ones are numbered (choice); None: 0 if it occurs.

@@ -39,6 +39,10 @@ PAIRS = (
     ("premise", "hypothesis"),
     ("question1", "question2"),
     ("anchor", "positive"),
+    ("query", "positive"),
+    ("query", "document"),
+    ("query", "passage"),
+    ("question", "answer"),
 )
 LABELS = ("label", "labels", "class", "category", "score")
 KEYS = ("index", "idx", "id", "guid", "key")

@@ -26,6 +26,9 @@ from maskwright.finetuning.readers.tables import (
     read_table,
 )
 
+_RELATED: tuple[Kind, ...] = ("embedding", "reranking")
+"""Kinds whose rows are related texts: pairs, with or without a number, or triplets."""
+
 
 def read_texts(source: Source, kind: Kind, options: ReadOptions = ReadOptions()) -> ExampleFile[TextExample]:
     """Read texts, or pairs of texts, with their labels.
@@ -39,7 +42,9 @@ def read_texts(source: Source, kind: Kind, options: ReadOptions = ReadOptions())
     table = read_table(source, format_of(source, kind, options), options, skips)
     notes: list[str] = []
     texts = _text_columns(table, options, notes)
-    if kind == "embedding":
+    if kind == "reranking" and len(texts) == 1:
+        raise _to_be_named(table, "reranking needs a query and a document", "text")
+    if kind in _RELATED and options.labels != "ignored":
         texts += _negative_column(table, options, texts, notes)
     labels = _label_columns(table, kind, options, texts, notes)
     if both := [column for column in texts if column in labels]:
@@ -58,17 +63,29 @@ def read_texts(source: Source, kind: Kind, options: ReadOptions = ReadOptions())
 
     def example(row: Row, key: str) -> TextExample | None:
         pair = tuple(as_text(row.cells[column]) for column in texts)
-        if not (all if kind == "embedding" else any)(text.strip() for text in pair):
+        if not (all if kind in _RELATED else any)(text.strip() for text in pair):
             raise ValueError("no text")
         label = _label(row.cells, kind, labels, options)
-        if label is None and options.labels == "needed":
+        if label is None and options.labels == "needed" and len(pair) < 3:
             raise ValueError("no label")
         if isinstance(label, str) and label in options.dropped_labels:
             skips.by_rule.append(Skipped(row.place, f"labeled {label!r}, which is left out by rule"))
             return None
         return TextExample(key=key, texts=pair, label=label)
 
-    return replace(table, rows=chosen).file(example, columns, skips, lambda _: notes)
+    file = replace(table, rows=chosen).file(example, columns, skips, lambda _: notes)
+    return _labeled_pairs(file) if kind == "reranking" and len(texts) == 3 else file
+
+
+def _labeled_pairs(file: ExampleFile[TextExample]) -> ExampleFile[TextExample]:
+    """Return the distinct pairs of triplets, labeled 1 and 0."""
+    pairs: dict[tuple[str, ...], TextExample] = {}
+    for example in file.examples:
+        query, positive, negative = example.texts
+        for suffix, document, label in (("", positive, 1.0), (":negative", negative, 0.0)):
+            pair = TextExample(key=f"{example.key}{suffix}", texts=(query, document), label=label)
+            pairs.setdefault(pair.texts, pair)
+    return replace(file, examples=tuple(pairs.values()))
 
 
 def _text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, ...]:
@@ -114,7 +131,7 @@ def _label_columns(
     """Return the column of the label, or several of 0 and 1; none if the file has no labels and needs none."""
     if options.labels == "ignored":
         return ()
-    is_similarity = kind == "embedding"
+    is_similarity = kind in _RELATED
     if named := options.label_columns or options.label:
         each: list[Sequence[str]] = [[name] for name in options.label_columns] or [options.label]
         if options.labels == "if_there" and all(table.find(names) is None for names in each):
@@ -199,7 +216,7 @@ def _label(cells: Cells, kind: Kind, columns: Sequence[str], options: ReadOption
     if kind == "multi_label" and options.label_columns:
         return tuple(_known(column, options) for column in columns if _flag(cells[column]))
     value = cells[columns[0]]
-    if kind in ("regression", "embedding"):
+    if kind in ("regression", *_RELATED):
         return _number(value)
     if kind == "multi_label":
         return _classes(value, options)

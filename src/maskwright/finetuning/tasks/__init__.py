@@ -18,6 +18,7 @@ from maskwright.finetuning.readers.options import Kind
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
+from maskwright.finetuning.tasks.reranking import Reranking
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 
@@ -25,6 +26,7 @@ KINDS: Mapping[str, type[Task]] = {
     "classification": Classification,
     "regression": Regression,
     "multi_label": MultiLabel,
+    "reranking": Reranking,
     "tagging": Tagging,
     "question_answering": QuestionAnswering,
     "multiple_choice": MultipleChoice,
@@ -42,6 +44,8 @@ _OTHER_NAMES: Mapping[str, str] = {
     "nli": "classification",
     "qa": "question-answering",
     "similarity": "regression",
+    "cross-encoder": "reranking",
+    "ranking": "reranking",
 }
 """What other libraries call a kind of task."""
 
@@ -117,6 +121,8 @@ def same_labels(entries: TaskEntries, task: Task) -> bool:
     """Whether a folder's head and a task have the same labels, with meaningful names."""
     if entries.kind != task.head:
         return False
+    if task.kind == "reranking":  # Every class with one score ranks pairs: CrossEncoders name no labels.
+        return entries.num_outputs == 1
     wanted = entries_of(task, 0.0)
     # "0" and "1" of one data set are not those of another.
     meaningful = not all(_NUMBERED.fullmatch(label) for label in wanted.labels) or not wanted.labels

@@ -51,7 +51,8 @@ class Task(Spec, ABC):
     """A task with its labels and settings: an immutable value for training, evaluation and prediction.
 
     Attributes:
-        kind: "classification", "regression", "multi_label", "tagging", "question_answering" or "multiple_choice".
+        kind: "classification", "regression", "multi_label", "reranking", "tagging", "question_answering" or
+            "multiple_choice".
         labels: Names of the classes in the order of the head's outputs; empty for tasks without classes.
         head: What its head scores.
         outputs: Width of the head's last layer for tasks without classes.

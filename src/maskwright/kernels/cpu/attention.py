@@ -68,11 +68,11 @@ class _Attention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, softmax = ctx.saved_tensors
-        found = [query.new_empty(query.shape) for _ in range(3)]
+        gradients = [query.new_empty(query.shape) for _ in range(3)]
         names = ("query_grad", "key_grad", "value_grad")
-        given = {"query": query, "key": key, "value": value, "softmax": softmax, "grad": grads[0].contiguous()}
-        _compute(ctx.call, **given, **dict(zip(names, found, strict=True)))
-        return *found, None
+        inputs = {"query": query, "key": key, "value": value, "softmax": softmax, "grad": grads[0].contiguous()}
+        _compute(ctx.call, **inputs, **dict(zip(names, gradients, strict=True)))
+        return *gradients, None
 
 
 def _compute(call: dict[str, Any], **tensors: Tensor) -> None:

@@ -47,8 +47,8 @@ class Sublayer:
 
 def inference_problem(precision: Precision) -> DeviceError | None:
     """Return why there is no C code for a precision on this machine, and what would help; None if there is."""
-    found = library(precision)
-    return found if isinstance(found, DeviceError) else None
+    loaded = library(precision)
+    return loaded if isinstance(loaded, DeviceError) else None
 
 
 def inference_layers(

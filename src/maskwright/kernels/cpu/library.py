@@ -77,8 +77,8 @@ def load_or_compile(source: Path, flags: Sequence[str], libraries: Sequence[str]
         # The C library's version, since machines share home directories: code needs the one it was linked with.
         facts = [source.read_text(encoding="utf-8"), flags, libraries, about, platform.libc_ver()]
         path = cache_folder() / f"{source.stem}-{fingerprint(facts)}.so"
-        if found := _load(path):
-            return found
+        if loaded := _load(path):
+            return loaded
         with tempfile.TemporaryDirectory() as folder:  # No other user can write there.
             code = Path(folder) / "code.so"
             inputs = [f"-I{source.parent}", "-x", "c", str(source), "-x", "none", *libraries, "-lm"]
@@ -86,8 +86,8 @@ def load_or_compile(source: Path, flags: Sequence[str], libraries: Sequence[str]
             with atomic_path(path) as temporary:
                 temporary.write_bytes(code.read_bytes())
                 temporary.chmod(0o644)  # Whatever the umask: see `_load`.
-        if found := _load(path):
-            return found
+        if loaded := _load(path):
+            return loaded
     except (OSError, ValueError) as error:
         raise DeviceError(
             f"compiled code cannot be written or read ({error})",

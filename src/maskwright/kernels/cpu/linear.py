@@ -30,7 +30,7 @@ def pad_to_few_sizes(batch: PackedBatch, output_positions: Tensor | None) -> tup
     """In training on a CPU, append sequences of one token and repeat the last output position, so that few sizes occur.
 
     oneDNN compiles each matmul again for a new number of tokens: 6 to 8 % of a step of two layers of width 256, 4,096
-    tokens. Results at the appended places are not to be used. Without gradients and on other devices nothing changes.
+    tokens. Do not use results at the appended positions. Nothing changes without gradients and on other devices.
     """
     if output_positions is not None and (missing := _missing(output_positions)):
         output_positions = torch.cat([output_positions, output_positions[-1:].expand(missing)])
@@ -42,7 +42,7 @@ def pad_to_few_sizes(batch: PackedBatch, output_positions: Tensor | None) -> tup
         ids=F.pad(batch.ids, (0, missing)),
         position_ids=F.pad(batch.position_ids, (0, missing)),
         segment_ids=F.pad(batch.segment_ids, (0, missing)),
-        # The shortest are packed last, so other sequences keep their places in rows and their dropout masks.
+        # The shortest are packed last, so other sequences keep their positions in rows and their dropout masks.
         cu_seqlens=torch.cat([batch.cu_seqlens, torch.arange(tokens + 1, tokens + missing + 1, dtype=torch.int32)]),
     )
     return batch, output_positions

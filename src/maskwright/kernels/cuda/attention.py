@@ -207,8 +207,8 @@ class _Flash(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, context, logsumexp, bounds, seed, offset = ctx.saved_tensors
         longest, rate, scale, window = ctx.arguments
-        found = torch.ops.aten._flash_attention_backward(
+        gradients = torch.ops.aten._flash_attention_backward(
             grads[0].reshape(query.shape), query, key, value, context, logsumexp, bounds, bounds, longest, longest,
             rate, False, seed, offset, scale=scale, window_size_left=window, window_size_right=window,
         )  # fmt: skip
-        return (*(each.flatten(1) for each in found[:3]), None, None, None, None)
+        return (*(each.flatten(1) for each in gradients[:3]), None, None, None, None)

@@ -112,10 +112,10 @@ def _backward_tile(
     d = tl.arange(0, D)[None, :]
     i = tl.arange(0, BM)
     is_query = i < length
-    places = i[:, None] * width + d
-    queries = tl.load(query + places, is_query[:, None], 0.0)
-    grads = tl.load(grad + places, is_query[:, None], 0.0)
-    results = tl.load(context + places, is_query[:, None], 0.0)
+    offsets = i[:, None] * width + d
+    queries = tl.load(query + offsets, is_query[:, None], 0.0)
+    grads = tl.load(grad + offsets, is_query[:, None], 0.0)
+    results = tl.load(context + offsets, is_query[:, None], 0.0)
     total = tl.load(logsumexp + i, is_query, 0.0)
     query_grads = tl.zeros((BM, D), tl.float32)
     for begin in tl.static_range(0, BM, 4 * BW):
@@ -146,7 +146,7 @@ def _backward_tile(
             query_grads = tl.dot(score_grads, keys, query_grads)
             tl.store(key_grad + key_places, tl.trans(key_grads.to(keys.dtype)), inside[:, None])
             tl.store(value_grad + key_places, tl.trans(value_grads.to(keys.dtype)), inside[:, None])
-    tl.store(query_grad + places, (query_grads * alpha).to(queries.dtype), is_query[:, None])
+    tl.store(query_grad + offsets, (query_grads * alpha).to(queries.dtype), is_query[:, None])
 
 
 @triton.jit(do_not_specialize=["num_tokens", "keep_threshold", "before"])

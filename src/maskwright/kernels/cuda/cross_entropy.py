@@ -213,10 +213,10 @@ def _samples(scores: Tensor, bias: Tensor, numbers: Tensor) -> Tensor:
     wanted = sums[:, -1:] * numbers[:, None].clamp(max=1 - 2**-23)
     part = (sums <= wanted).sum(1, keepdim=True)
     before = torch.where(part > 0, sums.gather(1, (part - 1).clamp(min=0)), 0.0)
-    own = shares.gather(1, part[..., None].expand(-1, -1, _PART)).squeeze(1)
-    column = (before + own.cumsum(1) <= wanted).sum(1)
+    part_shares = shares.gather(1, part[..., None].expand(-1, -1, _PART)).squeeze(1)
+    column = (before + part_shares.cumsum(1) <= wanted).sum(1)
     # The part's own sum may be rounded differently from the running one.
-    last = (torch.arange(_PART, device=own.device) * (own > 0)).amax(1)
+    last = (torch.arange(_PART, device=part_shares.device) * (part_shares > 0)).amax(1)
     return part.squeeze(1) * _PART + torch.minimum(column, last)
 
 

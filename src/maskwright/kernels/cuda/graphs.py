@@ -290,7 +290,9 @@ class Graphs:
                 grad = torch.zeros_like(hidden)
                 with capturing(backward):
                     gradients = gradients_of(hidden, grad)
-        by_parameter = [(own, each) for own, each in zip(parameters, gradients, strict=True) if each is not None]
+        by_parameter = [
+            (parameter, each) for parameter, each in zip(parameters, gradients, strict=True) if each is not None
+        ]
         return _Graph(inputs, positions, hidden.detach(), grad, by_parameter, forward, backward)
 
 
@@ -312,15 +314,15 @@ def detached_parameters(module: nn.Module) -> Iterator[dict[nn.Parameter, nn.Par
     Yields:
         For each parameter that requires a gradient the one in its place.
     """
-    places = [(each, name) for each in module.modules() for name in each._parameters]
-    own = {place: place[0]._parameters[place[1]] for place in places}
-    others = {each: nn.Parameter(each.detach(), each.requires_grad) for each in own.values() if each is not None}
+    slots = [(each, name) for each in module.modules() for name in each._parameters]
+    originals = {slot: slot[0]._parameters[slot[1]] for slot in slots}
+    others = {each: nn.Parameter(each.detach(), each.requires_grad) for each in originals.values() if each is not None}
     try:
-        for (each, name), parameter in own.items():
+        for (each, name), parameter in originals.items():
             each._parameters[name] = None if parameter is None else others[parameter]
         yield {parameter: other for parameter, other in others.items() if parameter.requires_grad}
     finally:
-        for (each, name), parameter in own.items():
+        for (each, name), parameter in originals.items():
             each._parameters[name] = parameter
 
 

@@ -29,14 +29,14 @@ def forward(
     column = tl.arange(0, BLOCK)
     is_column = column < width
     inside = (row < num_rows)[:, None] & is_column[None, :]
-    place = row.to(tl.int64)[:, None] * width + column[None, :]
-    added = tl.load(values + place, mask=inside, other=0.0).to(tl.float32)
+    offsets = row.to(tl.int64)[:, None] * width + column[None, :]
+    added = tl.load(values + offsets, mask=inside, other=0.0).to(tl.float32)
     if DROPS:
         added = tl.where(_keeps(rows, columns, row, num_rows, width, least, ROWS, BLOCK), added * scale, 0.0)
-    added += tl.load(residual + place, mask=inside, other=0.0).to(tl.float32)
+    added += tl.load(residual + offsets, mask=inside, other=0.0).to(tl.float32)
     # Rounded as the backward pass reads it: both passes must see the same numbers.
     rounded = added.to(sums.dtype.element_ty)
-    tl.store(sums + place, rounded, mask=inside)
+    tl.store(sums + offsets, rounded, mask=inside)
     added = tl.where(inside, rounded.to(tl.float32), 0.0)
     mean = tl.sum(added, 1) / width
     centered = tl.where(inside, added - mean[:, None], 0.0)
@@ -45,7 +45,7 @@ def forward(
     tl.store(statistics + row * 2 + 1, inverse, mask=row < num_rows)
     normed = centered * inverse[:, None] * tl.load(weight + column, mask=is_column, other=0.0)[None, :]
     normed += tl.load(bias + column, mask=is_column, other=0.0)[None, :]
-    tl.store(result + place, normed.to(result.dtype.element_ty), mask=inside)
+    tl.store(result + offsets, normed.to(result.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -69,11 +69,11 @@ def backward(
         # The last rows of one program are not the first of the next.
         is_row = (row < num_rows) & (begin + tl.arange(0, ROWS) < rows_each)
         inside = is_row[:, None] & is_column[None, :]
-        place = row.to(tl.int64)[:, None] * width + column[None, :]
-        inner_grad = tl.load(grad + place, mask=inside, other=0.0).to(tl.float32)
+        offsets = row.to(tl.int64)[:, None] * width + column[None, :]
+        inner_grad = tl.load(grad + offsets, mask=inside, other=0.0).to(tl.float32)
         mean = tl.load(statistics + row * 2, mask=is_row, other=0.0)
         inverse = tl.load(statistics + row * 2 + 1, mask=is_row, other=0.0)
-        normed = tl.load(sums + place, mask=inside, other=0.0).to(tl.float32)
+        normed = tl.load(sums + offsets, mask=inside, other=0.0).to(tl.float32)
         normed = tl.where(inside, (normed - mean[:, None]) * inverse[:, None], 0.0)
         weight_grad += inner_grad * normed
         bias_grad += inner_grad
@@ -81,11 +81,11 @@ def backward(
         middle = tl.sum(inner_grad, 1) / width
         along = tl.sum(inner_grad * normed, 1) / width
         inner_grad = (inner_grad - middle[:, None] - normed * along[:, None]) * inverse[:, None]
-        tl.store(residual_grad + place, inner_grad.to(residual_grad.dtype.element_ty), mask=inside)
+        tl.store(residual_grad + offsets, inner_grad.to(residual_grad.dtype.element_ty), mask=inside)
         if DROPS:
             kept = _keeps(rows, columns, row, num_rows, width, least, ROWS, BLOCK)
             inner_grad = tl.where(kept & inside, inner_grad * scale, 0.0)
-            tl.store(values_grad + place, inner_grad.to(values_grad.dtype.element_ty), mask=inside)
-    own = partial + program * 2 * width + column
-    tl.store(own, tl.sum(weight_grad, 0), mask=is_column)
-    tl.store(own + width, tl.sum(bias_grad, 0), mask=is_column)
+            tl.store(values_grad + offsets, inner_grad.to(values_grad.dtype.element_ty), mask=inside)
+    sums_of_program = partial + program * 2 * width + column
+    tl.store(sums_of_program, tl.sum(weight_grad, 0), mask=is_column)
+    tl.store(sums_of_program + width, tl.sum(bias_grad, 0), mask=is_column)

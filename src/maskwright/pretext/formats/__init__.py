@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from maskwright.core.spec import ByName
-from maskwright.pretext.formats.base import Format, TakeTokens
+from maskwright.pretext.formats.base import Format, GatherTokens
 from maskwright.pretext.formats.contiguous_halves import ContiguousHalves
 from maskwright.pretext.formats.packed_sentences import DocSentences, FullSentences
 from maskwright.pretext.formats.pairs import SegmentPair, SentencePair
@@ -22,7 +22,7 @@ __all__ = [
     "Format",
     "FormatChoice",
     "FullSentences",
+    "GatherTokens",
     "SegmentPair",
     "SentencePair",
-    "TakeTokens",
 ]

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from maskwright.core.flat_arrays import Runs, concatenated_ranges
-from maskwright.core.types import BoolArray, Instances, IntArray, Plan, SpecialTokens, TakenTokens
+from maskwright.core.types import AnnotatedTokens, BoolArray, Instances, IntArray, Plan, SpecialTokens
 
-TakeTokens = Callable[[IntArray, IntArray], TakenTokens]
+GatherTokens = Callable[[IntArray, IntArray], AnnotatedTokens]
 """(starts (K,), ends (K,)) -> those ranges of the token stream, concatenated."""
 
 
 def assemble(
     plan: Plan,
-    take: TakeTokens,
+    gather: GatherTokens,
     special_tokens: SpecialTokens,
     *,
     num_separators_between: int = 1,
@@ -53,13 +53,13 @@ def assemble(
     special_offsets += np.arange(len(special_offsets))
     pieces = Runs(
         starts=text_offsets[:-1],
-        places=text_offsets[:-1] + np.cumsum(num_specials[:-1]),
+        target_starts=text_offsets[:-1] + np.cumsum(num_specials[:-1]),
         lengths=np.diff(text_offsets),
     )
 
-    taken = take(texts.starts, texts.ends)
+    tokens = gather(texts.starts, texts.ends)
     ids = np.empty(total, dtype=np.int32)
-    pieces.copy(taken.ids, ids)
+    pieces.copy(tokens.ids, ids)
     ids[special_offsets] = special_tokens.sep
     ids[cu_seqlens[:-1]] = special_tokens.cls
     special = np.zeros(total, dtype=bool)
@@ -75,11 +75,11 @@ def assemble(
     return Instances(
         ids=ids,
         segment_ids=np.repeat(np.tile(np.array([0, 1], dtype=np.int8), len(plan)), texts.widths.ravel()),
-        word_starts=with_specials(taken.word_starts),
+        word_starts=with_specials(tokens.word_starts),
         special=special,
         cu_seqlens=cu_seqlens,
         pair_labels=plan.pair_labels,
-        span_starts={level: with_specials(starts) for level, starts in taken.span_starts.items()},
+        span_starts={kind: with_specials(starts) for kind, starts in tokens.span_starts.items()},
     )
 
 

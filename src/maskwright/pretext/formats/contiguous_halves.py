@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from maskwright.core.types import Documents, Plan
-from maskwright.pretext.formats.base import Format
-from maskwright.pretext.formats.rows import PlannedInstances, keyed_documents, sample_integer, without_empty
+from maskwright.pretext.formats.base import Format, PlannedInstances, keyed_documents, sample_integer, without_empty
 
 _SHORTEST = 5  # build_pretraining_dataset.py:85-114
 

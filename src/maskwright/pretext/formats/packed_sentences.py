@@ -5,8 +5,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from maskwright.core.types import Documents, IntArray, Plan
-from maskwright.pretext.formats.base import Format
-from maskwright.pretext.formats.rows import PlannedInstances, walk, without_empty
+from maskwright.pretext.formats.base import Format, PlannedInstances, walk, without_empty
 
 
 class PackedSentences(Format):
@@ -31,7 +30,7 @@ class PackedSentences(Format):
         documents = without_empty(documents)
         ends = np.asarray(documents.sentence_ends)
         rows = PlannedInstances()
-        row_start = row_end = used = 0  # the open row: its token range, and places taken in it (0: no open row)
+        row_start = row_end = used = 0  # the open row: its token range, and positions used in it (0: no open row)
 
         def close() -> None:
             nonlocal used

@@ -11,8 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from maskwright.core.types import Documents, IntArray, Plan
-from maskwright.pretext.formats.base import Format
-from maskwright.pretext.formats.rows import PlannedInstances, keyed_documents, sample_integer, without_empty
+from maskwright.pretext.formats.base import Format, PlannedInstances, keyed_documents, sample_integer, without_empty
 
 _TRIES = 10  # create_pretraining_data.py:283
 
@@ -169,21 +168,21 @@ def random_text(documents: Documents, random: Callable[[], float], document: int
 
 
 def cut_pair(
-    coins: Callable[[int], IntArray], first: tuple[int, int], second: tuple[int, int], limit: int
+    random: Callable[[int], IntArray], first: tuple[int, int], second: tuple[int, int], limit: int
 ) -> tuple[tuple[int, int], tuple[int, int]]:
     """Drop tokens one by one from the longer text (of equal ones the second) until both have at most `limit` tokens.
 
     Each is dropped at the front or the back with equal probability (create_pretraining_data.py:418-433).
 
     Args:
-        coins: Gives k uniform numbers in [0, 1); the i-th decides about the i-th token dropped.
+        random: Gives k uniform numbers in [0, 1); the i-th decides about the i-th token dropped.
         first, second: Token ranges; the second may be empty.
     """
     (a, a_end), (b, b_end) = first, second
     surplus = a_end - a + b_end - b - limit
     if surplus <= 0:
         return first, second
-    for at_front in (coins(surplus) < 0.5).tolist():
+    for at_front in (random(surplus) < 0.5).tolist():
         if a_end - a > b_end - b:
             a, a_end = (a + 1, a_end) if at_front else (a, a_end - 1)
         else:

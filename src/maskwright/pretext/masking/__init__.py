@@ -6,7 +6,7 @@ from pydantic import Field
 
 from maskwright.core.spec import ByName
 from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.levels import LevelMasking
+from maskwright.pretext.masking.knowledge import KnowledgeMasking
 from maskwright.pretext.masking.ngram import NgramMasking
 from maskwright.pretext.masking.pmi import PMIMasking
 from maskwright.pretext.masking.span import SpanMasking
@@ -14,13 +14,13 @@ from maskwright.pretext.masking.token import TokenMasking
 from maskwright.pretext.masking.whole_word import WholeWordMasking
 
 MaskingChoice = Annotated[
-    TokenMasking | WholeWordMasking | NgramMasking | SpanMasking | LevelMasking | PMIMasking,
+    TokenMasking | WholeWordMasking | NgramMasking | SpanMasking | KnowledgeMasking | PMIMasking,
     Field(discriminator="kind"),
     ByName,
 ]
 
 __all__ = [
-    "LevelMasking",
+    "KnowledgeMasking",
     "Masking",
     "MaskingChoice",
     "NgramMasking",

@@ -1,11 +1,12 @@
 """The interface of maskings: selection of the tokens to predict.
 
 `Masking.select` finds the tokens that may be selected, `Masking.budgets` the number to select in each sequence.
-Subclasses define units (tokens, words, spans) and how they are sampled: until the budget is met or, in `LevelMasking`,
-independently.
+Subclasses define units (tokens, words, spans) and how they are sampled: until the budget is met or, in
+`KnowledgeMasking`, independently.
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from maskwright.core.spec import Spec
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 
 RateBase = Literal["all", "ordinary"]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 CONTIGUOUS_UNITS = frozenset({"contiguous_units"})
 """What maskings provide whose units are runs of adjacent tokens."""
@@ -72,7 +74,7 @@ class Masking(Spec):
         """Select the units to predict in each sequence, deterministically given `rng`.
 
         No special token is selected unless `candidates` is "all". At least one unit is selected in every sequence
-        that has one within its budget. No sequence exceeds its budget, except in `LevelMasking`, which has none.
+        that has one within its budget. No sequence exceeds its budget, except in `KnowledgeMasking`, which has none.
 
         Args:
             token_counts: Shape (V,), the count of each id in the corpus, for maskings that use it.
@@ -123,3 +125,11 @@ class Masking(Spec):
             rng: Purposes begin with "masking".
             token_counts: Shape (V,), the count of each id in the corpus; None if unknown.
         """
+
+
+def check_shares(shares: Mapping[str, float]) -> None:
+    """Raise ValueError, with names and sum, if shares do not sum to 1 up to rounding."""
+    total = sum(shares.values())
+    if abs(total - 1) > 1e-6:
+        written = " + ".join(f"{name} {share:g}" for name, share in shares.items())
+        raise ValueError(f"{written} = {total:g}; make them add up to 1")

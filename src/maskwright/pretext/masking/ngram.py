@@ -9,9 +9,9 @@ from pydantic import Field, model_validator
 from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import RandomNumbers, as_uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.base import CONTIGUOUS_UNITS, Masking
-from maskwright.pretext.masking.sampling import FloatArray, RandomOrder, unit_ends
-from maskwright.pretext.shares import Share, check_shares
+from maskwright.pretext.masking.base import CONTIGUOUS_UNITS, Masking, Share, check_shares
+from maskwright.pretext.masking.random_order import FloatArray, RandomOrder
+from maskwright.pretext.masking.units import unit_ends
 
 
 class NgramMasking(Masking):
@@ -42,7 +42,7 @@ class NgramMasking(Masking):
 
     @model_validator(mode="after")
     def _fits(self) -> "NgramMasking":
-        check_shares({f"length_shares.{place}": share for place, share in enumerate(self.length_shares)})
+        check_shares({f"length_shares.{index}": share for index, share in enumerate(self.length_shares)})
         if self.budget == "words" and self.max_targets is not None:
             raise ValueError(
                 f"max_targets {self.max_targets} limits tokens, but budget 'words' counts words; "
@@ -70,8 +70,8 @@ class NgramMasking(Masking):
         text = _Words.of(instances, maskable)
         if not len(text.starts):
             return Selection(text.starts, text.ends)
-        place = self._in_random_order if self.order == "random" else self._from_left_to_right
-        lengths = place(text, instances, self.budgets(instances, rng), rng)
+        choose = self._in_random_order if self.order == "random" else self._from_left_to_right
+        lengths = choose(text, instances, self.budgets(instances, rng), rng)
         firsts = np.flatnonzero(lengths > 0)
         return Selection(text.starts[firsts], text.ends[firsts + lengths[firsts] - 1])
 
@@ -113,20 +113,20 @@ class NgramMasking(Masking):
         num_words = np.add.reduceat(text.begins, instances.cu_seqlens[:-1], dtype=np.int64)
         wanted = np.minimum(budgets, num_words)
         # As many lengths as could be needed; those that start within the budget are kept, the last one shortened.
-        owners = np.repeat(np.arange(len(instances)), wanted)
-        lengths = self.lengths(rng.uniform_at("masking length", owners, _ranks(owners)))
+        sequences = np.repeat(np.arange(len(instances)), wanted)
+        lengths = self.lengths(rng.uniform_at("masking length", sequences, _ranks(sequences)))
         running = np.concatenate([[0], np.cumsum(lengths)])
         before = running[:-1] - np.repeat(running[np.cumsum(wanted) - wanted], wanted)
-        lengths = np.minimum(lengths, wanted[owners] - before)
+        lengths = np.minimum(lengths, wanted[sequences] - before)
         kept = np.flatnonzero(lengths > 0)
-        owners, before, lengths = (values[kept] for values in (owners, before, lengths))
+        sequences, before, lengths = (values[kept] for values in (sequences, before, lengths))
         # m windows with k words among N - k others: m of N - k + m positions, moved by the words of earlier windows.
-        num_windows = np.bincount(owners, minlength=len(instances))
+        num_windows = np.bincount(sequences, minlength=len(instances))
         numbers = np.cumsum(text.begins) - 1
-        end_of_places = np.cumsum(num_words) - wanted + num_windows
-        places = text.begins & (numbers < np.repeat(end_of_places, instances.lengths))
-        pointers = RandomOrder.of(places, instances, rng).first(num_windows)
-        firsts = numbers[pointers] + before - _ranks(owners)
+        end_of_positions = np.cumsum(num_words) - wanted + num_windows
+        positions = text.begins & (numbers < np.repeat(end_of_positions, instances.lengths))
+        pointers = RandomOrder.of(positions, instances, rng).first(num_windows)
+        firsts = numbers[pointers] + before - _ranks(sequences)
         # A unit begins where a window does, and where a text does within one.
         begins = np.zeros(len(text.starts), dtype=bool)
         begins[1:] = text.is_last[:-1]

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import CONTIGUOUS_UNITS, Masking
-from maskwright.pretext.masking.sampling import span_begins, until_full
+from maskwright.pretext.masking.units import span_begins, until_full
 
 
 class PMIMasking(Masking):

@@ -10,7 +10,7 @@ from maskwright.core.randomness import RandomNumbers
 from maskwright.core.spec import Conditions
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
 from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.sampling import FloatArray, RandomOrder
+from maskwright.pretext.masking.random_order import FloatArray, RandomOrder
 
 
 class TokenMasking(Masking):

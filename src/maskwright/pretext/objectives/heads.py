@@ -60,19 +60,19 @@ class SpanBoundaryHead(nn.Module):
     Row k - 1 of `place_embeddings` is the k-th token of a span.
     """
 
-    def __init__(self, shape: HeadShape, max_places: int, place_width: int) -> None:
+    def __init__(self, shape: HeadShape, max_places: int, position_width: int) -> None:
         super().__init__()
         self.activation = shape.hidden_activation
-        self.place_embeddings = nn.Embedding(max_places, place_width)
-        self.dense_in = nn.Linear(2 * shape.hidden_size + place_width, shape.hidden_size)
+        self.place_embeddings = nn.Embedding(max_places, position_width)
+        self.dense_in = nn.Linear(2 * shape.hidden_size + position_width, shape.hidden_size)
         self.norm_in = nn.LayerNorm(shape.hidden_size, eps=shape.layer_norm_eps)
         self.dense_out = nn.Linear(shape.hidden_size, shape.embedding_size)
         self.norm_out = nn.LayerNorm(shape.embedding_size, eps=shape.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(shape.vocab_size))
 
-    def forward(self, left: Tensor, right: Tensor, places: Tensor) -> Tensor:
+    def forward(self, left: Tensor, right: Tensor, positions: Tensor) -> Tensor:
         """Map boundary states (M, H), twice, and positions in the span (M,), from 1, to features (M, E)."""
-        joined = torch.cat([left, right, self.place_embeddings(places - 1)], dim=-1)
+        joined = torch.cat([left, right, self.place_embeddings(positions - 1)], dim=-1)
         inner = self.norm_in(ops.activation(self.activation, self.dense_in(joined)))
         return cast(Tensor, self.norm_out(ops.activation(self.activation, self.dense_out(inner))))
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from maskwright.core.tensors import LossInputs, LossTerm
 
-PLACE_WIDTH = 200
+POSITION_WIDTH = 200
 """Width of the position embeddings; constant, since the original's flag for it never reaches the constructor."""
 
 
@@ -38,7 +38,7 @@ class SpanBoundaryObjective(VocabularyObjective):
     max_places: Annotated[int, Field(ge=1, le=512)] = 20
 
     def targets(self, examples: Examples) -> Targets:
-        """Return the targets, with "left" and "right" as anchors and "place" in the span, from 1, as extra value."""
+        """Return the targets, with "left" and "right" as anchors and "position" in the span, from 1, as extra value."""
         instances, selection = examples.instances, examples.selection
         ordinary = ~instances.special[selection.starts]
         runs = Selection(selection.starts[ordinary], selection.ends[ordinary]).merge_adjacent()
@@ -50,20 +50,20 @@ class SpanBoundaryObjective(VocabularyObjective):
         return Targets(
             positions=positions,
             labels=instances.ids[positions].astype(np.int64),
-            extra={"place": positions - firsts + 1},
+            extra={"position": positions - firsts + 1},
             anchors={"left": firsts - 1, "right": np.repeat(ends, lengths)},
         )
 
     def head(self, shape: HeadShape) -> "nn.Module":
         from maskwright.pretext.objectives.heads import SpanBoundaryHead
 
-        return SpanBoundaryHead(shape, self.max_places, PLACE_WIDTH)
+        return SpanBoundaryHead(shape, self.max_places, POSITION_WIDTH)
 
     def num_parameters(self, shape: HeadShape) -> int:
         """Position embeddings, two dense layers with bias and LayerNorm, output bias V."""
         hidden, width = shape.hidden_size, shape.embedding_size
-        inner = (2 * hidden + PLACE_WIDTH + 3) * hidden
-        return self.max_places * PLACE_WIDTH + inner + (hidden + 3) * width + shape.vocab_size
+        inner = (2 * hidden + POSITION_WIDTH + 3) * hidden
+        return self.max_places * POSITION_WIDTH + inner + (hidden + 3) * width + shape.vocab_size
 
     def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
         from maskwright.core.tensors import LossTerm
@@ -71,7 +71,7 @@ class SpanBoundaryObjective(VocabularyObjective):
 
         targets, hidden = inputs.targets, inputs.view.output.hidden
         left, right = (hidden[targets.anchors[side]] for side in ("left", "right"))
-        features = head(left, right, targets.extra["place"])
+        features = head(left, right, targets.extra["position"])
         scores = ops.summed_cross_entropy(
             features, inputs.view.word_embeddings, cast("Tensor", head.bias), targets.labels
         )
@@ -80,4 +80,4 @@ class SpanBoundaryObjective(VocabularyObjective):
     def flops(self, shape: HeadShape) -> float:
         """Dense (2 H + 200) x H and H x E, output E x V."""
         hidden, width = shape.hidden_size, shape.embedding_size
-        return 2.0 * ((2 * hidden + PLACE_WIDTH) * hidden + hidden * width + width * shape.vocab_size)
+        return 2.0 * ((2 * hidden + POSITION_WIDTH) * hidden + hidden * width + width * shape.vocab_size)

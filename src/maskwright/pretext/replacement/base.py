@@ -1,4 +1,4 @@
-"""The interface of replacements: the input ids at selected tokens."""
+"""The interface of replacements, the input ids at selected tokens; `corrupt` selects and replaces."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Set
@@ -11,8 +11,8 @@ from pydantic import model_validator
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec
 from maskwright.core.spec import Spec
-from maskwright.core.types import BoolArray, Instances, IntArray, Selection, SpecialTokens
-from maskwright.pretext.shares import check_shares
+from maskwright.core.types import BoolArray, Examples, Instances, IntArray, Selection, SpecialTokens
+from maskwright.pretext.masking.base import Masking, check_shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Replacement(Spec):
         return False
 
     @property
-    def hiding_all(self) -> Self:
+    def without_kept(self) -> Self:
         """The same without kept tokens, for held-out text: a model can copy kept tokens without using context."""
         shares = {name: getattr(self, name) for name in self.changes}
         total = sum(shares.values())
@@ -91,6 +91,16 @@ class Replacement(Spec):
     ) -> Mapping[str, int]:
         """Return the number of selected tokens by outcome of `replace_tokens`, if the shares alone do not tell."""
         return {}
+
+
+def corrupt(
+    instances: Instances, masking: Masking, replacement: Replacement, rng: RandomNumbers, vocabulary: VocabularyFacts
+) -> Examples:
+    """Mask part of each of B sequences, deterministically given `rng`, which has a key for each sequence."""
+    eligible = replacement.eligible(instances, rng, vocabulary)
+    selection = masking.select(instances, rng, vocabulary.token_counts, eligible)
+    corrupted = replacement.replace_tokens(instances, selection, rng, vocabulary)
+    return Examples(instances=instances, selection=selection, corrupted=corrupted)
 
 
 def uniform_ids(uniform: IntArray, vocab_size: int, never: Set[int]) -> IntArray:

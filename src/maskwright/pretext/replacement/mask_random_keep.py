@@ -7,8 +7,8 @@ import numpy as np
 from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Instances, IntArray, Selection
+from maskwright.pretext.masking.base import Share
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts, uniform_ids
-from maskwright.pretext.shares import Share
 
 
 class MaskRandomKeep(Replacement):

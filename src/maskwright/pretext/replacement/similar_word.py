@@ -9,8 +9,8 @@ from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.similar_words import SimilarWords, SimilarWordsSpec, WordOptions, word_hashes
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
+from maskwright.pretext.masking.base import Share
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts, uniform_ids
-from maskwright.pretext.shares import Share
 
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -54,9 +54,9 @@ class SimilarWord(Replacement):
         return self.table
 
     @property
-    def hiding_all(self) -> Self:
-        """Nothing kept, and every word eligible (see `Replacement.hiding_all`)."""
-        hidden = super().hiding_all
+    def without_kept(self) -> Self:
+        """Nothing kept, and every word eligible (see `Replacement.without_kept`)."""
+        hidden = super().without_kept
         return hidden if hidden is self else hidden.replace(max_stand_ins=1.0)
 
     def eligible(self, instances: Instances, rng: RandomNumbers, vocabulary: VocabularyFacts) -> BoolArray:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from maskwright.data.tokenizers.spec import WordPiece
 from maskwright.data.words.spec import Words
-from maskwright.pretext.masking import LevelMasking
+from maskwright.pretext.masking import KnowledgeMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, NextSentencePrediction
 from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.recipes.optimization import AdamW, LengthPhase, Training
@@ -40,7 +40,7 @@ FORMAT = bert.FORMAT
 # this dialogue language model; it is not implemented.
 OBJECTIVES = (MaskedLanguageModeling(), NextSentencePrediction())
 
-MASKING = LevelMasking(
+MASKING = KnowledgeMasking(
     rate=0.15,  # of the units, each independently: batching.py:25-117
     order="staged",  # section 3.2; the length of the stages is not published, equal ones are assumed
     basic=1 / 3,

@@ -163,6 +163,21 @@ const TASKS = {
   },
 };
 
+TASKS.rerank = {
+  title: "Rank texts",
+  fields: [
+    ["query", "Query", "Where do ships lie?"],
+    ["list", "Texts to rank, one per line", "Many vessels lay in the port.\nShe baked bread on Sunday."],
+  ],
+  upload: "list",
+  run: async (model, given) => {
+    const documents = lines(given.list);
+    const content = await request("rerank", { model: model.id, query: given.query, documents });
+    const rows = content.results.map((each) => [each.relevance_score.toPrecision(3), documents[each.index]]);
+    return { parts: [table(["score", "text"], rows.slice(0, 20))], truncated: content.truncated.length > 0 };
+  },
+};
+
 const KINDS = {
   tagging: { title: "Entities", fields: [["text", "Text", "Ada Lovelace was born in London."]] },
   question_answering: {
@@ -241,7 +256,7 @@ function showFields() {
   byId("fields").replaceChildren(...task.fields.flatMap(([name, label, example]) => {
     const field = `${key}/${name}`;
     const box = element("textarea", { id: `field-${name}`, name, value: written[field] ?? example });
-    if (["question", "text2"].includes(name)) box.className = "short";
+    if (["question", "query", "text2"].includes(name)) box.className = "short";
     box.oninput = () => { written[field] = box.value; };
     const parts = [element("label", { htmlFor: box.id, textContent: label }), box];
     if (task.upload === name) {

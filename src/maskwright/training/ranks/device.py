@@ -290,9 +290,9 @@ def matmul_error(library: MatmulLibrary) -> float:
     """Return the largest error of an fp32 matmul on the CPU against fp64, relative to the largest entry."""
     left, right = _operands(_ERROR_SHAPE, torch.float32, torch.device("cpu"))
     with fp32_matmul_setting(SETTINGS[library]):
-        found = torch.nn.functional.linear(left, right)
+        computed = torch.nn.functional.linear(left, right)
     exact = left.double() @ right.double().T
-    return float((found.double() - exact).abs().max() / exact.abs().max())
+    return float((computed.double() - exact).abs().max() / exact.abs().max())
 
 
 def _operands(shape: tuple[int, int, int], dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:

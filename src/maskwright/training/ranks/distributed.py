@@ -100,13 +100,13 @@ def _new_store() -> tuple[Store, int, int]:
     with it; dead processes do not confirm the answer.
     """
     store, rank, size = next(rendezvous("env://"))
-    own = uuid4().hex
+    identifier = uuid4().hex
     if rank:
-        store.set(f"process {rank}", own)
-        prefix = store.get(own).decode()
+        store.set(f"process {rank}", identifier)
+        prefix = store.get(identifier).decode()
         store.add(prefix, 1)
     else:
-        prefix, confirmed = own, 0
+        prefix, confirmed = identifier, 0
         while confirmed < size - 1:
             for other in range(1, size):
                 store.set(store.get(f"process {other}").decode(), prefix)
@@ -222,12 +222,12 @@ def all_reduce_max(number: float) -> float:
     return float(tensor)
 
 
-def all_reduce_max_gathering(number: float, own: float) -> tuple[float, list[float]]:
-    """Return the largest number of any rank, and the `own` number, not negative, of every rank, in one all-reduce."""
+def all_reduce_max_gathering(number: float, rank_number: float) -> tuple[float, list[float]]:
+    """Return the largest number of any rank, and `rank_number`, not negative, of every rank, in one all-reduce."""
     if not _groups:
-        return number, [own]
+        return number, [rank_number]
     tensor = torch.zeros(1 + world_size(), dtype=torch.float64)
-    tensor[0], tensor[1 + rank()] = number, own
+    tensor[0], tensor[1 + rank()] = number, rank_number
     with _reaching_others():
         dist.all_reduce(tensor, dist.ReduceOp.MAX, group=_groups.messages)
     largest, *of_ranks = tensor.tolist()

@@ -40,7 +40,8 @@ from maskwright.training.start.existing import open_existing
 from maskwright.training.steps.evaluation import HeldOutResult, measure
 from maskwright.training.steps.model import PretrainingModel
 from maskwright.training.steps.optimizer import Optimizer
-from maskwright.training.steps.workload import Text, Workload
+from maskwright.training.steps.text import Text
+from maskwright.training.steps.workload import Workload
 
 LEARNING_RATE = 5e-5
 """Peak for the whole model. Gururangan et al. (2020) continue with 1e-4 and batches of 2,048 sequences; short runs have
@@ -177,7 +178,7 @@ def _vectors(encoder: Encoder, text: Text, bounds: IntArray, sentences: IntArray
     encoder.eval()
     with torch.inference_mode():
         for chosen in by_length(ends - starts + 2, _TOKENS_AT_ONCE):
-            inner = [text.take(starts[[each]], ends[[each]]).ids for each in chosen]
+            inner = [text.gather(starts[[each]], ends[[each]]).ids for each in chosen]
             ids = np.concatenate([[special.cls, *each, special.sep] for each in inner])
             lengths = np.array([len(each) + 2 for each in inner])
             batch = PackedBatch.of(ids, np.zeros_like(ids), lengths, device=device)

@@ -106,10 +106,10 @@ class InitialWeights:
 
     def copy_to(self, model: PretrainingModel) -> None:
         """Write the weights into an initialized model."""
-        own = model.weights()
+        target = model.weights()
         with torch.no_grad():
             for name, tensor in self.weights.items():
-                own[name].copy_(tensor)
+                target[name].copy_(tensor)
 
     def describe(self) -> str:
         """Return one line that lists the loaded, newly initialized and ignored parts."""
@@ -244,26 +244,26 @@ def start_from(recipe: Recipe, model: Checkpoint, generator: Checkpoint | None) 
     """Return the weights that a run loads from a model that passed `inherit_from_init`."""
     with torch.device("meta"):
         built = build_model(recipe, model.tokenizer.special_tokens.vocab_size)
-    own = built.weights()
-    on_generator = own.keys() - built.encoder_weights().keys()
+    target = built.weights()
+    on_generator = target.keys() - built.encoder_weights().keys()
     state = {name: tensor for name, tensor in model.state.items() if name not in on_generator}
     described = {}
     if built.generator is not None and generator is not None:
         if different := differences(built.generator.config, generator.config):
             described["generator"] = f"generator ({describe_differences(different)})"
         else:
-            # By the names in a generator's own directory.
+            # By the names in a generator's directory.
             names = {name: name.replace("encoder.", "generator.", 1) for name in built.generator_weights()}
-            state |= {names[name]: tensor for name, tensor in generator.state.items() if names.get(name) in own}
+            state |= {names[name]: tensor for name, tensor in generator.state.items() if names.get(name) in target}
     ignored = parts_of(model.state.keys() & on_generator)
-    start = _start(model, state, own, described, ignored, on_generator)
+    start = _start(model, state, target, described, ignored, on_generator)
     return replace(start, modules=model.modules) if (model.folder / MODULES).is_file() else start
 
 
 def start_from_teacher(recipe: Recipe, teacher: Checkpoint) -> InitialWeights:
     """Return the weights that a student loads from its teacher: embeddings, some layers, heads of the same kind."""
     with torch.device("meta"):
-        own = build_model(recipe, teacher.tokenizer.special_tokens.vocab_size).weights()
+        target = build_model(recipe, teacher.tokenizer.special_tokens.vocab_size).weights()
     num_layers = teacher.config.num_layers
     layers = spread_layers(recipe.encoder.num_layers, num_layers)
     state = {name: tensor for name, tensor in teacher.state.items() if "_blocks." not in name}
@@ -278,7 +278,7 @@ def start_from_teacher(recipe: Recipe, teacher: Checkpoint) -> InitialWeights:
                 if name.startswith(source)
             }
     described = {"layers": f"layers {', '.join(map(str, layers))} of {num_layers}"}
-    return _start(teacher, state, own, described, {"other layers"} if len(layers) < num_layers else set())
+    return _start(teacher, state, target, described, {"other layers"} if len(layers) < num_layers else set())
 
 
 def start_from_embeddings(recipe: Recipe, teacher: Checkpoint) -> InitialWeights:
@@ -289,7 +289,7 @@ def start_from_embeddings(recipe: Recipe, teacher: Checkpoint) -> InitialWeights
     student's embeddings are wider.
     """
     with torch.device("meta"):
-        own = build_model(recipe, teacher.tokenizer.special_tokens.vocab_size).weights()
+        target = build_model(recipe, teacher.tokenizer.special_tokens.vocab_size).weights()
     names = [f"encoder.{part}_embeddings.weight" for part in ("word", "position", "segment")]
     words, positions, segments = (teacher.state.get(name) for name in names)
     assert words is not None
@@ -306,28 +306,28 @@ def start_from_embeddings(recipe: Recipe, teacher: Checkpoint) -> InitialWeights
         positions = torch.cat([skipped, positions[teacher.config.position_offset :]])
     axes = torch.eye(width) if width == teacher_width else torch.linalg.eigh(words.T @ words)[1][:, -width:]
     tables = zip(names, (words, positions, segments), strict=True)
-    state = {name: table @ axes for name, table in tables if table is not None and name in own}
-    start = _start(teacher, state, own, {}, {"layers"})
+    state = {name: table @ axes for name, table in tables if table is not None and name in target}
+    start = _start(teacher, state, target, {}, {"layers"})
     # Of the embeddings, the LayerNorm is always new, and the positions if the teacher has no table.
-    positions_new = ["position embeddings"] * (positions is None and names[1] in own)
+    positions_new = ["position embeddings"] * (positions is None and names[1] in target)
     return replace(start, new=tuple(sorted({*start.new, *positions_new} - {"embeddings"})))
 
 
 def _start(
     model: Checkpoint,
     state: Mapping[str, Tensor],
-    own: Mapping[str, Tensor],
+    target: Mapping[str, Tensor],
     described: Mapping[str, str],
     ignored: set[str],
     on_generator: Collection[str] = (),
 ) -> InitialWeights:
-    """Load what fits of a model's weights (`state`) into those of the run (`own`); position embeddings are truncated.
+    """Load what fits of a model's weights `state` into the run's, `target`; position embeddings are truncated.
 
     `described` has descriptions of parts, in place of their names, and `ignored` further ignored parts; `on_generator`
     are the run's weights that belong to its generator.
     """
     weights, mismatched = dict[str, Tensor](), dict[str, str]()
-    for name, like in own.items():
+    for name, like in target.items():
         if name not in state:
             continue
         tensor = state[name][: len(like)] if name.endswith(_POSITIONS) else state[name]
@@ -340,7 +340,8 @@ def _start(
             mismatched[name] = f"{name} ({shape}, the model's {source_shape})"
     used = weights.keys() | mismatched.keys()
     loaded, new = (
-        {described.get(part, part) for part in parts_of(names, on_generator)} for names in (weights, own.keys() - used)
+        {described.get(part, part) for part in parts_of(names, on_generator)}
+        for names in (weights, target.keys() - used)
     )
     return InitialWeights(
         origin=model.to_json(),

@@ -33,8 +33,7 @@ from maskwright.data.words.span_facts import describe_spans
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import FULL_LENGTH, CorpusStatistics, Speed, resolve
 from maskwright.fitting.rules import Choice
-from maskwright.pretext.corrupt import corrupt
-from maskwright.pretext.replacement.base import VocabularyFacts
+from maskwright.pretext.replacement.base import VocabularyFacts, corrupt
 from maskwright.recipes.recipe import Recipe
 from maskwright.reporting.reporter import Reporter
 from maskwright.training.ranks.device import Machine, Precision
@@ -48,7 +47,8 @@ from maskwright.training.start.initialization import (
     open_teacher,
 )
 from maskwright.training.start.speed import measure_speed
-from maskwright.training.steps.workload import Text, mean_lengths
+from maskwright.training.steps.text import Text
+from maskwright.training.steps.workload import mean_lengths
 
 _DOCUMENTS_MEASURED, _SEQUENCES_MEASURED = 5000, 500
 _BLOCKS_READ, _DOCUMENTS_READ, _SENTENCES_READ = 8, 100, 20
@@ -248,8 +248,8 @@ def restore_prepared(
     Raises RecipeError if the corpus, a word list or the teacher has changed.
     """
 
-    def check(what: str, recorded: str | None, found: str | None) -> None:
-        if recorded != found:
+    def check(what: str, recorded: str | None, current: str | None) -> None:
+        if recorded != current:
             raise RecipeError(
                 f"{what} has changed since the run in {folder} began",
                 todo="Restore it to resume, or choose another --out.",
@@ -319,13 +319,13 @@ def with_tokenizer(recipe: Recipe, tokenizer: Tokenizer, *, adopt: bool = False)
 
 def _common_weights(weights: Sequence[float | None]) -> tuple[float, ...] | None:
     """Return the weights of several sources; either all sources have one, or none."""
-    given = [weight for weight in weights if weight is not None]
-    if given and len(given) < len(weights):
+    specified = [weight for weight in weights if weight is not None]
+    if specified and len(specified) < len(weights):
         raise RecipeError(
-            f"{len(given)} of {len(weights)} corpus arguments have a weight",
+            f"{len(specified)} of {len(weights)} corpus arguments have a weight",
             todo="Give all of them a weight (path:0.7) or none.",
         )
-    return tuple(given) if len(given) > 1 else None
+    return tuple(specified) if len(specified) > 1 else None
 
 
 def _clean(request: Request, reporter: Reporter) -> CleanCorpus:
@@ -404,15 +404,15 @@ def _tokenize(
         sources=corpus.document_sources,
         weights=_common_weights(cleaned.source_weights),
         document_ends=corpus.document_ends,
-        take=corpus.take,
+        gather=corpus.gather,
         vocabulary=vocabulary,
         span_facts=corpus.span_facts,
     )
     if held_out is not None:
         words = recipe.words
         if corpus.collocations is not None:  # Those of the training text.
-            found = str(corpus.collocations)
-            words = words.replace(phrases=[found if each == "collocations" else each for each in words.phrases])
+            file = str(corpus.collocations)
+            words = words.replace(phrases=[file if each == "collocations" else each for each in words.phrases])
         measured = tokenize_corpus(
             held_out, tokenizer, words=words, cache=request.cache, workers=request.workers, progress=reporter.stage
         )
@@ -423,7 +423,7 @@ def _tokenize(
                 documents=measured.documents,
                 sources=measured.document_sources,
                 document_ends=measured.document_ends,
-                take=measured.take,
+                gather=measured.gather,
                 weights=None,
             ),
         )
@@ -457,11 +457,12 @@ def span_warnings(recipe: Recipe, facts: Mapping[str, Mapping[str, Any]]) -> Ite
             remedy = "give a list of entities, --set words.entities=[names.txt]"
         elif "collocations" in recipe.words.phrases:
             remedy = "give a list of phrases, --set words.phrases=[phrases.txt] (too little text for collocations)"
-        found, where = f"no {kind} of two or more words was found", "instead"
+        problem, where = f"no {kind} of two or more words was found", "instead"
         if facts[kind]["units"]:
-            found, where = f"only {covered:.1%} of the tokens are in {kind} spans of two or more words", "elsewhere"
+            problem, where = f"only {covered:.1%} of the tokens are in {kind} spans of two or more words", "elsewhere"
         yield (
-            f"{found}; masking {recipe.masking.kind!r} masks single words {where}, in {share:.0%} of training; {remedy}"
+            f"{problem}; masking {recipe.masking.kind!r} masks single words {where}, in {share:.0%} of training; "
+            f"{remedy}"
         )
 
 
@@ -495,7 +496,7 @@ def measured_outcomes(recipe: Recipe, text: Text, seed: int) -> Mapping[str, int
         return {}
     index = np.linspace(0, len(plan) - 1, min(len(plan), _SEQUENCES_MEASURED)).astype(np.int64)
     separators = recipe.format.separator_points(text.documents)
-    instances = recipe.format.lay_out(plan.rows(index), text.take, text.vocabulary.special_tokens, separators)
+    instances = recipe.format.lay_out(plan.rows(index), text.gather, text.vocabulary.special_tokens, separators)
     rng = RandomNumbers(seed, np.zeros(len(index), dtype=np.int64), index)
     examples = corrupt(instances, recipe.masking.stages[0][1], recipe.replacement, rng, text.vocabulary)
     return recipe.replacement.outcomes(instances, examples.selection, rng, text.vocabulary)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from maskwright.core.types import Documents, IntArray, SpecialTokens, TakenTokens
+from maskwright.core.types import AnnotatedTokens, Documents, IntArray, SpecialTokens
 from maskwright.fitting.budget import Budget, Spent
 from maskwright.fitting.flops import skipped_flops, step_flops
 from maskwright.fitting.resolve import CorpusStatistics, Speed, resolve
@@ -20,7 +20,8 @@ from maskwright.training.steps.kernel_check import check_kernels
 from maskwright.training.steps.loop import Position, Schedule, train
 from maskwright.training.steps.model import build_model
 from maskwright.training.steps.optimizer import Optimizer
-from maskwright.training.steps.workload import Text, build_workload, mean_lengths
+from maskwright.training.steps.text import Text
+from maskwright.training.steps.workload import build_workload, mean_lengths
 
 _ROUNDS = ((1.0, 1), (3.0, 4))
 """Seconds and fewest steps of each measurement; the recipe is fitted anew to the last speed."""
@@ -172,11 +173,11 @@ def _random_text(vocab_size: int) -> Text:
     )
     ids = random.integers(len(special.names), vocab_size, int(lengths.sum())).astype(np.int32)
 
-    def take(starts: IntArray, stops: IntArray) -> TakenTokens:
+    def gather(starts: IntArray, stops: IntArray) -> AnnotatedTokens:
         ranges = [np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)]
         chosen = ids[np.concatenate(ranges)]
         words = np.ones(len(chosen), dtype=np.bool_)
-        return TakenTokens(chosen, words, {"phrase": words, "entity": words})
+        return AnnotatedTokens(chosen, words, {"phrase": words, "entity": words})
 
     last = np.arange(1, _DOCUMENTS + 1) * _SENTENCES
     documents = Documents(np.cumsum(lengths), last - _SENTENCES, last)
@@ -185,6 +186,6 @@ def _random_text(vocab_size: int) -> Text:
         sources=np.zeros(_DOCUMENTS, dtype=np.int64),
         weights=None,
         document_ends=documents.bounds(documents.last),
-        take=take,
+        gather=gather,
         vocabulary=VocabularyFacts(special_tokens=special, token_counts=np.bincount(ids, minlength=vocab_size)),
     )

@@ -2,27 +2,24 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, TypeVar, cast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from maskwright.core.batching import even_bounds
 from maskwright.core.randomness import RandomNumbers, integer_key
 from maskwright.core.tensors import PackedBatch, TargetTensors
-from maskwright.core.types import Instances, IntArray, TakenTokens, Targets
+from maskwright.core.types import AnnotatedTokens, Instances, IntArray, Targets
 from maskwright.model.config import EncoderConfig
-from maskwright.pretext.corrupt import corrupt
-from maskwright.pretext.formats.base import Format, TakeTokens
+from maskwright.pretext.formats.base import Format, GatherTokens
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.objectives.base import Objective
-from maskwright.pretext.replacement.base import Replacement, VocabularyFacts
+from maskwright.pretext.replacement.base import Replacement, VocabularyFacts, corrupt
 from maskwright.training.steps.sampler import Rows
-
-Data = TypeVar("Data")
+from maskwright.training.steps.transfer import move
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,48 +41,10 @@ class MicroBatch:
         return move(self, device)
 
 
-def move(data: Data, device: torch.device) -> Data:
-    """Move all tensors in nested dataclasses and mappings to a device, in one copy that the host does not wait for."""
-    tensors = list[Tensor]()
-    map_tensors(data, tensors.append)
-    moved = iter(_move_together(tensors, device))
-    return cast(Data, map_tensors(data, lambda _: next(moved)))
-
-
-def map_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:
-    """Apply a function to every tensor in nested dataclasses and mappings, in a fixed order."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {key: map_tensors(each, change) for key, each in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{each.name: map_tensors(getattr(value, each.name), change) for each in fields(value)})
-    return value
-
-
 _CPU = torch.device("cpu")
 _KEY_INDEXES = 8
 # Above this share of the tokens, gathering them is assumed to cost what the last layer saves: not measured.
 _MAX_OUTPUT_SHARE = 0.75
-_ALIGNMENT = 16
-"""Bytes: each tensor of a joint copy begins at a multiple."""
-
-
-def _move_together(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """Move tensors in one copy from pinned memory, which the host does not wait for."""
-    sizes = [-(-tensor.nbytes // _ALIGNMENT) * _ALIGNMENT for tensor in tensors]
-    offsets = list(itertools.accumulate(sizes, initial=0))
-    buffer = torch.empty(offsets[-1], dtype=torch.uint8, pin_memory=device.type == "cuda")
-    # By NumPy: waking PyTorch's threads takes longer than copying so little.
-    written = buffer.numpy()
-    for offset, tensor in zip(offsets, tensors, strict=False):
-        values = np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8)
-        written[offset : offset + len(values)] = values
-    moved = buffer.to(device, non_blocking=True)
-    return [
-        moved[offset : offset + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
-        for offset, tensor in zip(offsets, tensors, strict=False)
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +93,7 @@ class Collator:
     replacement: Replacement
     objectives: tuple[Objective, ...]
     vocabulary: VocabularyFacts
-    take: TakeTokens
+    gather: GatherTokens
     separator_points: IntArray
     seed: int
     max_length: int
@@ -155,12 +114,12 @@ class Collator:
         parts = list(enumerate(itertools.pairwise(bounds.tolist())))[share]
         share_rows = rows.part(np.concatenate([np.arange(0), *(np.arange(*part) for _, part in parts)]))
 
-        def take_words(starts: IntArray, ends: IntArray) -> TakenTokens:
-            return TakenTokens(*self.take(starts, ends)[:2])
+        def gather_words(starts: IntArray, ends: IntArray) -> AnnotatedTokens:
+            return AnnotatedTokens(*self.gather(starts, ends)[:2])
 
         # Phrases and entities are not laid out for maskings that do not use them.
-        take = self.take if self.masking.span_kinds else take_words
-        instances = self.format.lay_out(share_rows.plan, take, self.vocabulary.special_tokens, self.separator_points)
+        gather = self.gather if self.masking.span_kinds else gather_words
+        instances = self.format.lay_out(share_rows.plan, gather, self.vocabulary.special_tokens, self.separator_points)
         rng = RandomNumbers(self.seed, share_rows.mask_sample, share_rows.index)
         examples = corrupt(instances, self.masking, self.replacement, rng, self.vocabulary)
         targets = {objective.kind: objective.targets(examples) for objective in self.objectives}
@@ -261,3 +220,32 @@ def _cut_targets(targets: Targets, start: int, end: int) -> TargetTensors:
         # An anchor is in its target's sequence, and a sequence is never cut.
         anchors={name: _tensor(each[selected] - start) for name, each in targets.anchors.items()},
     )
+
+
+def even_bounds(cu_seqlens: IntArray, limit: int, multiple: int = 1) -> IntArray:
+    """Cut sequences in their order; return the first sequence of each batch, and B.
+
+    Batches are few and of about equal size. A sequence longer than `limit` tokens is a batch of its own. The number of
+    batches is a multiple of `multiple`, unless long sequences prevent that; it is never less if there are as many
+    sequences.
+
+    Args:
+        cu_seqlens: Shape (B+1,), the first token of each sequence, and T.
+    """
+    long = np.flatnonzero(np.diff(cu_seqlens) > limit)
+    edges = np.unique([0, *long, *(long + 1), len(cu_seqlens) - 1])
+    runs = [
+        first + _even_bounds(cu_seqlens[first : last + 1], limit, multiple) for first, last in itertools.pairwise(edges)
+    ]
+    return np.unique(np.concatenate([edges, *runs]))
+
+
+def _even_bounds(cu_seqlens: IntArray, limit: int, multiple: int) -> IntArray:
+    # Of sequences of which none is longer than the limit, or of one.
+    cu_seqlens = cu_seqlens - cu_seqlens[0]
+    num_sequences, num_tokens = len(cu_seqlens) - 1, int(cu_seqlens[-1])
+    for num_parts in range(multiple * max(1, -(-num_tokens // (multiple * limit))), num_sequences, multiple):
+        bounds = np.unique(np.searchsorted(cu_seqlens, np.arange(num_parts + 1) * num_tokens / num_parts))
+        if np.diff(cu_seqlens[bounds]).max() <= limit and len(bounds) > multiple:
+            return bounds
+    return np.arange(num_sequences + 1)

@@ -25,10 +25,10 @@ from torch import Tensor
 
 from maskwright.core.types import IntArray
 from maskwright.training.ranks.distributed import all_gather_object, rank, world_size
+from maskwright.training.steps.adamw import total_norm
 from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.model import PretrainingModel
-from maskwright.training.steps.optimizer import total_norm
-from maskwright.training.steps.step import Sums, details_of
+from maskwright.training.steps.sums import Sums, details_of
 
 _DEVIATIONS, _WINDOW, _FEWEST = 7.0, 1000, 100
 _DIVERGED = 2.0
@@ -205,15 +205,15 @@ class Spikes:
 
     def find(self, numbers: Mapping[str, float]) -> list[str]:
         """Add a step's numbers, by name; describe those that are spikes."""
-        found = []
+        spikes = []
         for name, number in numbers.items():
             last = self._last.setdefault(name, deque(maxlen=_WINDOW))
             if len(last) >= _FEWEST:
                 mean, deviation = float(np.mean(last)), float(np.std(last))
                 if number > mean + _DEVIATIONS * deviation:
-                    found.append(f"{name} {number:.4g} (mean of the last {len(last):,} steps: {mean:.4g})")
+                    spikes.append(f"{name} {number:.4g} (mean of the last {len(last):,} steps: {mean:.4g})")
             last.append(number)
-        return found
+        return spikes
 
 
 def divergence(loss: float, first_loss: float, baseline: float, weights: Iterable[Tensor]) -> str:

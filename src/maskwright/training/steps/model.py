@@ -79,8 +79,8 @@ class PretrainingModel(nn.Module):
         terms: dict[str, LossTerm] = {}
         if self.generator is not None:
             key = batch.dropout_key
-            own = batch if key is None else replace(batch, dropout_key=key ^ _GENERATOR_KEY)
-            terms = self._losses_of("generator", own, targets, positions.get("generator"))
+            generator_batch = batch if key is None else replace(batch, dropout_key=key ^ _GENERATOR_KEY)
+            terms = self._losses_of("generator", generator_batch, targets, positions.get("generator"))
             batch = _with_samples(batch, targets, self._repeat_samples(batch, terms))
         terms |= self._losses_of("encoder", batch, targets, positions.get("encoder"))
         return {objective.kind: terms[objective.kind] for objective in self.objectives}
@@ -169,11 +169,11 @@ class PretrainingModel(nn.Module):
         """
         problem = f"the weights in {source} do not fit the recipe"
         try:
-            found = self.load_state_dict(dict(state), strict=False)
+            result = self.load_state_dict(dict(state), strict=False)
         except RuntimeError as error:
             raise ConversionError(f"{problem}: {error}") from error
         # Not missing are shared weights, which come with their first name.
-        if wrong := [*found.unexpected_keys, *(self.weights().keys() & found.missing_keys)]:
+        if wrong := [*result.unexpected_keys, *(self.weights().keys() & result.missing_keys)]:
             raise ConversionError(f"{problem}; unknown or missing: {', '.join(sorted(wrong)[:5])}")
 
 

@@ -1,62 +1,14 @@
-"""AdamW, StableAdamW, LAMB, Muon over named parameters, and gradient clipping; the state is moments, by name."""
+"""The optimizer of a recipe over named parameters: an update rule for each, and the state, which is moments by name."""
 
-import math
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
 
 from maskwright.core.errors import CheckpointError
 from maskwright.recipes.optimization import AdamW, Lamb, Muon, OptimizerSpec, StableAdamW
-
-MOMENTS = ("exp_avg", "exp_avg_sq")
-
-
-@dataclass(frozen=True, slots=True)
-class Clipping:
-    """Gradient clipping and the check for non-finite values as fp32 scalars on the device, as torch's GradScaler does.
-
-    Gradients are divided by `grad_scale`; `found_inf` is 1 if the update must be skipped, else 0.
-    """
-
-    grad_scale: Tensor
-    found_inf: Tensor
-
-    @classmethod
-    def of(cls, norm: Tensor, loss: Tensor, max_norm: float) -> "Clipping":
-        """Clip gradients of this norm to `max_norm` (0 is off); skip the update if norm or loss are not finite."""
-        found_inf = ~(norm.isfinite() & loss.isfinite())
-        scale = (norm + 1e-6) / max_norm if max_norm else torch.ones_like(norm)
-        return cls(torch.where(scale > 1, scale, torch.ones_like(scale)).float(), found_inf.float())
-
-
-def total_norm(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the L2 norm over all elements of tensors on one device; not finite if an element is not."""
-    # One tensor after another on a CPU: the `foreach` form sums each in another order.
-    return torch.nn.utils.get_total_norm(tensors, foreach=bool(tensors) and not tensors[0].is_cpu)
-
-
-def clipping_scale(norm: float, max_norm: float) -> float:
-    """Return the factor that clips gradients of this norm to `max_norm`; 0 is off."""
-    return max_norm / (norm + 1e-6) if max_norm and norm > max_norm else 1.0
-
-
-class _Rule(Protocol):
-    """The update of some parameters.
-
-    `moments` are the names of the tensors that `state` has of each parameter, in its shape; `accepts_clipping` says
-    whether `update` takes a `Clipping`.
-    """
-
-    moments: ClassVar[tuple[str, ...]]
-    accepts_clipping: ClassVar[bool]
-
-    @property
-    def state(self) -> MutableMapping[Any, Any]: ...
-
-    def update(self, learning_rate: float, number: int, clipping: Clipping | None) -> None: ...
+from maskwright.training.steps.adamw import AdamWRule, Clipping, UpdateRule
+from maskwright.training.steps.update_rules import LambRule, MuonRule, StableAdamWRule
 
 
 class Optimizer:
@@ -80,26 +32,26 @@ class Optimizer:
             self.names.setdefault(parameter, name)
         self.steps = 0
         assert rate_share is None or isinstance(constants, AdamW), "the others have one schedule for all parameters"
-        self._rules: dict[nn.Parameter, _Rule] = {}
+        self._rules: dict[nn.Parameter, UpdateRule] = {}
         match constants:
             case Lamb():
-                self._add(self.names, _Lamb(self.names, constants))
+                self._add(self.names, LambRule(self.names, constants))
             case Muon():
                 assert peak is not None, "the rate of matrices is a multiple of the share of the peak"
                 matrices = [each for each, name in self.names.items() if each.ndim == 2 and is_layer_matrix(name)]
                 if matrices:
-                    self._add(matrices, _Muon(matrices, constants, peak))
+                    self._add(matrices, MuonRule(matrices, constants, peak))
                 if rest := [each for each in self.names if each not in self._rules]:
                     adamw = AdamW(betas=constants.betas, eps=constants.eps, weight_decay=constants.weight_decay)
-                    self._add(rest, _AdamW(rest, adamw, {}))
+                    self._add(rest, AdamWRule(rest, adamw, {}))
             case StableAdamW():
                 assert peak is not None, "weight decay is per step at the peak"
-                self._add(self.names, _StableAdamW(self.names, constants, peak))
+                self._add(self.names, StableAdamWRule(self.names, constants, peak))
             case AdamW():
                 shares = {} if rate_share is None else {each: rate_share(name) for each, name in self.names.items()}
-                self._add(self.names, _AdamW(self.names, constants, shares))
+                self._add(self.names, AdamWRule(self.names, constants, shares))
 
-    def _add(self, parameters: Iterable[nn.Parameter], rule: _Rule) -> None:
+    def _add(self, parameters: Iterable[nn.Parameter], rule: UpdateRule) -> None:
         self._rules.update(dict.fromkeys(parameters, rule))
 
     @property
@@ -140,13 +92,13 @@ class Optimizer:
             for moment in rule.moments:
                 saved = state.get(f"{moment}.{name}")
                 if saved is None or saved.shape != parameter.shape:
-                    found = "nothing" if saved is None else f"shape {tuple(saved.shape)}"
+                    actual = "nothing" if saved is None else f"shape {tuple(saved.shape)}"
                     raise CheckpointError(
-                        f"optimizer state {moment} of {name}: found {found}, expected shape {tuple(parameter.shape)}",
+                        f"optimizer state {moment} of {name}: found {actual}, expected shape {tuple(parameter.shape)}",
                         todo="The checkpoint belongs to another model; choose another --out folder.",
                     )
                 moments[moment] = saved.to(parameter.device, parameter.dtype, copy=True)
-            if isinstance(rule, _AdamW):  # Torch counts the steps of each parameter, in a tensor.
+            if isinstance(rule, AdamWRule):  # Torch counts the steps of each parameter, in a tensor.
                 moments["step"] = torch.tensor(float(steps), dtype=torch.float32, device=parameter.device)
             rule.state[parameter] = moments
 
@@ -154,194 +106,3 @@ class Optimizer:
 def is_layer_matrix(name: str) -> bool:
     """Return whether Muon updates the matrix with this name: those of encoder and generator but the embeddings."""
     return name.startswith(("encoder.", "generator.")) and "_embeddings." not in name
-
-
-class _AdamW(torch.optim.AdamW):
-    """PyTorch's fused AdamW, with or without Adam's bias correction.
-
-    Google's BERT and ELECTRA omit the correction (bert:optimization.py:57-74): their update is
-    lr * m / (sqrt(v) + eps). Torch always corrects, so at step t its rate, epsilon and decay are scaled such that the
-    corrections cancel exactly: with a = 1 - beta1^t and b = sqrt(1 - beta2^t), lr' = lr a / b, eps' = eps / b,
-    decay' = decay lr / lr'.
-    """
-
-    moments: ClassVar[tuple[str, ...]] = MOMENTS
-    accepts_clipping: ClassVar[bool] = True
-
-    def __init__(
-        self, parameters: Iterable[nn.Parameter], constants: AdamW, shares: Mapping[nn.Parameter, float]
-    ) -> None:
-        self._constants = constants
-        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-        for parameter in parameters:
-            decays = constants.decayed == "all" or parameter.ndim > 1
-            key = constants.weight_decay if decays else 0.0, shares.get(parameter, 1.0)
-            groups.setdefault(key, []).append(parameter)
-        super().__init__(
-            [{"params": group, "decay": decay, "share": share} for (decay, share), group in groups.items()],
-            lr=0.0,
-            betas=constants.betas,
-            fused=True,
-        )
-
-    def update(self, learning_rate: float, number: int, clipping: Clipping | None) -> None:
-        first = second = 1.0
-        if not self._constants.bias_correction:
-            beta1, beta2 = self._constants.betas
-            first, second = 1 - beta1**number, math.sqrt(1 - beta2**number)
-        scale = first / second
-        for group in self.param_groups:
-            group["lr"] = learning_rate * scale * group["share"]
-            group["eps"], group["weight_decay"] = self._constants.eps / second, group["decay"] / scale
-        # The attributes that torch's GradScaler sets: the kernel divides by the one and obeys the other.
-        self.grad_scale = None if clipping is None else clipping.grad_scale
-        self.found_inf = None if clipping is None else clipping.found_inf
-        self.step()
-
-
-class _StableAdamW(_AdamW):
-    """StableAdamW (Wortsman et al. 2023), with weight decay that depends on the schedule but not on the peak.
-
-    With m and v the debiased moments, g the gradient and d the decay, for each tensor w:
-
-        r = max(1, sqrt(mean(g^2 / max(v, eps^2))))
-        w = (1 - d lr / peak) w - lr / r m / (sqrt(v) + eps)
-
-    Torch's kernel updates the moments, at a rate of 0.
-    """
-
-    def __init__(self, parameters: Iterable[nn.Parameter], constants: StableAdamW, peak: float) -> None:
-        super().__init__(parameters, AdamW(betas=constants.betas, eps=constants.eps, weight_decay=0.0), {})
-        self._decay, self._peak = constants.weight_decay_per_step, peak
-
-    @torch.no_grad()
-    def update(self, learning_rate: float, number: int, clipping: Clipping | None) -> None:
-        weights: list[Tensor] = [each for group in self.param_groups for each in group["params"]]
-        weights = [each for each in weights if each.grad is not None]
-        if not weights:
-            return
-        gradients = [each.grad for each in weights if each.grad is not None]
-        if clipping is not None:  # The ratios below read the clipped gradients too.
-            torch._foreach_div_(gradients, clipping.grad_scale)
-            clipping = replace(clipping, grad_scale=torch.ones_like(clipping.grad_scale))
-        super().update(0.0, number, clipping)
-        first, second = ([self.state[each][name] for each in weights] for name in MOMENTS)
-        beta1, beta2 = self._constants.betas
-        roots = torch._foreach_sqrt(second)
-        torch._foreach_div_(roots, math.sqrt(1 - beta2**number))
-        ratios = torch._foreach_div(gradients, torch._foreach_clamp_min(roots, self._constants.eps))
-        norms = torch._foreach_norm(ratios)
-        torch._foreach_div_(norms, [math.sqrt(each.numel()) for each in weights])
-        rates = -learning_rate / (1 - beta1**number) / torch.stack(norms).clamp(min=1)
-        kept = rates.new_full((), 1 - self._decay * learning_rate / self._peak)
-        if clipping is not None:  # A skipped update has left the moments.
-            keeps = clipping.found_inf == 0
-            rates, kept = torch.where(keeps, rates, 0.0), torch.where(keeps, kept, 1.0)
-        torch._foreach_add_(roots, self._constants.eps)
-        updates = torch._foreach_div(first, roots)
-        torch._foreach_mul_(updates, list(rates.unbind()))
-        if decayed := [each for each in weights if each.ndim > 1]:
-            torch._foreach_mul_(decayed, kept)
-        torch._foreach_add_(weights, updates)
-
-
-class _Lamb:
-    """LAMB (You et al. 2020) as in ALBERT's code (lamb_optimizer.py:40-122).
-
-    With m and v the moments (not corrected for their bias) and d the decay:
-
-        u = m / (sqrt(v) + eps) + d w        of a matrix w; of a bias or LayerNorm without d w
-        w = w - lr r u                       r = |w| / |u|, 1 if either is 0; always 1 for biases and LayerNorm
-    """
-
-    moments: ClassVar[tuple[str, ...]] = MOMENTS
-    accepts_clipping: ClassVar[bool] = False
-
-    def __init__(self, parameters: Iterable[nn.Parameter], constants: Lamb) -> None:
-        self._parameters, self._constants = list(parameters), constants
-        self.state: dict[nn.Parameter, dict[str, Tensor]] = {}
-
-    @torch.no_grad()
-    def update(self, learning_rate: float, number: int, clipping: Clipping | None) -> None:
-        (beta1, beta2), constants = self._constants.betas, self._constants
-        for weight in self._parameters:
-            if weight.grad is None:
-                continue
-            if weight not in self.state:
-                self.state[weight] = {name: torch.zeros_like(weight) for name in MOMENTS}
-            first, second = (self.state[weight][name] for name in MOMENTS)
-            first.lerp_(weight.grad, 1 - beta1)
-            second.mul_(beta2).addcmul_(weight.grad, weight.grad, value=1 - beta2)
-            update = first / (second.sqrt() + constants.eps)
-            if weight.ndim > 1:
-                update += constants.weight_decay * weight
-                size, length = weight.norm(), update.norm()
-                update *= torch.where((size > 0) & (length > 0), size / length, 1.0)
-            weight.sub_(update, alpha=learning_rate)
-
-
-class _Muon:
-    """Muon (Jordan et al. 2024) as in `torch.optim.Muon`, for matrices of the same shape at once.
-
-    With the gradient g of a matrix w of shape (a, b), and mu the momentum:
-
-        m = mu m + (1 - mu) g
-        u = orthogonalized(mu m + (1 - mu) g)
-        w = (1 - lr d) w - lr sqrt(max(1, a / b)) u
-
-    Torch's class launches some 20 kernels for each matrix, and computes in bfloat16 on a CPU too.
-    """
-
-    moments: ClassVar[tuple[str, ...]] = ("momentum",)
-    accepts_clipping: ClassVar[bool] = True
-
-    def __init__(self, matrices: Iterable[nn.Parameter], constants: Muon, peak: float) -> None:
-        self._constants, self._peak = constants, peak
-        self._by_shape: dict[tuple[int, ...], list[nn.Parameter]] = {}
-        for matrix in matrices:
-            self._by_shape.setdefault(tuple(matrix.shape), []).append(matrix)
-        self.state: dict[Tensor, dict[str, Tensor]] = {}
-
-    @torch.no_grad()
-    def update(self, learning_rate: float, number: int, clipping: Clipping | None) -> None:
-        constants = self._constants
-        rate = constants.matrix_learning_rate * learning_rate / self._peak
-        for (rows, columns), matrices in self._by_shape.items():
-            weights: list[Tensor] = [each for each in matrices if each.grad is not None]
-            if not weights:
-                continue
-            for each in weights:
-                self.state.setdefault(each, {"momentum": torch.zeros_like(each)})
-            momentum = [self.state[each]["momentum"] for each in weights]
-            gradients = torch.stack([each.grad for each in weights if each.grad is not None])
-            kept = 1 - rate * constants.weight_decay
-            size = -rate * math.sqrt(max(1.0, rows / columns))
-            if clipping is None:
-                decay, scale = torch.tensor(kept), torch.tensor(size)
-            else:
-                # A skipped update has the momentum as gradient, which leaves it as it is, and no rate.
-                keeps = clipping.found_inf == 0
-                gradients = torch.where(keeps, gradients / clipping.grad_scale, torch.stack(momentum))
-                decay, scale = torch.where(keeps, kept, 1.0), torch.where(keeps, size, 0.0)
-            each_gradient = list(gradients.unbind())
-            torch._foreach_lerp_(momentum, each_gradient, 1 - constants.momentum)
-            direction = torch.stack(torch._foreach_lerp(each_gradient, momentum, constants.momentum))
-            torch._foreach_mul_(weights, decay)
-            torch._foreach_add_(weights, list((scale * orthogonalize(direction)).unbind()))
-
-
-def orthogonalize(matrices: Tensor) -> Tensor:
-    """Return matrices with the same singular vectors and singular values near 1, by five Newton-Schulz iterations.
-
-    Shape (N, a, b); with the coefficients of Jordan et al. (2024), singular values are about 0.7 to 1.2. In bfloat16 on
-    a GPU.
-    """
-    a, b, c = 3.4445, -4.7750, 2.0315
-    wide: Tensor = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
-    result: Tensor = wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    result = result.bfloat16() if result.is_cuda else result
-    for _ in range(5):
-        gram = result @ result.mT
-        result = torch.baddbmm(result, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), result, beta=a)
-    result = result if wide is matrices else result.mT
-    return result.to(matrices.dtype).contiguous()

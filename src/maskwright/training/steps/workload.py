@@ -1,57 +1,21 @@
 """The phases of the loop and the held-out batches, built from prepared text and a recipe."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 
-from maskwright.core.randomness import keys
-from maskwright.core.types import Documents, IntArray, Plan
-from maskwright.pretext.formats.base import TakeTokens
-from maskwright.pretext.replacement.base import VocabularyFacts
+from maskwright.core.types import Documents, Plan
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.steps.batches import Collator, StepBatch
 from maskwright.training.steps.loop import Phase
 from maskwright.training.steps.sampler import InstanceSampler, Rows
+from maskwright.training.steps.text import Split, Text, split, split_text
 
 _HELD_OUT_SEED, _HELD_OUT_SEQUENCES = 0, 256
-_MIN_DOCUMENTS = 16
 _DOCUMENTS_MEASURED = 2000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
-    """Tokenized text.
-
-    Attributes:
-        sources: Shape (D,), the source of each document.
-        weights: Share of each source; None for natural shares.
-        document_ends: Ascending token offsets at which documents end.
-        span_facts: Counts of phrase and entity spans (`data.words.span_facts`).
-        held_out: Text that is held out instead of a share of these documents, with the same vocabulary.
-    """
-
-    documents: Documents
-    sources: IntArray
-    weights: tuple[float, ...] | None
-    document_ends: IntArray
-    take: TakeTokens
-    vocabulary: VocabularyFacts
-    span_facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    held_out: "Text | None" = None
-
-    @property
-    def similar_words_fingerprint(self) -> str | None:
-        """Identifies the table of similar words; None without one."""
-        table = self.vocabulary.similar_words
-        return None if table is None else table.fingerprint
-
-    @property
-    def vocab_size(self) -> int:
-        """Entries of the vocabulary."""
-        return self.vocabulary.special_tokens.vocab_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +61,7 @@ def build_workload(
         replacement=recipe.replacement,
         objectives=recipe.objectives,
         vocabulary=text.vocabulary,
-        take=text.take,
+        gather=text.gather,
         separator_points=recipe.format.separator_points(text.documents),
         seed=seed,
         max_length=recipe.training.phases[0].max_length,
@@ -124,9 +88,9 @@ def build_workload(
         phases.append(Phase(cut, samplers[length], replace(collator, masking=masking, max_length=length), batch))
     measured = replace(
         collator,
-        take=held_out.take,
+        gather=held_out.gather,
         separator_points=recipe.format.separator_points(held_out.documents),
-        replacement=recipe.replacement.hiding_all,
+        replacement=recipe.replacement.without_kept,
         seed=_HELD_OUT_SEED,
         dropout=False,
         ranks=1,
@@ -139,57 +103,6 @@ def _ends(stretches: Sequence[tuple[float, Any]]) -> list[tuple[float, Any]]:
     """Turn shares into ends; the last is exactly 1."""
     ends = [round(sum(share for share, _ in stretches[: number + 1]), 9) for number in range(len(stretches))]
     return [(end, each) for end, (_, each) in zip([*ends[:-1], 1.0], stretches, strict=True)]
-
-
-class Split(NamedTuple):
-    """Training and held-out documents."""
-
-    train: Documents
-    held_out: Documents
-
-
-def split(documents: Documents, seed: int, share: float = 0.05, max_tokens: int = 60_000) -> Split:
-    """Split all sentences into training and held-out text: whole sentences from documents in random order.
-
-    At most a sixteenth of the held-out text comes from one document, so that long documents (books) give their
-    beginnings; the rest of a document is a document of the training text. Nothing is held out if a sixteenth is less
-    than any first sentence.
-    """
-    limit = int(min(share * documents.num_tokens, max_tokens))
-    from_one = max(limit // _MIN_DOCUMENTS, 1)
-    cut = documents.first.astype(np.int64, copy=True)  # Where each document's training part begins.
-    left = limit
-    for document in np.argsort(keys(seed, "held-out", 0, np.arange(len(documents))), kind="stable").tolist():
-        if left <= 0:
-            break
-        first, last = int(documents.first[document]), int(documents.last[document])
-        ends = documents.sentence_ends[first:last] - int(documents.bounds(np.array(first)))
-        taken = int(np.searchsorted(ends, min(from_one, left), side="right"))
-        if taken:
-            cut[document] = first + taken
-            left -= int(ends[taken - 1])
-    aside, rest = cut > documents.first, cut < documents.last
-    return Split(
-        train=Documents(documents.sentence_ends, cut[rest], documents.last[rest]),
-        held_out=Documents(documents.sentence_ends, documents.first[aside], cut[aside]),
-    )
-
-
-def split_text(text: Text, seed: int, held_out_tokens: int) -> Split:
-    """Split off held-out text from each source by its weight."""
-    if text.weights is None:
-        return split(text.documents, seed, max_tokens=held_out_tokens)
-    scale = held_out_tokens / sum(text.weights)
-    parts = [
-        split(text.documents.pick(text.sources == number), seed, max_tokens=int(scale * weight))
-        for number, weight in enumerate(text.weights)
-    ]
-    return Split(*map(_joined, zip(*parts, strict=True)))
-
-
-def _joined(parts: Sequence[Documents]) -> Documents:
-    firsts, lasts = (np.concatenate([getattr(part, name) for part in parts]) for name in ("first", "last"))
-    return Documents(parts[0].sentence_ends, firsts, lasts)
 
 
 def mean_lengths(recipe: Recipe, text: Text, seed: int) -> tuple[float, ...]:

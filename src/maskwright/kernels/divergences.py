@@ -1,6 +1,6 @@
-"""Divergence of self-attention relations between two encoders (Wang et al. 2021, MiniLMv2), a few rows at a time.
+"""Kullback-Leibler divergences of a student from its teacher: of predictions, and of self-attention relations.
 
-T tokens, N relation heads, D = H / N their width, R row length.
+M targets, V vocabulary entries; T tokens, N relation heads, D = H / N their width, R row length.
 """
 
 import math
@@ -9,18 +9,60 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from maskwright.kernels.row_attention import as_autocast, merge_heads, split_heads
 from maskwright.kernels.sequences import Sequences
+from maskwright.kernels.vocabulary_losses import (
+    BLOCK_ELEMENTS,
+    LogitParts,
+    apply_loss,
+    exact_dtype,
+    loss_in_blocks,
+    matmul_dtype,
+    max_with_index,
+)
 
-_BLOCK_ELEMENTS = 1 << 22
+_RELATIONS_AT_ONCE = 1 << 22
 """Relations of a block: a few temporary tensors of this size are held at once."""
 _MASKED = -1e30
 """Score of tokens in different sequences: finite, so that two of them have the difference 0."""
 
 
+def summed_divergence(
+    student: LogitParts, teacher: LogitParts, temperature: float, block_elements: int = BLOCK_ELEMENTS
+) -> tuple[Tensor, Tensor]:
+    """Return the sum of T^2 KL(softmax(teacher / T) || softmax(student / T)) over M targets, T the temperature.
+
+    Equals `T * T * kl_div(log_softmax(s / T), softmax(t / T), reduction="sum")`. A block holds at most `block_elements`
+    logits of student and teacher together. The teacher gets no gradient; the widths E may differ. Also return the
+    number of targets at which both have the same best token. Shapes and precisions are those of `Scores`.
+    """
+    dtype, with_gradients = matmul_dtype(student.weight), torch.is_grad_enabled()
+    exact = exact_dtype(dtype)
+    with torch.autocast(student.features.device.type, enabled=False):
+        fixed = LogitParts(*(part.detach().to(dtype) for part in teacher))
+
+        def block_loss(block: slice, parts: LogitParts) -> tuple[Tensor, Tensor, Tensor]:
+            logits = F.linear(*parts).to(exact)
+            wanted = F.linear(fixed.features[block], fixed.weight, fixed.bias).to(exact)
+            agreed = (max_with_index(logits)[1] == max_with_index(wanted)[1]).sum()
+            logits = logits.div_(temperature).log_softmax(dim=1)
+            wanted = wanted.div_(temperature).log_softmax(dim=1)
+            probabilities = wanted.exp()
+            loss = wanted.sub_(logits).mul_(probabilities).sum() * temperature**2
+            # d (T^2 KL) / d logits = T (student - teacher).
+            return loss, agreed, logits.exp_().sub_(probabilities).mul_(temperature)
+
+        length = max(1, block_elements // (2 * len(student.weight)))
+        return apply_loss(
+            LogitParts(*(part.to(dtype) for part in student)),
+            lambda leaves: loss_in_blocks(leaves, length, block_loss, with_gradients=with_gradients),
+        )
+
+
 def summed_relation_divergence(
-    student: Tensor, teacher: Tensor, sequences: Sequences, num_heads: int, block_elements: int = _BLOCK_ELEMENTS
+    student: Tensor, teacher: Tensor, sequences: Sequences, num_heads: int, block_elements: int = _RELATIONS_AT_ONCE
 ) -> Tensor:
     """Return the sum over tokens of KL(R(teacher) || R(student)), the mean of the relation heads.
 

@@ -7,18 +7,17 @@ from pydantic import model_validator
 
 from maskwright.core.randomness import RandomNumbers, as_uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.base import CONTIGUOUS_UNITS, Masking
-from maskwright.pretext.masking.sampling import span_begins, unit_ends
-from maskwright.pretext.shares import Share, check_shares
+from maskwright.pretext.masking.base import CONTIGUOUS_UNITS, Masking, Share, check_shares
+from maskwright.pretext.masking.units import span_begins, unit_ends
 
-_LEVELS = {"basic": "basic units", "phrase": "phrases", "entity": "entities"}
+_UNITS = {"basic": "basic units", "phrase": "phrases", "entity": "entities"}
 
 
-class LevelMasking(Masking):
-    """Whole units of one level: basic units, phrases or entities (Sun et al. 2019, section 3.2).
+class KnowledgeMasking(Masking):
+    """Whole units of one kind: basic units, phrases or entities (Sun et al. 2019, section 3.2).
 
     Basic units are the words of the stored text: characters in Chinese, words elsewhere. Outside phrases and entities
-    a basic unit is the unit of every level.
+    a basic unit is the unit of every kind.
 
     Each unit is selected independently with probability `rate`, with all its tokens; there is no budget, so counts
     vary (ernie: batching.py:25-117). `rounding`, `rate_relative_to` and `max_targets`, which define budgets,
@@ -31,7 +30,7 @@ class LevelMasking(Masking):
     Attributes:
         basic, phrase, entity: Shares of the kinds of units; they sum to 1. The paper does not state the length of its
             stages; the defaults are equal.
-        order: "staged": the shares are consecutive stages of training. "mixed": each sequence samples its level by the
+        order: "staged": the shares are consecutive stages of training. "mixed": each sequence samples its kind by the
             shares. Held-out text, which has no stages, is always mixed.
     """
 
@@ -43,8 +42,8 @@ class LevelMasking(Masking):
     order: Literal["staged", "mixed"] = "staged"
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> "LevelMasking":
-        check_shares({level: getattr(self, level) for level in _LEVELS})
+    def _makes_sense(self) -> "KnowledgeMasking":
+        check_shares({unit: getattr(self, unit) for unit in _UNITS})
         for name in ("rounding", "rate_relative_to", "max_targets"):
             default = type(self).model_fields[name].default
             if getattr(self, name) != default:
@@ -53,8 +52,8 @@ class LevelMasking(Masking):
 
     @property
     def _shares(self) -> dict[str, float]:
-        """Shares of the levels that are used."""
-        return {level: share for level in _LEVELS if (share := getattr(self, level)) > 0}
+        """Shares of the kinds that are used."""
+        return {unit: share for unit in _UNITS if (share := getattr(self, unit)) > 0}
 
     @property
     def span_kinds(self) -> frozenset[str]:
@@ -64,14 +63,14 @@ class LevelMasking(Masking):
     def stages(self) -> tuple[tuple[float, Masking], ...]:
         if self.order == "mixed":
             return ((1.0, self),)
-        nothing = dict.fromkeys(_LEVELS, 0.0)
+        nothing = dict.fromkeys(_UNITS, 0.0)
         return tuple(
-            (share, self.replace(order="mixed", **{**nothing, level: 1.0})) for level, share in self._shares.items()
+            (share, self.replace(order="mixed", **{**nothing, unit: 1.0})) for unit, share in self._shares.items()
         )
 
     @property
     def stage_names(self) -> tuple[str, ...]:
-        return tuple(_LEVELS[level] for level in self._shares) if len(self.stages) > 1 else ()
+        return tuple(_UNITS[unit] for unit in self._shares) if len(self.stages) > 1 else ()
 
     def choose(
         self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None
@@ -86,17 +85,16 @@ class LevelMasking(Masking):
         return Selection(starts, unit_ends(begins)[starts])
 
     def _begins(self, instances: Instances, rng: RandomNumbers) -> BoolArray:
-        """Return where units begin, each sequence at its own level. Shape (T,)."""
+        """Return where units begin, each sequence by its kind. Shape (T,)."""
         begins = {
-            level: instances.word_starts if level == "basic" else span_begins(instances, level)
-            for level in self._shares
+            unit: instances.word_starts if unit == "basic" else span_begins(instances, unit) for unit in self._shares
         }
         if len(begins) == 1:
             return next(iter(begins.values()))
         bounds = np.cumsum(list(self._shares.values()))
         sampled = np.searchsorted(bounds / bounds[-1], rng.per_instance("masking level"), side="right")
-        level_of_token = np.repeat(sampled.astype(np.int8), instances.lengths)
-        mixed = np.zeros(len(level_of_token), dtype=bool)
-        for number, level_begin in enumerate(begins.values()):
-            mixed |= level_begin & (level_of_token == number)
+        unit_of_token = np.repeat(sampled.astype(np.int8), instances.lengths)
+        mixed = np.zeros(len(unit_of_token), dtype=bool)
+        for number, unit_begins in enumerate(begins.values()):
+            mixed |= unit_begins & (unit_of_token == number)
         return mixed

@@ -10,15 +10,15 @@ from pretext_samples import batch_of, ranges, rng_for, with_levels, within
 
 from maskwright.core.errors import DataError
 from maskwright.core.types import Instances
-from maskwright.pretext.masking import LevelMasking, PMIMasking, WholeWordMasking
-from maskwright.pretext.masking.sampling import unit_ends
+from maskwright.pretext.masking import KnowledgeMasking, PMIMasking, WholeWordMasking
+from maskwright.pretext.masking.units import unit_ends
 
 lengths = st.lists(st.integers(3, 90), min_size=1, max_size=8)
 
 
-def only(level: str) -> LevelMasking:
+def only(level: str) -> KnowledgeMasking:
     """Mask one level alone."""
-    return LevelMasking.model_validate({"basic": 0, "phrase": 0, "entity": 0, level: 1, "order": "mixed"})
+    return KnowledgeMasking.model_validate({"basic": 0, "phrase": 0, "entity": 0, level: 1, "order": "mixed"})
 
 
 def begins_of(instances: Instances, level: str) -> set[tuple[int, int]]:
@@ -47,7 +47,7 @@ def test_units_are_drawn_one_by_one_with_the_number_of_their_place(lengths: list
 
 def test_mixed_levels_are_drawn_a_sequence_by_their_shares() -> None:
     instances = with_levels(batch_of([60] * 6000), share_joined=0.5)
-    masking = LevelMasking(basic=0.5, phrase=0.2, entity=0.3, order="mixed")
+    masking = KnowledgeMasking(basic=0.5, phrase=0.2, entity=0.3, order="mixed")
     mixed = masking.select(instances, rng_for(instances))
     drawn = rng_for(instances).per_instance("masking level")
     level_of = np.searchsorted([0.5, 0.7], drawn, side="right")
@@ -64,20 +64,20 @@ def test_mixed_levels_are_drawn_a_sequence_by_their_shares() -> None:
 
 
 def test_stages_go_from_basic_units_to_entities() -> None:
-    masking = LevelMasking(basic=0.5, phrase=0.2, entity=0.3)
+    masking = KnowledgeMasking(basic=0.5, phrase=0.2, entity=0.3)
     assert [share for share, _ in masking.stages] == [0.5, 0.2, 0.3]
     assert [stage.span_kinds for _, stage in masking.stages] == [set(), {"phrase"}, {"entity"}]
     assert [stage for _, stage in masking.stages] == [only("basic"), only("phrase"), only("entity")]
     assert masking.stage_names == ("basic units", "phrases", "entities")
     assert masking.span_kinds == {"phrase", "entity"}
-    assert LevelMasking(basic=0.5, phrase=0.5, entity=0).span_kinds == {"phrase"}
+    assert KnowledgeMasking(basic=0.5, phrase=0.5, entity=0).span_kinds == {"phrase"}
     mixed = masking.replace(order="mixed")
     assert mixed.stages == ((1.0, mixed),)
     assert mixed.stage_names == only("phrase").stage_names == ()
 
 
-@pytest.mark.parametrize("masking", [LevelMasking(), PMIMasking()], ids=["levels", "pmi"])
-def test_a_text_without_the_level_is_an_error_that_says_so(masking: LevelMasking | PMIMasking) -> None:
+@pytest.mark.parametrize("masking", [KnowledgeMasking(), PMIMasking()], ids=["levels", "pmi"])
+def test_a_text_without_the_level_is_an_error_that_says_so(masking: KnowledgeMasking | PMIMasking) -> None:
     instances = batch_of([40] * 3)
     with pytest.raises(DataError, match=r"no 'phrase' annotations.*words\.phrases"):
         masking.select(instances, rng_for(instances))

@@ -1,0 +1,90 @@
+"""Reranking: the relevance of a document to a query, a score in [0, 1] for a pair of texts.
+
+The model is a CrossEncoder of sentence-transformers: a class for sequences with one score, and a sigmoid.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal, final
+
+import numpy as np
+import torch
+from numpy.typing import DTypeLike
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from maskwright.core.errors import DataError
+from maskwright.finetuning.examples import TextExample
+from maskwright.finetuning.features import FeatureBatch
+from maskwright.finetuning.metrics.scores import ranking_scores
+from maskwright.finetuning.tasks.base import AS_NAMES, NOT_EMPTY, Prediction, Scores
+from maskwright.finetuning.tasks.texts import Decoded, TextTask
+
+RELEVANT = 0.5
+"""Least label of a relevant document."""
+
+
+@final
+class Reranking(TextTask):
+    """The relevance of a document to a query, trained with binary cross entropy.
+
+    The loss is that of sentence-transformers' CrossEncoders (BinaryCrossEntropyLoss). Queries without a relevant
+    document, or without another one, cannot be scored and are left out of the metrics.
+
+    Attributes:
+        metrics: Reported means over the queries, the main one first: "ndcg@10", "mrr@10", "map".
+        positive_weight: Weight of the relevant pairs in the loss.
+    """
+
+    target_type: ClassVar[DTypeLike] = np.float32
+    kind: Literal["reranking"] = "reranking"
+    metrics: Annotated[tuple[Literal["ndcg@10", "mrr@10", "map"], ...], AS_NAMES, NOT_EMPTY] = (
+        "ndcg@10",
+        "mrr@10",
+        "map",
+    )
+    positive_weight: Annotated[float, Field(gt=0)] = 1.0
+
+    def target(self, example: TextExample) -> float:
+        """Return the example's relevance."""
+        if not 0 <= example.label <= 1:
+            raise DataError(
+                f"example {example.key}: the relevance is {example.label}",
+                allowed="a number from 0 to 1, where the document is relevant from 0.5 on",
+            )
+        return float(example.label)
+
+    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
+        assert batch.labels is not None
+        weight = torch.tensor(self.positive_weight, device=scores.device)
+        return F.binary_cross_entropy_with_logits(scores.squeeze(1), batch.labels, pos_weight=weight, reduction="sum")
+
+    def activate(self, scores: Scores) -> Scores:
+        probabilities: Scores = 1 / (1 + np.exp(-scores))
+        return probabilities
+
+    def describe(self, values: Scores) -> list[Decoded]:
+        """Predict the relevance of each document."""
+        return [(relevance, None, {}) for relevance in values[:, 0].tolist()]
+
+    def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
+        by_query = defaultdict[str, tuple[list[bool], list[float]]](lambda: ([], []))
+        for prediction, example in zip(predictions, examples, strict=True):
+            relevant, predicted = by_query[example.texts[0]]
+            relevant.append(example.label >= RELEVANT)
+            predicted.append(prediction.value)
+        scores = ranking_scores([*by_query.values()])
+        return {name: scores[name] for name in self.metrics}
+
+    def check(self, examples: Sequence[TextExample]) -> None:
+        """Raise on a relevance outside of [0, 1], and if no query has both a relevant and another document."""
+        labels = defaultdict[str, set[bool]](set)
+        for example in examples:
+            labels[example.texts[0]].add(self.target(example) >= RELEVANT)
+        if not any(len(each) == 2 for each in labels.values()):
+            raise DataError(
+                "no query has both a relevant document and another one, so that there is nothing to rank",
+                allowed="several documents of a query, labeled 1 and 0; or triplets; to train, also relevant pairs",
+                todo='To train on the relevant pairs of a file alone: `--read "only=[[COLUMN, VALUE]]"`.',
+            )

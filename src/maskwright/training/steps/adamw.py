@@ -1,0 +1,101 @@
+"""Gradient clipping, the interface of update rules, and AdamW."""
+
+import math
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from maskwright.recipes.optimization import AdamW
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+@dataclass(frozen=True, slots=True)
+class Clipping:
+    """Gradient clipping and the check for non-finite values as fp32 scalars on the device, as torch's GradScaler does.
+
+    Gradients are divided by `grad_scale`; `found_inf` is 1 if the update must be skipped, else 0.
+    """
+
+    grad_scale: Tensor
+    found_inf: Tensor
+
+    @classmethod
+    def of(cls, norm: Tensor, loss: Tensor, max_norm: float) -> "Clipping":
+        """Clip gradients of this norm to `max_norm` (0 is off); skip the update if norm or loss are not finite."""
+        found_inf = ~(norm.isfinite() & loss.isfinite())
+        scale = (norm + 1e-6) / max_norm if max_norm else torch.ones_like(norm)
+        return cls(torch.where(scale > 1, scale, torch.ones_like(scale)).float(), found_inf.float())
+
+
+def total_norm(tensors: Sequence[Tensor]) -> Tensor:
+    """Return the L2 norm over all elements of tensors on one device; not finite if an element is not."""
+    # One tensor after another on a CPU: the `foreach` form sums each in another order.
+    return torch.nn.utils.get_total_norm(tensors, foreach=bool(tensors) and not tensors[0].is_cpu)
+
+
+def clipping_scale(norm: float, max_norm: float) -> float:
+    """Return the factor that clips gradients of this norm to `max_norm`; 0 is off."""
+    return max_norm / (norm + 1e-6) if max_norm and norm > max_norm else 1.0
+
+
+class UpdateRule(Protocol):
+    """The update of some parameters.
+
+    `moments` are the names of the tensors that `state` has of each parameter, in its shape; `accepts_clipping` says
+    whether `update` takes a `Clipping`.
+    """
+
+    moments: ClassVar[tuple[str, ...]]
+    accepts_clipping: ClassVar[bool]
+
+    @property
+    def state(self) -> MutableMapping[Any, Any]: ...
+
+    def update(self, learning_rate: float, number: int, clipping: Clipping | None) -> None: ...
+
+
+class AdamWRule(torch.optim.AdamW):
+    """PyTorch's fused AdamW, with or without Adam's bias correction.
+
+    Google's BERT and ELECTRA omit the correction (bert:optimization.py:57-74): their update is
+    lr * m / (sqrt(v) + eps). Torch always corrects, so at step t its rate, epsilon and decay are scaled such that the
+    corrections cancel exactly: with a = 1 - beta1^t and b = sqrt(1 - beta2^t), lr' = lr a / b, eps' = eps / b,
+    decay' = decay lr / lr'.
+    """
+
+    moments: ClassVar[tuple[str, ...]] = MOMENTS
+    accepts_clipping: ClassVar[bool] = True
+
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], constants: AdamW, shares: Mapping[nn.Parameter, float]
+    ) -> None:
+        self._constants = constants
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+        for parameter in parameters:
+            decays = constants.decayed == "all" or parameter.ndim > 1
+            key = constants.weight_decay if decays else 0.0, shares.get(parameter, 1.0)
+            groups.setdefault(key, []).append(parameter)
+        super().__init__(
+            [{"params": group, "decay": decay, "share": share} for (decay, share), group in groups.items()],
+            lr=0.0,
+            betas=constants.betas,
+            fused=True,
+        )
+
+    def update(self, learning_rate: float, number: int, clipping: Clipping | None) -> None:
+        first = second = 1.0
+        if not self._constants.bias_correction:
+            beta1, beta2 = self._constants.betas
+            first, second = 1 - beta1**number, math.sqrt(1 - beta2**number)
+        scale = first / second
+        for group in self.param_groups:
+            group["lr"] = learning_rate * scale * group["share"]
+            group["eps"], group["weight_decay"] = self._constants.eps / second, group["decay"] / scale
+        # The attributes that torch's GradScaler sets: the kernel divides by the one and obeys the other.
+        self.grad_scale = None if clipping is None else clipping.grad_scale
+        self.found_inf = None if clipping is None else clipping.found_inf
+        self.step()
