@@ -1,7 +1,6 @@
 """The table of similar words: what files are read, what is nearest, what is covered, and that it is kept."""
 
 import gzip
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -75,14 +74,6 @@ def test_a_file_that_cannot_be_used_is_refused_at_once(tmp_path: Path, text: str
     path = written(tmp_path / "file.txt", text)
     with pytest.raises(DataError, match=message):
         check_source(SimilarWordsSpec(source=str(path)))
-
-
-def test_without_gensim_the_corpus_cannot_be_learnt_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gensim", None)
-    for version, remedy in (((3, 13, 5), r"maskwright\[words\]"), ((3, 14, 0), r"no wheels .* newer than 3\.13")):
-        monkeypatch.setattr(sys, "version_info", version)
-        with pytest.raises(DataError, match=rf"gensim, which is not installed.*{remedy}.*synonyms"):
-            check_source(SimilarWordsSpec())
 
 
 TOY = SpecialTokens(pad=0, unk=1, cls=2, sep=3, mask=4, vocab_size=100, names=("p", "u", "c", "s", "m"))
@@ -185,7 +176,6 @@ def test_a_thesaurus_finds_words_after_spaces_and_with_capitals(tmp_path: Path) 
 
 
 def test_words_are_never_similar_to_punctuation(tmp_path: Path) -> None:
-    pytest.importorskip("gensim")
     corpus, tokenizer = corpus_of(tmp_path, [["的 。 了 ， 山"] * 9], WordPiece(vocab_size=200))
     made = table_of(SimilarWordsSpec(min_similarity=-1), sample_tokens(corpus), tokenizer)
     found = {word: set(candidates(made, tokenizer, word)) for word in "的。了，"}
@@ -202,8 +192,6 @@ def test_words_are_never_similar_to_punctuation(tmp_path: Path) -> None:
 def test_a_source_that_covers_nothing_is_refused(
     english: tuple[Corpus, Tokenizer], tmp_path: Path, source: str, remedy: str
 ) -> None:
-    if source == "corpus":
-        pytest.importorskip("gensim")
     corpus, tokenizer = english
     named = source if source == "corpus" else str(written(tmp_path / "s.txt", source))
     spec = SimilarWordsSpec(source=named, min_count=9999)
@@ -213,7 +201,6 @@ def test_a_source_that_covers_nothing_is_refused(
 
 
 def test_what_is_learnt_from_a_corpus_is_the_same_again(english: tuple[Corpus, Tokenizer], tmp_path: Path) -> None:
-    pytest.importorskip("gensim")
     corpus, tokenizer = english
     spec = SimilarWordsSpec(min_count=10, candidates=3, min_similarity=0.1)
     reported: list[tuple[int, int | None]] = []

@@ -1,11 +1,9 @@
 """Similar words shown: from a corpus, from a thesaurus, or not at all."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.spec import WordPiece
 from maskwright.data.tokenizers.training import train_wordpiece
 from maskwright.inference.show import Preview, show
@@ -51,7 +49,6 @@ def test_a_thesaurus_is_used_and_named(tmp_path: Path, tokenizer: Path) -> None:
 
 
 def test_a_corpus_teaches_vocabulary_and_similar_words(tmp_path: Path, corpus: Path) -> None:
-    pytest.importorskip("gensim")
     fields = (*REPLACED, "replacement.table={min_count: 1, min_similarity: -1}")
     preview = show("bert/tiny", TEXT, set=fields, corpus=corpus, cache=tmp_path)
     assert str(corpus) in preview.tokenizer
@@ -71,13 +68,6 @@ def test_a_corpus_gives_the_counts_that_random_tokens_are_drawn_by(tmp_path: Pat
 
 
 def test_without_a_corpus_there_is_nothing_to_learn_from(tmp_path: Path, tokenizer: Path) -> None:
-    pytest.importorskip("gensim")
     preview = show("bert/tiny", TEXT, set=REPLACED, tokenizer=tokenizer, cache=tmp_path)
     assert any("--corpus" in note for note in preview.notes)
     assert any("(no similar word)" in note for note in preview.notes)
-
-
-def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gensim", None)
-    with pytest.raises(DataError, match="needs the package gensim"):
-        show("bert/tiny", TEXT, set=REPLACED, cache=tmp_path)

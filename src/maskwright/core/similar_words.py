@@ -26,7 +26,7 @@ class SimilarWordsSpec(Spec):
         candidates: Maximum number of similar words per word; 10 as in the toolkit of MacBERT's authors
             (chatopera/Synonyms, `nearby`).
         min_similarity: Minimum cosine of two word vectors; synonyms ignore it. The paper has none. Of 0.4 M words
-            of Chinese, 86 % have a vector; 83 % have a neighbor at 0.3, 39 % at 0.5.
+            of Chinese, 86 % have a vector; 86 % have a neighbor at 0.3, 73 % at 0.5.
         min_count: Minimum occurrences of a word for its vector to be used and for it to be a random word.
     """
 

@@ -1,6 +1,5 @@
 """Import of optional libraries, with one error message for missing and broken ones."""
 
-import sys
 from importlib import import_module
 from typing import Any
 
@@ -8,22 +7,13 @@ from maskwright.core.errors import DataError
 from maskwright.core.extras import install
 
 
-def imported(
-    module: str,
-    purpose: str,
-    extra: str,
-    *,
-    otherwise: str = "",
-    package: str = "",
-    newest_python: tuple[int, int] | None = None,
-) -> Any:
+def imported(module: str, purpose: str, extra: str, *, otherwise: str = "", package: str = "") -> Any:
     """Import a module of an optional library, which is part of an extra.
 
     Args:
         purpose: What needs the library: the beginning of the error message.
         otherwise: Another remedy than to install it.
         package: The name that pip knows it by, if not the module's.
-        newest_python: The newest Python that the library has wheels for, if the extra leaves it out for newer ones.
 
     Raises:
         DataError: If it or a dependency is not installed or cannot be loaded.
@@ -34,9 +24,6 @@ def imported(
     except ModuleNotFoundError as error:
         missing = package if error.name in (None, module) else error.name
         todo = f"Install it: {install(extra)}"
-        if missing == package and newest_python is not None and sys.version_info[:2] > newest_python:
-            newest = ".".join(map(str, newest_python))
-            todo = f"{package} has no wheels for Python newer than {newest}: install maskwright under Python {newest}"
         todo += f", or {otherwise}." if otherwise else "."
         raise DataError(f"{purpose} needs the package {missing}, which is not installed", todo=todo) from error
     except Exception as error:  # A library built for other versions of its dependencies may raise anything.

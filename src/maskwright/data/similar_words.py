@@ -23,7 +23,7 @@ from maskwright.data.cache import open_or_build
 from maskwright.data.files import decoded_lines, decompressed, reading
 from maskwright.data.shards.corpus import Corpus
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.words.word_vectors import LEARNING, MAX_WORDS, learn_vectors, nearest, require_gensim
+from maskwright.data.words.word_vectors import LEARNING, MAX_WORDS, learn_vectors, nearest
 from maskwright.reporting.reporter import Progress, no_progress
 
 DEFAULT_TOKENS = 8_000_000
@@ -33,7 +33,7 @@ DEFAULT_TOKENS = 8_000_000
 FEW_WORDS = 100_000
 """Vectors learned from fewer words than this have mostly arbitrary neighbors (measured on Chinese articles)."""
 
-_VERSION = 3
+_VERSION = 4
 _TABLE, _CARD = "table.npz", "coverage.json"
 _STRETCHES = 1024
 _SEPARATORS = re.compile(r"[\s,，、;；|]+")
@@ -90,10 +90,8 @@ class KeptTable:
 
 
 def check_source(spec: SimilarWordsSpec) -> None:
-    """Raise DataError if gensim or the file is missing, or the file does not contain synonyms."""
-    if spec.source == "corpus":
-        require_gensim()
-    else:
+    """Raise DataError if the file is missing or does not contain synonyms."""
+    if spec.source != "corpus":
         read_synonyms(Path(spec.source).expanduser())
 
 
@@ -120,14 +118,16 @@ def similar_words(
     """
     check_source(spec)
     learned = spec.source == "corpus"
-    source = f"gensim {version('gensim')}" if learned else checksum(Path(spec.source).expanduser())
+    source = f"scikit-learn {version('scikit-learn')}" if learned else checksum(Path(spec.source).expanduser())
     settings = [_VERSION, spec.replace(source="-"), LEARNING, MAX_WORDS, DEFAULT_TOKENS]
     key = fingerprint(["similar words", settings, source, corpus.fingerprint, tokenizer.fingerprint])
 
     def make(folder: Path) -> None:
-        made = table_of(spec, sample_tokens(corpus), tokenizer, progress=progress)
+        progress("finding similar words", 0, None)
+        made = table_of(spec, sample_tokens(corpus), tokenizer)
         np.savez(folder / _TABLE, **{field.name: getattr(made.table, field.name) for field in fields(SimilarWords)})
         write_json(folder / _CARD, asdict(made.coverage))
+        progress("finding similar words", 1, 1)
 
     kept = open_or_build((cache or cache_folder()) / f"similar-words-{key}", _open, make)
     if not len(kept.table):
@@ -147,13 +147,11 @@ def _open(folder: Path) -> KeptTable:
         return KeptTable(SimilarWords(**arrays), Coverage(**read_json(folder / _CARD)))
 
 
-def table_of(
-    spec: SimilarWordsSpec, sample: "TokenSample", tokenizer: Tokenizer, *, progress: Progress = no_progress
-) -> KeptTable:
+def table_of(spec: SimilarWordsSpec, sample: "TokenSample", tokenizer: Tokenizer) -> KeptTable:
     """Build the table of similar words of some running text (see `similar_words`), without the cache."""
     words = count_words(sample, tokenizer.special_tokens)
     if spec.source == "corpus":
-        source, numbers, ids = _learned_pairs(spec, words, tokenizer, progress)
+        source, numbers, ids = _learned_pairs(spec, words, tokenizer)
     else:
         synonyms, source = read_synonyms(Path(spec.source).expanduser())
         numbers, ids = _synonym_pairs(synonyms, words, tokenizer, spec.candidates)
@@ -185,14 +183,14 @@ def table_of(
 
 
 def _learned_pairs(
-    spec: SimilarWordsSpec, words: "CountedWords", tokenizer: Tokenizer, progress: Progress
+    spec: SimilarWordsSpec, words: "CountedWords", tokenizer: Tokenizer
 ) -> tuple[str, IntArray, IntArray]:
     """Return a description, and for each pair the word and the tokens of the other; in order of words."""
     frequent = words.counts >= spec.min_count
     numbers = word = np.empty(0, dtype=np.int64)
     ids = np.empty(0, dtype=np.int32)
     if (frequent & words.ordinary).any():
-        numbers, vectors = learn_vectors(words.running, words.sentence_ends, words.ordinary, spec.min_count, progress)
+        numbers, vectors = learn_vectors(words.running, words.sentence_ends, words.ordinary, spec.min_count)
         texts = map(tokenizer.token_text, range(tokenizer.special_tokens.vocab_size))
         has_letter = np.array([any(char.isalnum() or char == "\ufffd" for char in text) for text in texts])
         is_punctuation = ~np.logical_or.reduceat(has_letter[words.ids], words.starts)

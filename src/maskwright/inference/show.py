@@ -210,7 +210,7 @@ def show(
             made = similar_words(spec, prepared, used, cache=cache, progress=progress)
         else:
             sample = TokenSample(encoded.ids, encoded.word_starts, stream.sentence_ends)
-            made = table_of(spec, sample, used, progress=progress)
+            made = table_of(spec, sample, used)
         vocabulary = replace(vocabulary, similar_words=made.table)
         notes += _similar_words_notes(spec, made.coverage, has_corpus=prepared is not None)
     rng, instances, total = _laid_out(chosen, stream, encoded, special, seed, mask_sample, max_sequences)
