@@ -6,6 +6,7 @@ import pytest
 
 from maskwright.cli import output
 from maskwright.reporting.console import OnConsole
+from maskwright.reporting.table import Table
 
 # Clipboard (OSC 52), title, colors, cursor; BEL, backspace, DEL, and the one-byte CSI and OSC.
 HOSTILE = "a\x1b]52;c;ZXZpbA==\x07b\x1b]0;title\x1b\\c\x1b[31m\x1b[2Jd\x08\x7f\x9b31m\x9d0;e\x9c\r"
@@ -25,7 +26,7 @@ def is_safe(text):
         lambda: output.fail(HOSTILE),
         lambda: output.print_json({HOSTILE: [HOSTILE]}),
         lambda: OnConsole().message(HOSTILE, HOSTILE),
-        lambda: OnConsole().table("files", (HOSTILE,), [(HOSTILE,)]),
+        lambda: OnConsole().table("files", Table((HOSTILE,), [(HOSTILE,)])),
     ],
 )
 def test_nothing_that_is_printed_contains_escapes(capsys, message):

@@ -79,7 +79,8 @@ def test_advised_settings_double_the_steps_of_little_data():
 
 
 def test_the_table_has_every_seed_and_both_parts():
-    columns, rows = results([0.5, 0.9], [0.4, 0.8]).table()
+    table = results([0.5, 0.9], [0.4, 0.8]).table()
+    columns, rows = table.columns, table.rows
     assert columns == ["", "accuracy (dev)", "f1 (dev)", "accuracy (test)", "f1 (test)", "best epoch"]
     assert rows[0] == ["seed 0", "0.5000", "0.2500", "0.4000", "0.0000", "2"]
     assert [row[0] for row in rows] == ["seed 0", "seed 1", "mean", "standard deviation", "best (seed 1)"]

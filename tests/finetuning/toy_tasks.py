@@ -105,8 +105,8 @@ class Heard(Silent):
     def message(self, topic, text):
         self.said.append((topic, text))
 
-    def table(self, topic, columns, rows):
-        self.said += [(topic, " ".join(row)) for row in rows]
+    def table(self, topic, table):
+        self.said += [(topic, " ".join(map(str, row))) for row in table.rows]
 
     def stage(self, name, done, total):
         self.shown.append(f"{name} {done} of {total}")

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from maskwright.reporting.markdown import code, escape, table
+from maskwright.reporting.markdown import code, escape
+from maskwright.reporting.table import Table
 from tests.hostile import fuzzing
 
 _READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -43,7 +44,7 @@ def test_text_is_shown_as_it_is(text: str) -> None:
 @fuzzing
 @given(st.lists(st.lists(texts, min_size=2, max_size=2), min_size=1, max_size=3))
 def test_cells_of_tables_are_shown_as_they_are(rows: list[list[str]]) -> None:
-    lines = table(["a", "b"], rows)
+    lines = Table(["a", "b"], rows).markdown()
     assert len(lines) == 2 + len(rows)
     assert shown("\n".join(lines)) == ["a", "b", *(" ".join(cell.split()) for row in rows for cell in row)]
 

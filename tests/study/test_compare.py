@@ -25,8 +25,8 @@ from maskwright.study.compare import Comparison, compare
 from maskwright.study.experiment import Experiment, Outcome
 from maskwright.study.rates import MIN_GAIN, RateTuning, best_factor
 from maskwright.study.record import StudyRecord
+from maskwright.study.report import overview, sentences
 from maskwright.study.request import tasks_of, variants_of
-from maskwright.study.results import overview, sentences
 from maskwright.study.statistics import NO_DIFFERENCE, NOT_COMPARABLE
 from maskwright.study.text import open_text
 from maskwright.training import pretraining_run
@@ -196,10 +196,10 @@ def test_metrics_stand_beside_chance_the_unigram_model_and_an_untrained_model(wh
     assert row["untrained"] == pytest.approx(row["unigram"], rel=0.05), "its bias starts at the unigram model"
     pages = [(whole.folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("md", "html", "csv")]
     assert all(all(name in page for name in ("chance", "unigram", "untrained")) for page in pages)
-    columns, rows = overview(whole.report)
-    assert columns[-3:] == ["chance", "unigram", "untrained"]
+    table = overview(whole.report)
+    assert table.columns[-3:] == ["chance", "unigram", "untrained"]
     at_chance = [each["title"] for each in metrics.values() if each["at_chance"]]
-    assert not {row[0].rpartition(",")[0] for row in rows} & {*at_chance}
+    assert not {str(row[0]).rpartition(",")[0] for row in table.rows} & {*at_chance}
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_the_page_is_whole_and_loads_nothing(whole: Comparison) -> None:
     sections = ["results", "plots", "differences", "spend", "recipes", "masks", "fills", "data", "made"]
     assert [id for id in parser.ids if id in sections] == sections
     assert page.count("<svg") >= 1
-    assert "prefers-color-scheme: dark" in page
+    assert "light-dark(" in page
     assert len(page) < 400_000
     table = (whole.folder / "report.csv").read_text(encoding="utf-8").splitlines()
     assert table[0] == "metric,unit,recipe,seed,value,examples,chance,unigram,untrained,verdict"

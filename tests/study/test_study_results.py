@@ -3,15 +3,8 @@ from typing import Any
 import pytest
 
 from maskwright.study.probes import _seconds
-from maskwright.study.results import (
-    Metric,
-    budget_text,
-    is_at_chance,
-    is_on_plateau,
-    sentences,
-    shown_sd,
-    shown_verdict,
-)
+from maskwright.study.report import budget_text, sentences, shown_sd, shown_verdict
+from maskwright.study.results import Metric, is_at_chance, is_on_plateau
 from maskwright.study.statistics import BETTER, NO_DIFFERENCE, upper_limit
 
 METRIC = {"title": "masked words, accuracy", "unit": "share", "is_main": True, "at_chance": False}

@@ -10,7 +10,6 @@ from toy_runs import Listening, Train, train_toy, write_corpus
 
 from maskwright.core.errors import MaskwrightError
 from maskwright.core.storage.files import read_json
-from maskwright.reporting.page import figure, svg
 from maskwright.training import pretrain as module
 from maskwright.training.ranks.interrupt import StopRequest
 from maskwright.training.runs.report import html, write_page
@@ -35,7 +34,7 @@ def test_the_page_shows_curves_fills_cost_and_origin(train: Train) -> None:
     assert not re.findall(r"(?:src|href)=\"(?!#)", page), "the page needs no other file"
     assert not set(re.findall(r"url\(#([^)]+)\)", page)) - set(re.findall(r' id="([^"]+)"', page))
     for shown in (f"{run.tokens:,}", "masked tokens (generator)", "replaced tokens", "training.warmup_steps", "corpus"):
-        assert shown in page
+        assert shown in page.replace("<wbr>", "")
     assert "interrupted" not in page
     samples = read_json(run.folder / "run.json")["samples"]
     masked = [part for parts in samples for part in parts if "token" in part]
@@ -73,10 +72,3 @@ def test_records_of_another_type_are_named_and_the_model_is_kept(train: Train) -
     write_page(run.folder, listening)
     (message,) = listening.on("report")
     assert "data_card.json" in message
-
-
-def test_dollar_signs_in_labels_are_text() -> None:
-    plot, axes = figure("a $\\frac", "x", "y")
-    axes.plot([1, 2], label="$x^$")
-    axes.legend()
-    assert "$x^$" in svg(plot, "a")

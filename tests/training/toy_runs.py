@@ -1,6 +1,6 @@
 """A small corpus and the settings of a run that takes a second."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from maskwright.reporting.reporter import Reporter, Silent
+from maskwright.reporting.table import Table
 from maskwright.training.pretrain import RunResult, pretrain
 from maskwright.training.runs import checkpoint
 
@@ -86,8 +87,8 @@ class Listening(Reporter):
     def message(self, topic: str, text: str) -> None:
         self.lines.append((topic, text))
 
-    def table(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        self.lines += [(topic, " | ".join(row)) for row in rows]
+    def table(self, topic: str, table: Table) -> None:
+        self.lines += [(topic, " | ".join(map(str, row))) for row in table.rows]
 
     def on(self, topic: str, word: str = "") -> list[str]:
         """Return the messages of a topic that contain a word."""

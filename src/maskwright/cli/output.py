@@ -7,19 +7,16 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TextIO
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from maskwright.reporting.console import SafeConsole
+from maskwright.reporting.table import Cell, Row, Table
 
 _WIDTH_WHEN_PIPED = 200
-
-Cell = str | Text
 
 
 def console() -> Console:
@@ -43,32 +40,20 @@ def _console(stream: TextIO) -> Console:
 
 def table(
     columns: Sequence[str],
-    rows: Sequence[Sequence[Cell]],
+    rows: Sequence[Row],
     *,
     title: str = "",
-    right: Sequence[int] = (),
-    fixed: Sequence[int] = (0,),
+    right: Collection[int] = (),
+    fixed: Collection[int] = (0,),
+    merged: bool = False,
 ) -> None:
-    """Print a table of plain text cells; without a header if all column names are empty.
+    """Print a table; without a header if all column names are empty."""
+    show(Table(columns, rows, right, merged), title=title, fixed=fixed)
 
-    `right` and `fixed` are the indices of right-aligned columns and of those whose cells are never wrapped.
-    """
-    grid = Table(
-        title=Text(title, style="bold") if title else None,
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_header=any(columns),
-        header_style="bold",
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-    )
-    for number, name in enumerate(columns):
-        grid.add_column(
-            Text(name), justify="right" if number in right else "left", no_wrap=number in fixed, overflow="fold"
-        )
-    for row in rows:
-        grid.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
-    console().print(grid)
+
+def show(table: Table, *, title: str = "", fixed: Collection[int] = (0,)) -> None:
+    """Print a table; cells of the columns `fixed` are never wrapped."""
+    console().print(table.terminal(title=title, fixed=fixed))
 
 
 def heading(name: str, remark: str = "") -> None:
@@ -76,22 +61,14 @@ def heading(name: str, remark: str = "") -> None:
     console().print(Text.assemble((name, "bold"), (f"  {remark}" if remark else "", "dim")), soft_wrap=True)
 
 
-def strong(text: str) -> Text:
+def strong(text: str) -> Cell:
     """Return a bold cell."""
-    return Text(text, style="bold")
+    return Cell(text, "strong")
 
 
-def faint(text: str) -> Text:
+def faint(text: str) -> Cell:
     """Return a dimmed cell."""
-    return Text(text, style="dim")
-
-
-def grouped(names: Iterable[str]) -> Iterator[str]:
-    """Yield each name once and "" for its repeats, for the first column of a table."""
-    last = None
-    for name in names:
-        yield "" if name == last else name
-        last = name
+    return Cell(text, "faint")
 
 
 def print_json(value: Any) -> None:

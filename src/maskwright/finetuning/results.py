@@ -16,8 +16,8 @@ from maskwright.finetuning.baselines import FROZEN
 from maskwright.finetuning.examples import ExampleFile
 from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.published.benchmarks import BENCHMARKS
-from maskwright.reporting import markdown
 from maskwright.reporting.markdown import escape, without_html
+from maskwright.reporting.table import Table
 from maskwright.training.ranks.device import Precision
 
 Metrics = Mapping[str, float]
@@ -153,8 +153,8 @@ class Results:
             ]
         )
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Return (columns, rows) of the table: seeds, mean, standard deviation and best, then the baselines.
+    def table(self) -> Table:
+        """Return seeds, mean, standard deviation and best, then the baselines.
 
         With one seed it has one row, and the baselines.
         """
@@ -181,7 +181,7 @@ class Results:
         others |= {f"baseline: {title}": scores for title, scores in self.baselines.items()}
         for title, scores in others.items():
             body.append(row(title, [scores.get(part, {}).get(name) for part, name in spreads]))
-        return columns, body
+        return Table(columns, body, right=range(1, len(columns)))
 
     def page(self) -> str:
         """Return results.md: scores, notes, data, settings."""
@@ -191,7 +191,7 @@ class Results:
         return "\n".join([f"# {escape(self.title)}", "", *self.score_lines(legend), *advice, *self.data_lines()]) + "\n"
 
     def score_lines(self, legend: str) -> list[str]:
-        return [*markdown.table(*self.table()), "", legend, *(f"\n{without_html(note)}" for note in self.notes)]
+        return [*self.table().markdown(), "", legend, *(f"\n{without_html(note)}" for note in self.notes)]
 
     def data_lines(self) -> list[str]:
         parts = [
@@ -202,9 +202,9 @@ class Results:
         settings = {**self.settings, **of_task, "precision": self.precision}
         return [
             *("", "## Data", ""),
-            *markdown.table(["", "examples", "skipped rows", "truncated", "file"], parts),
+            *Table(("", "examples", "skipped rows", "truncated", "file"), parts, right=(1, 2, 3)).markdown(),
             *("", "## Settings", ""),
-            *markdown.table(["setting", "value"], [[name, str(value)] for name, value in settings.items()]),
+            *Table(("setting", "value"), [(name, str(value)) for name, value in settings.items()]).markdown(),
         ]
 
 

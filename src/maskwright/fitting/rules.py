@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from maskwright.core.spec import Spec, SpecType, validate
 from maskwright.core.text.amounts import exact_or_short, plain_float
 from maskwright.reporting.reporter import Reporter
+from maskwright.reporting.table import Table
 
 Facts = TypeVar("Facts")
 
@@ -130,8 +131,13 @@ def _shown(value: Any) -> str:
             return str(value)
 
 
+def fitted_table(choices: Sequence[Choice], field: str, origin: str = "published") -> Table:
+    """Return the fields that were fitted, each with the value of its origin, the chosen one and the reason."""
+    rows = [(choice.field, *choice.shown(), choice.reason) for choice in choices]
+    return Table((field, origin, "this run", "reason"), rows)
+
+
 def report_fitted(choices: Sequence[Choice], reporter: Reporter, *, field: str, origin: str = "published") -> None:
-    """Report the fields that were fitted, each with the value of its origin, the chosen one and the reason."""
+    """Print the fields that were fitted."""
     if choices:
-        rows = [(choice.field, *choice.shown(), choice.reason) for choice in choices]
-        reporter.table("fitted", (field, origin, "this run", "reason"), rows)
+        reporter.table("fitted", fitted_table(choices, field, origin))

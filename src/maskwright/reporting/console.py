@@ -3,16 +3,17 @@
 import contextlib
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import IO, Any, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.segment import Segment
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from maskwright.reporting.reporter import Reporter
+from maskwright.reporting.table import Table
 
 _TRAINING = "training"
 
@@ -59,18 +60,13 @@ class OnConsole(Reporter):
         """Print a line: the topic in a column of its own, the text wrapped beside it."""
         self._print(topic, Text(text))
 
-    def table(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def table(self, topic: str, table: Table) -> None:
         """Print a table beside its topic."""
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        for number, name in enumerate(columns):
-            table.add_column(name, no_wrap=number == 0, overflow="fold")
-        for row in rows:
-            table.add_row(*map(Text, row))
-        self._print(topic, table)
+        self._print(topic, table.terminal(plain=True))
 
     def _print(self, topic: str, content: RenderableType) -> None:
         self._print_last_state()
-        grid = Table.grid(padding=(0, 1))
+        grid = RichTable.grid(padding=(0, 1))
         grid.add_column(width=10, style="bold cyan", no_wrap=True)
         grid.add_column(overflow="fold")
         grid.add_row(topic, content)

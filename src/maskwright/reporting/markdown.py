@@ -1,7 +1,6 @@
 """Markdown made of text that users or their files contain: escaped, so that a page shows it and never interprets it."""
 
 import re
-from collections.abc import Sequence
 
 _MARKS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|^>|^[#+-](?!\w)|(?<=\s)#(?=#*$)|^\d+(?=[.)](?!\w))")
 
@@ -23,13 +22,3 @@ def code(text: str) -> str:
 def without_html(text: str) -> str:
     """Return Markdown with the HTML in it escaped."""
     return text.replace("&", "&amp;").replace("<", "&lt;")
-
-
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table of plain text cells, which are escaped."""
-    head, *body = ([escape(cell) for cell in row] for row in (columns, *rows))
-    return [
-        f"| {' | '.join(head)} |",
-        f"|{'---|' * len(columns)}",
-        *(f"| {' | '.join(row)} |" for row in body),
-    ]

@@ -1,8 +1,9 @@
 """Receivers of the messages of a run and of the progress of its stages. Results never depend on them."""
 
 import contextlib
-from collections.abc import Sequence
 from typing import Protocol
+
+from maskwright.reporting.table import Table
 
 
 class Progress(Protocol):
@@ -24,7 +25,7 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
     def message(self, topic: str, text: str) -> None:
         """Print a message: a topic of one word and a sentence."""
 
-    def table(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def table(self, topic: str, table: Table) -> None:
         """Print a small table."""
 
     def stage(self, name: str, done: int, total: int | None) -> None:

@@ -11,12 +11,14 @@ from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.sentence_folder import MODULES
 from maskwright.core.storage.files import read_object, records_of
 from maskwright.core.text.amounts import pluralize, short_count
+from maskwright.data.cleaning.data_card import source_rows, sources_table
 from maskwright.recipes.catalog import resolve
-from maskwright.recipes.table import Row, format_name, rows
-from maskwright.reporting import markdown
+from maskwright.recipes.table import Row, rows
 from maskwright.reporting.markdown import code, escape
+from maskwright.reporting.table import Table
 from maskwright.serving.onnx_graph import HEADS, OPSET
 from maskwright.serving.parity import Parity
+from maskwright.training.runs.report import held_out_table
 
 _DOES = {
     "mlm": "predicts masked tokens",
@@ -113,11 +115,8 @@ def _limits(loaded: Checkpoint) -> Iterator[str]:
 
 def _data(card: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", "## Training data", "")
-    columns = ("source", "documents", "sentences", "characters")
-    kept = [(Path(source["name"]).name, source["kept"]) for source in card["sources"]]
-    if len(kept) > 1:
-        kept.append(("total", card["total"]["kept"]))
-    yield from markdown.table(columns, [[name, *(f"{counts[key]:,}" for key in columns[1:])] for name, counts in kept])
+    rows = [{**row, "name": Path(row["name"]).name} for row in source_rows(card)]
+    yield from sources_table(rows).without("files", "kept of what was read").markdown()
     yield from ("", f"Counted after cleaning and deduplication; fingerprint {escape(card['fingerprint'])}.")
 
 
@@ -142,26 +141,15 @@ def _training(run: Mapping[str, Any], recipe_file: Path) -> Iterator[str]:
             if row.value not in ("none", "as set by sharing")
         )
         table.append([f"{axis} (planned)" if axis == "training" else axis, "; ".join(shown)])
-    yield from ("", *markdown.table(["setting", "this run"], table))
-    if held_out := result.get("held_out"):
-        scores = [
-            [format_name(kind), f"{each['loss']:.3f}", _percent(each["accuracy"]), f"{each['count']:,}"]
-            for kind, each in held_out.items()
-        ]
-        if baseline := result.get("baseline"):
-            scores.append(["unigram baseline", f"{baseline['loss']:.3f}", _percent(baseline["accuracy"]), ""])
-        yield from ("", "## Scores", "", "On held-out text:", "")
-        yield from markdown.table(["objective", "loss (nats)", "accuracy", "predictions"], scores)
+    yield from ("", *Table(("setting", "this run"), table).markdown())
+    if result.get("held_out"):
+        yield from ("", "## Scores", "", "On held-out text:", "", *held_out_table(result).markdown())
 
 
 def _without_folders(row: Row) -> str:
     """Return a row's value with only the base names of files: of the teacher, dictionaries and lexicons."""
     may_name_files = row.path == "teacher.model" or row.path.startswith("words.")
     return ", ".join(Path(each).name for each in row.value.split(", ")) if may_name_files else row.value
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.1%}"
 
 
 def _exported(name: str, head: str, to: str, parities: Sequence[Parity], compares: bool) -> Iterator[str]:
@@ -182,12 +170,12 @@ def _exported(name: str, head: str, to: str, parities: Sequence[Parity], compare
     if not parities:
         return
     yield from ("", "Compared with the source model:", "")
-    columns = ["precision", "texts", "largest difference", "agreement", ""]
     table = [
         [each.precision, str(each.texts), f"{each.difference:.2g}", f"{each.agreement:.2%}", each.measure]
         for each in parities
     ]
-    yield from markdown.table(columns, table)
+    columns = ("precision", "texts", "largest difference", "agreement", "")
+    yield from Table(columns, table, right=(1, 2, 3)).markdown()
 
 
 def _read(path: Path) -> dict[str, Any]:

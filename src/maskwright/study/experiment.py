@@ -309,9 +309,6 @@ class RunReporter(Reporter):
         if topic in ("warning", "health", "resuming", "restored"):
             self._reporter.message(topic, f"{self._label}: {text}")
 
-    def table(self, topic: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        pass
-
     def stage(self, name: str, done: int, total: int | None) -> None:
         self._reporter.stage(name, done, total)
 

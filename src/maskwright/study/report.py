@@ -1,111 +1,487 @@
-"""`report.html`: one self-contained page with inline SVG, for paper appendices, dark screens and phones."""
+"""The reports of a study: tables for the screen, `report.md`, `report.csv`, and one self-contained page."""
 
+import itertools
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from maskwright.core.storage.files import write_json, write_text
-from maskwright.reporting.page import COLORS, INK, figure, render, svg
-from maskwright.study import results
-from maskwright.study.statistics import NO_DIFFERENCE, NOT_COMPARABLE
+from maskwright.core.text.amounts import plain_float, pluralize, short_count, size_in_bytes
+from maskwright.data.cleaning.data_card import sources_table
+from maskwright.reporting.chart import COLORS, INK, MARKERS, Line, chart
+from maskwright.reporting.markdown import code, escape
+from maskwright.reporting.page import (
+    Block,
+    details,
+    figures,
+    items,
+    legend,
+    mark,
+    origin,
+    page,
+    paragraph,
+    section,
+    strong,
+)
+from maskwright.reporting.table import Cell, Row, Style, Table
+from maskwright.study.results import CONTROLS, METRICS, is_on_plateau
+from maskwright.study.statistics import BASELINE, BETTER, NO_DIFFERENCE, NOT_COMPARABLE, NOT_TESTED, WORSE
+from maskwright.training.runs.report import predictions_table
 from maskwright.training.steps.evaluation import PLATEAU
 
-_MARKERS = "osD^vPX*"
+_MINUS = "\N{MINUS SIGN}"
+_UNITS = {"share": "%", "nats": "nats"}
+_STYLES: dict[str, Style] = {BETTER: "better", WORSE: "worse"}
 _PLOTS = 5
+_INTERVALS = (
+    "Interval of a mean: bootstrap over seeds, or over examples where that is wider (*). Difference: mean of the "
+    "paired differences over seeds with its t interval; p: paired t test, two-sided; Holm's adjustment over the "
+    "recipes of a metric; a difference is stated where the adjusted p is at most {}. “No difference shown” does not "
+    "mean that there is none: with few seeds only large differences show."
+)
 
 
 def write_report(folder: Path, report: dict[str, Any]) -> None:
     """Write report.json, .md, .csv and .html."""
     write_json(folder / "report.json", report)
-    write_text(folder / "report.md", results.markdown(report))
-    write_text(folder / "report.csv", results.comma_separated(report))
+    write_text(folder / "report.md", markdown(report))
+    write_text(folder / "report.csv", values(report).csv())
     write_text(folder / "report.html", html(report))
 
 
-def html(report: dict[str, Any]) -> str:
-    """Return the page."""
-    metrics = report["metrics"]
-    main = {name: each for name, each in metrics.items() if each["is_main"] and not each["at_chance"]}
-    title = ", ".join(report["recipes"])
-    if len(title) > 60:
-        title = f"{len(report['recipes'])} recipes"
-    names = ("shown", "shown_sd", "shown_interval", "shown_p", "shown_verdict", "shown_control", "title_with_unit")
-    return render(
-        Path(__file__).parent / "study.html.jinja",
-        {"fill_rows": _fill_rows} | {name: getattr(results, name) for name in names},
-        heading=f"Comparison of {title}",
-        report=report,
-        controls=results.CONTROLS,
-        plateau=f"{PLATEAU:.0%}",
-        data=report["data"],
-        made_by=report["made_by"],
-        labels=list(report["recipes"]),
-        colors={label: COLORS[number % len(COLORS)] for number, label in enumerate(report["recipes"])},
-        sentences=results.sentences(report),
-        budget=results.budget_text(report),
-        rates=results.rates_line(report),
-        curves=_curves(report),
-        pareto=_pareto(report),
-        corpus=[Path(each).name for each in report["corpus"]],
-        main=dict(sorted(main.items(), key=lambda item: not item[1]["is_tested"])),
-        details={name: each for name, each in metrics.items() if name not in main and "/" not in name},
-        paradigms={name: each for name, each in metrics.items() if "/" in name},
-        verdict_class={"better": "better", "worse": "worse", NO_DIFFERENCE: "same", NOT_COMPARABLE: "same"},
+def shown(value: float | None, unit: str, signed: bool = False) -> str:
+    """Write a value of a metric: a share as percent without its sign, an amount in short."""
+    if value is None:
+        return "–"
+    if unit == "share":
+        text = f"{100 * value:{'+' if signed else ''}.1f}"
+    elif unit == "nats":
+        text = f"{value:{'+' if signed else ''}.3f}"
+    elif unit == "seconds":
+        text = f"{1000 * value:.3g} ms"
+    else:
+        text = size_in_bytes(value) if unit == "bytes" else short_count(value)
+    return text.replace("-", _MINUS)
+
+
+def shown_sd(row: dict[str, Any], unit: str) -> str:
+    """Write a standard deviation; nothing where all seeds have the same value but for rounding."""
+    sd = row["sd"]
+    return "" if sd is not None and sd <= 1e-9 * abs(row["mean"]) else shown(sd, unit)
+
+
+def shown_interval(row: dict[str, Any], unit: str) -> str:
+    """Write an interval, or nothing if there is none."""
+    return "" if row["low"] is None else f"{shown(row['low'], unit)} to {shown(row['high'], unit)}"
+
+
+def shown_p(p: float | None) -> str:
+    """Write a p value."""
+    return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def shown_verdict(row: dict[str, Any], unit: str) -> str:
+    """Write a verdict; if no difference was shown, with half the width of its interval: only larger ones are shown.
+
+    Or with p, if the interval excludes zero and only Holm's adjustment keeps the difference from being shown.
+    """
+    if row["verdict"] != NO_DIFFERENCE or not (half := (row["difference"]["high"] - row["difference"]["low"]) / 2):
+        return str(row["verdict"])
+    if row["difference"]["low"] > 0 or row["difference"]["high"] < 0:
+        return (
+            f"{row['verdict']} (p {shown_p(row['difference']['p'])}, adjusted {shown_p(row['difference']['p_holm'])})"
+        )
+    return f"{row['verdict']} (only above {shown(half, unit)}{({'share': ' points', 'nats': ' nats'}).get(unit, '')})"
+
+
+def title_with_unit(metric: dict[str, Any]) -> str:
+    """Return a metric's title and, for percent and nats, its unit."""
+    unit = _UNITS.get(metric["unit"])
+    return f"{metric['title']}, {unit}" if unit else str(metric["title"])
+
+
+def sentences(report: dict[str, Any]) -> list[str]:
+    """State the findings: one sentence per recipe."""
+    found = []
+    for label in (each for each in report["recipes"] if each != report["baseline"]):
+        by_verdict: dict[str, list[str]] = {}
+        for metric in report["metrics"].values():
+            if metric["is_main"] and not metric["at_chance"] and (row := metric["rows"].get(label)) and row["verdict"]:
+                title, comma, measure = metric["title"].partition(", ")
+                named = f"{title} ({measure})" if comma else title
+                by_verdict.setdefault(row["verdict"], []).append(named)
+        parts = [
+            f"{words} in {', '.join(by_verdict[verdict])}"
+            for verdict, words in ((BETTER, "better"), (WORSE, "worse"))
+            if verdict in by_verdict
+        ]
+        if NO_DIFFERENCE in by_verdict:
+            metrics = pluralize(len(by_verdict[NO_DIFFERENCE]), "other metric" if parts else "metric")
+            parts.append(f"{NO_DIFFERENCE} in {metrics}")
+        if NOT_COMPARABLE in by_verdict:
+            parts.append(f"{NOT_COMPARABLE} in {pluralize(len(by_verdict[NOT_COMPARABLE]), 'metric')}")
+        if NOT_TESTED in by_verdict:
+            parts.append("not tested, since there is one seed")
+        found.append(f"{label} against {report['baseline']}: {'; '.join(parts) or 'nothing in common to compare'}.")
+    on_plateau = [label for label, each in report["recipes"].items() if is_on_plateau(each["loss_over_unigram"])]
+    for label, each in report.get("rates", {}).get("recipes", {}).items():
+        found.append(f"{label}: learning rate x{each['best']:g} of the fitted one ({rate_cells(each)}).")
+    if on_plateau:
+        found.append(
+            f"On the plateau at the start of training, where a model predicts by frequency: {', '.join(on_plateau)}. "
+            "Train longer, or with another learning rate."
+        )
+    if at_chance := [each["title"] for each in report["metrics"].values() if each["is_main"] and each["at_chance"]]:
+        found.append(f"At chance for all recipes: {'; '.join(at_chance)}.")
+    return found
+
+
+def rate_cells(found: dict[str, Any]) -> str:
+    """Describe what a recipe reached at each learning rate."""
+    cells = []
+    for factor, each in sorted(found["rates"].items(), key=lambda item: float(item[0])):
+        words = f", masked words {shown(each['word_accuracy'], 'share')} %" if "word_accuracy" in each else ""
+        loss = "diverged" if each["loss"] is None else f"loss {shown(each['loss'], 'nats')}"
+        cells.append(f"x{float(factor):g}, {each['rate']:.3g}: {loss}{words}")
+    return "; ".join(cells)
+
+
+def rates_line(report: dict[str, Any]) -> str:
+    """Describe how learning rates were chosen and what that cost; "" if they were not."""
+    if not (rates := report.get("rates")):
+        return ""
+    tried = [each for recipe in rates["recipes"].values() for each in recipe["rates"].values()]
+    flops = plain_float(float(f"{sum(each['flops'] for each in tried):.3g}"))
+    return (
+        f"Learning rates: half, the same and twice the fitted one were tried on seed {rates['seed']}, which is not "
+        f"compared; the one with the least held-out loss of the recipe's own objectives is used. It cost {len(tried)} "
+        f"runs, {flops} FLOPs, which are in no budget."
     )
 
 
-def _fill_rows(samples: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return each masked passage with what every model fills in."""
-    rows: dict[str, dict[str, Any]] = {}
-    for label, each in samples.items():
-        for fill in each["fills"]:
-            row = rows.setdefault(fill["before"] + "\0" + fill["after"], {**fill, "by_label": []})
-            row["by_label"].append((label, fill["filled"]))
-    return list(rows.values())
+def shown_control(metric: dict[str, Any], name: str) -> str:
+    """Write a control of a metric, a range where recipes differ in it."""
+    values = [row[name] for row in metric["rows"].values() if row[name] is not None]
+    return (
+        " to ".join(dict.fromkeys(shown(each, metric["unit"]) for each in (min(values), max(values)))) if values else ""
+    )
 
 
-def _curves(report: dict[str, Any]) -> str:
-    """Plot the held-out loss of each run against its spend."""
-    if not any(points for each in report["curves"].values() for points in each.values()):
-        return ""
-    plot, axes = figure("learning curves", "training FLOPs", "held-out loss, nats per token")
-    for number, by_seed in enumerate(report["curves"].values()):
-        for points in by_seed.values():
-            axes.plot(*zip(*points, strict=True), color=COLORS[number % len(COLORS)], linewidth=1.3, alpha=0.8)
-    return svg(plot, "curves")
+def budget_text(report: dict[str, Any]) -> str:
+    """Describe the budget of a run, and how equal the spend was."""
+    unit, amount = report["budget"]["unit"], report["budget"]["amount"]
+    text = {
+        "flops": f"{plain_float(amount)} FLOPs",
+        "tokens": f"{short_count(amount)} tokens",
+        "seconds": f"{amount / 60:g} minutes",
+    }[unit]
+    if unit in ("flops", "tokens"):
+        spent = [run[unit] for recipe in report["recipes"].values() for run in recipe["spent"].values()]
+        text += (
+            f" per run (spent: equal {'FLOPs' if unit == 'flops' else unit} within {max(spent) / min(spent) - 1:.1%})"
+        )
+    return text
 
 
-def _pareto(report: dict[str, Any]) -> list[str]:
-    """Plot main metrics against the inference FLOPs per token; recipes that no other dominates are joined."""
-    cost = report["metrics"].get("inference_flops_per_token")
-    figures: list[str] = []
-    # Tasks with data before the probes made from the text itself; a loss says little that its accuracy does not.
-    order = sorted(report["metrics"], key=lambda name: (name != "word_accuracy", name in results.METRICS))
-    for name in order:
-        metric, rows = report["metrics"][name], report["metrics"][name]["rows"]
-        if (
-            metric["at_chance"]
-            or not (metric["is_main"] and metric["is_tested"] and metric["unit"] == "share")
-            or len(rows) < 2
-        ):
+def overview(report: dict[str, Any], metrics: Mapping[str, Any] | None = None) -> Table:
+    """Return metrics by recipe, and their controls; by default, for the screen, the main ones that are tested."""
+    is_brief = metrics is None
+    if metrics is None:
+        metrics = {name: each for name, each in _main(report).items() if each["is_tested"]}
+    rows = []
+    for metric in metrics.values():
+        unit, cells = metric["unit"], list[str | Cell]()
+        for label in report["recipes"]:
+            if (row := metric["rows"].get(label)) is None:
+                cells.append("–")
+                continue
+            sd = f" ± {shown(row['sd'], unit)}" if row["sd"] is not None and metric["is_tested"] else ""
+            note = row["verdict"] if is_brief else "" if row["verdict"] == BASELINE else shown_verdict(row, unit)
+            if not is_brief and row["by"] in ("probe", "generator"):
+                note = f"{note} ({row['by']})".lstrip()
+            cells.append(Cell(f"{shown(row['mean'], unit)}{sd}", _STYLES.get(row["verdict"], ""), note))
+        controls = [Cell(shown_control(metric, name), "faint") for name in CONTROLS]
+        rows.append([title_with_unit(metric), *cells, *controls])
+    labels, count = _dots(report), len(report["recipes"])
+    return Table(["metric", *labels.values(), *CONTROLS], rows, right=range(1 + count, 1 + count + len(CONTROLS)))
+
+
+def _main(report: dict[str, Any]) -> dict[str, Any]:
+    """Return the main metrics that are not at chance; those that are tested first."""
+    main = {name: each for name, each in report["metrics"].items() if each["is_main"] and not each["at_chance"]}
+    return dict(sorted(main.items(), key=lambda item: not item[1]["is_tested"]))
+
+
+def _colors(report: dict[str, Any]) -> dict[str, str]:
+    return {label: COLORS[number % len(COLORS)] for number, label in enumerate(report["recipes"])}
+
+
+def _dots(report: dict[str, Any]) -> dict[str, Cell]:
+    return {label: Cell(label, color=color) for label, color in _colors(report).items()}
+
+
+def differences(report: dict[str, Any], metrics: Mapping[str, Any]) -> Table:
+    """Return estimates, controls and differences from the baseline, a row per metric and recipe."""
+    rows: list[Row] = []
+    for metric in metrics.values():
+        unit = metric["unit"]
+        for label, row in metric["rows"].items():
+            other = row["difference"] if label != report["baseline"] else None
+            over = "*" if row["over"] == "examples" else ""
+            rows.append(
+                [
+                    title_with_unit(metric),
+                    _dots(report)[label],
+                    shown(row["mean"], unit),
+                    shown_sd(row, unit),
+                    shown_interval(row, unit) + over if metric["is_tested"] else "",
+                    *("" if row[name] is None else shown(row[name], unit) for name in CONTROLS),
+                    *(
+                        ("", "", "", "")
+                        if other is None
+                        else (
+                            shown(other["mean"], unit, signed=True),
+                            shown_interval(other, unit),
+                            shown_p(other["p"]),
+                            shown_p(other["p_holm"]),
+                        )
+                    ),
+                    Cell(shown_verdict(row, unit), _STYLES.get(row["verdict"], "")),
+                ]
+            )
+    interval = "95 % interval"
+    columns = (
+        "metric",
+        "recipe",
+        "mean",
+        "sd",
+        interval,
+        *CONTROLS,
+        "difference",
+        interval,
+        "p",
+        "p (Holm)",
+        "verdict",
+    )
+    return Table(columns, rows, right=range(2, 12), merged=True)
+
+
+def spend(report: dict[str, Any]) -> Table:
+    """Return what each run spent."""
+    rows = [
+        (
+            label,
+            seed,
+            f"{spent['flops']:.3e}",
+            f"{spent['tokens']:,}",
+            f"{spent['steps']:,}",
+            f"{spent['epochs']:.2f}",
+            f"{report['made_by']['seconds'][label][seed] / 60:.1f}",
+        )
+        for label, recipe in report["recipes"].items()
+        for seed, spent in recipe["spent"].items()
+    ]
+    return Table(("recipe", "seed", "FLOPs", "tokens", "steps", "epochs", "minutes"), rows, range(1, 7), merged=True)
+
+
+def values(report: dict[str, Any]) -> Table:
+    """Return `report.csv`: one row per metric, recipe and seed, unrounded."""
+    rows = []
+    for name, metric in report["metrics"].items():
+        for label, row in metric["rows"].items():
+            controls = ["" if row[each] is None else str(row[each]) for each in CONTROLS]
+            for seed, value in row["values"].items():
+                examples = str(row["examples"])
+                rows.append([name, metric["unit"], label, seed, str(value), examples, *controls, row["verdict"]])
+    return Table(("metric", "unit", "recipe", "seed", "value", "examples", *CONTROLS, "verdict"), rows)
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """Return the page `report.md`."""
+    corpus, seeds = ", ".join(map(escape, report["corpus"])), ", ".join(map(str, report["seeds"]))
+    lines = [
+        f"# Comparison of {', '.join(map(escape, report['recipes']))}",
+        "",
+        f"Corpus {corpus}; {budget_text(report)}; seeds {seeds}; baseline {escape(report['baseline'])}.",
+        "",
+        *(f"- {escape(sentence)}" for sentence in sentences(report)),
+        "",
+        *differences(report, report["metrics"]).markdown(),
+        "",
+        _INTERVALS.format(report["alpha"]),
+        "",
+        # Times differ between an interrupted study and one that is not.
+        *spend(report).without("minutes").markdown(),
+        *(["", line] if (line := rates_line(report)) else []),
+    ]
+    return "\n".join([*lines, "", f"Made by {code(report['made_by']['command'])}.", ""])
+
+
+def html(report: dict[str, Any]) -> str:
+    """Return the page `report.html`."""
+    metrics, main, seeds = report["metrics"], _main(report), len(report["seeds"])
+    more = {name: each for name, each in metrics.items() if name not in main and "/" not in name}
+    paradigms = {name: each for name, each in metrics.items() if "/" in name}
+    tested = {name: each for name, each in metrics.items() if each["is_tested"] and "/" not in name}
+    title = ", ".join(report["recipes"])
+    if len(title) > 60:
+        title = f"{len(report['recipes'])} recipes"
+    corpus = ", ".join(Path(each).name for each in report["corpus"])
+    about = f"Corpus {corpus} · {budget_text(report)} · {pluralize(seeds, 'seed')} · baseline {report['baseline']}"
+    part = strong(f" · {seeds} of {len(report['planned_seeds'])} seeds so far")
+    return page(
+        f"Comparison of {title}",
+        paragraph(about, *([part] if report["seeds"] != report["planned_seeds"] else []), style="soft"),
+        items(sentences(report)),
+        section(
+            "results",
+            "Results",
+            overview(report, main),
+            paragraph(
+                f"Mean ± standard deviation over the seeds. Below it the verdict of the paired test against "
+                f"{report['baseline']}; “probe”: measured by a linear probe on frozen states, since the model has no "
+                "such head; “generator”: by the model's generator. Chance is uniform guessing, or the most frequent "
+                "class; unigram a model that predicts by the frequency of tokens in the training text; untrained a "
+                "model of the same shape as initialized. “On the plateau”: the masked language modeling loss on "
+                f"held-out text is not shown to be below {PLATEAU:.0%} of the unigram model's (upper limit of the mean "
+                "over seeds, one-sided at 95 %, t distribution)."
+            ),
+            details("More metrics", overview(report, more)),
+            details("Minimal pairs by paradigm", overview(report, paradigms)),
+        ),
+        section("plots", "Learning curves, and quality against cost", *_plots(report)),
+        section(
+            "differences",
+            "Differences from the baseline",
+            differences(report, tested).without(*CONTROLS),
+            paragraph(_INTERVALS.format(report["alpha"])),
+        ),
+        section("spend", "Spend", spend(report), paragraph(rates_line(report))),
+        section(
+            "recipes",
+            "What each recipe changes from the baseline",
+            paragraph("As trained, with what was fitted to the budget."),
+            *_changes(report),
+        ),
+        section("masks", "Sample masks", *_masks(report)),
+        section("fills", "Filled masks", *_fills(report)),
+        section(
+            "data",
+            "Data",
+            sources_table(report["data"]),
+            paragraph(
+                f"Fingerprint of the clean training text: {report['data_fingerprint']}. Documents were held out by a "
+                "hash of their text, the same for all recipes and seeds."
+            ),
+        ),
+        origin(report["made_by"]["command"], report["made_by"]["environment"], report["made_by"]["machine"]),
+    )
+
+
+def _plots(report: dict[str, Any]) -> Iterator[Block]:
+    curves, pareto = _curves(report), list(_pareto(report))
+    if not (curves or pareto):
+        return
+    yield legend(_colors(report))
+    yield figures([curves, *pareto])
+    about = (
+        "Learning curves: one line per seed, measured on text that each run sets aside, with the recipe's own masks "
+        "(of an ELECTRA: its generator); curves of recipes that mask or tokenize differently are not comparable in "
+        "height."
+    )
+    if pareto:
+        about += (
+            " Quality against cost: bars are 95 % intervals; the dashed line joins recipes that no other equals or "
+            "beats in both; recipes of equal cost stand side by side."
+        )
+    yield paragraph(about)
+
+
+def _changes(report: dict[str, Any]) -> Iterator[Block]:
+    for label, recipe in report["recipes"].items():
+        name, about = strong(_dots(report)[label].html()), f"{recipe['summary']}; {recipe['tokenizer']}"
+        if label == report["baseline"]:
+            yield paragraph(name, f" (baseline): {about}.", style="")
             continue
-        if cost is None or len(figures) == _PLOTS:
-            break
-        plot, axes = figure(metric["title"], "inference FLOPs per token", "%")
+        rows = [[change[key] for key in ("axis", "field", "baseline", "here")] for change in recipe["changes"]]
+        summary = name + f": {about}; {pluralize(len(rows), 'setting')} {'differs' if len(rows) == 1 else 'differ'}"
+        table = Table(("axis", "setting", report["baseline"], label), rows, merged=True)
+        yield details(summary, table, is_open=len(rows) < 12)
+
+
+def _masks(report: dict[str, Any]) -> Iterator[Block]:
+    yield paragraph(
+        "What each recipe does to the same held-out text: ",
+        mark("masked"),
+        ", ",
+        mark("replaced", "replaced"),
+        ", ",
+        mark("kept but predicted", "kept"),
+        "; the original is struck through.",
+    )
+    for label, cell in _dots(report).items():
+        yield paragraph(cell.html())
+        tokens = (
+            mark(token["seen"], token["change"], token["original"] if token["change"] != "kept" else "")
+            if token["change"]
+            else token["seen"]
+            for token in report["samples"][label]["masks"]
+        )
+        yield paragraph(*(part for token in tokens for part in (token, " ")), style="tokens")
+
+
+def _fills(report: dict[str, Any]) -> Iterator[Block]:
+    passages: dict[tuple[str, str, str], list[tuple[Cell, Any, str]]] = {}
+    for label, cell in _dots(report).items():
+        for fill in report["samples"][label]["fills"]:
+            passage = fill["before"], fill["word"], fill["after"]
+            passages.setdefault(passage, []).append((cell, fill["filled"], fill["word"]))
+    if not passages:
+        yield paragraph("No model fills masks.")
+        return
+    yield paragraph(
+        "First seed; the masked word is marked, below it the most probable tokens of each model with their probability."
+    )
+    for (before, word, after), rows in passages.items():
+        yield paragraph(before, mark(word), after, style="")
+        yield predictions_table(rows)
+
+
+def _curves(report: dict[str, Any]) -> Markup:
+    """Plot the held-out loss of each run against its spend."""
+    colors = _colors(report)
+    lines = [
+        Line(points, color=colors[label], opacity=0.8)
+        for label, by_seed in report["curves"].items()
+        for points in by_seed.values()
+    ]
+    return chart("learning curves", "training FLOPs", "held-out loss, nats per token", lines)
+
+
+def _pareto(report: dict[str, Any]) -> Iterator[Markup]:
+    """Plot main metrics against the inference FLOPs per token; recipes that no other dominates are joined."""
+    cost, colors, count = report["metrics"].get("inference_flops_per_token"), _colors(report), 0
+    # Tasks with data before the probes made from the text itself; a loss says little that its accuracy does not.
+    order = sorted(_main(report), key=lambda name: (name != "word_accuracy", name in METRICS))
+    for metric in (report["metrics"][name] for name in order):
+        if cost is None or count == _PLOTS:
+            return
+        if not (metric["is_tested"] and metric["unit"] == "share") or len(metric["rows"]) < 2:
+            continue
+        lines: list[Line] = []
         points: list[tuple[float, float]] = []
         width = max(row["mean"] for row in cost["rows"].values())
-        for number, label in enumerate(report["recipes"]):
-            if (row := rows.get(label)) is None:
-                continue
+        for (label, row), marker in zip(metric["rows"].items(), itertools.cycle(MARKERS), strict=False):
             x, y = cost["rows"][label]["mean"], 100 * row["mean"]
             aside = x + 0.025 * width * sum(abs(x - other) < 0.01 * width for other, _ in points)
             points.append((x, y))
-            color = COLORS[number % len(COLORS)]
             if row["low"] is not None:
-                axes.plot([aside] * 2, [100 * row["low"], 100 * row["high"]], color=color, linewidth=1.4)
-            axes.plot(aside, y, _MARKERS[number % len(_MARKERS)], color=color, markersize=7)
+                lines.append(Line([(aside, 100 * row["low"]), (aside, 100 * row["high"])], color=colors[label]))
+            lines.append(Line([(aside, y)], color=colors[label], marker=marker, marker_size=7, width=0))
         front = sorted({p for p in points if not any(q[0] <= p[0] and q[1] >= p[1] and q != p for q in points)})
-        axes.plot(*zip(*front, strict=True), color=INK, alpha=0.4, linewidth=0.9, linestyle="--", zorder=0)
-        axes.margins(0.12)
-        axes.set_xlim(0, 1.15 * width)  # From 0, or small differences of cost would look large.
-        figures.append(svg(plot, f"pareto-{name.replace('/', '-')}"))
-    return figures
+        lines.append(Line(front, color=INK, opacity=0.4, width=0.9, dashed=True))
+        # From 0, or small differences of cost would look large.
+        title, count = metric["title"], count + 1
+        yield chart(title, "inference FLOPs per token", title_with_unit(metric), lines, x_limit=1.15 * width)

@@ -1,11 +1,9 @@
-"""The results of a study as plain data (`report.json`), Markdown and CSV, collected from its run directories.
+"""The results of a study as plain data (`report.json`), collected from its run directories.
 
 Everything but the key "made_by" and the speeds of task "cost" is a function of the request, so that an interrupted
 study has the results of an uninterrupted one.
 """
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,21 +12,15 @@ from typing import Any
 from maskwright.core.errors import CheckpointError
 from maskwright.core.storage.checksums import read_record
 from maskwright.core.storage.files import read_json
-from maskwright.core.text.amounts import plain_float, pluralize, short_count, size_in_bytes
+from maskwright.data.cleaning.data_card import source_rows
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.table import diff
-from maskwright.reporting.markdown import code, escape
 from maskwright.reporting.metrics import curve
-from maskwright.reporting.page import data_rows
 from maskwright.study.controls import UNTRAINED, shape_of
 from maskwright.study.request import SAMPLES, Task, Variant
 from maskwright.study.statistics import (
     ALPHA,
-    BETTER,
-    NO_DIFFERENCE,
     NOT_COMPARABLE,
-    NOT_TESTED,
-    WORSE,
     differences,
     estimate,
     upper_limit,
@@ -36,9 +28,6 @@ from maskwright.study.statistics import (
 from maskwright.training.runs.run_directory import METRICS as METRICS_FILE
 from maskwright.training.runs.run_directory import command_line
 from maskwright.training.steps.evaluation import PLATEAU
-
-_MINUS = "\N{MINUS SIGN}"
-UNITS = {"share": "%", "nats": "nats"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +149,7 @@ def collect(
         "metrics": _metrics(folder, variants, tasks, baseline, seeds, runs, plateau),
         "curves": {label: _curves(each, records[label]) for label, each in runs.items()},
         "samples": samples,
-        "data": data_rows(card),
+        "data": source_rows(card),
         "data_fingerprint": card["fingerprint"],
         "made_by": {
             "command": command_line(),
@@ -277,203 +266,3 @@ def _curves(runs: dict[int, Path], records: dict[int, dict[str, Any]]) -> dict[s
         found = curve(run / METRICS_FILE, "held_out_mlm_loss")
         curves[str(seed)] = [[tokens * flops_per_token, loss] for tokens, loss in found]
     return curves
-
-
-def shown(value: float | None, unit: str, signed: bool = False) -> str:
-    """Write a value of a metric: a share as percent without its sign, an amount in short."""
-    if value is None:
-        return "–"
-    if unit == "share":
-        text = f"{100 * value:{'+' if signed else ''}.1f}"
-    elif unit == "nats":
-        text = f"{value:{'+' if signed else ''}.3f}"
-    elif unit == "seconds":
-        text = f"{1000 * value:.3g} ms"
-    else:
-        text = size_in_bytes(value) if unit == "bytes" else short_count(value)
-    return text.replace("-", _MINUS)
-
-
-def shown_sd(row: dict[str, Any], unit: str) -> str:
-    """Write a standard deviation; nothing where all seeds have the same value but for rounding."""
-    sd = row["sd"]
-    return "" if sd is not None and sd <= 1e-9 * abs(row["mean"]) else shown(sd, unit)
-
-
-def shown_interval(row: dict[str, Any], unit: str) -> str:
-    """Write an interval, or nothing if there is none."""
-    return "" if row["low"] is None else f"{shown(row['low'], unit)} to {shown(row['high'], unit)}"
-
-
-def shown_p(p: float | None) -> str:
-    """Write a p value."""
-    return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def shown_verdict(row: dict[str, Any], unit: str) -> str:
-    """Write a verdict; if no difference was shown, with half the width of its interval: only larger ones are shown.
-
-    Or with p, if the interval excludes zero and only Holm's adjustment keeps the difference from being shown.
-    """
-    if row["verdict"] != NO_DIFFERENCE or not (half := (row["difference"]["high"] - row["difference"]["low"]) / 2):
-        return str(row["verdict"])
-    if row["difference"]["low"] > 0 or row["difference"]["high"] < 0:
-        return (
-            f"{row['verdict']} (p {shown_p(row['difference']['p'])}, adjusted {shown_p(row['difference']['p_holm'])})"
-        )
-    return f"{row['verdict']} (only above {shown(half, unit)}{({'share': ' points', 'nats': ' nats'}).get(unit, '')})"
-
-
-def title_with_unit(metric: dict[str, Any]) -> str:
-    """Return a metric's title and, for percent and nats, its unit."""
-    unit = UNITS.get(metric["unit"])
-    return f"{metric['title']}, {unit}" if unit else str(metric["title"])
-
-
-def sentences(report: dict[str, Any]) -> list[str]:
-    """State the findings: one sentence per recipe."""
-    found = []
-    for label in (each for each in report["recipes"] if each != report["baseline"]):
-        by_verdict: dict[str, list[str]] = {}
-        for metric in report["metrics"].values():
-            if metric["is_main"] and not metric["at_chance"] and (row := metric["rows"].get(label)) and row["verdict"]:
-                title, comma, measure = metric["title"].partition(", ")
-                named = f"{title} ({measure})" if comma else title
-                by_verdict.setdefault(row["verdict"], []).append(named)
-        parts = [
-            f"{words} in {', '.join(by_verdict[verdict])}"
-            for verdict, words in ((BETTER, "better"), (WORSE, "worse"))
-            if verdict in by_verdict
-        ]
-        if NO_DIFFERENCE in by_verdict:
-            metrics = pluralize(len(by_verdict[NO_DIFFERENCE]), "other metric" if parts else "metric")
-            parts.append(f"{NO_DIFFERENCE} in {metrics}")
-        if NOT_COMPARABLE in by_verdict:
-            parts.append(f"{NOT_COMPARABLE} in {pluralize(len(by_verdict[NOT_COMPARABLE]), 'metric')}")
-        if NOT_TESTED in by_verdict:
-            parts.append("not tested, since there is one seed")
-        found.append(f"{label} against {report['baseline']}: {'; '.join(parts) or 'nothing in common to compare'}.")
-    on_plateau = [label for label, each in report["recipes"].items() if is_on_plateau(each["loss_over_unigram"])]
-    for label, each in report.get("rates", {}).get("recipes", {}).items():
-        found.append(f"{label}: learning rate x{each['best']:g} of the fitted one ({rate_cells(each)}).")
-    if on_plateau:
-        found.append(
-            f"On the plateau at the start of training, where a model predicts by frequency: {', '.join(on_plateau)}. "
-            "Train longer, or with another learning rate."
-        )
-    if at_chance := [each["title"] for each in report["metrics"].values() if each["is_main"] and each["at_chance"]]:
-        found.append(f"At chance for all recipes: {'; '.join(at_chance)}.")
-    return found
-
-
-def rate_cells(found: dict[str, Any]) -> str:
-    """Describe what a recipe reached at each learning rate."""
-    cells = []
-    for factor, each in sorted(found["rates"].items(), key=lambda item: float(item[0])):
-        words = f", masked words {shown(each['word_accuracy'], 'share')} %" if "word_accuracy" in each else ""
-        loss = "diverged" if each["loss"] is None else f"loss {shown(each['loss'], 'nats')}"
-        cells.append(f"x{float(factor):g}, {each['rate']:.3g}: {loss}{words}")
-    return "; ".join(cells)
-
-
-def rates_line(report: dict[str, Any]) -> str:
-    """Describe how learning rates were chosen and what that cost; "" if they were not."""
-    if not (rates := report.get("rates")):
-        return ""
-    tried = [each for recipe in rates["recipes"].values() for each in recipe["rates"].values()]
-    flops = plain_float(float(f"{sum(each['flops'] for each in tried):.3g}"))
-    return (
-        f"Learning rates: half, the same and twice the fitted one were tried on seed {rates['seed']}, which is not "
-        f"compared; the one with the least held-out loss of the recipe's own objectives is used. It cost {len(tried)} "
-        f"runs, {flops} FLOPs, which are in no budget."
-    )
-
-
-def shown_control(metric: dict[str, Any], name: str) -> str:
-    """Write a control of a metric, a range where recipes differ in it."""
-    values = [row[name] for row in metric["rows"].values() if row[name] is not None]
-    return (
-        " to ".join(dict.fromkeys(shown(each, metric["unit"]) for each in (min(values), max(values)))) if values else ""
-    )
-
-
-def overview(report: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Return columns and rows of the table on the screen: each main metric that is tested and not at chance."""
-    rows = []
-    for metric in report["metrics"].values():
-        if not (metric["is_main"] and metric["is_tested"]) or metric["at_chance"]:
-            continue
-        cells = [title_with_unit(metric)]
-        for label in report["recipes"]:
-            row = metric["rows"].get(label)
-            sd = "" if row is None or row["sd"] is None else f" \N{PLUS-MINUS SIGN} {shown(row['sd'], metric['unit'])}"
-            cells.append("–" if row is None else f"{shown(row['mean'], metric['unit'])}{sd} {row['verdict']}".strip())
-        rows.append([*cells, *(shown_control(metric, name) for name in CONTROLS)])
-    return ["metric", *report["recipes"], *CONTROLS], rows
-
-
-def budget_text(report: dict[str, Any]) -> str:
-    """Describe the budget of a run, and how equal the spend was."""
-    unit, amount = report["budget"]["unit"], report["budget"]["amount"]
-    text = {
-        "flops": f"{plain_float(amount)} FLOPs",
-        "tokens": f"{short_count(amount)} tokens",
-        "seconds": f"{amount / 60:g} minutes",
-    }[unit]
-    if unit in ("flops", "tokens"):
-        spent = [run[unit] for recipe in report["recipes"].values() for run in recipe["spent"].values()]
-        text += (
-            f" per run (spent: equal {'FLOPs' if unit == 'flops' else unit} within {max(spent) / min(spent) - 1:.1%})"
-        )
-    return text
-
-
-def markdown(report: dict[str, Any]) -> str:
-    """Return the page `report.md`."""
-    corpus, seeds = ", ".join(map(escape, report["corpus"])), ", ".join(map(str, report["seeds"]))
-    lines = [
-        f"# Comparison of {', '.join(map(escape, report['recipes']))}",
-        "",
-        f"Corpus {corpus}; {budget_text(report)}; seeds {seeds}; baseline {escape(report['baseline'])}.",
-        "",
-        *(f"- {escape(sentence)}" for sentence in sentences(report)),
-        "",
-        "| metric | recipe | mean | sd | 95 % interval | chance | unigram | untrained | difference | 95 % interval | p "
-        "| p (Holm) | verdict |",
-        "|---" * 13 + "|",
-    ]
-    for metric in report["metrics"].values():
-        unit = metric["unit"]
-        for label, row in metric["rows"].items():
-            cells = [escape(title_with_unit(metric)), escape(label), shown(row["mean"], unit), shown_sd(row, unit)]
-            cells += [shown_interval(row, unit) if metric["is_tested"] else ""]
-            cells += ["" if row[name] is None else shown(row[name], unit) for name in CONTROLS]
-            other = row["difference"] if label != report["baseline"] else None
-            cells += ["", "", "", ""] if other is None else [
-                shown(other["mean"], unit, signed=True),
-                shown_interval(other, unit),
-                shown_p(other["p"]),
-                shown_p(other["p_holm"]),
-            ]  # fmt: skip
-            lines.append("| " + " | ".join([*cells, shown_verdict(row, unit)]) + " |")
-    lines += ["", "| recipe | seed | FLOPs | tokens | steps | epochs |", "|---" * 6 + "|"]
-    for label, recipe in report["recipes"].items():
-        for seed, spent in recipe["spent"].items():
-            amounts = f"{spent['flops']:.3e} | {spent['tokens']:,} | {spent['steps']:,} | {spent['epochs']:.2f}"
-            lines.append(f"| {escape(label)} | {seed} | {amounts} |")
-    if line := rates_line(report):
-        lines += ["", line]
-    return "\n".join([*lines, "", f"Made by {code(report['made_by']['command'])}.", ""])
-
-
-def comma_separated(report: dict[str, Any]) -> str:
-    """Return `report.csv`: one line per metric, recipe and seed."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["metric", "unit", "recipe", "seed", "value", "examples", *CONTROLS, "verdict"])
-    for name, metric in report["metrics"].items():
-        for label, row in metric["rows"].items():
-            for seed, value in row["values"].items():
-                controls = ["" if row[each] is None else row[each] for each in CONTROLS]
-                writer.writerow([name, metric["unit"], label, seed, value, row["examples"], *controls, row["verdict"]])
-    return text.getvalue()

@@ -56,11 +56,7 @@ def command(
         ("training", "precision", training["precision"] + (", oneDNN" if training["matmul"] == "onednn" else "")),
         ("inference", "--precision int8", int8),
     ]
-    groups = output.grouped(group for group, _, _ in rows)
-    output.table(
-        ("", "", ""),
-        [(output.strong(group), label, value) for group, (_, label, value) in zip(groups, rows, strict=True)],
-    )
+    output.table(("", "", ""), [(output.strong(group), label, value) for group, label, value in rows], merged=True)
     for sentence in diagnosis.advice:
         output.console().print(f"- {sentence}", soft_wrap=True, markup=False)
     if not diagnosis.advice:

@@ -68,10 +68,8 @@ def show_recipe(arguments: Arguments, json: Json = False) -> None:
     output.heading(recipe.name, f"{recipe.summary} ({recipe.paper})")
     output.table(
         ("", "", "", "--set"),
-        [
-            (output.strong(axis), row.label, row.value, output.faint(row.path))
-            for axis, row in zip(output.grouped(row.axis for row in listed), listed, strict=True)
-        ],
+        [(output.strong(row.axis), row.label, row.value, output.faint(row.path)) for row in listed],
+        merged=True,
     )
 
 
@@ -94,13 +92,14 @@ def diff_recipes(arguments: Arguments, json: Json = False) -> None:
         ("", "", *names),
         [
             (
-                output.strong(axis),
+                output.strong(line.axis),
                 line.label,
                 line.left,
                 output.strong(line.right) if line.differs and arguments["all"] else line.right,
             )
-            for axis, line in zip(output.grouped(line.axis for line in lines), lines, strict=True)
+            for line in lines
         ],
+        merged=True,
     )
 
 

@@ -25,11 +25,9 @@ def command(arguments: Arguments, json: Json = False) -> None:
         if json:
             output.print_json(done.to_json())
         elif done.results is not None:
-            columns, rows = done.results.table()
-            title = done.results.title
-            for shown in _in_width(columns, output.console().width):
-                chosen = [[row[number] for number in shown] for row in (columns, *rows)]
-                output.table(chosen[0], chosen[1:], title=title, right=range(1, len(shown)))
+            table, title = done.results.table(), done.results.title
+            for shown in _in_width(list(map(str, table.columns)), output.console().width):
+                output.show(table.select(shown), title=title)
                 title = ""
             results = done.results
             for note in (*results.notes, *results.advice):

@@ -1,5 +1,6 @@
 """The data card: what was read, dropped and kept, and why; as JSON and Markdown."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from maskwright.data.cleaning.statistics import TextStatistics
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.sources.arguments import Source
 from maskwright.reporting.markdown import escape, without_html
+from maskwright.reporting.table import Cell, Row, Table
 
 CARD_VERSION = 1
 
@@ -131,10 +133,39 @@ def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
     return notes
 
 
+def source_rows(card: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what was kept of each source, from the content of data_card.json."""
+    return [
+        {
+            "name": each["name"],
+            "files": each["files"],
+            **each["kept"],
+            "read_characters": each["read"]["characters"],
+        }
+        for each in card["sources"]
+    ]
+
+
+def sources_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a table of `source_rows`, with a total if there are several."""
+    units = ("files", "documents", "sentences", "characters")
+    if len(rows) > 1:
+        total = {name: sum(row[name] for row in rows) for name in (*units, "read_characters")}
+        rows = [*rows, {"name": "total", **total}]
+    cells = [
+        [
+            row["name"],
+            *(_number(row[unit]) for unit in units),
+            f"{100 * row['characters'] / max(1, row['read_characters']):.1f} %",
+        ]
+        for row in rows
+    ]
+    return Table(("source", *units, "kept of what was read"), cells, right=range(1, 6))
+
+
 def card_page(card: dict[str, Any]) -> str:
     """Return the card as a Markdown page."""
-    total = card["total"]
-    kept = total["kept"]
+    kept = card["total"]["kept"]
     lines = [
         "# Data card",
         "",
@@ -142,14 +173,8 @@ def card_page(card: dict[str, Any]) -> str:
         f"{_number(kept['characters'])} characters** ({_bytes(kept['bytes'])} of clean UTF-8) from "
         f"{pluralize(len(card['sources']), 'source')}. Fingerprint `{card['fingerprint']}`.",
         "",
-        "| Source | Files | Documents | Sentences | Characters | Kept of what was read |",
-        "| :-- | --: | --: | --: | --: | --: |",
+        *sources_table(source_rows(card)).markdown(),
     ]
-    rows = card["sources"] if len(card["sources"]) == 1 else [*card["sources"], {"name": "Total", **total}]
-    for row in rows:
-        numbers = [row["files"], *(row["kept"][unit] for unit in ("documents", "sentences", "characters"))]
-        share = row["kept"]["characters"] / max(1, row["read"]["characters"])
-        lines.append(f"| {escape(row['name'])} | {' | '.join(map(_number, numbers))} | {100 * share:.1f} % |")
     for source in card["sources"]:
         lines += _source_page(source)
     settings = ", ".join(f"`{name}={value}`" for name, value in card["cleaning"].items())
@@ -167,20 +192,15 @@ def card_page(card: dict[str, Any]) -> str:
 
 def _source_page(source: dict[str, Any]) -> list[str]:
     units = ("documents", "paragraphs", "characters")
-    lines = [
-        "",
-        f"## {escape(source['name'])}",
-        "",
-        "| | Documents | Paragraphs | Characters |",
-        "| :-- | --: | --: | --: |",
-    ]
-    lines.append(f"| Read | {' | '.join(_number(source['read'][unit]) for unit in units)} |")
+    rows: list[Row] = [("read", *(_number(source["read"][unit]) for unit in units))]
     for reason, dropped in source["dropped"].items():
         if any(dropped.values()):
-            cells = [_number(-dropped[unit]) if dropped.get(unit) else "" for unit in units]
-            lines.append(f"| {reason[0].upper() + reason[1:]} | {' | '.join(cells)} |")
+            rows.append((reason, *(_number(-dropped[unit]) if dropped.get(unit) else "" for unit in units)))
     kept = source["kept"]
-    lines.append(f"| **Kept** | **{_number(kept['documents'])}** | | **{_number(kept['characters'])}** |")
+    rows.append(
+        [Cell(cell, "strong") for cell in ("kept", _number(kept["documents"]), "", _number(kept["characters"]))]
+    )
+    lines = ["", f"## {escape(source['name'])}", "", *Table(("", *units), rows, right=(1, 2, 3)).markdown()]
     scripts = ", ".join(f"{name} {100 * share:.1f} %" for name, share in source["scripts"].items())
     lines += ["", f"Scripts: {scripts or 'no letters'}."]
     if source["examples"]:
@@ -188,7 +208,7 @@ def _source_page(source: dict[str, Any]) -> list[str]:
     if source["notes"]:
         lines += ["", *(f"- {without_html(note)}" for note in source["notes"])]
     if source["bad_lines"]["first"]:
-        lines += ["", "The first lines skipped:", "", *(f"- {escape(place)}" for place in source["bad_lines"]["first"])]
+        lines += ["", "The first lines skipped:", "", *(f"- {escape(line)}" for line in source["bad_lines"]["first"])]
     return lines
 
 

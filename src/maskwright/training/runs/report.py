@@ -1,29 +1,33 @@
 """`report.html` of a run: curves, fills, what was fitted, cost, data card; written from the files of its directory."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
+from markupsafe import Markup
 
 from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.errors import MaskwrightError
 from maskwright.core.storage.files import read_json, records_of, write_text
 from maskwright.core.text.amounts import plain_float, short_count, size_in_bytes
+from maskwright.data.cleaning.data_card import source_rows, sources_table
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.fitting.budget import Budget, Spent
-from maskwright.fitting.rules import Choice
+from maskwright.fitting.rules import Choice, fitted_table
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.saved import read_recipe
 from maskwright.recipes.sizing import sizes
+from maskwright.reporting.chart import COLORS, INK, Line, chart
 from maskwright.reporting.metrics import curve, read_rows
-from maskwright.reporting.page import COLORS, INK, data_rows, figure, render, svg
+from maskwright.reporting.page import Block, figures, mark, origin, page, paragraph, section, strong
 from maskwright.reporting.reporter import Reporter
-from maskwright.training.runs.run_directory import METRICS
+from maskwright.reporting.table import Cell, Row, Table
+from maskwright.training.runs.run_directory import METRICS, TIMING
 from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.evaluation import Baseline, HeldOutResult, health_line
 from maskwright.training.steps.model import PretrainingModel
@@ -49,11 +53,11 @@ _TITLES = {
 def write_page(folder: Path, reporter: Reporter) -> None:
     """Write the page of a run, or say why it cannot be written."""
     try:
-        page = html(folder)
+        text = html(folder)
     except MaskwrightError as error:  # The model is complete.
         reporter.message("report", f"no {PAGE}: {error}")
         return
-    write_text(folder / PAGE, page)
+    write_text(folder / PAGE, text)
     reporter.message("report", str(folder / PAGE))
 
 
@@ -68,32 +72,116 @@ def _html(folder: Path) -> str:
     result, request = {"quality": None, **record["result"]}, record["request"]
     recipe = read_recipe(folder / "recipe.json")
     ((unit, amount),) = request["budget"].items()
+    budget = Budget(unit, amount)
     spent = Spent(result["steps"], result["tokens"], result["seconds"], result.get("flops", 0.0))
     card = read_json(folder / "data_card.json")
     verdict = ""
     if "mlm" in result["held_out"] and result["baseline"] is not None:
         measured, baseline = HeldOutResult(**result["held_out"]["mlm"]), Baseline(**result["baseline"])
-        verdict = health_line(measured, baseline, recipe.tokenizer.vocab_size).rpartition(": ")[2]
-    return render(
-        Path(__file__).with_name("run.html.jinja"),
-        {"title_of": lambda kind: _TITLES.get(kind, kind)},
-        heading=f"{recipe.name}, trained on {', '.join(each['name'] for each in card['sources'])}",
-        recipe=recipe,
-        result=result,
-        verdict=verdict,
-        budget=str(Budget(unit, amount)),
-        share=Budget(unit, amount).progress(spent),
-        fitted=[(each.field, *each.shown(), each.reason) for each in (Choice(**one) for one in record["fitted"])],
-        cost=_cost(folder, recipe, record),
-        plots=[plot for plot in (_loss(folder), _accuracy(folder, result), _speed(folder)) if plot],
-        samples=record.get("samples", []),
-        data=data_rows(card),
-        fingerprint=card["fingerprint"],
-        made_by={**record, "command": record["environment"]["command"]},
+        words = health_line(measured, baseline, recipe.tokenizer.vocab_size).rpartition(": ")[2]
+        verdict = f" Verdict on masked tokens: {words}."
+    part = "" if result["finished"] else strong(f" · interrupted at {100 * budget.progress(spent):.0f} % of the budget")
+    choices = [Choice(**each) for each in record["fitted"]]
+    return page(
+        f"{recipe.name}, trained on {', '.join(each['name'] for each in card['sources'])}",
+        paragraph(f"{recipe.summary} · {budget}", part, style="soft"),
+        section(
+            "results",
+            "Held-out text",
+            held_out_table(result, by_generator=recipe.generator is not None),
+            paragraph("" if result["held_out"] else "The corpus is too small for held-out text."),
+            paragraph(
+                "Text that this run set aside; every selected token is masked. The unigram baseline predicts by "
+                f"frequency alone.{verdict}"
+            ),
+        ),
+        section(
+            "continuation", "Before and after", *([_before_and_after(result["quality"])] if result["quality"] else [])
+        ),
+        section("plots", "Training", figures([_loss(folder), _accuracy(folder, result), _speed(folder)])),
+        section("cost", "Cost", _cost(folder, recipe, record)),
+        section("fills", "Filled masks", *_fills(record.get("samples", []))),
+        section(
+            "fitted",
+            "What was fitted to the budget",
+            fitted_table(choices, "recipe field") if choices else paragraph("Nothing: all settings are the recipe's."),
+        ),
+        section(
+            "data",
+            "Data",
+            sources_table(source_rows(card)),
+            paragraph(
+                f"Fingerprint of the clean text: {card['fingerprint']}. What was left out and why: data_card.md."
+            ),
+        ),
+        origin(record["environment"]["command"], record["environment"], record["machine"]),
     )
 
 
-def _cost(folder: Path, recipe: Recipe, record: dict[str, Any]) -> list[tuple[str, str]]:
+def held_out_table(result: Mapping[str, Any], *, by_generator: bool = False) -> Table:
+    """Return loss and accuracies on held-out text by objective, and those of the unigram baseline.
+
+    `by_generator`: a generator predicts the masked tokens.
+    """
+    rows = [
+        [
+            _TITLES.get(kind, kind) + (" (generator)" if kind == "mlm" and by_generator else ""),
+            f"{each['loss']:.3f}",
+            "–" if each["accuracy"] is None else f"{100 * each['accuracy']:.1f} %",
+            f"{each['count']:,}",
+            ", ".join(
+                f"{name.replace('_', ' ')} {100 * value:.1f} %"
+                for name, value in each["details"].items()
+                if value is not None
+            ),
+        ]
+        for kind, each in result["held_out"].items()
+    ]
+    if baseline := result.get("baseline"):
+        scores = (f"{baseline['loss']:.3f}", f"{100 * baseline['accuracy']:.1f} %")
+        rows.append(["masked tokens by the unigram baseline", *scores, "", ""])
+    table = Table(("what is predicted", "loss, nats", "accuracy", "predictions", "details"), rows, right=(1, 2, 3))
+    return table if any(row[-1] for row in rows) else table.without("details")
+
+
+def _before_and_after(quality: Mapping[str, Any] | None) -> Table:
+    rows = list[Row]()
+    if quality is None:
+        return Table((), rows)
+    before, after = quality["before"], quality["after"]
+    for kind, each in before["held_out"].items():
+        if kind in after["held_out"]:
+            head = " (before: new head alone)" if kind == "mlm" and before["head_tokens"] else ""
+            losses = (f"{loss['loss']:.3f}" for loss in (each, after["held_out"][kind]))
+            rows.append((f"{_TITLES.get(kind, kind)}, loss in nats{head}", *losses))
+    if None not in (before["similarity"], after["similarity"]):
+        shares = (f"{100 * each['similarity']:.1f} %" for each in (before, after))
+        rows.append(("sentence vectors: closer to the next sentence than to a random one", *shares))
+    return Table(("held-out text", "before", "after"), rows, right=(1, 2))
+
+
+def _fills(samples: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Block]:
+    if samples:
+        yield paragraph(
+            "Held-out sequences; masked tokens are marked, below them the most probable tokens with their probability."
+        )
+    for parts in samples:
+        words = (f" {part['text']} " if "text" in part else mark(part["token"]) for part in parts)
+        yield paragraph(*words, style="tokens")
+        masked = (part for part in parts if "token" in part)
+        yield predictions_table((part["token"], part["predictions"], part["token"]) for part in masked)
+
+
+def predictions_table(rows: Iterable[tuple[str | Cell, Sequence[Mapping[str, Any]], str]]) -> Table:
+    """Return the most probable tokens, from (name of the row, "token" and "score" of each, correct token)."""
+    shown = list[Row]()
+    for name, predictions, correct in rows:
+        best = [(each["token"], f"{100 * each['score']:.0f}\N{NO-BREAK SPACE}%") for each in predictions]
+        shown.append([name, *(Cell(token or "␣", "better" if token == correct else "", note) for token, note in best)])
+    return Table([""] * (1 + _BEST), shown)
+
+
+def _cost(folder: Path, recipe: Recipe, record: dict[str, Any]) -> Table:
     result, counted = record["result"], sizes(recipe)
     rows = [
         ("parameters of the encoder", f"{counted.encoder_and_pooler:,}"),
@@ -110,54 +198,45 @@ def _cost(folder: Path, recipe: Recipe, record: dict[str, Any]) -> list[tuple[st
             ("training FLOPs", plain_float(float(f"{result['flops']:.4g}"))),
             ("training FLOPs per token", short_count(result["flops"] / max(result["tokens"], 1))),
         ]
-    if (speeds := read_rows(folder / "timing.jsonl")) and "mfu" in speeds[-1]:
+    if (speeds := read_rows(folder / TIMING)) and "mfu" in speeds[-1]:
         rows.append(("model FLOPs utilization, median", f"{median(row['mfu'] for row in speeds):.0%}"))
     if (weights := folder / WEIGHTS).exists():
         rows.append(("size on disk", size_in_bytes(weights.stat().st_size)))
-    return rows
+    return Table(("", ""), rows, right=(1,))
 
 
-def _loss(folder: Path) -> str:
+def _loss(folder: Path) -> Markup:
     """Plot the loss at masked tokens: training, held-out text and unigram baseline."""
-    plot, axes = figure("loss at masked tokens", "training tokens", "nats per token")
-    training = np.array(curve(folder / METRICS, "mlm_loss")).reshape(-1, 2)
+    path = folder / METRICS
+    training = np.array(curve(path, "mlm_loss")).reshape(-1, 2)
     means = [part.mean(axis=0) for part in np.array_split(training, _SMOOTHED) if len(part)]
-    held_out = curve(folder / METRICS, "held_out_mlm_loss")
-    for points, label, style in (
-        (means, "training", {"color": COLORS[0], "alpha": 0.45}),
-        (held_out, "held-out text", {"color": COLORS[0], "marker": "o", "markersize": 3}),
-        (curve(folder / METRICS, "unigram_loss"), "unigram baseline", {"color": INK, "alpha": 0.5, "linestyle": "--"}),
-    ):
-        if len(points):
-            axes.plot(*zip(*points, strict=True), label=label, **{"linewidth": 1.2} | style)
-    return _with_legend(plot, axes, "loss")
+    lines = [
+        Line(means, "training", opacity=0.45),
+        Line(curve(path, "held_out_mlm_loss"), "held-out text", marker="o"),
+        Line(curve(path, "unigram_loss"), "unigram baseline", color=INK, opacity=0.5, dashed=True),
+    ]
+    return chart("loss at masked tokens", "training tokens", "nats per token", lines)
 
 
-def _accuracy(folder: Path, result: dict[str, Any]) -> str:
+def _accuracy(folder: Path, result: dict[str, Any]) -> Markup:
     """Plot the accuracies on held-out text."""
-    plot, axes = figure("accuracy on held-out text", "training tokens", "%")
     measured = [kind for kind, each in result["held_out"].items() if each["accuracy"] is not None]
-    for kind, color in zip(measured, itertools.cycle(COLORS), strict=False):
-        if points := [(tokens, 100 * value) for tokens, value in curve(folder / METRICS, f"held_out_{kind}_accuracy")]:
-            axes.plot(*zip(*points, strict=True), label=_TITLES.get(kind, kind), color=color, marker="o", markersize=3)
-    return _with_legend(plot, axes, "accuracy")
+    lines = [
+        Line(
+            [(tokens, 100 * value) for tokens, value in curve(folder / METRICS, f"held_out_{kind}_accuracy")],
+            _TITLES.get(kind, kind),
+            color,
+            marker="o",
+        )
+        for kind, color in zip(measured, itertools.cycle(COLORS), strict=False)
+    ]
+    return chart("accuracy on held-out text", "training tokens", "accuracy, %", lines, from_zero=True)
 
 
-def _speed(folder: Path) -> str:
+def _speed(folder: Path) -> Markup:
     """Plot the speed along training."""
-    plot, axes = figure("speed", "minutes", "tokens per second")
-    if rows := read_rows(folder / "timing.jsonl"):
-        axes.plot([row["seconds"] / 60 for row in rows], [row["tokens_per_second"] for row in rows], color=COLORS[0])
-        axes.set_ylim(bottom=0)
-        axes.xaxis.set_major_formatter("{x:g}")
-    return _with_legend(plot, axes, "speed")
-
-
-def _with_legend(plot: Any, axes: Any, name: str) -> str:
-    lines = axes.get_lines()
-    if any(not line.get_label().startswith("_") for line in lines):
-        axes.legend(frameon=False, labelcolor=INK, fontsize=8)
-    return svg(plot, name) if lines else ""
+    points = [(row["seconds"] / 60, row["tokens_per_second"]) for row in read_rows(folder / TIMING)]
+    return chart("speed", "minutes", "tokens per second", [Line(points)], prefixes="y", from_zero=True)
 
 
 def sample_fills(

@@ -1,0 +1,71 @@
+"""One table as Markdown, CSV, HTML and on a console."""
+
+import csv
+import io
+
+import pytest
+from markdown_it import MarkdownIt
+from rich.console import Console
+
+from maskwright.reporting.table import Cell, Table
+
+TABLE = Table(
+    ("metric", "recipe", "mean"),
+    [
+        ("loss, nats", Cell("a <b>", color="#123456"), Cell("1.5", "worse", "worse than b")),
+        ("loss, nats", "b|c", Cell("1.0", "strong")),
+        ("accuracy", "a", "12"),
+    ],
+    right=(2,),
+    merged=True,
+)
+PLAIN = [["loss, nats", "a <b>", "1.5 worse than b"], ["loss, nats", "b|c", "1.0"], ["accuracy", "a", "12"]]
+
+
+def printed(table: Table) -> list[str]:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(table.terminal(title="scores"))
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+
+
+def test_all_forms_have_the_same_cells() -> None:
+    assert list(csv.reader(io.StringIO(TABLE.csv()))) == [list(TABLE.columns), *PLAIN]
+    tokens = MarkdownIt("commonmark").enable("table").parse("\n".join(TABLE.markdown()))
+    cells = [token.content.replace("\\|", "|") for token in tokens if token.type == "inline"]
+    shown = [str(cell) for row in PLAIN for cell in row]
+    assert cells[3:] == [cell.replace("<", "&lt;").replace("1.0", "**1.0**") for cell in shown]
+    assert [token.attrs.get("style") for token in tokens if token.type == "td_open"][:3] == [
+        None,
+        None,
+        "text-align:right",
+    ]
+    html = TABLE.html()
+    assert "&lt;b&gt;" in html
+    assert '<td class="number worse"><span class="whole">1.5</span><small>worse than b</small></td>' in html
+
+
+def test_repeats_of_the_first_column_are_shown_once_on_pages_and_consoles() -> None:
+    assert TABLE.html().count("loss, nats") == 1
+    assert 'rowspan="2"' in TABLE.html()
+    text = printed(TABLE)
+    assert sum("loss, nats" in line for line in text) == 1
+    assert any(line.split() == ["b|c", "1.0"] for line in text)
+    assert "\n".join(TABLE.markdown()).count("loss, nats") == 2
+
+
+def test_columns_are_selected_with_their_alignment() -> None:
+    table = TABLE.without("recipe")
+    assert (table.columns, table.right, table.rows[2]) == (["metric", "mean"], [1], ["accuracy", "12"])
+
+
+def test_a_table_without_names_has_no_header() -> None:
+    table = Table(("", ""), [("tokens", "1,000")])
+    assert "<thead>" not in table.html()
+    assert [line.split() for line in printed(table) if line.strip()] == [["scores"], ["tokens", "1,000"]]
+
+
+@pytest.mark.parametrize("name", ["training.batch_sequences", "runs/a/b"])
+def test_names_of_fields_and_paths_may_break_on_narrow_screens(name: str) -> None:
+    html = Table(("field",), [(name,)]).html()
+    assert html.count("<wbr>") == 2
+    assert name in html.replace("<wbr>", "")
