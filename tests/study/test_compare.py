@@ -300,7 +300,7 @@ class _Checked(HTMLParser):
         assert not {"src", "srcset"} & values.keys()
         assert (values.get("href") or values.get("xlink:href") or "#").startswith("#")
         self.ids += [values["id"]] if values.get("id") else []
-        if tag not in ("meta", "link", "br"):
+        if tag not in ("meta", "link", "wbr"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
