@@ -43,8 +43,8 @@ def test_page_shows_what_was_kept_and_dropped(tmp_path: Path) -> None:
     corpus = clean_corpus([folder], cleaning=Cleaning(), cache=tmp_path)
     page = (corpus.folder / "data_card.md").read_text(encoding="utf-8")
     assert "**30 documents, 30 sentences" in page
-    assert "| Repeated documents | −1 |" in page
-    assert "| Short documents | −1 |" in page
+    assert "| repeated documents | −1 |" in page
+    assert "| short documents | −1 |" in page
     assert "Scripts: Latin 100.0 %." in page
     assert "> This is document number" in page
     assert "say so with `--clean text_documents=files`" in page

@@ -302,7 +302,7 @@ def test_hub_folder_loads_and_its_card_states_data_training_and_scores(bert, tmp
         "tags": ["maskwright", "bert"],
     }
     card = (out / "README.md").read_text(encoding="utf-8")
-    facts = ("reviews.jsonl | 12 | 340 | 5,600", "`bert/tiny`", "seed 3", "60 seconds; 7 steps; 12.3k tokens", "45.6%")
+    facts = ("reviews.jsonl | 12 | 340 | 5,600", "`bert/tiny`", "seed 3", "60 seconds; 7 steps; 12.3k tokens", "45.6 %")
     assert all(fact in card for fact in facts)
     # Neither quotations of the corpus nor local paths are published.
     assert "private" not in "".join(path.read_text(errors="ignore") for path in out.rglob("*") if path.is_file())

@@ -11,7 +11,7 @@ from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.sentence_folder import MODULES
 from maskwright.core.storage.files import read_object, records_of
 from maskwright.core.text.amounts import pluralize, short_count
-from maskwright.data.cleaning.data_card import source_rows, sources_table
+from maskwright.data.cleaning.data_card import sources_table
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.table import Row, rows
 from maskwright.reporting.markdown import code, escape
@@ -115,8 +115,7 @@ def _limits(loaded: Checkpoint) -> Iterator[str]:
 
 def _data(card: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", "## Training data", "")
-    rows = [{**row, "name": Path(row["name"]).name} for row in source_rows(card)]
-    yield from sources_table(rows).without("files", "kept of what was read").markdown()
+    yield from sources_table([{"name": Path(each["name"]).name, **each["kept"]} for each in card["sources"]]).markdown()
     yield from ("", f"Counted after cleaning and deduplication; fingerprint {escape(card['fingerprint'])}.")
 
 

@@ -136,31 +136,23 @@ def _notes(source: SourceCount, cleaning: Cleaning) -> list[str]:
 def source_rows(card: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what was kept of each source, from the content of data_card.json."""
     return [
-        {
-            "name": each["name"],
-            "files": each["files"],
-            **each["kept"],
-            "read_characters": each["read"]["characters"],
-        }
+        {"name": each["name"], "files": each["files"], **each["kept"], "read_characters": each["read"]["characters"]}
         for each in card["sources"]
     ]
 
 
 def sources_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return a table of `source_rows`, with a total if there are several."""
-    units = ("files", "documents", "sentences", "characters")
+    """Return a table of `source_rows`, with a total if there are several; numbers that rows lack have no column."""
     if len(rows) > 1:
-        total = {name: sum(row[name] for row in rows) for name in (*units, "read_characters")}
-        rows = [*rows, {"name": "total", **total}]
-    cells = [
-        [
-            row["name"],
-            *(_number(row[unit]) for unit in units),
-            f"{100 * row['characters'] / max(1, row['read_characters']):.1f} %",
-        ]
-        for row in rows
-    ]
-    return Table(("source", *units, "kept of what was read"), cells, right=range(1, 6))
+        rows = [*rows, {"name": "total", **{key: sum(row[key] for row in rows) for key in rows[0] if key != "name"}}]
+    cells = [{key: _number(value) for key, value in row.items() if key != "name"} for row in rows]
+    for row, each in zip(rows, cells, strict=True):
+        if "read_characters" in row:
+            each["kept of what was read"] = f"{100 * row['characters'] / max(1, row['read_characters']):.1f} %"
+    order = ("files", "documents", "sentences", "characters", "kept of what was read")
+    columns = [column for column in order if all(column in each for each in cells)]
+    shown = [[row["name"], *(each[column] for column in columns)] for row, each in zip(rows, cells, strict=True)]
+    return Table(("source", *columns), shown, right=range(1, 1 + len(columns)))
 
 
 def card_page(card: dict[str, Any]) -> str:
