@@ -8,7 +8,8 @@ from maskwright.core.spec import ByName
 from maskwright.pretext.formats.base import Format, GatherTokens
 from maskwright.pretext.formats.contiguous_halves import ContiguousHalves
 from maskwright.pretext.formats.packed_sentences import DocSentences, FullSentences
-from maskwright.pretext.formats.pairs import SegmentPair, SentencePair
+from maskwright.pretext.formats.segment_pair import SegmentPair
+from maskwright.pretext.formats.sentence_pair import SentencePair
 
 FormatChoice = Annotated[
     SegmentPair | SentencePair | FullSentences | DocSentences | ContiguousHalves,

@@ -47,8 +47,7 @@ from maskwright.training.start.initialization import (
     open_teacher,
 )
 from maskwright.training.start.speed import measure_speed
-from maskwright.training.steps.text import Text
-from maskwright.training.steps.workload import mean_lengths
+from maskwright.training.steps.text import Text, mean_lengths
 
 _DOCUMENTS_MEASURED, _SEQUENCES_MEASURED = 5000, 500
 _BLOCKS_READ, _DOCUMENTS_READ, _SENTENCES_READ = 8, 100, 20

@@ -20,8 +20,8 @@ from maskwright.training.steps.kernel_check import check_kernels
 from maskwright.training.steps.loop import Position, Schedule, train
 from maskwright.training.steps.model import build_model
 from maskwright.training.steps.optimizer import Optimizer
-from maskwright.training.steps.text import Text
-from maskwright.training.steps.workload import build_workload, mean_lengths
+from maskwright.training.steps.text import Text, mean_lengths
+from maskwright.training.steps.workload import build_workload
 
 _ROUNDS = ((1.0, 1), (3.0, 4))
 """Seconds and fewest steps of each measurement; the recipe is fitted anew to the last speed."""

@@ -1,4 +1,4 @@
-"""Tokenized text, and its split into training and held-out documents."""
+"""Tokenized text, its split into training and held-out documents, and the lengths of its sequences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +10,10 @@ from maskwright.core.randomness import keys
 from maskwright.core.types import Documents, IntArray
 from maskwright.pretext.formats.base import GatherTokens
 from maskwright.pretext.replacement.base import VocabularyFacts
+from maskwright.recipes.recipe import Recipe
 
 _MIN_DOCUMENTS = 16
+_DOCUMENTS_MEASURED = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,3 +98,16 @@ def split_text(text: Text, seed: int, held_out_tokens: int) -> Split:
 def _joined(parts: Sequence[Documents]) -> Documents:
     firsts, lasts = (np.concatenate([getattr(part, name) for part in parts]) for name in ("first", "last"))
     return Documents(parts[0].sentence_ends, firsts, lasts)
+
+
+def mean_lengths(recipe: Recipe, text: Text, seed: int) -> tuple[float, ...]:
+    """Return the mean tokens of a sequence in each length phase, measured on a sample of the documents."""
+    some = np.linspace(0, len(text.documents) - 1, min(len(text.documents), _DOCUMENTS_MEASURED))
+    documents = text.documents.pick(some.astype(np.int64))
+    separators = recipe.format.separator_points(text.documents)
+
+    def measured(length: int) -> float:
+        plan = recipe.format.plan(documents, length, seed, 0)
+        return float(recipe.format.lengths(plan, separators).mean()) if len(plan) else float(length)
+
+    return tuple(measured(phase.max_length) for phase in recipe.training.phases)

@@ -15,7 +15,6 @@ from maskwright.training.steps.sampler import InstanceSampler, Rows
 from maskwright.training.steps.text import Split, Text, split, split_text
 
 _HELD_OUT_SEED, _HELD_OUT_SEQUENCES = 0, 256
-_DOCUMENTS_MEASURED = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +102,6 @@ def _ends(stretches: Sequence[tuple[float, Any]]) -> list[tuple[float, Any]]:
     """Turn shares into ends; the last is exactly 1."""
     ends = [round(sum(share for share, _ in stretches[: number + 1]), 9) for number in range(len(stretches))]
     return [(end, each) for end, (_, each) in zip([*ends[:-1], 1.0], stretches, strict=True)]
-
-
-def mean_lengths(recipe: Recipe, text: Text, seed: int) -> tuple[float, ...]:
-    """Return the mean tokens of a sequence in each length phase, measured on a sample of the documents."""
-    some = np.linspace(0, len(text.documents) - 1, min(len(text.documents), _DOCUMENTS_MEASURED))
-    documents = text.documents.pick(some.astype(np.int64))
-    separators = recipe.format.separator_points(text.documents)
-
-    def measured(length: int) -> float:
-        plan = recipe.format.plan(documents, length, seed, 0)
-        return float(recipe.format.lengths(plan, separators).mean()) if len(plan) else float(length)
-
-    return tuple(measured(phase.max_length) for phase in recipe.training.phases)
 
 
 def _sampler(recipe: Recipe, documents: Documents, text: Text, max_length: int, seed: int) -> InstanceSampler:

@@ -1,4 +1,4 @@
-"""Pairs of texts: BERT's and ALBERT's segment pairs, and RoBERTa's pairs of single sentences.
+"""BERT's and ALBERT's segment pairs, and what pairs of texts share.
 
 Every random choice uses one uniform number of the generator, so a procedure can be followed by hand.
 """
@@ -17,7 +17,7 @@ _TRIES = 10  # create_pretraining_data.py:283
 
 Second = Literal["next_or_random", "next", "next_or_swapped", "next_swapped_or_random"]
 
-_NEXT_OR_RANDOM = ("second text: the next one", "second text: a random one")
+NEXT_OR_RANDOM = ("second text: the next one", "second text: a random one")
 _IN_ORDER, _SWAPPED = "the two texts in order", "the two texts swapped"
 
 
@@ -62,7 +62,7 @@ class SegmentPair(Format):
     def label_meanings(self) -> tuple[str, str] | None:
         match self.second:
             case "next_or_random":
-                return _NEXT_OR_RANDOM
+                return NEXT_OR_RANDOM
             case "next_or_swapped":
                 return _IN_ORDER, _SWAPPED
             case "next_swapped_or_random":
@@ -105,45 +105,6 @@ class SegmentPair(Format):
                     a, b = cut_pair(random, a, (0, 0), limit + 1)
                 rows.add(*a, *b, label)
                 sentence = sentence_after
-        return rows.plan()
-
-
-class SentencePair(Format):
-    """SENTENCE-PAIR+NSP: two sentences, adjacent in a document or from two documents (Liu et al. 2019, section 4.2).
-
-    The paper does not give the order of pairs; this follows BERT's segment pairs with chunks of two sentences. Half of
-    the time a sentence is paired with the next one (label 0); otherwise, and always for a document's last sentence,
-    with a sentence of another document (label 1), and its successor comes next.
-
-    Sequences are much shorter than the limit; the paper uses larger batches to keep the number of tokens.
-    """
-
-    kind: Literal["sentence_pair"] = "sentence_pair"
-
-    @property
-    def provides(self) -> frozenset[str]:
-        return frozenset({"next_sentence_label"})
-
-    @property
-    def label_meanings(self) -> tuple[str, str]:
-        return _NEXT_OR_RANDOM
-
-    def plan(self, documents: Documents, max_length: int, seed: int, mask_sample: int) -> Plan:
-        limit = self._text_length(max_length, num_specials=3, needed=2)
-        documents = without_empty(documents)
-        rows = PlannedInstances()
-        for document, bounds, random in keyed_documents(documents, seed, mask_sample):
-            sentence = 0
-            while sentence < len(bounds) - 1:
-                first = (bounds[sentence], bounds[sentence + 1])
-                if sentence + 2 < len(bounds) and random() >= 0.5:
-                    second, label = (bounds[sentence + 1], bounds[sentence + 2]), 0
-                    sentence += 2
-                else:
-                    second, label = random_text(documents, random, document, wanted=1), 1
-                    sentence += 1
-                first, second = cut_pair(random, first, second, limit)
-                rows.add(*first, *second, label)
         return rows.plan()
 
 

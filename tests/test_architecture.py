@@ -1,0 +1,13 @@
+"""The page on the architecture names files that exist."""
+
+import re
+
+from tests.docs_pages import ROOT, page
+
+
+def test_files_of_the_architecture_page_exist() -> None:
+    named = {path for path in re.findall(r"`([\w./-]+/[\w.]+\.py)`", page("architecture.md")) if "NAME" not in path}
+    assert len(named) > 60
+    assert [
+        path for path in sorted(named) if not any((ROOT / folder / path).is_file() for folder in ("src/maskwright", ""))
+    ] == []
