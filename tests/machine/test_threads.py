@@ -7,7 +7,8 @@ import torch
 
 from maskwright.core.types import MatmulPrecision
 from maskwright.machine import threads
-from maskwright.machine.threads import cpu_quota, inference_threads, limit_threads, threads_for
+from maskwright.machine.devices import choose_device
+from maskwright.machine.threads import cpu_quota, inference_threads, threads_for
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -80,13 +81,13 @@ def test_a_call_beside_other_processes_has_fewer_threads(monkeypatch: pytest.Mon
     monkeypatch.setattr(threads._load, "cores", lambda: 1.0)
     try:
         torch.set_num_threads(2)
-        with inference_threads(1e9):
+        with inference_threads(1e9, torch.device("cpu")):
             assert torch.get_num_threads() == 1
-            with inference_threads(1e9):  # As from another thread.
+            with inference_threads(1e9, torch.device("cpu")):  # As from another thread.
                 assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 2
         monkeypatch.setattr(threads, "_quota_threads", lambda: 1)
-        limit_threads()
+        choose_device("cpu")  # Every command calls it.
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)

@@ -18,6 +18,7 @@ from maskwright.checkpoints.quiet import quiet
 from maskwright.checkpoints.sentence_folder import SentenceModules, write_sentence_modules
 from maskwright.core.errors import ConversionError, MaskwrightError
 from maskwright.core.storage.files import read_json, write_json
+from maskwright.core.storage.tensor_files import write_tensors
 from maskwright.finetuning.fine_tuned import build
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import MultiLabel, Regression
@@ -193,6 +194,28 @@ def test_modules_that_are_not_computed_are_refused(changes, problem, bert, tmp_p
     if changes != {"config_sentence_transformers": []}:
         plain = maskwright.embed(bert, "a", device="cpu", pooling="mean")
         np.testing.assert_array_equal(maskwright.embed(folder, "a", device="cpu", pooling="mean"), plain)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "another weight", "no weights"])
+def test_every_use_of_a_folder_names_its_damaged_dense_module(damage, bert, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(bert, folder)
+    hidden_size = read_checkpoint(bert).config.hidden_size
+    dense = torch.nn.Linear(hidden_size, 24)
+    write_sentence_modules(folder, SentenceModules(dense=dense), hidden_size=hidden_size, max_length=9)
+    file = folder / "2_Dense" / "model.safetensors"
+    weights = {f"linear.{name}": each for name, each in dense.state_dict().items()} if damage != "no weights" else {}
+    write_tensors(file, {**weights, "other": torch.zeros(1)})
+    if damage == "truncated":
+        file.write_bytes(file.read_bytes()[:200])
+    uses = [
+        lambda: maskwright.embed(folder, "a", device="cpu"),
+        lambda: build(folder, Regression(), seed=1),
+        lambda: maskwright.export(folder, to="hub", out=tmp_path / "out"),
+    ]
+    for use in uses:
+        with pytest.raises(ConversionError, match=r"download|Download"):
+            use()
 
 
 def test_export_that_differs_from_its_source_leaves_nothing(bert, tmp_path, monkeypatch):

@@ -17,11 +17,13 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 
 import maskwright
 from maskwright.checkpoints import checkpoint, weight_files
 from maskwright.core.errors import MaskwrightError
 from maskwright.finetuning.predictions import plain
+from maskwright.machine import threads
 from maskwright.serving.batcher import Limits
 from maskwright.serving.served import Result, ServedModel, load_served
 from maskwright.serving.server import named_models
@@ -177,6 +179,28 @@ def test_a_request_asks_for_windows(client: TestClient) -> None:
         assert client.post("/predict", json=body).json()["truncated"] == [0] * (not windows)
     body = {**body, "model": "choices", "inputs": INPUTS["choices"], "windows": True}
     assert client.post("/predict", json=body).status_code == 400
+
+
+def test_a_short_text_is_computed_and_scored_by_one_thread(
+    served: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, used = torch.get_num_threads(), list[int]()
+    monkeypatch.setattr(threads.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(threads, "_quota_threads", lambda: 2)
+    monkeypatch.setattr(threads._load, "cores", lambda: 0.0)
+    count = lambda *_: used.append(torch.get_num_threads())  # noqa: E731
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(count)
+    try:
+        torch.set_num_threads(2)
+        served["bert"].run("fill-mask", MASKED[:1], {})
+        served["electra"].run("detect", TEXTS[:1], {})
+        served["bert"].run("embed", TEXTS[:1], {})
+        for name in ("classes", "tags"):
+            served[name].run("predict", TEXTS[:1], {})
+    finally:
+        torch.set_num_threads(before)
+        hook.remove()
+    assert set(used) == {1}
 
 
 def test_truncated_texts_are_named(client: TestClient) -> None:

@@ -95,7 +95,7 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
         # Older versions wrote only pytorch_model.bin.
         has_weights = not has_dense or (dense_folder / WEIGHTS).is_file()
         dense = _dense(read_tensors(dense_folder / WEIGHTS)) if has_dense and is_linear and has_weights else None
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError, RuntimeError) as error:
         raise ConversionError(
             f"{folder} has a {MODULES}, but is no folder of sentence-transformers: {type(error).__name__}: {error}",
             todo="Save or download it again",

@@ -29,6 +29,7 @@ from maskwright.inference.long_texts import choose_length
 from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision, choose_precision
 from maskwright.machine.devices import choose_device
+from maskwright.machine.threads import threads_of_head
 from maskwright.reporting.console import OnConsole
 from maskwright.reporting.reporter import Progress, Reporter, no_progress
 from maskwright.training.ranks.device import Machine, prepare_machine, use_machine
@@ -219,7 +220,8 @@ def score_features(
     done, total = 0, len(features.ids)
     with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=encoder.precision == "bf16"):
         for batch, rows, hidden in encoded:
-            scored.append((rows, model.scores_of(hidden).cpu().numpy()))
+            with threads_of_head(hidden, hidden.shape[1]):
+                scored.append((rows, model.scores_of(hidden).cpu().numpy()))
             done += batch.batch.num_tokens
             progress("scoring (tokens)", min(total, done * world_size()), total)
     scores = np.zeros((sum(map(len, positions)), model.task.num_outputs), np.float32)

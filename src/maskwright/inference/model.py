@@ -27,6 +27,7 @@ from maskwright.inference.fill_mask import MaskPrediction, best_tokens, fill, re
 from maskwright.inference.long_texts import IGNORED, WINDOWS_HINT, choose_length, warn_truncated
 from maskwright.inference.precision import Precision, choose_precision
 from maskwright.machine.devices import choose_device
+from maskwright.machine.threads import threads_of_head
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.reporting.reporter import Progress, no_progress
 from maskwright.training.ranks.device import multiplies_bf16
@@ -178,7 +179,8 @@ class Model(EncoderWithHeads):
         probabilities: list[list[float]] = [[] for _ in texts]
         with torch.inference_mode():
             for batch, hidden in self.encode(sequences, batch_tokens=batch_tokens):
-                scores = torch.sigmoid(self.heads["rtd"](hidden).double()).cpu().numpy()
+                with threads_of_head(hidden, hidden.shape[1]):
+                    scores = torch.sigmoid(self.heads["rtd"](hidden).double()).cpu().numpy()
                 check_finite(scores)
                 for text, start in zip(batch.texts, batch.starts, strict=True):
                     # Without the special tokens at both ends.
@@ -239,7 +241,8 @@ class Model(EncoderWithHeads):
         with torch.inference_mode():
             for batch, hidden in self.encode(sequences, positions, batch_tokens=batch_tokens):
                 pooled = hidden if pooling == "first" else mean_of_tokens(hidden, batch.batch)
-                of_sequences = (pooled if dense is None else dense(pooled)).cpu().numpy()
+                with threads_of_head(pooled, width):
+                    of_sequences = (pooled if dense is None else dense(pooled)).cpu().numpy()
                 check_finite(of_sequences)
                 if len(sequences) == len(texts):
                     vectors[batch.texts] = of_sequences
@@ -303,7 +306,8 @@ class Model(EncoderWithHeads):
     @torch.inference_mode()
     def _scores(self, hidden: Tensor) -> Tensor:
         in_half = self._score_matrix.dtype == torch.bfloat16
-        with torch.autocast(hidden.device.type, torch.bfloat16, enabled=in_half):
+        autocast = torch.autocast(hidden.device.type, torch.bfloat16, enabled=in_half)
+        with threads_of_head(hidden, len(self._score_matrix)), autocast:
             return MaskedLanguageModeling().logits(self.heads["mlm"], hidden, self._score_matrix).float()
 
     def _sequences(

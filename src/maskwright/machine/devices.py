@@ -5,6 +5,7 @@ import re
 import torch
 
 from maskwright.core.errors import DeviceError, nearest
+from maskwright.machine.threads import limit_threads
 
 DEVICES = ("auto", "cpu", "cuda", "cuda:N")
 """Names of devices; N is a GPU's number, from 0."""
@@ -13,8 +14,11 @@ DEVICES = ("auto", "cpu", "cuda", "cuda:N")
 def choose_device(name: str) -> torch.device:
     """Return the device of that name; "auto" is a GPU if there is one, else the CPU.
 
+    Every computation begins with it, so it limits PyTorch's threads to the CPU quota (`limit_threads`).
+
     Raises DeviceError if there is no device of that name here.
     """
+    limit_threads()
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     known = re.fullmatch(r"cpu|cuda(?::(\d+))?", name)

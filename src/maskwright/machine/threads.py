@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from maskwright.core.types import MatmulPrecision
 from maskwright.machine.contention import OtherLoad
@@ -81,13 +82,13 @@ def threads_for(flops: float, precision: MatmulPrecision, most: int, busy_cores:
 
 
 @contextlib.contextmanager
-def inference_threads(flops: float, precision: MatmulPrecision = "fp32") -> Iterator[None]:
-    """Compute the block, a call of inference on the CPU, with the number of threads that suits it (`threads_for`).
+def inference_threads(flops: float, device: torch.device, precision: MatmulPrecision = "fp32") -> Iterator[None]:
+    """Compute the block, a call of inference, with the number of threads of the CPU that suits it (`threads_for`).
 
-    If another thread of this process is in such a block, nothing is changed.
+    On another device, or if another thread of this process is in such a block, nothing is changed.
     """
     before = torch.get_num_threads()
-    if before == 1 or not _lock.acquire(blocking=False):
+    if device.type != "cpu" or before == 1 or not _lock.acquire(blocking=False):
         yield
         return
     try:
@@ -102,3 +103,8 @@ def inference_threads(flops: float, precision: MatmulPrecision = "fp32") -> Iter
                 torch.set_num_threads(before)
     finally:
         _lock.release()
+
+
+def threads_of_head(hidden: Tensor, width: int) -> contextlib.AbstractContextManager[None]:
+    """Return `inference_threads` for a matmul of hidden states (M, H) to `width` outputs each."""
+    return inference_threads(2 * hidden.numel() * width, hidden.device)

@@ -1,6 +1,5 @@
 """An encoder for inference: the C layers where they are supported, else the modules."""
 
-import contextlib
 import copy
 from collections.abc import Callable
 from typing import cast, final
@@ -37,8 +36,7 @@ class InferenceEncoder:
     def __call__(self, batch: PackedBatch, output_positions: Tensor | None = None) -> Tensor:
         """Return hidden states in fp32: of all tokens, (T, H), or at positions (W,), int64, in any order, (W, H)."""
         flops = batch.num_tokens * self._flops_per_token
-        on_cpu = batch.ids.is_cpu
-        with torch.inference_mode(), inference_threads(flops, self.precision) if on_cpu else contextlib.nullcontext():
+        with torch.inference_mode(), inference_threads(flops, batch.ids.device, self.precision):
             if self.layers is not None:
                 hidden = self._encoder.embed(batch, None)
                 return self.layers(hidden, ops.Sequences(batch.cu_seqlens, batch.max_seqlen), output_positions)

@@ -267,6 +267,14 @@ def test_classification_scores_equal_a_plain_oracle(tokenizers):
     assert float(loss) == pytest.approx(sum(weighted), abs=1e-4)
 
 
+def test_class_weights_are_copied_to_the_device_once(tokenizers, monkeypatch):
+    task = Classification(labels=("a", "b"), class_weights=(0.25, 4.0))
+    batch, scores = a_batch(task, labeled(["a", "b"]), tokenizers["wordpiece"]), torch.zeros(2, 2)
+    first = task.loss(scores, batch)
+    monkeypatch.setattr(torch, "tensor", None)
+    assert torch.equal(task.loss(scores, batch), first)
+
+
 def test_multi_label_scores_equal_a_plain_oracle(tokenizers):
     labels = [("a", "c"), (), ("b",), ("a", "b", "c")]
     examples, task = labeled(labels), MultiLabel(labels=("a", "b", "c"), threshold=0.4)

@@ -1,6 +1,7 @@
 """The interface of a task, and helpers that several tasks share."""
 
 import contextlib
+import functools
 import json
 import math
 from abc import ABC, abstractmethod
@@ -10,6 +11,7 @@ from shlex import quote
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
@@ -45,6 +47,13 @@ class Prediction:
     details: Mapping[str, Any]
     truncated: bool = False
     input_text: str = field(default="", compare=False, repr=False)
+
+
+@functools.cache
+def constant_on(device: torch.device, values: tuple[float, ...]) -> Tensor:
+    """Return numbers as a tensor, which is copied to the device once: a copy in each step waits for the GPU."""
+    with torch.inference_mode(False):
+        return torch.tensor(values, device=device)
 
 
 class Task(Spec, ABC):

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, final
 
 import numpy as np
-import torch
 from numpy.typing import DTypeLike
 from pydantic import Field
 from torch import Tensor
@@ -18,7 +17,7 @@ from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.metrics.scores import ranking_scores
-from maskwright.finetuning.tasks.base import AS_NAMES, NOT_EMPTY, Prediction, Scores
+from maskwright.finetuning.tasks.base import AS_NAMES, NOT_EMPTY, Prediction, Scores, constant_on
 from maskwright.finetuning.tasks.texts import Decoded, TextTask
 
 RELEVANT = 0.5
@@ -57,7 +56,7 @@ class Reranking(TextTask):
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
         assert batch.labels is not None
-        weight = torch.tensor(self.positive_weight, device=scores.device)
+        weight = constant_on(scores.device, (self.positive_weight,))
         return F.binary_cross_entropy_with_logits(scores.squeeze(1), batch.labels, pos_weight=weight, reduction="sum")
 
     def activate(self, scores: Scores) -> Scores:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
-import torch
 from numpy.typing import DTypeLike
 from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
@@ -39,6 +38,7 @@ from maskwright.finetuning.tasks.base import (
     Prediction,
     Scores,
     Task,
+    constant_on,
     softmax,
     sorted_labels,
     unknown_label,
@@ -151,7 +151,7 @@ class Classification(TextTask):
         """Return the summed cross entropy, weighted by class."""
         assert batch.labels is not None
         assert self.class_weights != "balanced", "fit_class_weights makes numbers of it"
-        weight = torch.tensor(self.class_weights, device=scores.device) if self.class_weights else None
+        weight = constant_on(scores.device, self.class_weights) if self.class_weights else None
         return F.cross_entropy(scores, batch.labels, weight, reduction="sum")
 
     def activate(self, scores: Scores) -> Scores:

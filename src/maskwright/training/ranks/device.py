@@ -19,7 +19,6 @@ from maskwright.core.storage.files import cache_folder, read_json, write_json
 from maskwright.kernels.setting import Kernels, has_kernels, use_kernels
 from maskwright.machine.devices import choose_device
 from maskwright.machine.matmul import Setting, fp32_matmul_setting
-from maskwright.machine.threads import limit_threads
 from maskwright.training.ranks.allocator import keep_freed_memory
 from maskwright.training.ranks.distributed import own_device
 
@@ -139,7 +138,6 @@ def prepare_machine(
         raise DeviceError(f"unknown precision {precision!r}", allowed=", ".join(get_args(Precision)))
     if kernels not in get_args(Kernels):
         raise DeviceError(f"unknown setting {kernels!r} of --kernels", allowed=", ".join(get_args(Kernels)))
-    limit_threads()
     chosen = own_device(choose_device(device))
     threads = torch.get_num_threads()
     has_bf16 = multiplies_bf16(chosen)
