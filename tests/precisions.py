@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from maskwright.core.types import MatmulPrecision
-from maskwright.inference.precision import PrecisionChanged, choose_precision
+from maskwright.inference.precision import PrecisionWarning, choose_precision
 
 
 def skip_without(precision: MatmulPrecision) -> None:
     """Skip a test whose precision has no instructions on this CPU."""
-    with warnings.catch_warnings(action="ignore", category=PrecisionChanged):
+    with warnings.catch_warnings(action="ignore", category=PrecisionWarning):
         if choose_precision(precision, torch.device("cpu")) != precision:
             pytest.skip(f"this CPU has no instructions for {precision} matmuls")

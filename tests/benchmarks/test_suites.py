@@ -39,7 +39,7 @@ def test_a_suite_measures_every_contender(
     lines = [line for line in out.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
     assert len([line for line in lines if "---" not in line]) >= rows + 1
     # A processor may lack bf16; nothing else may fail.
-    assert [line for line in lines if "not measured" in line and "PrecisionChanged" not in line] == []
+    assert [line for line in lines if "not measured" in line and "PrecisionWarning" not in line] == []
     assert out.read_text(encoding="utf-8").splitlines()[0] in capsys.readouterr().out
 
 

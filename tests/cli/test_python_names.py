@@ -120,7 +120,7 @@ def measure(seed, device, precision):
     assert (entries["seed"], entries["device"]) == ("Random seed.", "auto, cpu, cuda or cuda:N.")
     command_line, _, python = entries["precision"].partition(" In Python")
     assert command_line.endswith("Measurements use it too.")
-    assert "PrecisionChanged" in python
+    assert "PrecisionWarning" in python
 
 
 def test_the_help_of_pretrain_names_the_default_recipe_and_options() -> None:

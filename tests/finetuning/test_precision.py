@@ -20,7 +20,7 @@ from maskwright.finetuning.tasks.texts import Classification
 from maskwright.inference import precision as inference_precision
 from maskwright.kernels.cpu.encoder import quantize_int8
 from maskwright.model import inference as model_inference
-from maskwright.model.inference import PrecisionChanged
+from maskwright.model.inference import PrecisionWarning
 from maskwright.reporting.reporter import Silent
 from tests.precisions import skip_without
 
@@ -109,7 +109,7 @@ def test_int8_predictions_are_near_those_of_fp32(wide):
 def test_without_int8_instructions_fp32_computes_with_a_warning(wide, monkeypatch):
     monkeypatch.setattr(inference_precision.ops, "int8_problem", lambda: DeviceError("no instructions"))
     _, exact = scores_in(wide, "fp32")
-    with pytest.warns(PrecisionChanged, match="no instructions"):
+    with pytest.warns(PrecisionWarning, match="no instructions"):
         computed_in, scores = scores_in(wide, "int8")
     assert computed_in == "fp32"
     assert np.array_equal(scores, exact)

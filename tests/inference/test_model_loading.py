@@ -11,7 +11,7 @@ import torch
 import maskwright
 from maskwright.core.errors import ConversionError, DataError, DeviceError, MaskwrightError
 from maskwright.inference import precision
-from maskwright.inference.precision import PrecisionChanged, choose_precision
+from maskwright.inference.precision import PrecisionWarning, choose_precision
 from tests.precisions import skip_without
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -47,7 +47,7 @@ def test_what_a_device_lacks_is_said_in_a_line(
     name: str, device: torch.device, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _only(monkeypatch)
-    with pytest.warns(PrecisionChanged, match=why) as said:
+    with pytest.warns(PrecisionWarning, match=why) as said:
         assert choose_precision(name, device) == "fp32"
     assert len(said) == 1
     assert "\n" not in str(said[0].message)
@@ -79,7 +79,7 @@ def test_rounded_models_stay_near_the_exact_one(
 
 
 def test_a_generator_computes_in_the_precision_of_its_model(electra_folder: Path) -> None:
-    with warnings.catch_warnings(action="ignore", category=PrecisionChanged):
+    with warnings.catch_warnings(action="ignore", category=PrecisionWarning):
         model = maskwright.load(electra_folder, device="cpu", precision="int8")
     assert model.generator is not None
     assert model.generator.precision == model.precision

@@ -18,7 +18,7 @@ from maskwright.core.types import IntArray
 
 
 class SimilarWordsSpec(Spec):
-    """Where similar words come from.
+    """The source of similar words.
 
     Attributes:
         source: "corpus" (word vectors learned from the corpus), or the path of a file (also .gz and .zst) with a line

@@ -84,7 +84,7 @@ def mean_of_tokens(hidden: Tensor, batch: PackedBatch) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class EncoderOutput:
-    """What the encoder gives: hidden states of all tokens and, if it has a pooler, one vector a sequence.
+    """The encoder's output: hidden states of all tokens and, if it has a pooler, one vector a sequence.
 
     Attributes:
         hidden: Shape (T, H).
@@ -153,7 +153,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossInputs:
-    """What an objective computes its loss from.
+    """The inputs of an objective's loss.
 
     Attributes:
         view: The batch as the encoder that is trained sees it.

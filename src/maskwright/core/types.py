@@ -21,7 +21,7 @@ FamilyName: TypeAlias = str
 MatmulPrecision = Literal["fp32", "bf16", "int8"]
 """Precision of the inputs of matrix multiplications; sums are fp32 or int32."""
 HeadKind = Literal["sequence", "token", "span", "choice"]
-"""What a head for labeled examples scores: sequences (class ...ForSequenceClassification), tokens
+"""Outputs of a head for labeled examples: sequences (class ...ForSequenceClassification), tokens
 (...ForTokenClassification), start and end of an answer (...ForQuestionAnswering), options (...ForMultipleChoice)."""
 
 

@@ -43,7 +43,7 @@ def load(model: str | Path, *, device: str = "auto", precision: Precision = "fp3
             subdirectory "generator" is loaded too.
         device: auto (a GPU if there is one), cpu, cuda or cuda:N.
         precision: Precision of matrix multiplications: fp32, bf16, int8 (on a CPU; faster, less exact), or auto (bf16
-            on a GPU that supports it, else fp32). In Python: fp32 with the warning `PrecisionChanged` if the device
+            on a GPU that supports it, else fp32). In Python: fp32 with the warning `PrecisionWarning` if the device
             does not support it.
 
     Returns:

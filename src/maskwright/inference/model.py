@@ -354,7 +354,7 @@ def load(model: str | Path | Checkpoint, *, device: str = "auto", precision: Pre
             loaded too.
         device: "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one.
         precision: Of matmuls: "fp32"; "bf16" or "int8" (CPU only), faster and rounded; "auto" is bf16 on a GPU that
-            supports it. If the device does not support it, fp32 with the warning `PrecisionChanged`.
+            supports it. If the device does not support it, fp32 with the warning `PrecisionWarning`.
 
     Raises:
         MaskwrightError: If the precision is unknown.

@@ -8,7 +8,7 @@ import torch
 from maskwright.core.errors import MaskwrightError, unknown_name
 from maskwright.core.types import MatmulPrecision
 from maskwright.kernels import ops
-from maskwright.model.inference import PrecisionChanged
+from maskwright.model.inference import PrecisionWarning
 from maskwright.training.ranks.device import multiplies_bf16
 
 Precision = Literal["auto", "fp32", "bf16", "int8"]
@@ -38,5 +38,5 @@ def choose_precision(name: str, device: torch.device) -> MatmulPrecision:
 
 
 def _fp32(why: str) -> MatmulPrecision:
-    warnings.warn(f"computing in fp32: {why}", PrecisionChanged, stacklevel=4)
+    warnings.warn(f"computing in fp32: {why}", PrecisionWarning, stacklevel=4)
     return "fp32"

@@ -1,4 +1,4 @@
-"""Which tokens attend to each other, and what attention prepares once for all layers of a forward pass.
+"""Boundaries of packed sequences, and the rows and masks that all layers of a forward pass share.
 
 A *row* has R slots for tokens and holds one or several sequences (`packing`); slots without a token are padding.
 """
@@ -17,7 +17,7 @@ from maskwright.kernels.packing import pack
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Where the tokens of a batch are in rows of R = `length` slots.
+    """The layout of a batch's tokens in rows of R = `length` slots.
 
     `slots`, int64, shape (T,), has the slot of each token, counted through all rows; None if the tokens are full rows.
     """

@@ -1,4 +1,4 @@
-"""Which library multiplies fp32 matrices on a CPU."""
+"""The library that multiplies fp32 matrices on a CPU."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Where an encoder applies dropout, and the mask at each of these sites (Devlin et al. 2019, appendix A.2)."""
+"""The dropout sites of an encoder, and the mask at each (Devlin et al. 2019, appendix A.2)."""
 
 from typing import NamedTuple
 

@@ -16,7 +16,7 @@ from maskwright.model.sizes import flops_per_token
 from maskwright.model.sublayers import FeedForward, SelfAttention
 
 
-class PrecisionChanged(UserWarning):
+class PrecisionWarning(UserWarning):
     """The device does not support the requested precision; fp32 is used."""
 
 

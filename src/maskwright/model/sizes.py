@@ -1,4 +1,4 @@
-"""What an encoder costs: parameters, training FLOPs per token, bytes. Closed forms; nothing is instantiated.
+"""Costs of an encoder: parameters, training FLOPs per token, bytes. Closed forms; nothing is instantiated.
 
 **The FLOP formula.** A multiply and an add are two operations. Forward, per real token:
 

@@ -37,7 +37,7 @@ from maskwright.training.runs.report import PAGE, write_page
 from maskwright.training.runs.run_directory import RECORD, RunDirectory, environment
 from maskwright.training.runs.session import open_session
 from maskwright.training.start.continuation import EMBEDDER_WARNING, initial_recipe
-from maskwright.training.start.preparation import Prepared, Request, prepare, restore_prepared
+from maskwright.training.start.preparation import PreparedRun, Request, prepare, restore_prepared
 
 _FILES = ("recipe.json", "data_card.json")
 _CARD_PAGE = "data_card.md"
@@ -246,7 +246,7 @@ def _words_to_add(words: int | str | Path, init: str | Path | None) -> int | str
 
 def _prepare(
     request: Request, directory: RunDirectory, record: dict[str, Any], machine: Machine, reporter: Reporter
-) -> tuple[Prepared, dict[str, Any]]:
+) -> tuple[PreparedRun, dict[str, Any]]:
     """Prepare the text (again, if the run resumes) and report the plan. Return it with the run's record."""
     reporter.message(
         "machine",
@@ -278,7 +278,9 @@ def _prepare(
     return prepared, record
 
 
-def _begin(directory: RunDirectory, record: Mapping[str, Any], prepared: Prepared, machine: Machine) -> dict[str, Any]:
+def _begin(
+    directory: RunDirectory, record: Mapping[str, Any], prepared: PreparedRun, machine: Machine
+) -> dict[str, Any]:
     """Write what resuming needs; `run.json` first, which makes the directory this run's, and last, to complete it."""
     directory.write_record(record)
     write_json(directory.path / "recipe.json", prepared.recipe.model_dump(mode="json"))

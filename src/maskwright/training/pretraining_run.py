@@ -37,7 +37,7 @@ from maskwright.training.runs.run import WARMUP_STEPS, Run
 from maskwright.training.runs.run_directory import RECORD, STABLE, RunDirectory
 from maskwright.training.start.continuation import QualityComparison, split_budget, train_head
 from maskwright.training.start.existing import build_teacher
-from maskwright.training.start.preparation import Prepared, Request
+from maskwright.training.start.preparation import PreparedRun, Request
 from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.evaluation import (
     Baseline,
@@ -156,7 +156,7 @@ class PretrainingRun(Run[PretrainingModel]):
         self,
         directory: RunDirectory,
         request: Request,
-        prepared: Prepared,
+        prepared: PreparedRun,
         record: Mapping[str, Any],
         machine: Machine,
         reporter: Reporter,
@@ -415,7 +415,7 @@ class PretrainingRun(Run[PretrainingModel]):
 
 def _workload(
     request: Request,
-    prepared: Prepared,
+    prepared: PreparedRun,
     expected_tokens: float,
     record: Mapping[str, Any],
     machine: Machine,

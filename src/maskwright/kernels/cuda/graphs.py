@@ -91,7 +91,7 @@ def _is_supported(encoder: nn.Module, batch: PackedBatch) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a graph is made for; `outputs` is None where all tokens are output positions."""
+    """The sizes of a graph's batch; `outputs` is None where all tokens are output positions."""
 
     tokens: int
     sequences: int

@@ -20,7 +20,7 @@ RateBase = Literal["all", "ordinary"]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 CONTIGUOUS_UNITS = frozenset({"contiguous_units"})
-"""What maskings provide whose units are runs of adjacent tokens."""
+"""The property of maskings whose units are runs of adjacent tokens."""
 
 
 class Masking(Spec):

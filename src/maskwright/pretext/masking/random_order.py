@@ -59,7 +59,7 @@ class RandomOrder:
 
     @functools.cached_property
     def begins(self) -> IntArray:
-        """Where each sequence begins in `tokens`. Shape (B,)."""
+        """The index in `tokens` at which each sequence begins. Shape (B,)."""
         begins: IntArray = np.cumsum(self.counts) - self.counts
         return begins
 

@@ -56,7 +56,7 @@ _WIDEST_FOR_4096 = 512
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a run computes on and with.
+    """The device, the precision and the kernels of a run.
 
     Attributes:
         peak_flops: Measured peak matmul throughput in the run's precision, FLOP/s.

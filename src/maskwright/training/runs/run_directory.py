@@ -69,7 +69,7 @@ class RunDirectory:
     def __init__(self, path: Path, work: Work = "pretraining", kept: str = "checkpoints/step-*") -> None:
         self.path = path
         self.notes: list[str] = []
-        """What `open` has restored, to be reported."""
+        """Messages about the files that `open` has restored."""
         self._work = work
         self._kept = kept
         self.checkpoints = path / "checkpoints"

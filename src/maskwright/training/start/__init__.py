@@ -1,1 +1,1 @@
-"""What a pretraining run starts from: text, speed, source models, first weights."""
+"""The start of a pretraining run: text, speed, source models, first weights."""

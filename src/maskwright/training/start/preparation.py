@@ -99,7 +99,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedRun:
     """The result of preparation. There is no `start` if initial weights are random or in a checkpoint."""
 
     recipe: Recipe
@@ -113,7 +113,7 @@ class Prepared:
     start: InitialWeights | None = None
 
 
-def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
+def prepare(request: Request, machine: Machine, reporter: Reporter) -> PreparedRun:
     """Clean, choose the vocabulary, tokenize, and fit the recipe to the budget.
 
     Cheap checks (weights, tokenizer, word lists, whether the model can be saved) come before any work. Raises
@@ -170,7 +170,7 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> Prepared:
         mean_lengths=mean_lengths(recipe, text, request.seed),
     )
     resolved = fit(recipe, corpus=statistics)
-    return Prepared(
+    return PreparedRun(
         recipe=resolved.recipe,
         tokenizer=tokenizer,
         text=text,
@@ -241,7 +241,7 @@ def _speed(
 
 def restore_prepared(
     request: Request, recipe: Recipe, folder: Path, record: dict[str, Any], reporter: Reporter
-) -> Prepared:
+) -> PreparedRun:
     """Prepare the text of a run that resumes, with the recipe and tokenizer in its directory.
 
     Raises RecipeError if the corpus, a word list or the teacher has changed.
@@ -269,7 +269,7 @@ def restore_prepared(
     text = _tokenize(request, recipe, cleaned, held_out, tokenizer, reporter)
     similar = text.similar_words_fingerprint
     check("the source of similar words", record.get("similar_words_fingerprint"), similar)
-    return Prepared(
+    return PreparedRun(
         recipe=recipe,
         tokenizer=tokenizer,
         text=text,

@@ -1,4 +1,4 @@
-"""How fast this machine trains a recipe, measured before a run."""
+"""The training speed of a recipe on this machine, measured before a run."""
 
 import statistics
 from collections.abc import Collection

@@ -56,7 +56,7 @@ class Phase:
 
 
 class BatchKey(NamedTuple):
-    """What determines the batch of a step: phase, cursor before it, and steps done before it."""
+    """The key of a step's batch: phase, cursor before it, and steps done before it."""
 
     phase: int
     cursor: Cursor

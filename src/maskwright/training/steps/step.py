@@ -23,7 +23,7 @@ from maskwright.training.steps.sums import Sums, WeightedLoss, details_of
 
 
 class TrainedModel(Protocol):
-    """What a step needs of a model: a pretraining model, or an encoder with a task head."""
+    """The interface of a model that a step trains: a pretraining model, or an encoder with a task head."""
 
     @property
     def objectives(self) -> Sequence[WeightedLoss]: ...
