@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -112,3 +113,22 @@ def test_a_request_that_times_out_is_dropped() -> None:
 
     asyncio.run(run())
     assert [inputs for _, inputs in slow.batches] == [[1], [3]]
+
+
+def test_a_computation_ends_once_its_requests_have_timed_out() -> None:
+    async def use() -> list[int]:
+        def run(call: Call, inputs: list[int]) -> list[int]:
+            for _ in range(500 if inputs == [1] else 0):
+                time.sleep(0.01)
+                batcher.check_needed()
+            return inputs
+
+        batcher = Batcher(run, max_waiting=2)
+        working = asyncio.create_task(batcher.work())
+        with pytest.raises(TimeoutError):
+            await batcher.submit(CALL, [1], timeout=0.05)
+        results = await batcher.submit(CALL, [2], timeout=2)
+        working.cancel()
+        return results
+
+    assert asyncio.run(use()) == [2]

@@ -181,6 +181,15 @@ def test_a_request_asks_for_windows(client: TestClient) -> None:
     assert client.post("/predict", json=body).status_code == 400
 
 
+def test_progress_can_end_a_computation(served: dict[str, ServedModel]) -> None:
+    def stop(*_: Any) -> None:
+        raise TimeoutError
+
+    for name, task in (("bert", "embed"), ("classes", "predict")):
+        with pytest.raises(TimeoutError):
+            served[name].run(task, ["cat dog " * 1000], {"windows": True}, stop)
+
+
 def test_a_short_text_is_computed_and_scored_by_one_thread(
     served: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,7 +316,7 @@ def test_a_request_whose_client_has_gone_is_not_computed() -> None:
     class Slow:
         name, tasks = "slow", ("embed",)
 
-        def run(self, task: str, inputs: list[str], options: dict[str, Any]) -> list[Any]:
+        def run(self, task: str, inputs: list[str], options: dict[str, Any], progress: Any) -> list[Any]:
             computed.extend(inputs)
             release.wait(10)
             return [Result(value=np.zeros(2)) for _ in inputs]

@@ -105,7 +105,7 @@ def predict(
         examples = as_one(files).examples
         if not examples:
             raise DataError("nothing was given to predict", todo="Give texts, or a file.")
-        progress = reporter.stage if len(examples) > _LONG else no_progress
+        progress = reporter.stage if windows or len(examples) > _LONG else no_progress
         layout = choose_layout(loaded, max_length, windows, name_of(model))
         predictions = predict_examples(loaded, encoder, examples, progress, layout)
         shown = getattr(loaded.task, "text_of", attrgetter("shown"))

@@ -45,18 +45,23 @@ class _Request:
     answer: asyncio.Future[list[Any]]
 
 
+class AbandonedError(Exception):
+    """Nobody waits for the results any more."""
+
+
 class Batcher:
     """Runs calls one after another in a thread of its own; whatever waits meanwhile becomes the next batch.
 
     There is no waiting time to fill a batch: a request on an idle server starts at once, and under load the batches
     grow by themselves. The cheapest request is next, until the oldest is due (see `_next`). `run` returns one result
     per input. If it raises, a batch of several requests is run again in halves, so that a bad request does not fail
-    the others.
+    the others. `run` may call `check_needed` meanwhile, to end a computation whose requests have timed out.
     """
 
     def __init__(self, run: Callable[[Call, list[Any]], list[Any]], *, max_waiting: int) -> None:
         self._run, self._max_waiting = run, max_waiting
         self._waiting: list[_Request] = []
+        self._computing: Sequence[_Request] = ()
         self._preferred = 0
         """Characters of the batches since the oldest request became the oldest."""
         self._arrived = asyncio.Event()
@@ -81,6 +86,11 @@ class Batcher:
         finally:
             if request in self._waiting:
                 self._waiting.remove(request)
+
+    def check_needed(self) -> None:
+        """Raise AbandonedError if no request waits for what is being computed."""
+        if all(request.answer.done() for request in self._computing):
+            raise AbandonedError
 
     async def work(self) -> None:
         """Answer requests until cancelled."""
@@ -123,7 +133,9 @@ class Batcher:
         return batch
 
     def _outcomes(self, batch: Sequence[_Request]) -> list[list[Any] | Exception]:
+        self._computing = batch
         try:
+            self.check_needed()
             inputs = [each for request in batch for each in request.inputs]
             results = self._run(batch[0].call, inputs)
             if len(results) != len(inputs):

@@ -138,7 +138,8 @@ class Service:
 
     def _run(self, call: Call, inputs: list[Any]) -> list[Result]:
         self._inputs.labels(call.task).observe(len(inputs))
-        return self.models[call.model].run(call.task, inputs, dict(call.options))
+        progress = lambda *_: self.batcher.check_needed()  # noqa: E731
+        return self.models[call.model].run(call.task, inputs, dict(call.options), progress)
 
     @asynccontextmanager
     async def lifespan(self, _: Any) -> AsyncIterator[None]:

@@ -15,7 +15,7 @@ from maskwright.inference.commands import filled_to_json
 from maskwright.inference.long_texts import TruncationWarning, choose_length, truncated_texts
 from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Progress, Reporter, no_progress
 
 _EXAMPLE = "A [MASK] of text."
 TaskName = Literal["fill-mask", "detect", "embed", "predict", "rerank"]
@@ -84,10 +84,13 @@ class ServedModel:
         longest = self.max_length or self.model.max_length
         return sum(lengths if self.windows else [min(length, longest) for length in lengths])
 
-    def run(self, task: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> list[Result]:
+    def run(
+        self, task: str, inputs: Sequence[Any], options: Mapping[str, Any], progress: Progress = no_progress
+    ) -> list[Result]:
         """Return one result per input: of `Model`'s method of that name, or of `maskwright.predict`.
 
-        "rerank" gives the score of each pair. `windows` None in the options is the model's.
+        "rerank" gives the score of each pair. `windows` None in the options is the model's. `progress` is called after
+        each forward pass of "embed", "predict" and "rerank"; what it raises ends the computation.
 
         Raises MaskwrightError if an input or option is not what the model takes.
         """
@@ -100,7 +103,7 @@ class ServedModel:
         with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
             values: list[Any]
             if isinstance(model, TaskModel):
-                tuned = model.predict(list(map(_input, inputs)), reporter=Silent(), **reading)
+                tuned = model.predict(list(map(_input, inputs)), reporter=_StageReporter(progress), **reading)
                 values = [
                     _score(each)
                     if task == "rerank"
@@ -112,13 +115,23 @@ class ServedModel:
             elif task == "detect":
                 values = [[asdict(token) for token in each.tokens] for each in model.detect(inputs, **options)]
             else:
-                values = list(model.embed(inputs, **reading, **options))
+                values = list(model.embed(inputs, progress=progress, **reading, **options))
         truncated = truncated_texts(caught)
         others = dict.fromkeys(str(each.message) for each in caught if each.category is not TruncationWarning)
         return [
             Result(value=value, truncated=number in truncated, warnings=tuple(others))
             for number, value in enumerate(values)
         ]
+
+
+class _StageReporter(Reporter):
+    """Calls a function with the progress of stages."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def stage(self, name: str, done: int, total: int | None) -> None:
+        self._progress(name, done, total)
 
 
 def _score(prediction: Prediction) -> float:
@@ -146,6 +159,7 @@ def load_served(
     Raises MaskwrightError if it cannot be loaded, or not on this device or with this precision.
     """
     model = load(path, device=device, precision=precision)
+    model.name = name  # Messages to clients have no paths of this machine.
     choose_length(max_length, model.max_length, model.encoder.config.max_positions, name)
     served = ServedModel(name=name, model=model, max_length=max_length, windows=windows)
     if not isinstance(model, TaskModel):
