@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from maskwright.inference.commands import detect as detect
     from maskwright.inference.commands import embed as embed
     from maskwright.inference.commands import fill_mask as fill_mask
+    from maskwright.inference.long_texts import TruncationWarning as TruncationWarning
     from maskwright.inference.model import Model as Model
     from maskwright.inference.quickstart import quickstart as quickstart
     from maskwright.inference.show import show as show
@@ -43,6 +44,7 @@ _MODULES = {
     "MaskwrightError": "core.errors",
     "Model": "inference.model",
     "RunResult": "training.pretrain",
+    "TruncationWarning": "inference.long_texts",
     "compare": "study.compare",
     "detect": "inference.commands",
     "doctor": "training.doctor",

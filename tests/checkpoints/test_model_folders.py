@@ -298,3 +298,19 @@ def test_modernbert_folders_with_other_positions_or_layers_are_refused(tmp_path,
     path.write_text(json.dumps(json.loads(path.read_text()) | entries))
     with pytest.raises(ConversionError, match=r"config\.json"):
         read_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("config", [{"pooling_mode": "mean"}, None], ids=["config of a module", "no config"])
+def test_a_part_of_a_model_suggests_the_model(config, folder):
+    part = folder / "1_Pooling"
+    part.mkdir()
+    if config:
+        (part / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    for other in (part, folder.parent):
+        _fails(other, f"Did you mean '{folder}'")
+
+
+def test_reading_a_model_samples_no_weights(folder, monkeypatch):
+    # On the meta device that imports PyTorch's compiler, which takes longer than all else.
+    monkeypatch.setattr(torch.nn.init, "normal_", None)
+    assert read_checkpoint(folder).build().heads

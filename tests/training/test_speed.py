@@ -81,6 +81,19 @@ def test_a_measurement_takes_at_most_a_twentieth_of_the_budget(monkeypatch: pyte
     assert asked[1] == 9.0
 
 
+def test_steps_that_are_long_for_the_budget_are_measured_with_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = []
+
+    def measured(recipe, text, machine, seconds):  # type: ignore[no-untyped-def]
+        batches.append(recipe.training.batch_sequences)
+        return speed._StepSpeed(1e9, 1.0, True)
+
+    monkeypatch.setattr(speed, "_train_briefly", measured)
+    fixed = resolve("bert/base", ["training.batch_sequences=256"])
+    measure_speed(fixed, Budget("seconds", 180), MACHINE, fixed=("training.batch_sequences",))
+    assert max(batches) <= 8
+
+
 @pytest.mark.parametrize(
     ("free", "fixed", "expected"),
     [(100, (), 128), (10_000, (), 256), (1, (), 0), (128, (), 128), (10_000, ("training.batch_sequences",), 0)],

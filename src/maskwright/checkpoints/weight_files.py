@@ -20,10 +20,20 @@ def read_config(folder: Path) -> dict[str, Any]:
         data = read_object(path)
     except FileNotFoundError as error:
         allowed = f"a folder with config.json and {WEIGHTS}"
-        raise ConversionError(f"{path} is missing", allowed=allowed) from error
+        raise ConversionError(f"{path} is missing", allowed=allowed, todo=_nearby_model(folder)) from error
     if not isinstance(data.get("model_type"), str):
-        raise ConversionError(f"{path} has no model_type", todo='Add it, for example `"model_type": "bert"`')
+        todo = _nearby_model(folder) or 'Add it, for example `"model_type": "bert"`'
+        raise ConversionError(f"{path} has no model_type", todo=todo)
     return data
+
+
+def _nearby_model(folder: Path) -> str:
+    """Return a hint if the folder is a part of a model (a module of sentence-transformers), or has one inside."""
+    parent = folder.absolute().parent
+    for model in (parent, *(sorted(folder.iterdir()) if folder.is_dir() else ())):
+        if all((model / name).is_file() for name in ("config.json", WEIGHTS)):
+            return f"Did you mean {str(folder.parent if model == parent else model)!r}?"
+    return ""
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:

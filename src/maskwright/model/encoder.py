@@ -30,10 +30,10 @@ class Encoder(nn.Module):
         self.config = config
         embedding_size, hidden_size = config.embedding_width, config.hidden_size
         segments, projects = config.type_vocab_size, config.projects_embeddings
-        self.word_embeddings = nn.Embedding(vocab_size, embedding_size)
+        self.word_embeddings = _embedding(vocab_size, embedding_size)
         rows = config.position_offset + config.max_positions
-        self.position_embeddings = nn.Embedding(rows, embedding_size) if config.positions == "absolute" else None
-        self.segment_embeddings = nn.Embedding(segments, embedding_size) if segments else None
+        self.position_embeddings = _embedding(rows, embedding_size) if config.positions == "absolute" else None
+        self.segment_embeddings = _embedding(segments, embedding_size) if segments else None
         self.embedding_norm = layer_norm(config, embedding_size)
         self.embedding_projection = nn.Linear(embedding_size, hidden_size) if projects else None
         self.plan = tuple(zip(config.layer_plan("attention"), config.layer_plan("ffn"), strict=True))
@@ -143,3 +143,9 @@ class Encoder(nn.Module):
         """Apply the pooler to the hidden states of first tokens. Shapes (B, H)."""
         assert self.pooler is not None
         return torch.tanh(self.pooler(first))
+
+
+def _embedding(rows: int, width: int) -> nn.Embedding:
+    # On the meta device `nn.Embedding` would import PyTorch's compiler, for 1.5 s, to sample no weights.
+    weight = torch.empty(rows, width)
+    return nn.Embedding(rows, width, _weight=weight if weight.is_meta else None)

@@ -98,7 +98,7 @@ class _WandB:
         )
         # W&B's own steps cannot go back to those of a checkpoint.
         self._run.define_metric("*", step_metric="step")
-        self.where = self._run.url or f"wandb sync {self._run.settings.sync_dir}"
+        self.where = f"wandb sync {self._run.settings.sync_dir}" if self._run.offline else self._run.url or ""
 
     def log(self, numbers: Mapping[str, float], step: int) -> None:
         self._run.log({**numbers, "step": step})

@@ -25,7 +25,6 @@ _INSTRUCTIONS = ("avx2", "avx512_f", "avx512_vnni", "avx512_bf16", "amx_bf16", "
 """Instruction sets that matter to matmul, as torch names them."""
 _MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
-_WORTH = 1.25
 _LITTLE_MEMORY = 2 << 30
 
 
@@ -87,7 +86,7 @@ def doctor(device: str = "auto", *, precision: Precision = "auto", cache: Path |
     peaks = measure_peaks()
     problems = {"fp32": ops.inference_problem("fp32"), "int8": ops.inference_problem("int8")}
     no_int8 = ops.int8_problem()
-    advice = [*advise(hardware, peaks, machine)]
+    advice = [*advise(hardware, machine)]
     for name, problem in problems.items():
         if problem is not None and problem.todo:
             advice.append(f"Kernels for inference in {name} are unavailable: {problem.problem}. {problem.todo}")
@@ -128,7 +127,7 @@ def measure_peaks() -> dict[str, dict[str, float]]:
     return peaks
 
 
-def advise(hardware: Hardware, peaks: Mapping[str, Mapping[str, float]], machine: Machine) -> Iterator[str]:
+def advise(hardware: Hardware, machine: Machine) -> Iterator[str]:
     """Yield a sentence for each known way to train faster on this machine."""
     cores, threads = hardware.usable_cores, hardware.threads
     if threads < int(cores):
@@ -148,13 +147,6 @@ def advise(hardware: Hardware, peaks: Mapping[str, Mapping[str, float]], machine
         yield f"There is a {hardware.gpus[0]}: training on it (`--device cuda`) is many times faster."
     if hardware.free_memory is not None and hardware.free_memory < _LITTLE_MEMORY:
         yield f"Only {hardware.free_memory / (1 << 30):.1f} GiB of memory are free: close other programs."
-    rates = peaks["cpu"]
-    fp32 = rates["fp32_onednn" if machine.matmul == "onednn" and "fp32_onednn" in rates else "fp32"]
-    if machine.precision == "fp32" and rates.get("bf16", 0.0) > _WORTH * fp32:
-        yield (
-            f"bf16 matmul is {rates['bf16'] / fp32:.1f} times as fast as the fp32 in use: `--precision bf16` (weights "
-            "and sums stay fp32)."
-        )
 
 
 def _usable_cores() -> float:

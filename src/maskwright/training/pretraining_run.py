@@ -231,7 +231,8 @@ class PretrainingRun(Run[PretrainingModel]):
             self._first_loss = broadcast_object(self._first_loss)
             self.train_steps(stop, checkpoint_seconds)
             if self.logger is not None:
-                self.reporter.message("speed", self.logger.speed_line())
+                # Measured again: beside other processes the first peak may have been too low.
+                self.reporter.message("speed", self.logger.speed_line(self.machine.measure_peak() * world_size()))
             if self._measured_step != self.position.spent.steps:
                 self._held_out = measure(self.model, self.workload.held_out)
             if rank() == 0:

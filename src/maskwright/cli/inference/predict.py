@@ -26,6 +26,7 @@ def command(
     if out:
         check_output(out)
     check_model(arguments["model"])
+    from maskwright.core.text.amounts import pluralize
     from maskwright.finetuning.evaluate import summary
     from maskwright.finetuning.predict import given_inputs, predict
 
@@ -34,7 +35,7 @@ def command(
         predictions = predict(**arguments, inputs=inputs, file=files)
     if out:
         write_predictions(out.expanduser(), predictions)
-        output.note(f"{len(predictions):,} predictions in {out}")
+        output.note(f"{pluralize(len(predictions), 'prediction')} in {out}")
     if json:
         output.print_json([plain(prediction) for prediction in predictions])
     elif not out:

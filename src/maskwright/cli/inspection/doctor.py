@@ -30,7 +30,7 @@ def command(
                 [(output.strong(topic), f"{text.removesuffix('.')}. {todo}") for topic, text, todo in findings],
             )
         return
-    from maskwright.core.text.amounts import size_in_bytes
+    from maskwright.core.text.amounts import pluralize, size_in_bytes
     from maskwright.training.doctor import doctor
 
     diagnosis = doctor(**arguments)
@@ -39,7 +39,7 @@ def command(
         return
     hardware, training = diagnosis.hardware, diagnosis.training
     free = "" if hardware.free_memory is None else f", {size_in_bytes(hardware.free_memory)} free"
-    threads = f", {hardware.threads} threads" if training["device"] == "cpu" else ""
+    threads = f", {pluralize(hardware.threads, 'thread')}" if training["device"] == "cpu" else ""
     int8 = f"unavailable, fp32 instead: {diagnosis.int8}" if diagnosis.int8 else "available"
     rows = [
         ("machine", "processor", hardware.processor),

@@ -5,7 +5,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -82,6 +82,12 @@ class Machine:
         """Whether kernels may be used only after they have passed `kernel_check.check_kernels`."""
         return self.device.type == "cuda" and self.kernels == "auto"
 
+    def measure_peak(self) -> float:
+        """Measure `peak_flops` again."""
+        return peak_matmul_flops(
+            self.device, self.autocast or torch.float32, "default" if self.autocast else self.matmul
+        )
+
     def to_json(self) -> dict[str, str]:
         """Return what a run records."""
         return {
@@ -150,17 +156,17 @@ def prepare_machine(
             torch.cuda.set_device(chosen)  # Triton launches on the current device.
         autocast = torch.bfloat16 if has_bf16 and precision != "fp32" else None
         usable = kernels == "auto" and autocast is not None and has_kernels(chosen)
-        peak = peak_matmul_flops(chosen, autocast or torch.float32)
         name = torch.cuda.get_device_name(chosen)
-        return Machine(chosen, name, threads, "default", peak, autocast, "auto" if usable else "reference")
+        machine = Machine(chosen, name, threads, "default", 0.0, autocast, "auto" if usable else "reference")
+        return replace(machine, peak_flops=machine.measure_peak())
     if chosen.type != "cpu":
         raise DeviceError(f"training on {chosen.type!r} is not supported", allowed="cpu, cuda")
     keep_freed_memory()
     name = processor_name()
     library = matmul or _cached_library(name, threads, cache or cache_folder())
     autocast = torch.bfloat16 if precision == "bf16" else None
-    peak = peak_matmul_flops(chosen, autocast or torch.float32, "default" if autocast else library)
-    return Machine(chosen, name, threads, library, peak, autocast, kernels)
+    machine = Machine(chosen, name, threads, library, 0.0, autocast, kernels)
+    return replace(machine, peak_flops=machine.measure_peak())
 
 
 def restore_machine(

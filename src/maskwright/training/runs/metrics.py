@@ -18,10 +18,13 @@ from maskwright.training.runs.run_directory import METRICS, TIMING
 from maskwright.training.steps.evaluation import Baseline, HeldOutResult
 from maskwright.training.steps.loop import StepReport
 
+_HIGHEST_MFU = 0.9
+"""A step is more than matrix multiplications at the peak."""
+
 
 def _utilization(mfu: float) -> str:
-    """Return the model FLOPs utilization in words: above 1, the peak was measured while other processes were busy."""
-    if mfu > 1:
+    """Return the model FLOPs utilization in words: near 1 or above, the peak was measured beside other processes."""
+    if mfu > _HIGHEST_MFU:
         return "model FLOPs utilization unknown (the peak was measured beside other processes)"
     return f"{mfu:.0%} model FLOPs utilization"
 
@@ -97,10 +100,11 @@ class MetricsLogger:
             numbers["unigram_loss"], numbers["unigram_accuracy"] = baseline.loss, baseline.accuracy
         self.write(step, numbers)
 
-    def speed_line(self) -> str:
-        """Return one line on the speed of this session."""
+    def speed_line(self, peak_flops: float) -> str:
+        """Return one line on the speed of this session; `peak_flops` were measured after it: the higher peak counts."""
         if not self._session[0]:
             return "no step was done"
+        self._peak_flops = max(self._peak_flops or 0.0, peak_flops)
         speed = self._speeds(self._session)
         return (
             f"{speed['tokens_per_second']:,.0f} tokens/s, {_utilization(speed['mfu'])}, "

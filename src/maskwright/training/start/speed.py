@@ -28,6 +28,9 @@ _ROUNDS = ((1.0, 1), (3.0, 4))
 _MOST_SHARE = 0.05
 """Share of the budget that a measurement takes at most, if it is more than those seconds: steps that a busy machine
 computes slowly are not repeated."""
+_STEPS_THAT_FIT = 4
+"""Predicted steps that fit into a measurement; the batch of longer ones is smaller. One step of the recipe can take
+minutes on a machine that is much slower than predicted."""
 _GUESSED_MFU = 0.3
 _BATCH_GROWTH = 4
 """Factor by which the steps that are tried on a GPU grow."""
@@ -86,7 +89,10 @@ def measure_speed(
         fitted = resolve(before, budget, corpus, **options, speed=speed).recipe
         wanted = least_steps * budget.amount / fitted.training.steps
         seconds = max(seconds, min(wanted, _MOST_SHARE * budget.amount))
-        return fitted, text, lengths[0], _train_briefly(fitted, text, machine, seconds)
+        training, step_seconds = fitted.training, budget.amount / fitted.training.steps
+        share = min(1.0, seconds / _STEPS_THAT_FIT / step_seconds)
+        shorter = training.replace(batch_sequences=max(1, int(share * training.batch_sequences)))
+        return fitted, text, lengths[0], _train_briefly(fitted.replace(training=shorter), text, machine, seconds)
 
     speed = Speed(_GUESSED_MFU * machine.peak_flops)
     for seconds, least_steps in _ROUNDS:
