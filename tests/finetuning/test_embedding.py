@@ -352,7 +352,7 @@ def test_truncated_vectors_are_trained_scored_and_listed_in_the_config(rows, ber
     assert done.results.best.best_epoch > 0
     assert read_json(done.folder / "config.json")["matryoshka_dimensions"] == [16, 8]
     assert done.results.sizes.keys() == {"16", "8"}
-    assert [row[0] for row in done.results.table()[1]] == [
+    assert [row[0] for row in done.results.table().rows] == [
         "seed 0",
         "16 dimensions",
         "8 dimensions",
