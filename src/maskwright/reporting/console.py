@@ -57,7 +57,7 @@ class OnConsole(Reporter):
         self._unprinted = ""  # The latest state of a preparation stage, if it is not printed yet.
 
     def message(self, topic: str, text: str) -> None:
-        """Print a line: the topic in a column of its own, the text wrapped beside it."""
+        """Print a line: the topic in one column, the text wrapped beside it."""
         self._print(topic, Text(text))
 
     def table(self, topic: str, table: Table) -> None:

@@ -1,4 +1,4 @@
-"""Markdown made of text that users or their files contain: escaped, so that a page shows it and never interprets it."""
+"""Text of users and files in Markdown: escaped, so that it is shown and never interpreted."""
 
 import re
 
@@ -8,7 +8,7 @@ _MARKS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|^>|^[#+-](?!\w)|(?<=
 def escape(text: str) -> str:
     """Return text as one line of Markdown without HTML, emphasis, links, code, table cells, headings or list items."""
     one_line = " ".join(text.split())
-    marked = _MARKS.sub(lambda found: f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}", one_line)
+    marked = _MARKS.sub(lambda match: f"{match[0]}\\" if match[0].isdigit() else f"\\{match[0]}", one_line)
     return without_html(marked)
 
 

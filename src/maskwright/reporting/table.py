@@ -23,7 +23,7 @@ _LONG = 28
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell that is not only plain text: `note` follows the text, on pages in a smaller line of its own.
+    """A cell with more than text: `note` follows the text, on pages in a smaller line below it.
 
     `color` is that of a dot before the text, on pages only.
     """
@@ -70,7 +70,7 @@ class Table:
             self,
             columns=[self.columns[number] for number in numbers],
             rows=[[row[number] for number in numbers] for row in self.rows],
-            right=[place for place, number in enumerate(numbers) if number in self.right],
+            right=[index for index, number in enumerate(numbers) if number in self.right],
         )
 
     def without(self, *names: str) -> "Table":
@@ -91,7 +91,8 @@ class Table:
 
     def html(self) -> Markup:
         """Return a table that scrolls sideways where the page is too narrow."""
-        widest = [max((len(str(row[number])) for row in self.rows), default=0) for number in range(len(self.columns))]
+        texts = ([cell if isinstance(cell, str) else cell.text for cell in row] for row in self.rows)
+        widest = [max(map(len, column)) for column in zip(*texts, strict=True)] or [0] * len(self.columns)
         kinds = [
             "number" if number in self.right else "long" if width > _LONG else "" for number, width in enumerate(widest)
         ]

@@ -104,7 +104,7 @@ def title_with_unit(metric: dict[str, Any]) -> str:
 
 def sentences(report: dict[str, Any]) -> list[str]:
     """State the findings: one sentence per recipe."""
-    found = []
+    lines = []
     for label in (each for each in report["recipes"] if each != report["baseline"]):
         by_verdict: dict[str, list[str]] = {}
         for metric in report["metrics"].values():
@@ -124,24 +124,24 @@ def sentences(report: dict[str, Any]) -> list[str]:
             parts.append(f"{NOT_COMPARABLE} in {pluralize(len(by_verdict[NOT_COMPARABLE]), 'metric')}")
         if NOT_TESTED in by_verdict:
             parts.append("not tested, since there is one seed")
-        found.append(f"{label} against {report['baseline']}: {'; '.join(parts) or 'nothing in common to compare'}.")
+        lines.append(f"{label} against {report['baseline']}: {'; '.join(parts) or 'nothing in common to compare'}.")
     on_plateau = [label for label, each in report["recipes"].items() if is_on_plateau(each["loss_over_unigram"])]
     for label, each in report.get("rates", {}).get("recipes", {}).items():
-        found.append(f"{label}: learning rate x{each['best']:g} of the fitted one ({rate_cells(each)}).")
+        lines.append(f"{label}: learning rate x{each['best']:g} of the fitted one ({rate_cells(each)}).")
     if on_plateau:
-        found.append(
+        lines.append(
             f"On the plateau at the start of training, where a model predicts by frequency: {', '.join(on_plateau)}. "
             "Train longer, or with another learning rate."
         )
     if at_chance := [each["title"] for each in report["metrics"].values() if each["is_main"] and each["at_chance"]]:
-        found.append(f"At chance for all recipes: {'; '.join(at_chance)}.")
-    return found
+        lines.append(f"At chance for all recipes: {'; '.join(at_chance)}.")
+    return lines
 
 
-def rate_cells(found: dict[str, Any]) -> str:
+def rate_cells(recipe: dict[str, Any]) -> str:
     """Describe what a recipe reached at each learning rate."""
     cells = []
-    for factor, each in sorted(found["rates"].items(), key=lambda item: float(item[0])):
+    for factor, each in sorted(recipe["rates"].items(), key=lambda item: float(item[0])):
         words = f", masked words {shown(each['word_accuracy'], 'share')} %" if "word_accuracy" in each else ""
         loss = "diverged" if each["loss"] is None else f"loss {shown(each['loss'], 'nats')}"
         cells.append(f"x{float(factor):g}, {each['rate']:.3g}: {loss}{words}")
@@ -484,4 +484,5 @@ def _pareto(report: dict[str, Any]) -> Iterator[Markup]:
         lines.append(Line(front, color=INK, opacity=0.4, width=0.9, dashed=True))
         # From 0, or small differences of cost would look large.
         title, count = metric["title"], count + 1
-        yield chart(title, "inference FLOPs per token", title_with_unit(metric), lines, x_limit=1.15 * width)
+        unit = title_with_unit(metric).partition(", ")[2]
+        yield chart(title, "inference FLOPs per token", unit, lines, x_limit=1.15 * width)

@@ -81,7 +81,7 @@ def metric_of(name: str, details: str = "") -> Metric:
 
 
 def read_study_record(path: Path) -> dict[str, Any]:
-    """Read a JSON file of a study that has its own checksum; raises CheckpointError if it is missing or damaged."""
+    """Read a JSON file of a study that contains its checksum; raises CheckpointError if it is missing or damaged."""
     try:
         return read_record(path)
     except ValueError as error:
@@ -192,22 +192,22 @@ def _metrics(
     A recipe is not compared if its runs are on the plateau by their own masks (`ratios`); nor in masked words if it is
     at the words of the study.
     """
-    found: dict[str, dict[str, dict[int, dict[str, Any]]]] = {}
+    measurements: dict[str, dict[str, dict[int, dict[str, Any]]]] = {}
     for task in tasks:
         for label, variant in variants.items():
             for seed in seeds:
                 file = folder / "measurements" / variant.folder / f"seed-{seed}" / f"{task.name}.json"
                 for metric, measured in read_study_record(file)["metrics"].items():
-                    found.setdefault(metric, {}).setdefault(label, {})[seed] = measured
+                    measurements.setdefault(metric, {}).setdefault(label, {})[seed] = measured
     untrained = {label: _untrained(folder, shape_of(each[seeds[0]]), tasks) for label, each in runs.items()}
     plateau = {label for label, each in ratios.items() if is_on_plateau(each)}
     words = {
         label
-        for label, by_seed in found.get("word_loss", {}).items()
+        for label, by_seed in measurements.get("word_loss", {}).items()
         if is_on_plateau([each["value"] / each["unigram"] for each in by_seed.values()])
     }
     metrics = {}
-    for name, by_label in found.items():
+    for name, by_label in measurements.items():
         some = next(iter(next(iter(by_label.values())).values()))
         metric = metric_of(name, some.get("metric", ""))
         values = {
@@ -250,12 +250,12 @@ def is_at_chance(row: Mapping[str, Any], metric: Metric) -> bool:
 
 def _untrained(folder: Path, shape: str, tasks: Sequence[Task]) -> dict[str, float]:
     """Return the metrics of the untrained model of a shape, as far as it was measured."""
-    place = folder / "measurements" / UNTRAINED / shape
-    found: dict[str, float] = {}
-    for file in (place / f"{task.name}.json" for task in tasks):
+    measured = folder / "measurements" / UNTRAINED / shape
+    values: dict[str, float] = {}
+    for file in (measured / f"{task.name}.json" for task in tasks):
         if file.is_file():
-            found |= {name: float(each["value"]) for name, each in read_study_record(file)["metrics"].items()}
-    return found
+            values |= {name: float(each["value"]) for name, each in read_study_record(file)["metrics"].items()}
+    return values
 
 
 def _curves(runs: dict[int, Path], records: dict[int, dict[str, Any]]) -> dict[str, list[list[float]]]:
@@ -263,6 +263,6 @@ def _curves(runs: dict[int, Path], records: dict[int, dict[str, Any]]) -> dict[s
     curves = {}
     for seed, run in runs.items():
         flops_per_token = records[seed]["result"]["flops"] / records[seed]["result"]["tokens"]
-        found = curve(run / METRICS_FILE, "held_out_mlm_loss")
-        curves[str(seed)] = [[tokens * flops_per_token, loss] for tokens, loss in found]
+        points = curve(run / METRICS_FILE, "held_out_mlm_loss")
+        curves[str(seed)] = [[tokens * flops_per_token, loss] for tokens, loss in points]
     return curves
