@@ -4,7 +4,7 @@ import re
 
 from maskwright.reporting.chart import Line, chart
 from maskwright.reporting.page import details, items, legend, mark, origin, page, paragraph, section
-from maskwright.reporting.table import Table
+from maskwright.reporting.table import Cell, Table
 
 HOSTILE = "<script>alert(1)</script> {heading}"
 
@@ -14,7 +14,7 @@ def test_text_is_shown_and_never_interpreted() -> None:
         HOSTILE,
         paragraph(HOSTILE, mark(HOSTILE, original=HOSTILE)),
         items([HOSTILE]),
-        legend({HOSTILE: "#123456"}),
+        legend([Cell(HOSTILE, color="#123456")]),
         section("a", HOSTILE, details(HOSTILE, Table((HOSTILE,), [(HOSTILE,)]))),
         origin(HOSTILE, {"command": "x", HOSTILE: HOSTILE}),
     )

@@ -40,16 +40,10 @@ def chart(
     x_limit: float | None = None,
     from_zero: bool = False,
 ) -> Markup:
-    """Return an SVG element; nothing without points.
+    """Return an SVG element; nothing without points. Lines with labels have a legend.
 
-    Args:
-        title: Unique in a page.
-        x: Title of the axis, with its unit.
-        y: The same.
-        lines: Those drawn; labeled ones are in a legend.
-        prefixes: The axis with metric prefixes: 2k, 3M.
-        x_limit: The horizontal axis is from 0 to this.
-        from_zero: Whether the vertical axis begins at 0.
+    `title` is unique in a page; `x` and `y` name the axes with their units; metric prefixes (2k, 3M) are on the axis
+    `prefixes`; the horizontal axis is from 0 to `x_limit`.
     """
     import matplotlib  # slow to import
     from matplotlib.figure import Figure

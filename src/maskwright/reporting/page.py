@@ -58,12 +58,9 @@ def figures(charts: Iterable[Markup]) -> Markup:
     return Markup('<div class="figures">{}</div>').format(Markup("\n").join(charts)) if any(charts) else Markup()
 
 
-def legend(colors: Mapping[str, str]) -> Markup:
+def legend(cells: Iterable[Cell]) -> Markup:
     """Return names with their colors."""
-    return paragraph(
-        *(Markup("<span>{}</span> ").format(Cell(name, color=color).html()) for name, color in colors.items()),
-        style="legend",
-    )
+    return paragraph(*(Markup("<span>{}</span> ").format(cell.html()) for cell in cells), style="legend")
 
 
 def origin(command: str, *facts: Mapping[str, object]) -> Markup:

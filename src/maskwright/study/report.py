@@ -214,75 +214,39 @@ def _main(report: dict[str, Any]) -> dict[str, Any]:
     return dict(sorted(main.items(), key=lambda item: not item[1]["is_tested"]))
 
 
-def _colors(report: dict[str, Any]) -> dict[str, str]:
-    return {label: COLORS[number % len(COLORS)] for number, label in enumerate(report["recipes"])}
-
-
 def _dots(report: dict[str, Any]) -> dict[str, Cell]:
-    return {label: Cell(label, color=color) for label, color in _colors(report).items()}
+    return {
+        label: Cell(label, color=color)
+        for label, color in zip(report["recipes"], itertools.cycle(COLORS), strict=False)
+    }
 
 
 def differences(report: dict[str, Any], metrics: Mapping[str, Any]) -> Table:
     """Return estimates, controls and differences from the baseline, a row per metric and recipe."""
-    rows: list[Row] = []
+    dots, rows = _dots(report), list[Row]()
     for metric in metrics.values():
         unit = metric["unit"]
         for label, row in metric["rows"].items():
-            other = row["difference"] if label != report["baseline"] else None
-            over = "*" if row["over"] == "examples" else ""
-            rows.append(
-                [
-                    title_with_unit(metric),
-                    _dots(report)[label],
-                    shown(row["mean"], unit),
-                    shown_sd(row, unit),
-                    shown_interval(row, unit) + over if metric["is_tested"] else "",
-                    *("" if row[name] is None else shown(row[name], unit) for name in CONTROLS),
-                    *(
-                        ("", "", "", "")
-                        if other is None
-                        else (
-                            shown(other["mean"], unit, signed=True),
-                            shown_interval(other, unit),
-                            shown_p(other["p"]),
-                            shown_p(other["p_holm"]),
-                        )
-                    ),
-                    Cell(shown_verdict(row, unit), _STYLES.get(row["verdict"], "")),
-                ]
-            )
-    interval = "95 % interval"
-    columns = (
-        "metric",
-        "recipe",
-        "mean",
-        "sd",
-        interval,
-        *CONTROLS,
-        "difference",
-        interval,
-        "p",
-        "p (Holm)",
-        "verdict",
-    )
-    return Table(columns, rows, right=range(2, 12), merged=True)
+            interval = shown_interval(row, unit) + "*" * (row["over"] == "examples") if metric["is_tested"] else ""
+            controls = ["" if row[name] is None else shown(row[name], unit) for name in CONTROLS]
+            compared = [""] * 4
+            if (other := row["difference"]) is not None and label != report["baseline"]:
+                compared = [shown(other["mean"], unit, signed=True), shown_interval(other, unit)]
+                compared += [shown_p(other["p"]), shown_p(other["p_holm"])]
+            estimates = [shown(row["mean"], unit), shown_sd(row, unit), interval, *controls]
+            verdict = Cell(shown_verdict(row, unit), _STYLES.get(row["verdict"], ""))
+            rows.append([title_with_unit(metric), dots[label], *estimates, *compared, verdict])
+    names = ("mean", "sd", "95 % interval", *CONTROLS, "difference", "95 % interval", "p", "p (Holm)", "verdict")
+    return Table(("metric", "recipe", *names), rows, right=range(2, 12), merged=True)
 
 
 def spend(report: dict[str, Any]) -> Table:
     """Return what each run spent."""
-    rows = [
-        (
-            label,
-            seed,
-            f"{spent['flops']:.3e}",
-            f"{spent['tokens']:,}",
-            f"{spent['steps']:,}",
-            f"{spent['epochs']:.2f}",
-            f"{report['made_by']['seconds'][label][seed] / 60:.1f}",
-        )
-        for label, recipe in report["recipes"].items()
-        for seed, spent in recipe["spent"].items()
-    ]
+    rows = []
+    for label, recipe in report["recipes"].items():
+        for seed, spent in recipe["spent"].items():
+            counts = (f"{spent['flops']:.3e}", f"{spent['tokens']:,}", f"{spent['steps']:,}", f"{spent['epochs']:.2f}")
+            rows.append((label, seed, *counts, f"{report['made_by']['seconds'][label][seed] / 60:.1f}"))
     return Table(("recipe", "seed", "FLOPs", "tokens", "steps", "epochs", "minutes"), rows, range(1, 7), merged=True)
 
 
@@ -384,19 +348,17 @@ def _plots(report: dict[str, Any]) -> Iterator[Block]:
     curves, pareto = _curves(report), list(_pareto(report))
     if not (curves or pareto):
         return
-    yield legend(_colors(report))
+    yield legend(_dots(report).values())
     yield figures([curves, *pareto])
-    about = (
+    yield paragraph(
         "Learning curves: one line per seed, measured on text that each run sets aside, with the recipe's own masks "
         "(of an ELECTRA: its generator); curves of recipes that mask or tokenize differently are not comparable in "
-        "height."
+        "height.",
+        " Quality against cost: bars are 95 % intervals; the dashed line joins recipes that no other equals or beats "
+        "in both; recipes of equal cost stand side by side."
+        if pareto
+        else "",
     )
-    if pareto:
-        about += (
-            " Quality against cost: bars are 95 % intervals; the dashed line joins recipes that no other equals or "
-            "beats in both; recipes of equal cost stand side by side."
-        )
-    yield paragraph(about)
 
 
 def _changes(report: dict[str, Any]) -> Iterator[Block]:
@@ -412,24 +374,17 @@ def _changes(report: dict[str, Any]) -> Iterator[Block]:
 
 
 def _masks(report: dict[str, Any]) -> Iterator[Block]:
-    yield paragraph(
-        "What each recipe does to the same held-out text: ",
-        mark("masked"),
-        ", ",
-        mark("replaced", "replaced"),
-        ", ",
-        mark("kept but predicted", "kept"),
-        "; the original is struck through.",
-    )
+    kinds = Markup(", ").join([mark("masked"), mark("replaced", "replaced"), mark("kept but predicted", "kept")])
+    yield paragraph("What each recipe does to the same held-out text: ", kinds, "; the original is struck through.")
     for label, cell in _dots(report).items():
         yield paragraph(cell.html())
         tokens = (
-            mark(token["seen"], token["change"], token["original"] if token["change"] != "kept" else "")
-            if token["change"]
-            else token["seen"]
-            for token in report["samples"][label]["masks"]
+            mark(each["seen"], each["change"], "" if each["change"] == "kept" else each["original"])
+            if each["change"]
+            else Markup.escape(each["seen"])
+            for each in report["samples"][label]["masks"]
         )
-        yield paragraph(*(part for token in tokens for part in (token, " ")), style="tokens")
+        yield paragraph(Markup(" ").join(tokens), style="tokens")
 
 
 def _fills(report: dict[str, Any]) -> Iterator[Block]:
@@ -451,9 +406,9 @@ def _fills(report: dict[str, Any]) -> Iterator[Block]:
 
 def _curves(report: dict[str, Any]) -> Markup:
     """Plot the held-out loss of each run against its spend."""
-    colors = _colors(report)
+    dots = _dots(report)
     lines = [
-        Line(points, color=colors[label], opacity=0.8)
+        Line(points, color=dots[label].color, opacity=0.8)
         for label, by_seed in report["curves"].items()
         for points in by_seed.values()
     ]
@@ -462,7 +417,7 @@ def _curves(report: dict[str, Any]) -> Markup:
 
 def _pareto(report: dict[str, Any]) -> Iterator[Markup]:
     """Plot main metrics against the inference FLOPs per token; recipes that no other dominates are joined."""
-    cost, colors, count = report["metrics"].get("inference_flops_per_token"), _colors(report), 0
+    cost, dots, count = report["metrics"].get("inference_flops_per_token"), _dots(report), 0
     # Tasks with data before the probes made from the text itself; a loss says little that its accuracy does not.
     order = sorted(_main(report), key=lambda name: (name != "word_accuracy", name in METRICS))
     for metric in (report["metrics"][name] for name in order):
@@ -474,12 +429,12 @@ def _pareto(report: dict[str, Any]) -> Iterator[Markup]:
         points: list[tuple[float, float]] = []
         width = max(row["mean"] for row in cost["rows"].values())
         for (label, row), marker in zip(metric["rows"].items(), itertools.cycle(MARKERS), strict=False):
-            x, y = cost["rows"][label]["mean"], 100 * row["mean"]
+            x, y, color = cost["rows"][label]["mean"], 100 * row["mean"], dots[label].color
             aside = x + 0.025 * width * sum(abs(x - other) < 0.01 * width for other, _ in points)
             points.append((x, y))
             if row["low"] is not None:
-                lines.append(Line([(aside, 100 * row["low"]), (aside, 100 * row["high"])], color=colors[label]))
-            lines.append(Line([(aside, y)], color=colors[label], marker=marker, marker_size=7, width=0))
+                lines.append(Line([(aside, 100 * row["low"]), (aside, 100 * row["high"])], color=color))
+            lines.append(Line([(aside, y)], color=color, marker=marker, marker_size=7, width=0))
         front = sorted({p for p in points if not any(q[0] <= p[0] and q[1] >= p[1] and q != p for q in points)})
         lines.append(Line(front, color=INK, opacity=0.4, width=0.9, dashed=True))
         # From 0, or small differences of cost would look large.

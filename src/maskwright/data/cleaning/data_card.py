@@ -145,14 +145,13 @@ def sources_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table of `source_rows`, with a total if there are several; numbers that rows lack have no column."""
     if len(rows) > 1:
         rows = [*rows, {"name": "total", **{key: sum(row[key] for row in rows) for key in rows[0] if key != "name"}}]
-    cells = [{key: _number(value) for key, value in row.items() if key != "name"} for row in rows]
-    for row, each in zip(rows, cells, strict=True):
-        if "read_characters" in row:
-            each["kept of what was read"] = f"{100 * row['characters'] / max(1, row['read_characters']):.1f} %"
-    order = ("files", "documents", "sentences", "characters", "kept of what was read")
-    columns = [column for column in order if all(column in each for each in cells)]
-    shown = [[row["name"], *(each[column] for column in columns)] for row, each in zip(rows, cells, strict=True)]
-    return Table(("source", *columns), shown, right=range(1, 1 + len(columns)))
+    columns = [key for key in ("files", "documents", "sentences", "characters") if all(key in row for row in rows)]
+    cells = [[row["name"], *(_number(row[column]) for column in columns)] for row in rows]
+    if all("read_characters" in row for row in rows):
+        columns.append("kept of what was read")
+        for row, line in zip(rows, cells, strict=True):
+            line.append(f"{100 * row['characters'] / max(1, row['read_characters']):.1f} %")
+    return Table(("source", *columns), cells, right=range(1, 1 + len(columns)))
 
 
 def card_page(card: dict[str, Any]) -> str:
