@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.text import Text
 
 from maskwright.cli import main, output
-from maskwright.training import reporting
+from maskwright.reporting import console as consoles
 
 
 def record(minutes: str) -> str:
     """Return the output as SVG, with system fonts."""
     console = Console(record=True, width=112, highlight=False, force_terminal=False, file=sys.stderr)
     output._console = lambda stream: console
-    reporting.SafeConsole = lambda **_: console
+    consoles.SafeConsole = lambda **_: console
     console.print(Text.assemble(("$ ", "bold green"), "maskwright quickstart"))
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(SystemExit):
         os.chdir(folder)

@@ -18,12 +18,13 @@ def write(folder: Path, front: str) -> Path:
 
 
 def test_a_card_is_read_and_its_lines_are_read_again(tmp_path: Path) -> None:
-    entries = FACTS.lines()
-    front = "".join(f"{line}\n" for lines in entries.values() for line in lines)
+    front = "".join(f"{line}\n" for line in FACTS.front_matter("transformers", "fill-mask")[1:-2])
     assert yaml.safe_load(front) == {
         "license": "apache-2.0",
         "language": "en",
         "base_model": "org/base",
+        "library_name": "transformers",
+        "pipeline_tag": "fill-mask",
         "tags": ["sentence-similarity", "a: b"],
     }
     assert read_card_facts(write(tmp_path / "one", front)) == FACTS
@@ -31,10 +32,10 @@ def test_a_card_is_read_and_its_lines_are_read_again(tmp_path: Path) -> None:
 
 
 def test_arguments_come_first_and_tags_are_added() -> None:
-    entries = FACTS.lines(license="mit", language="no", tags=("maskwright", "sentence-similarity"))
-    assert entries["license"] == ["license: mit"]
-    assert yaml.safe_load(entries["language"][0]) == {"language": "no"}
-    assert yaml.safe_load("\n".join(entries["tags"])) == {"tags": ["maskwright", "sentence-similarity", "a: b"]}
+    lines = FACTS.front_matter("x", "y", license="mit", language="no", tags=("maskwright", "sentence-similarity"))
+    front = yaml.safe_load("\n".join(lines[1:-2]))
+    assert (front["license"], front["language"]) == ("mit", "no")
+    assert front["tags"] == ["maskwright", "sentence-similarity", "a: b"]
 
 
 def test_a_run_without_card_keeps_that_of_its_initial_model(tmp_path: Path) -> None:

@@ -40,16 +40,23 @@ class CardFacts:
         """Return plain data."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
-    def lines(self, *, license: str = "", language: str = "", tags: tuple[str, ...] = ()) -> dict[str, list[str]]:
-        """Return lines of a card's front matter by entry; the arguments come first, and tags are added."""
-        languages = (language,) if language else self.language
-        all_tags = dict.fromkeys((*tags, *self.tags))
-        return {
-            "license": [f"license: {_quoted(license or self.license)}"] if license or self.license else [],
-            "language": _listed("language", languages),
-            "base_model": [f"base_model: {_quoted(self.base_model)}"] if self.base_model else [],
-            "tags": ["tags:", *(f"- {_quoted(tag)}" for tag in all_tags)],
-        }
+    def front_matter(
+        self, library: str, pipeline: str, *, license: str = "", language: str = "", tags: tuple[str, ...] = ()
+    ) -> list[str]:
+        """Return lines of a card's front matter; license and language replace the model's, tags are added."""
+        license = license or self.license
+        return [
+            "---",
+            *([f"license: {_quoted(license)}"] if license else []),
+            *_listed("language", (language,) if language else self.language),
+            *([f"base_model: {_quoted(self.base_model)}"] if self.base_model else []),
+            f"library_name: {library}",
+            f"pipeline_tag: {pipeline}",
+            "tags:",
+            *(f"- {_quoted(tag)}" for tag in dict.fromkeys((*tags, *self.tags))),
+            "---",
+            "",
+        ]
 
 
 def read_card_facts(folder: Path, name: str = "") -> CardFacts:

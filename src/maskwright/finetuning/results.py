@@ -300,18 +300,9 @@ def card(
     """
     benchmark = BENCHMARKS.get(results.task)
     language = "" if benchmark is None else benchmark.language
-    entries = facts.lines(language=language, tags=("maskwright", results.task))
     lines = [
-        *("---", *entries["license"], *entries["language"], *entries["base_model"], f"library_name: {library}"),
-        *(
-            f"pipeline_tag: {tag}",
-            *entries["tags"],
-            "---",
-            "",
-            f"# {escape(name)}",
-            "",
-            *about,
-        ),
+        *facts.front_matter(library, tag, language=language, tags=("maskwright", results.task)),
+        *(f"# {escape(name)}", "", *about),
         *("", "## Scores", "", *results.score_lines(legend), *results.data_lines()),
         *("", "## Use", "", "```python", *use, "```"),
     ]

@@ -70,19 +70,10 @@ def _text(
         library, pipeline = "sentence-transformers", "sentence-similarity"
     tags = ("maskwright", loaded.family, *([to] if to != "hub" else []))
     facts = read_card_facts(loaded.folder)
-    entries = facts.lines(license=license, language=language or "", tags=tags)
-    front = [
-        "---",
-        *(entries["license"] or ["license: unknown"]),
-        *entries["language"],
-        *entries["base_model"],
-        f"library_name: {library}",
-        f"pipeline_tag: {pipeline}",
-        *entries["tags"],
-        "---",
-    ]
+    license = license or facts.license or "unknown"
+    front = facts.front_matter(library, pipeline, license=license, language=language or "", tags=tags)
     lines = body.strip().splitlines() or list(_pretrained(name, loaded, head))
-    return "\n".join([*front, "", *lines, *_limits(loaded), *_exported(name, head, to, parities, compares)]) + "\n"
+    return "\n".join([*front, *lines, *_limits(loaded), *_exported(name, head, to, parities, compares)]) + "\n"
 
 
 def _pretrained(name: str, loaded: Checkpoint, head: str) -> Iterator[str]:

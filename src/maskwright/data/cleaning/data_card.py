@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.text.amounts import pluralize
+from maskwright.core.text.amounts import pluralize, size_in_bytes
 from maskwright.data.cleaning.block import Counts
 from maskwright.data.cleaning.statistics import TextStatistics
 from maskwright.data.cleaning.text import Cleaning
@@ -161,7 +161,7 @@ def card_page(card: dict[str, Any]) -> str:
         "# Data card",
         "",
         f"**{_number(kept['documents'])} documents, {_number(kept['sentences'])} sentences, "
-        f"{_number(kept['characters'])} characters** ({_bytes(kept['bytes'])} of clean UTF-8) from "
+        f"{_number(kept['characters'])} characters** ({size_in_bytes(kept['bytes'])} of clean UTF-8) from "
         f"{pluralize(len(card['sources']), 'source')}. Fingerprint `{card['fingerprint']}`.",
         "",
         *sources_table(source_rows(card)).markdown(),
@@ -205,10 +205,3 @@ def _source_page(source: dict[str, Any]) -> list[str]:
 
 def _number(value: int) -> str:
     return f"{value:,}".replace("-", "\u2212")
-
-
-def _bytes(count: int) -> str:
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"
