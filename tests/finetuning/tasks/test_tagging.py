@@ -72,7 +72,7 @@ def test_characters_are_joined_by_nothing(kind, tokenizers):
 some_words = st.lists(st.sampled_from([*WORDS, *AWKWARD]), max_size=30)
 
 
-@given(st.lists(some_words, max_size=5), st.integers(3, 14), st.sampled_from(KINDS))
+@given(st.lists(some_words, max_size=5), st.integers(3, 24), st.sampled_from(KINDS))
 def test_every_word_with_a_piece_is_predicted_once_and_in_order(tokenizers, sentences, max_length, kind):
     tokenizer, room = tokenizers[kind], max_length - 2
     examples = [sentence(words, ["O"] * len(words)) for words in sentences]
@@ -99,12 +99,12 @@ def test_every_word_with_a_piece_is_predicted_once_and_in_order(tokenizers, sent
         assert places, "no unit without a prediction"
         for place in places:
             expected = wanted[len(found)][1]
-            assert ids[place : place + len(expected)] == expected
+            seen = ids[place:-1][: len(expected)]
+            assert seen == expected[: len(seen)]
+            assert len(seen) == len(expected) or len(expected) > room // 8, "short words are whole"
+            if place > 1 and unit and features.examples[unit] == features.examples[unit - 1]:
+                assert place - 1 >= room // 8, "every word has tokens before it"
             found.append((int(features.examples[unit]), expected))
-        if unit and features.examples[unit] == features.examples[unit - 1]:
-            last_of_sentence = unit + 1 == features.num_units or features.examples[unit + 1] != features.examples[unit]
-            longest_word = max(len(pieces) for _, pieces in wanted)
-            assert not last_of_sentence or len(ids) > max_length - longest_word, "the last window is full"
     assert found == wanted
     assert len(features.truncated) == len(cut)
 

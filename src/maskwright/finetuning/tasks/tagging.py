@@ -7,8 +7,8 @@ No token spans two words. Words of languages that write spaces get the tokens th
 byte-level BPE word includes its preceding space, except the first. Chinese characters are joined without a space: a
 unigram tokenizer's piece then has no "▁", except the first, and Latin letters and digits give one piece each.
 
-A sentence that is too long is split into windows between words. Each word is predicted once. The last window starts
-early enough to be full; the words that it repeats are context only.
+A sentence that is too long is split into windows, each of which repeats the last quarter of the one before. Each word
+is predicted once, in the window in which it has more context.
 """
 
 import itertools
@@ -24,7 +24,7 @@ import tokenizers
 from pydantic import BeforeValidator, model_validator
 
 from maskwright.core.errors import DataError
-from maskwright.core.ranges import Ranges, ranges_of
+from maskwright.core.ranges import Ranges, cut_windows, ranges_of
 from maskwright.core.types import HeadKind, IntArray
 from maskwright.data.scripts import HAN_CLASS
 from maskwright.data.tokenizers.backends import running_text
@@ -71,30 +71,22 @@ def to_pieces(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, joined: 
 
 
 def to_windows(pieces: WordPieces, most: int) -> tuple[IntArray, Ranges, Ranges]:
-    """Split sentences into windows of at most `most` >= 1 tokens; no word may have more.
+    """Split sentences into windows of at most `most` >= 1 tokens.
 
     Return the sentence of each window, shape (U,), ascending; the token ranges of the windows; the ranges of the words
-    predicted in each. A sentence without any token has no window.
+    predicted in each, of which at least one has tokens.
     """
     starts = np.append(pieces.words.starts, len(pieces.ids))
-    rows = []
-    for sentence, word, last in zip(
-        itertools.count(), pieces.sentences.starts.tolist(), pieces.sentences.ends.tolist(), strict=False
-    ):
-        token, end = int(starts[word]), int(starts[last])
-        while end - token > most:
-            # Up to the first word that does not fit completely.
-            next_word = int(np.searchsorted(starts, token + most, side="right")) - 1
-            rows.append((sentence, token, int(starts[next_word]), word, next_word))
-            word, token = next_word, int(starts[next_word])
-            if end - token <= most:
-                # The last window starts earlier, so that it is full.
-                token = int(starts[np.searchsorted(starts, end - most, side="left")])
-                break
-        if end > token:
-            rows.append((sentence, token, end, word, last))
-    table = np.array(rows, dtype=np.int64).reshape(-1, 5)
-    return table[:, 0], Ranges(table[:, 1], table[:, 2]), Ranges(table[:, 3], table[:, 4])
+    tokens = Ranges(starts[pieces.sentences.starts], starts[pieces.sentences.ends])
+    sentences, windows = cut_windows(tokens, np.full(len(tokens.starts), most))
+    # A word is predicted where it has more context: from the middle of the overlap on, in the next window.
+    is_last = np.append(sentences[1:] != sentences[:-1], True)
+    until = np.where(is_last, windows.ends, (windows.ends + np.roll(windows.starts, -1)) // 2)
+    word_ends = np.searchsorted(pieces.words.starts, until)
+    words = Ranges(np.append(0, word_ends)[:-1], word_ends)
+    seen = np.append(0, np.cumsum(pieces.words.lengths > 0))
+    kept = np.flatnonzero(seen[words.ends] > seen[words.starts])
+    return sentences[kept], windows.pick(kept), words.pick(kept)
 
 
 OUTSIDE = "O"
