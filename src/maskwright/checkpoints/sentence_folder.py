@@ -161,36 +161,26 @@ def write_sentence_modules(folder: Path, modules: SentenceModules, *, hidden_siz
 
 
 def write_sentence_folder(
-    source: Path,
-    folder: Path,
-    tokenizer: Tokenizer,
-    *,
-    hidden_size: int,
-    max_length: int,
-    pooling: Pooling = "mean",
-    normalize: bool = False,
-    dense: nn.Linear | None = None,
+    source: Path, folder: Path, tokenizer: Tokenizer, modules: SentenceModules, *, hidden_size: int, max_length: int
 ) -> Any:
     """Write the folder of the model in `source`; return the SentenceTransformer that is loaded from it, on the CPU."""
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Transformer
-    from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
+    from sentence_transformers.sentence_transformer.modules import Transformer
 
     with records_of(source, "a file for transformers"):
-        transformer = Transformer(str(source))
-    modules = [transformer, PoolingModule(hidden_size, MODES[pooling])]
-    if dense is not None:
-        bias = None if dense.bias is None else dense.bias.detach().clone()
-        sizes = dense.in_features, dense.out_features, bias is not None
-        modules.append(Dense(*sizes, nn.Identity(), init_weight=dense.weight.detach().clone(), init_bias=bias))
-    made = SentenceTransformer(modules=modules + [Normalize()] * normalize, device="cpu")
-    save_sentence_folder(made, folder, tokenizer, max_length)
+        Transformer(str(source)).save(str(folder))
+    write_sentence_modules(folder, modules, hidden_size=hidden_size, max_length=max_length)
+    _finish(folder, tokenizer, max_length)
     return SentenceTransformer(str(folder), device="cpu")
 
 
 def save_sentence_folder(model: Any, folder: Path, tokenizer: Tokenizer, max_length: int) -> None:
     """Write a SentenceTransformer, without the model card that quotes its training texts."""
     model.save(str(folder), create_model_card=False)
+    _finish(folder, tokenizer, max_length)
+
+
+def _finish(folder: Path, tokenizer: Tokenizer, max_length: int) -> None:
     set_default_mode(folder / WEIGHTS)
     # As in `maskwright.embed`: the model's maximum length, and special tokens in a text are text.
     tokenizer.save(folder, max_length=max_length, segments=False, split_special_tokens=True)

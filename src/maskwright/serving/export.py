@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from maskwright.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from maskwright.checkpoints.location import GENERATOR
 from maskwright.checkpoints.quiet import quiet
-from maskwright.checkpoints.sentence_folder import MODULES, Pooling, write_sentence_folder
+from maskwright.checkpoints.sentence_folder import MODULES, Pooling, SentenceModules, write_sentence_folder
 from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.errors import ConversionError, MaskwrightError, unknown_name
 from maskwright.core.extras import require
@@ -218,11 +218,9 @@ def _to_sentence_transformers(
             loaded.folder,
             folder,
             model.tokenizer,
+            SentenceModules(pooling=pooling, normalize=normalize, dense=model.modules.dense_after(pooling)),
             hidden_size=model.encoder.config.hidden_size,
             max_length=model.max_length,
-            pooling=pooling,
-            normalize=normalize,
-            dense=model.modules.dense_after(pooling),
         )
         parity = compare_embeddings(
             lambda texts: model.embed(texts, pooling=pooling, normalize=normalize),

@@ -159,11 +159,9 @@ def _model(existing: Checkpoint, modules: SentenceModules, dropout: float, seed:
             existing.folder,
             Path(start),
             existing.tokenizer,
+            modules,
             hidden_size=existing.config.hidden_size,
             max_length=existing.max_length,
-            pooling=modules.pooling,
-            normalize=modules.normalize,
-            dense=modules.dense,
         )
     # As published for fine-tuning and SimCSE, whatever the model was pretrained with: without it SimCSE learns nothing.
     for module in model.modules():
