@@ -317,10 +317,22 @@ def json_column(lines: Iterable[bytes | str], name: str, hint: str) -> str | Non
 # Parquet.
 
 
-def _parquet_texts(file: BinaryIO, path: Path, column: str | None, hint: str, on_column: OnColumn) -> Iterator[str]:
+@contextmanager
+def open_parquet(file: BinaryIO, path: Path) -> Iterator[Any]:
+    """Open a Parquet file as pyarrow's `ParquetFile`; turn errors of reading it into a DataError."""
     parquet = imported("pyarrow.parquet", f"reading {path}", "parquet", package="pyarrow")
-    with reading_parquet(path):
-        table = parquet.ParquetFile(file)
+    import pyarrow
+
+    try:
+        yield parquet.ParquetFile(file)
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}", todo="Write or download it again."
+        ) from error
+
+
+def _parquet_texts(file: BinaryIO, path: Path, column: str | None, hint: str, on_column: OnColumn) -> Iterator[str]:
+    with open_parquet(file, path) as table:
         schema = table.schema_arrow
         textual = [field.name for field in schema if _holds_text(field.type)]
         name = text_column(schema.names, textual, column, str(path), hint)
@@ -332,19 +344,6 @@ def _parquet_texts(file: BinaryIO, path: Path, column: str | None, hint: str, on
         on_column(name)
         for batch in table.iter_batches(batch_size=_ROWS_AT_ONCE, columns=[name]):
             yield from map(text_of, batch.column(0).to_pylist())
-
-
-@contextmanager
-def reading_parquet(path: Path) -> Iterator[None]:
-    """Turn the errors of pyarrow for a damaged file into a DataError."""
-    import pyarrow
-
-    try:
-        yield
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}", todo="Write or download it again."
-        ) from error
 
 
 def _holds_text(kind: Any) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.core.randomness import SPLITMIX_STEP
 from maskwright.core.storage.files import checksum
 from maskwright.core.types import BoolArray
 from maskwright.data.cleaning.block import BlockIndex, CleanedBlock, Counts, read_index, read_text, whole_file
@@ -26,7 +27,6 @@ _BUFFERED_ROWS = 1 << 21
 _ROW = np.dtype([("hash", "<u8"), ("position", "<i8")])
 _DOCUMENTS, _NEAR, _PARAGRAPHS, _DOCUMENT_ENDS = "documents", "near", "paragraphs", "document_ends"
 # Added to the hashes of each band, so that hashes of different bands are never compared.
-_BAND_SALT = 0x9E3779B97F4A7C15
 
 
 def repeated(hashes: NDArray[np.uint64]) -> BoolArray:
@@ -91,7 +91,7 @@ class Duplicates:
         numbers = np.arange(documents, documents + len(lengths))
         self._files[_DOCUMENTS].add(block.document_hashes, numbers)
         for band, hashes in enumerate(block.band_hashes):
-            salted = hashes + np.uint64(band * _BAND_SALT % 2**64)
+            salted = hashes + np.uint64(band * SPLITMIX_STEP % 2**64)
             self._files[_NEAR].add(salted, numbers)
         ends = paragraphs + np.cumsum(lengths)
         self._files[_PARAGRAPHS].add(block.paragraph_hashes, np.arange(paragraphs, paragraphs + lengths.sum()))

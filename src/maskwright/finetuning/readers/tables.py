@@ -11,7 +11,6 @@ from maskwright.core.errors import DataError, json_problem, nearest
 from maskwright.core.storage.files import parse_json
 from maskwright.core.text.surrogates import surrogate_problem
 from maskwright.data.files import OnBadLine
-from maskwright.data.libraries import imported
 from maskwright.data.tables import (
     TEXT_COLUMNS,
     Records,
@@ -20,8 +19,8 @@ from maskwright.data.tables import (
     describe_columns,
     guess_delimiter,
     json_values,
+    open_parquet,
     quotes_enclose_fields,
-    reading_parquet,
 )
 from maskwright.finetuning.examples import E, ExampleFile
 from maskwright.finetuning.readers.files import Skips, lines_of, load_bytes, load_text
@@ -242,11 +241,8 @@ def _records(path: Path, text: str, on_bad_line: OnBadLine) -> Iterator[tuple[st
 
 
 def _read_parquet(path: Path) -> Table:
-    parquet = imported("pyarrow.parquet", f"reading {path}", "parquet", package="pyarrow")
-    data = load_bytes(path)
-    with reading_parquet(path):
-        table = parquet.read_table(io.BytesIO(data))
-        records = Records(str(path), tuple(table.column_names), tuple(table.to_pylist()))
+    with open_parquet(io.BytesIO(load_bytes(path)), path) as file:
+        records = Records(str(path), tuple(file.schema_arrow.names), tuple(file.read().to_pylist()))
     return Table(name=records.name, columns=records.columns, rows=list(records.numbered()))
 
 
