@@ -79,11 +79,9 @@ class NegativeMiner:
                 existing.folder,
                 Path(folder),
                 existing.tokenizer,
+                modules,
                 hidden_size=existing.config.hidden_size,
                 max_length=existing.max_length,
-                pooling=modules.pooling,
-                normalize=modules.normalize,
-                dense=modules.dense,
             ).to(choose_device(self.device))
             mined = mine_hard_negatives(
                 Dataset.from_dict({"query": queries, "document": documents}),
