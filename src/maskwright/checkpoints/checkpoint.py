@@ -36,7 +36,7 @@ from maskwright.pretext.objectives import (
     SentenceOrderPrediction,
 )
 
-_OWN_HEADS = "maskwright.heads."
+_EXTRA_HEADS = "maskwright.heads."
 """Prefix of heads that no family has names for; Hugging Face's classes ignore them."""
 _OLD_ENDS = ((".gamma", ".weight"), (".beta", ".bias"))
 _NAMES_SHOWN = 6
@@ -215,24 +215,24 @@ def save_model(
         raise ValueError(f"the weights have the heads {sorted(heads)}, but the task is {task}")
     data = to_json(table, config, special_tokens, heads, max_length, task)
     prefix = table.prefix if heads else ""
-    own = tuple(f"heads.{kind}." for kind in heads - table.heads.keys() - table.tasks.keys())
+    other_heads = tuple(f"heads.{kind}." for kind in heads - table.heads.keys() - table.tasks.keys())
     pairs = (
         *table.pairs(config, heads, prefix),
-        *((name, _OWN_HEADS + name.removeprefix("heads.")) for name in state if name.startswith(own)),
+        *((name, _EXTRA_HEADS + name.removeprefix("heads.")) for name in state if name.startswith(other_heads)),
     )
-    ours = {name for name, _ in pairs}
-    if ours != state.keys():
+    expected = {name for name, _ in pairs}
+    if expected != state.keys():
         raise ConversionError(
             f"cannot save to {folder}: the weights do not fit the encoder's configuration; "
-            f"missing {_listed(ours - state.keys())}; unknown {_listed(state.keys() - ours)}"
+            f"missing {_listed(expected - state.keys())}; unknown {_listed(state.keys() - expected)}"
         )
     weights = {
-        theirs: state[name].detach().to("cpu", torch.float32, copy=True, memory_format=torch.contiguous_format)
-        for name, theirs in pairs
+        saved: state[name].detach().to("cpu", torch.float32, copy=True, memory_format=torch.contiguous_format)
+        for name, saved in pairs
     }
     if table.always_projects and not config.projects_embeddings:
         identity = (torch.eye(config.hidden_size), torch.zeros(config.hidden_size))
-        weights |= {prefix + theirs: value for (_, theirs), value in zip(table.projection, identity, strict=True)}
+        weights |= {prefix + saved: value for (_, saved), value in zip(table.projection, identity, strict=True)}
     weights = _join(weights, table)
     with atomic_path(folder / WEIGHTS) as temporary:
         write_tensors(temporary, weights, shown=folder / WEIGHTS, metadata={"format": "pt"})
@@ -257,7 +257,7 @@ def read_checkpoint(folder_or_name: str | Path) -> Checkpoint:
     is_tied = _drop_second_names(tensors, family, prefix) and described.tied
     config = _without_identity(tensors, family, described.config, prefix)
     names = frozenset(tensors)
-    config = config.replace(pooler=any(prefix + theirs in names for _, theirs in family.pooler))
+    config = config.replace(pooler=any(prefix + saved in names for _, saved in family.pooler))
     heads = family.heads_among(names, described.pair_head)
     if not is_tied or family.config.head_activation not in (None, config.hidden_activation):
         heads -= {"mlm"}
@@ -268,22 +268,26 @@ def read_checkpoint(folder_or_name: str | Path) -> Checkpoint:
     refuse_inexpressible(family, config, described.pad_token_id, heads, source)
     pairs = (
         *family.pairs(config, heads, prefix),
-        *(("heads." + name.removeprefix(_OWN_HEADS), name) for name in sorted(names) if name.startswith(_OWN_HEADS)),
+        *(
+            ("heads." + name.removeprefix(_EXTRA_HEADS), name)
+            for name in sorted(names)
+            if name.startswith(_EXTRA_HEADS)
+        ),
     )
-    used = {theirs for _, theirs in pairs}
+    used = {saved for _, saved in pairs}
     if missing := used - names:
         raise ConversionError(
             f"the weights in {folder} lack {_listed(missing)}, which {source} requires",
             todo="Check num_hidden_layers and model_type there, or download the weights again",
         )
     state: dict[str, Tensor] = {}
-    for ours, theirs in pairs:
-        if ours in state and not torch.equal(state[ours], tensors[theirs]):
+    for name, saved in pairs:
+        if name in state and not torch.equal(state[name], tensors[saved]):
             raise ConversionError(
-                f"{source} states that layers share weights, but {theirs} differs between them",
+                f"{source} states that layers share weights, but {saved} differs between them",
                 todo="Remove sharing, num_groups and blocks_per_group from config.json to load every layer separately",
             )
-        state[ours] = tensors[theirs]
+        state[name] = tensors[saved]
     modules = read_sentence_modules(folder)
     loaded = Checkpoint(
         name=str(folder_or_name),
@@ -309,7 +313,7 @@ def read_checkpoint(folder_or_name: str | Path) -> Checkpoint:
 
 def _vocabulary_weights(config: EncoderConfig, names: Collection[str]) -> set[str]:
     """Return the weights with one row per vocabulary entry: those whose shape in the head depends on its size."""
-    found = {"encoder.word_embeddings.weight"}
+    weights = {"encoder.word_embeddings.weight"}
     for kind in _kinds(names):
         member = member_of(ObjectiveChoice, kind)
         if member is None:
@@ -317,8 +321,8 @@ def _vocabulary_weights(config: EncoderConfig, names: Collection[str]) -> set[st
         objective = cast(Objective, member())
         with torch.device("meta"):
             small, large = (objective.head(config.head_shape(size)).state_dict() for size in (1, 2))
-        found |= {f"heads.{kind}.{name}" for name in small if small[name].shape != large[name].shape}
-    return found & set(names)
+        weights |= {f"heads.{kind}.{name}" for name in small if small[name].shape != large[name].shape}
+    return weights & set(names)
 
 
 def _kinds(state: Iterable[str]) -> frozenset[str]:
@@ -337,8 +341,8 @@ def _join(weights: Mapping[str, Tensor], family: Family) -> dict[str, Tensor]:
     joined = dict(weights)
     for module, (first, *others) in family.fused:
         for name in weights:
-            start, found, kind = name.rpartition(f"{module}.{first}.")
-            if found:
+            start, is_fused, kind = name.rpartition(f"{module}.{first}.")
+            if is_fused:
                 parts = [joined.pop(f"{start}{module}.{part}.{kind}") for part in (first, *others)]
                 joined[f"{start}{module}.{kind}"] = torch.cat(parts)
     return joined
@@ -349,8 +353,8 @@ def _split(tensors: Mapping[str, Tensor], family: Family) -> dict[str, Tensor]:
     split = dict(tensors)
     for module, parts in family.fused:
         for name in tensors:
-            start, found, kind = name.rpartition(f"{module}.")
-            if found and kind in ("weight", "bias"):
+            start, is_fused, kind = name.rpartition(f"{module}.")
+            if is_fused and kind in ("weight", "bias"):
                 whole = split.pop(name)
                 names = (f"{start}{module}.{part}.{kind}" for part in parts)
                 split |= zip(names, whole.tensor_split(len(parts)), strict=True)
@@ -395,7 +399,7 @@ def _without_identity(tensors: dict[str, Tensor], family: Family, config: Encode
     ALBERT's classes always have a dense layer after the embeddings; the original (modeling.py:1081-1088) and our
     encoder have it only if E differs from H. If they are equal, `save_model` writes an identity.
     """
-    names = [prefix + theirs for _, theirs in family.projection]
+    names = [prefix + saved for _, saved in family.projection]
     if not family.always_projects or config.projects_embeddings or not tensors.keys() >= set(names):
         return config
     weight, bias = (tensors[name] for name in names)
@@ -406,7 +410,7 @@ def _without_identity(tensors: dict[str, Tensor], family: Family, config: Encode
     return config
 
 
-def _check_shapes(loaded: Checkpoint, family: Family, theirs: Mapping[str, str]) -> None:
+def _check_shapes(loaded: Checkpoint, family: Family, saved_names: Mapping[str, str]) -> None:
     """Compare the shapes of weights with those that config.json implies, without allocating memory."""
     config, state = loaded.config, loaded.state
     shape = config.head_shape(loaded.vocab_size)
@@ -418,7 +422,7 @@ def _check_shapes(loaded: Checkpoint, family: Family, theirs: Mapping[str, str])
         shapes = family.tasks[task.kind].shapes(config.hidden_size, task.num_outputs)
         expected |= {f"heads.{task.kind}.{name}": shape for name, shape in shapes.items()}
     wrong = [
-        f"{theirs[name]} is {list(tensor.shape)}, expected {list(expected[name])}"
+        f"{saved_names[name]} is {list(tensor.shape)}, expected {list(expected[name])}"
         for name, tensor in state.items()
         if tensor.shape != expected.get(name, tensor.shape)
     ]

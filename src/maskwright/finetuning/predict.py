@@ -144,7 +144,7 @@ def _is_one(inputs: object, kind: Kind) -> TypeGuard[Input]:
     return isinstance(inputs, str | Mapping)
 
 
-_TAKEN = {
+_ALLOWED_INPUTS = {
     "tagging": "a text",
     "question_answering": '{"question": ..., "context": ...}, or a file of such questions',
     "multiple_choice": '{"context": ..., "question": ..., "options": [..., ...]}, or a file of such questions',
@@ -169,7 +169,7 @@ def _example(one: Input, key: str, source: str, kind: Kind, trained: ReadAs) -> 
             example = ChoiceExample(key=key, context=context, question=question, options=tuple(options), label=None)
             parts = [context, question, *options]
         case _:
-            allowed = _TAKEN.get(kind, "a text, or a pair of texts")
+            allowed = _ALLOWED_INPUTS.get(kind, "a text, or a pair of texts")
             raise DataError(f"{source} is not what a model for {kind} takes", allowed=allowed)
     try:
         for part in parts:

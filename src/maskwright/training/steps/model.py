@@ -59,8 +59,8 @@ class PretrainingModel(nn.Module):
         self.heads = nn.ModuleDict(
             {
                 objective.kind: objective.head(self._encoder(name).config.head_shape(vocab_size))
-                for name, its_objectives in self._of_encoder.items()
-                for objective in its_objectives
+                for name, on_encoder in self._of_encoder.items()
+                for objective in on_encoder
             }
         )
 
