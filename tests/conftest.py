@@ -1,5 +1,6 @@
 """Shared by all tests: no network, one thread, an empty current directory, tiny models as transformers saves them."""
 
+import gc
 import json
 import os
 import shutil
@@ -21,6 +22,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Hide GPUs, whose results differ in the last bits, from all but `pytest -m gpu`."""
     if config.option.markexpr.strip() != "gpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Exempt imported modules and collected tests from garbage collection, which took 0.4 s each time."""
+    gc.freeze()
+    gc.enable()
 
 
 os.environ["HF_HUB_OFFLINE"] = "1"

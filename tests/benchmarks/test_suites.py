@@ -21,9 +21,10 @@ pytest.importorskip("transformers")
     [
         (["train", "--cases", "natural"], 4),
         (["train", "--cases", "electra"], 3),
-        (["inference", "--cases", "1 x 16"], 8),
-        (["finetune"], 4),
-        (["corpus"], 2),
+        # transformers' trainer and datasets take seconds to import.
+        pytest.param(["inference", "--cases", "1 x 16"], 8, marks=pytest.mark.slow),
+        pytest.param(["finetune"], 4, marks=pytest.mark.slow),
+        pytest.param(["corpus"], 2, marks=pytest.mark.slow),
         (["memory"], 3),
         (["scaling", "--cases", "length"], 1),
         pytest.param(["scaling", "--cases", "processes"], 2, marks=pytest.mark.slow),

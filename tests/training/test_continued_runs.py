@@ -50,15 +50,15 @@ def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
     train: Train, teacher: Path, tmp_path: Path
 ) -> None:
     heard = Listening()
-    run = train(tmp_path / "run", recipe="distilbert/tiny", steps=60, set=HALF, teacher=teacher, reporter=heard)
+    run = train(tmp_path / "run", recipe="distilbert/tiny", steps=40, set=HALF, teacher=teacher, reporter=heard)
     assert run.finished
     assert read_json(run.folder / "config.json")["architectures"] == ["DistilBertForMaskedLM"]
     assert Tokenizer.from_folder(run.folder).fingerprint == Tokenizer.from_folder(teacher).fingerprint
     random = train(
-        tmp_path / "random", recipe="distilbert/tiny", steps=60, set=(*HALF, "teacher.initialize=none"), teacher=teacher
+        tmp_path / "random", recipe="distilbert/tiny", steps=40, set=(*HALF, "teacher.initialize=none"), teacher=teacher
     )
     (first, last), (first_at_random, last_at_random) = (
-        [row for row in read_rows(each.folder / "metrics.jsonl") if "soft_targets_loss" in row][::59]
+        [row for row in read_rows(each.folder / "metrics.jsonl") if "soft_targets_loss" in row][::39]
         for each in (run, random)
     )
     assert last_at_random["soft_targets_loss"] < 0.5 * first_at_random["soft_targets_loss"]
@@ -123,7 +123,7 @@ def test_a_student_with_its_teacher_s_layers_keeps_the_published_rate(
 
 def test_a_wider_student_learns_relations_and_resumes_exactly(train: Train, teacher: Path, tmp_path: Path) -> None:
     wide = ("encoder.hidden_size=48", "encoder.num_heads=3", "encoder.num_layers=1", "teacher.initialize=none")
-    asked: dict[str, Any] = {"recipe": "distilbert/tiny", "teacher": teacher, "steps": 40}
+    asked: dict[str, Any] = {"recipe": "distilbert/tiny", "teacher": teacher, "steps": 20}
     asked["set"] = (*ON, *wide, "objectives=[relations, mlm]")
     peace = train(tmp_path / "peace", **asked)
     with killed_after(2):

@@ -18,6 +18,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.training.runs.checkpoint import check_savable, save_models
 from maskwright.training.steps.model import PretrainingModel, build_model
 from maskwright.training.steps.optimizer import Optimizer
+from maskwright.training.steps.step import StepResult
 
 SHRUNK = (
     "encoder.hidden_size=32",
@@ -104,19 +105,26 @@ def test_recipes_of_every_objective_overfit_one_batch(name: str) -> None:
     model = model_of(recipe, teacher_of(recipe, steps=80))
     optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer, peak=recipe.training.learning_rate)
     model.train()
-    results = [
-        take_step(model, optimizer, batch, learning_rate=0.005, clip_norm=1.0, step=number) for number in range(150)
-    ]
-    assert results[-1].losses["mlm"] < 0.2 * results[0].losses["mlm"]
+    results: list[StepResult] = []
+    while len(results) < 150 and (not results or missing(results)):
+        results.append(take_step(model, optimizer, batch, learning_rate=0.005, clip_norm=1.0, step=len(results)))
     # Hidden states have no right answer, only a direction.
     assert results[-1].accuracies.keys() == results[-1].losses.keys() - {"cosine"}
-    assert all(accuracy > 0.8 for accuracy in results[-1].accuracies.values()), results[-1].accuracies
-    assert results[-1].details.get("cosine", {}).get("mean", 1.0) > 0.8
-    if "rtd" in results[-1].losses:
+    assert not missing(results), results[-1]
+
+
+def missing(results: list[StepResult]) -> list[str]:
+    """Name what the last step of a training on one batch has not reached yet."""
+    last = results[-1]
+    goals = {"cosine mean": last.details.get("cosine", {}).get("mean", 1.0) > 0.8}
+    goals |= {f"{kind} accuracy": accuracy > 0.8 for kind, accuracy in last.accuracies.items()}
+    goals |= {f"{kind} loss": loss < 0.3 for kind, loss in last.losses.items() if kind != "mlm"}
+    goals["mlm loss"] = last.losses["mlm"] < 0.2 * results[0].losses["mlm"]
+    if "rtd" in last.losses:
         # In the end the generator samples every token right; on the way there, what it replaced was found.
-        found = [result.details["rtd"] for result in results]
-        assert max(min(shares.get("precision", 0.0), shares.get("recall", 0.0)) for shares in found) > 0.6
-    assert all(loss < 0.3 for kind, loss in results[-1].losses.items() if kind != "mlm")
+        detected = [result.details["rtd"] for result in results]
+        goals["rtd"] = max(min(shares.get("precision", 0.0), shares.get("recall", 0.0)) for shares in detected) > 0.6
+    return [name for name, reached in goals.items() if not reached]
 
 
 @pytest.mark.parametrize("name", RECIPES)
