@@ -130,11 +130,11 @@ def test_every_kind_of_rows_trains_and_embed_gives_the_same_vectors(rows, bert_f
 
 @pytest.mark.parametrize(
     ("rows", "batch_size", "steps", "step"),
-    [("scored pairs", 8, 24, 10), ("pairs", 16, 6, 1)],
+    [("scored pairs", 8, 16, 10), ("pairs", 16, 4, 1)],
     ids=["within_an_epoch", "at_the_end_of_an_epoch"],
 )
 def test_a_stopped_training_resumes_to_the_same_weights(rows, batch_size, steps, step, bert_folder, tmp_path):
-    settings = ("epochs=3", f"batch_size={batch_size}", "learning_rate=0.003")
+    settings = ("epochs=2", f"batch_size={batch_size}", "learning_rate=0.003")
     whole = _finetune(bert_folder, tmp_path, rows, out="whole", settings=settings)
     assert whole.results.best.steps == steps
     reporter = _Interrupting(step)  # The step after this one is the last.
@@ -265,7 +265,8 @@ def test_the_untouched_model_is_kept_if_dev_falls(bert_folder, tmp_path):
         for (one, first), (other, second) in itertools.pairwise(zip(SUBJECTS, expected, strict=True))
     ]
     dev = _file(tmp_path / "dev.csv", dev)
-    done = _finetune(tmp_path / "start", tmp_path, "scored pairs", dev=dev, test=dev, settings=("learning_rate=0.003",))
+    settings = ("epochs=1", "learning_rate=0.003")
+    done = _finetune(tmp_path / "start", tmp_path, "scored pairs", dev=dev, test=dev, settings=settings)
     results, before = done.results, done.results.baselines["before training"]
     assert before["dev"]["spearman_cosine"] > 0.99
     assert (results.best.best_epoch, results.best.dev, results.best.test) == (0, before["dev"], before["test"])

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+from toy_studies import TOY, write_corpus
 
 from maskwright.cli.options import split_list
 from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
@@ -31,11 +33,6 @@ from maskwright.study.statistics import NO_DIFFERENCE, NOT_COMPARABLE
 from maskwright.study.text import open_text
 from maskwright.training import pretraining_run
 
-TOY = (
-    *("encoder.hidden_size=16", "encoder.num_heads=2", "encoder.num_layers=1", "encoder.intermediate_size=32"),
-    *("tokenizer.vocab_size=300", "training.batch_sequences=8"),
-    'training.phases=[{"share": 1.0, "max_length": 32}]',
-)
 RECIPES = {"base": "bert/tiny", "words": "bert/tiny"}
 FLOPS = 4e7
 ONE_SEED = {"seeds": 1, "tasks": ("masked",)}
@@ -44,12 +41,7 @@ ONE_SEED = {"seeds": 1, "tasks": ("masked",)}
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("studies")
-    text = "The {age} captain number {n} sees {m} ships of {men} men."
-    texts = [
-        " ".join(text.format(age="old" if n % 3 else "new", n=n, m=m, men=n + m) for m in range(4 + n % 5))
-        for n in range(160)
-    ]
-    (folder / "corpus.txt").write_text("\n\n".join(texts), encoding="utf-8")
+    write_corpus(folder / "corpus.txt")
     return folder
 
 
@@ -59,7 +51,11 @@ def study(shared: Path) -> Callable[..., Comparison]:
         work: dict[str, Any] = {"flops": FLOPS, "seeds": 2, "tasks": ("masked", "intrinsic")}
         fields = {"set": (*TOY, "words:masking=whole_word"), "clean": ("deduplicate=none",)}
         aside = {"workers": 1, "cache": shared / "cache", "reporter": Silent()}
-        return compare(shared / "corpus.txt", recipes, out=shared / out, **(work | fields | aside | changes))
+        with pytest.MonkeyPatch.context() as patch:
+            if out != "whole":  # Its pages are tested; plots take longer than the runs.
+                patch.setattr("maskwright.study.report.figure", lambda *_: (None, MagicMock()))
+                patch.setattr("maskwright.study.report.svg", lambda *_: "<svg></svg>")
+            return compare(shared / "corpus.txt", recipes, out=shared / out, **(work | fields | aside | changes))
 
     return run
 

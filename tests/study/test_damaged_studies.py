@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from toy_studies import TOY, write_corpus
 
 from damage import HARMS, flip_bit
 from maskwright.core.errors import CheckpointError, DeviceError
@@ -16,11 +17,6 @@ from maskwright.reporting.reporter import Reporter, Silent
 from maskwright.study.compare import Comparison, compare
 from maskwright.training.steps.optimizer import Optimizer
 
-TOY = (
-    *("encoder.hidden_size=16", "encoder.num_heads=2", "encoder.num_layers=1", "encoder.intermediate_size=32"),
-    *("tokenizer.vocab_size=300", "training.batch_sequences=8"),
-    'training.phases=[{"share": 1.0, "max_length": 32}]',
-)
 Again = Callable[..., Comparison]
 
 
@@ -30,15 +26,6 @@ class Listening(Silent):
 
     def message(self, topic: str, text: str) -> None:
         self.lines.append(f"{topic}: {text}")
-
-
-def write_corpus(path: Path) -> None:
-    text = "The {age} captain number {n} sees {m} ships of {men} men."
-    texts = [
-        " ".join(text.format(age="old" if n % 3 else "new", n=n, m=m, men=n + m) for m in range(4 + n % 5))
-        for n in range(160)
-    ]
-    path.write_text("\n\n".join(texts), encoding="utf-8")
 
 
 def run(folder: Path, reporter: Reporter | None = None, **changes: Any) -> Comparison:
