@@ -98,7 +98,9 @@ class _Interrupting(Heard):
             signal.raise_signal(signal.SIGINT)
 
 
-@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize(
+    "rows", [pytest.param(rows, marks=[pytest.mark.slow] * (rows in ("triplets", "texts"))) for rows in ROWS]
+)
 def test_every_kind_of_rows_trains_and_embed_gives_the_same_vectors(rows, bert_folder, tmp_path):
     dev = ROWS["scored pairs" if rows == "texts" else rows]  # training texts too: do the scores follow the loss?
     reporter = Heard()
@@ -130,7 +132,7 @@ def test_every_kind_of_rows_trains_and_embed_gives_the_same_vectors(rows, bert_f
 
 @pytest.mark.parametrize(
     ("rows", "batch_size", "steps", "step"),
-    [("scored pairs", 8, 16, 10), ("pairs", 16, 4, 1)],
+    [pytest.param("scored pairs", 8, 16, 10, marks=pytest.mark.slow), ("pairs", 16, 4, 1)],
     ids=["within_an_epoch", "at_the_end_of_an_epoch"],
 )
 def test_a_stopped_training_resumes_to_the_same_weights(rows, batch_size, steps, step, bert_folder, tmp_path):

@@ -215,6 +215,7 @@ def test_a_rate_that_diverged_or_nearly_ties_is_not_the_best(
     assert best_factor(losses) == best
 
 
+@pytest.mark.slow  # It trains four runs.
 def test_rates_are_tried_on_another_seed_and_the_best_is_used(
     study: Callable[..., Comparison], trained: list[str]
 ) -> None:

@@ -176,6 +176,7 @@ def test_a_stop_while_the_head_is_trained_alone_saves_nothing_and_is_repeated(
     assert whole.flops > head["flops"] > 0
 
 
+@pytest.mark.slow
 def test_a_run_with_a_new_head_is_extended_from_its_constant_part(train: Train, embedder: Path, tmp_path: Path) -> None:
     # Of 18 steps after 2 of the head alone, the last begins after 90 % and ends at 90 % of all 20.
     schedule = ("training.schedule=warmup_stable_decay", "training.decay_share=0.1", "training.warmup_steps=1")

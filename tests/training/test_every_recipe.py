@@ -98,7 +98,10 @@ def test_every_objective_format_and_masking_of_the_catalogue_is_among_those_test
     assert kinds(RECIPES) == kinds(names())
 
 
-@pytest.mark.parametrize("name", OF_EACH_OBJECTIVE)
+@pytest.mark.parametrize(
+    "name",  # Teachers are trained too.
+    [pytest.param(name, marks=[pytest.mark.slow] * (get(name).teacher is not None)) for name in OF_EACH_OBJECTIVE],
+)
 def test_recipes_of_every_objective_overfit_one_batch(name: str) -> None:
     recipe = toy(name)
     batch = step(recipe, WHOLE, count=8)

@@ -6,6 +6,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import pytest
 from toy_runs import CLEAN, TOY, assert_same_files, train_toy
 
 from maskwright.reporting.metrics import read_rows
@@ -31,6 +32,7 @@ def kill_after(step: int, corpus: Path, out: Path) -> None:
     assert process.wait() < 0, "the run ended by itself"
 
 
+@pytest.mark.slow  # It starts a process that trains for many steps.
 def test_a_run_killed_by_the_system_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     train = partial(train_toy, tmp_path, recipe="electra/tiny", steps=STEPS, set=SETTINGS)
     expected = train("uninterrupted")

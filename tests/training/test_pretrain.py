@@ -95,7 +95,7 @@ class Clock:
 
 @pytest.mark.parametrize(
     ("speed", "first", "is_replanned"),
-    [(1e6, 0.0, True), (1e6, 4.0, True), (95.0, 0.0, False)],
+    [(1e6, 0.0, True), pytest.param(1e6, 4.0, True, marks=pytest.mark.slow), (95.0, 0.0, False)],
     ids=["too fast", "slow first steps", "right"],
 )
 def test_a_time_budget_is_replanned_once_from_the_measured_speed(

@@ -27,6 +27,7 @@ def test_the_page_recombines_every_axis_of_a_task() -> None:
     assert changed >= {"format", "masking", "masks", "objectives", "replacement", "encoder"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", RECOMBINED, ids=lambda command: " ".join([command.recipe, *command.settings]))
 def test_recombined_recipes_learn_and_are_saved_and_read_again_bit_equal(command: Command, tmp_path: Path) -> None:
     recipe = resolve(command.recipe, (*command.settings, *SHRUNK))

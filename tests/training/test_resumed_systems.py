@@ -60,7 +60,13 @@ def train(shared: Path) -> Train:
     return run
 
 
-@pytest.mark.parametrize("name", RECIPES)
+# As those of DistilBERT, and of BERT-wwm with the tokenizer of RoBERTa.
+LIKE_OTHERS = ("distilroberta/tiny", "roberta-wwm/tiny")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LIKE_OTHERS)) for name in RECIPES]
+)
 def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(name: str, train: Train, tmp_path: Path) -> None:
     recipe = get(name)
     changes: dict[str, Any] = {}
