@@ -31,13 +31,23 @@ def cluster() -> Iterator[Any]:
     """A cluster of one node with one CPU, to which tests add others."""
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     paths = [str(Path(maskwright.__file__).parents[1]), str(Path(__file__).parent)]
     environment = {"env_vars": {"PYTHONPATH": ":".join(paths)}}
-    ray.init(address=cluster.address, log_to_driver=False, runtime_env=environment)
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        # The defaults, 30 s and 60 s, are too short on a busy machine.
+        patch.setenv("RAY_raylet_start_wait_time_s", "300")
+        patch.setenv("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "600")
+        for attempts_left in (2, 1, 0):
+            try:
+                cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+                break
+            except Exception:  # A second wait of 30 s has no setting.
+                if not attempts_left:
+                    raise
+        ray.init(address=cluster.address, log_to_driver=False, runtime_env=environment)
+        yield cluster
+        ray.shutdown()
+        cluster.shutdown()
 
 
 def node_of(number: int) -> tuple[int, str]:
