@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
 import pytest
+from markupsafe import Markup
 from toy_studies import TOY, write_corpus
 
 from maskwright.cli.options import split_list
@@ -53,8 +53,7 @@ def study(shared: Path) -> Callable[..., Comparison]:
         aside = {"workers": 1, "cache": shared / "cache", "reporter": Silent()}
         with pytest.MonkeyPatch.context() as patch:
             if out != "whole":  # Its pages are tested; plots take longer than the runs.
-                patch.setattr("maskwright.study.report.figure", lambda *_: (None, MagicMock()))
-                patch.setattr("maskwright.study.report.svg", lambda *_: "<svg></svg>")
+                patch.setattr("maskwright.study.report.chart", lambda *_, **__: Markup())
             return compare(shared / "corpus.txt", recipes, out=shared / out, **(work | fields | aside | changes))
 
     return run
