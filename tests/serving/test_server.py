@@ -169,6 +169,17 @@ def test_documents_are_ranked_in_the_shape_of_the_api_that_was_asked(client: Tes
     assert client.post("/rerank", json={"query": query, "texts": documents, "model": "classes"}).status_code == 404
 
 
+@pytest.mark.parametrize("activation", [torch.nn.Sigmoid(), torch.nn.Identity()])
+def test_scores_are_those_of_a_cross_encoder(activation: Any, folders: dict[str, Path], tmp_path: Path) -> None:
+    cross_encoder = pytest.importorskip("sentence_transformers").CrossEncoder
+    model = cross_encoder(str(folders["scores"]), device="cpu", activation_fn=activation)
+    model.save_pretrained(str(tmp_path / "saved"))
+    pairs = [(TEXTS[0], each) for each in TEXTS]
+    results = load_served("saved", tmp_path / "saved", device="cpu", precision="fp32").run("rerank", pairs, {})
+    expected = model.predict(pairs, show_progress_bar=False)
+    np.testing.assert_allclose([each.value for each in results], expected, atol=1e-5)
+
+
 def test_a_request_asks_for_windows(client: TestClient) -> None:
     long = ["cat dog " * 200]
     content = client.post("/embed", json={"texts": long, "windows": True}).json()

@@ -154,10 +154,25 @@ def infer_task(entries: TaskEntries, folder: Path) -> Task:
             raise ConversionError(
                 f"{folder} predicts {entries.num_outputs} numbers at once", allowed="a regression of one number"
             )
-        return Regression()
+        return Reranking() if _has_sigmoid(folder) else Regression()
     if problem == "multi_label_classification":
         return MultiLabel(labels=entries.labels)
     return Classification(labels=entries.labels)
+
+
+def _has_sigmoid(folder: Path) -> bool:
+    """Whether a CrossEncoder of sentence-transformers states a sigmoid after its score, where its versions write it."""
+    settings, config = (
+        read_object(path) if (path := folder / f"{name}.json").is_file() else {}
+        for name in ("config_sentence_transformers", "config")
+    )
+    nested = config.get("sentence_transformers")
+    activations = (
+        settings.get("activation_fn"),
+        nested.get("activation_fn") if isinstance(nested, dict) else None,
+        config.get("sbert_ce_default_activation_function"),
+    )
+    return next(filter(None, activations), "") == "torch.nn.modules.activation.Sigmoid"
 
 
 def _described(head: str, labels: tuple[str, ...]) -> str:
