@@ -552,7 +552,7 @@ def use(folder: Path) -> None:
         tokenizer.decode(tokenizer.encode(text, special_tokens_in_text=True).ids)
         tokenizer.encode_around_masks(text)
     tokenizer.encode_batch(TEXTS)
-    StreamEncoder(tokenizer, with_places=True).encode(TEXTS)
+    StreamEncoder(tokenizer, with_offsets=True).encode(TEXTS)
     tokenizer.token_text(5)
     tokenizer.save(folder / "saved")
 

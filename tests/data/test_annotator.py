@@ -62,12 +62,12 @@ def test_units_begin_where_written_words_begin(script: str, kind: str, tokenizer
     # Else one unit for all would be whole, too. Japanese keeps the tokenizer's words, see below.
     text = "".join(SCRIPTS[script])
     stream, found = both_of(tokenizers[kind], list(SCRIPTS[script]))
-    assert stream.places is not None
+    assert stream.offsets is not None
     cuts = cuts_of(stream, found.word_starts)
     words = positions_of_words(list(SCRIPTS[script]))
     begun = 0
     for start, _ in words:
-        straddled = ((stream.places.first < start) & (stream.places.end > start)).any()
+        straddled = ((stream.offsets.first < start) & (stream.offsets.end > start)).any()
         # A token of white space alone belongs to the word behind it.
         assert straddled or cuts & {start, start - text[start - 1].isspace()}, text[start:]
         begun += not straddled
@@ -79,10 +79,10 @@ def test_units_begin_where_written_words_begin(script: str, kind: str, tokenizer
 def test_no_unit_begins_within_a_written_word(script: str, kind: str, tokenizers: dict[str, Tokenizer]) -> None:
     sentences = list(SCRIPTS[script])
     stream, found = both_of(tokenizers[kind], sentences)
-    assert stream.places is not None
+    assert stream.offsets is not None
     unit_of = np.cumsum(found.word_starts)
     for start, end in positions_of_words(sentences):
-        inside = (stream.places.first < end) & (stream.places.end > start)
+        inside = (stream.offsets.first < end) & (stream.offsets.end > start)
         assert len(set(unit_of[inside].tolist())) == 1, "".join(sentences)[start:end]
 
 

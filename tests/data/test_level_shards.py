@@ -43,7 +43,7 @@ def ernie(clean: CleanCorpus, tokenizer: Tokenizer, tmp_path_factory: pytest.Tem
 
 def test_levels_are_stored_beside_the_ids(clean: CleanCorpus, tokenizer: Tokenizer, ernie: Corpus) -> None:
     sentences = sentences_of(clean)
-    stream = StreamEncoder(tokenizer, with_places=True).encode(sentences)
+    stream = StreamEncoder(tokenizer, with_offsets=True).encode(sentences)
     expected = Annotator(ERNIE, open_segmenter(ERNIE), {}).annotate(sentences, stream)
     taken = ernie.gather(np.array([0]), np.array([ernie.num_tokens]))
     assert taken.ids.tolist() == stream.ids.tolist()

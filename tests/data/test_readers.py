@@ -141,7 +141,7 @@ def test_broken_json_line_is_named_or_skipped(tmp_path: Path, line: bytes, says:
     counts = Counts()
     assert read(path, SKIP, counts) == ["One.", "Two."]
     assert counts.bad_lines == 1
-    assert "line 3" in counts.bad_places[0]
+    assert "line 3" in counts.first_bad_lines[0]
 
 
 def test_csv_row_of_another_width_is_named_or_skipped(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_broken_lines_of_text_are_skipped_and_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", b"Good.\nBad \xff.\nGood again.\n\nBad \xfe too.\nEnd.")
     assert read(path, SKIP, counts) == ["Good.\nGood again.", "End."]
     assert counts.bad_lines == 2
-    assert [place.split(":")[0].rpartition(" ")[2] for place in counts.bad_places] == ["2", "5"]
+    assert [place.split(":")[0].rpartition(" ")[2] for place in counts.first_bad_lines] == ["2", "5"]
 
 
 def test_unreadable_file_is_named(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_lines_too_long_to_read_are_skipped_if_wanted(
     path, counts = write(tmp_path / name, "\n".join(lines).encode()), Counts()
     assert read(path, SKIP, counts) == ["One.", "Three.", "Four."]
     first = lines.index(next(line for line in lines if "xx" in line)) + 1
-    assert counts.bad_places == [f"{path}, line {n}: longer than 1,000 bytes" for n in (first, first + 3)]
+    assert counts.first_bad_lines == [f"{path}, line {n}: longer than 1,000 bytes" for n in (first, first + 3)]
 
 
 def test_markdown_is_stripped_to_its_prose(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def trained_tokenizers(folder: Path) -> dict[str, Tokenizer]:
 
 
 def encoded(tokenizer: Tokenizer, sentences: list[str]) -> TokenStream:
-    return StreamEncoder(tokenizer, with_places=True).encode(sentences)
+    return StreamEncoder(tokenizer, with_offsets=True).encode(sentences)
 
 
 def written_words(text: str) -> Iterator[tuple[int, int]]:
@@ -82,12 +82,12 @@ def _kind(character: str) -> str:
 
 def cuts_of(stream: TokenStream, starts: BoolArray) -> set[int]:
     """Return the characters at which units begin, counted through all sentences joined."""
-    assert stream.places is not None
-    return set(stream.places.first[np.flatnonzero(starts)].tolist())
+    assert stream.offsets is not None
+    return set(stream.offsets.first[np.flatnonzero(starts)].tolist())
 
 
 def surfaces(stream: TokenStream, starts: BoolArray, text: str) -> list[str]:
     """Return the units as they are written."""
-    assert stream.places is not None
-    bounds = [*stream.places.first[np.flatnonzero(starts)].tolist(), len(text)]
+    assert stream.offsets is not None
+    bounds = [*stream.offsets.first[np.flatnonzero(starts)].tolist(), len(text)]
     return [text[start:end].strip() for start, end in pairwise(bounds)]

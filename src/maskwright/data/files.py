@@ -86,16 +86,16 @@ _SKIP = "or leave such lines out with `--clean bad_lines=skip`"
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line that could not be read: its place ("file, line 17"), the problem, and how to correct it."""
+    """A line that could not be read: its location ("file, line 17"), the problem, and how to correct it."""
 
-    place: str
+    location: str
     problem: str
     todo: str = ""
 
     def error(self) -> DataError:
         """Return the error for this line, which states how to skip it instead."""
         todo = f"{self.todo}, {_SKIP}." if self.todo else f"Correct it, {_SKIP}."
-        return DataError(f"{self.place}: {self.problem}", todo=todo)
+        return DataError(f"{self.location}: {self.problem}", todo=todo)
 
 
 OnBadLine = Callable[[BadLine], None]
@@ -103,7 +103,7 @@ OnBadLine = Callable[[BadLine], None]
 
 def refuse_line(bad: BadLine) -> None:
     """Raise the error for a line that cannot be skipped."""
-    raise DataError(f"{bad.place}: {bad.problem}", todo=f"{bad.todo or 'Correct it'}.")
+    raise DataError(f"{bad.location}: {bad.problem}", todo=f"{bad.todo or 'Correct it'}.")
 
 
 def lines_in(stream: BinaryIO, name: str, on_bad_line: OnBadLine = refuse_line) -> Iterator[bytes]:

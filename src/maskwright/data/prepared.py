@@ -155,8 +155,10 @@ def _download(system: Any, path: str, url: str, record: Mapping[str, Any], folde
 
             with store_problems(url):
                 download(system, f"{path}/{name}", temporary / name, arrived)
-            if (found := (temporary / name).stat().st_size) != size:
-                raise DataError(f"{url}/{name} has {found:,} of {size:,} bytes", todo="Run the same command again.")
+            if (arrived_size := (temporary / name).stat().st_size) != size:
+                raise DataError(
+                    f"{url}/{name} has {arrived_size:,} of {size:,} bytes", todo="Run the same command again."
+                )
             done += size
 
 
@@ -165,8 +167,8 @@ def _checked(content: bytes, name: str) -> dict[str, Any]:
         record = parse_json(content)
         if record_bytes({key: value for key, value in record.items() if key != "checksum"}) != content:
             raise ValueError("its checksum differs")
-        if (found := (record["format"], record["version"])) != (_FORMAT, _VERSION):
-            raise ValueError(f"it is of the format {found}, this program reads {(_FORMAT, _VERSION)}")
+        if (version := (record["format"], record["version"])) != (_FORMAT, _VERSION):
+            raise ValueError(f"it is of the format {version}, this program reads {(_FORMAT, _VERSION)}")
     except (ValueError, KeyError, AttributeError) as error:
         raise DataError(f"{name} cannot be used: {error}", todo=_AGAIN) from error
     return dict(record)

@@ -20,6 +20,12 @@ _FIRST_IDEOGRAPH, _LAST_IDEOGRAPH = 0x4E00, 0x9FFF
 
 HAN_CLASS = "".join(chr(first) if first == last else f"{chr(first)}-{chr(last)}" for first, last in _HAN)
 """The Han characters, as the inside of a regular expression's character class."""
+IDEOGRAPH_CLASS = "".join(f"{chr(first)}-{chr(last)}" for first, last in _IDEOGRAPHS)
+"""The characters that BERT's tokenizer makes words of their own."""
+HAN_AND_KANA = "\u2e80-\u2fdf\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+"""The characters of Chinese and Japanese, between which a line break stands for no space."""
+NO_SPACES_CLASS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\U00020000-\U0010ffff"
+"""Scripts without spaces between words: Thai and Lao, Burmese, Khmer; kana, bopomofo and Han."""
 _HAN_CHARACTER = re.compile(f"[{HAN_CLASS}]")
 WORD = rf"[{HAN_CLASS}]|[^\W{HAN_CLASS}]+"
 """A word, as a regular expression: a Han character, or a run of letters, digits and underscores of other scripts."""
@@ -98,8 +104,8 @@ def _variants() -> NDArray[np.int8]:
 
 
 def _within(codes: NDArray[np.uint32], ranges: tuple[tuple[int, int], ...]) -> BoolArray:
-    found = np.zeros(len(codes), dtype=np.bool_)
+    is_inside = np.zeros(len(codes), dtype=np.bool_)
     for first, last in ranges:
         # One comparison for both ends: what lies below wraps round to a large number.
-        found |= codes - np.uint32(first) <= last - first
-    return found
+        is_inside |= codes - np.uint32(first) <= last - first
+    return is_inside

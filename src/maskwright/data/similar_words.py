@@ -216,18 +216,18 @@ def _synonym_pairs(
     """
     number_of = {ids.tobytes(): number for number, ids in enumerate(np.split(words.ids, words.starts[1:]))}
     counts = {tokens: int(words.counts[number]) for tokens, number in number_of.items()}
-    found: dict[int, list[bytes]] = {}
+    tokens_by_word: dict[int, list[bytes]] = {}
     for spelled in _spellings(list(synonyms), tokenizer):
         for word, others in synonyms.items():
             number = number_of.get(spelled[word])
-            if number is not None and number not in found:
+            if number is not None and number not in tokens_by_word:
                 fitting = dict.fromkeys(spelled[other] for other in others if len(spelled[other]) == len(spelled[word]))
                 fitting.pop(spelled[word], None)  # another spelling of the same tokens
                 if fitting:
-                    found[number] = sorted(fitting, key=lambda tokens: -counts.get(tokens, 0))[:most]
-    ordered = sorted(found)
-    numbers = np.repeat(np.array(ordered, dtype=np.int64), [len(found[number]) for number in ordered])
-    tokens = b"".join(tokens for number in ordered for tokens in found[number])
+                    tokens_by_word[number] = sorted(fitting, key=lambda tokens: -counts.get(tokens, 0))[:most]
+    ordered = sorted(tokens_by_word)
+    numbers = np.repeat(np.array(ordered, dtype=np.int64), [len(tokens_by_word[number]) for number in ordered])
+    tokens = b"".join(tokens for number in ordered for tokens in tokens_by_word[number])
     return numbers, np.frombuffer(tokens, dtype=np.int32)
 
 
@@ -262,17 +262,17 @@ def read_synonyms(path: Path) -> tuple[dict[str, list[str]], str]:
             allowed="corpus, or the path of a file of synonyms",
             todo="Check replacement.table.source.",
         )
-    found: dict[str, dict[str, None]] = {}
+    groups_by_word: dict[str, dict[str, None]] = {}
     groups = 0
     with reading(path) as file:
         for line in decoded_lines(decompressed(file, path), str(path)):
             words = [word for word in _SEPARATORS.split(line) if word]
-            if words and not found and (other := _other_content(words)):
+            if words and not groups_by_word and (other := _other_content(words)):
                 raise DataError(f"{path} looks like {other}", allowed=_GROUPS)
             groups += len(words) > 1
             for word in words:
-                found.setdefault(word, {}).update(dict.fromkeys(other for other in words if other != word))
-    synonyms = {word: list(others) for word, others in found.items() if others}
+                groups_by_word.setdefault(word, {}).update(dict.fromkeys(other for other in words if other != word))
+    synonyms = {word: list(others) for word, others in groups_by_word.items() if others}
     if not synonyms:
         raise DataError(f"{path} names no two words as synonyms", allowed=_GROUPS)
     word, first = next(iter(synonyms.items()))

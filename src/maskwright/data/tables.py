@@ -41,9 +41,9 @@ OnColumn = Callable[[str], None]
 
 
 class Row(NamedTuple):
-    """A row: its place for messages, its key (the number of its line or record), its values by column."""
+    """A row: its location for messages, its key (the number of its line or record), its values by column."""
 
-    place: str
+    location: str
     key: str
     cells: Cells
 
@@ -129,7 +129,7 @@ def column_texts(
         try:
             yield text_of(row.cells.get(column))
         except ValueError as error:
-            on_bad_line(BadLine(row.place, f"the column {column!r} is {error}"))
+            on_bad_line(BadLine(row.location, f"the column {column!r} is {error}"))
 
 
 def file_texts(
@@ -225,16 +225,16 @@ def _quoted_fields(lines: Iterable[str], name: str, delimiter: str, on_bad_line:
 
 def _rows(fields: _Fields, columns: tuple[str, ...], expected: str, name: str, on_bad_line: OnBadLine) -> Iterator[Row]:
     for first, last, values in fields:
-        place = f"{name}, line {first}"
+        location = f"{name}, line {first}"
         if not any(values[len(columns) :]):
             values = values[: len(columns)]
         if len(values) == len(columns):
-            yield Row(place, str(first), dict(zip(columns, values, strict=True)))
+            yield Row(location, str(first), dict(zip(columns, values, strict=True)))
         elif any(map(str.strip, values)):
             problem = f"{pluralize(len(values), 'column')} where {expected} {len(columns)}"
             if last > first + _FEWEST_SUSPECT_LINES:
                 problem += f", after a field of {last - first} lines (an unbalanced quotation mark?)"
-            on_bad_line(BadLine(place, problem))
+            on_bad_line(BadLine(location, problem))
 
 
 def quotes_enclose_fields(lines: Iterable[str], delimiter: str) -> bool:

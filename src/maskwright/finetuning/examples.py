@@ -106,14 +106,14 @@ def has_labels(examples: Sequence[Example]) -> bool:
 class Skipped:
     """A skipped row: file and line or record, and why it was skipped."""
 
-    place: str
+    location: str
     reason: str
 
 
 def summary_of(skipped: Sequence[Skipped]) -> str:
     """Return the three most frequent reasons, with their numbers and first places."""
     counts = Counter(row.reason for row in skipped).most_common(3)
-    first = {row.reason: row.place for row in reversed(skipped)}
+    first = {row.reason: row.location for row in reversed(skipped)}
     return "; ".join(f"{reason} ({pluralize(count, 'time')}, first at {first[reason]})" for reason, count in counts)
 
 

@@ -332,7 +332,7 @@ def _encoded(
     """Encode all sentences; those without tokens are dropped, and so are documents."""
     annotator = open_annotator(recipe.words, None if corpus is None else corpus.collocations)
     sentences = [sentence for document in texts for sentence in document]
-    stream = StreamEncoder(tokenizer, with_places=annotator is not None).encode(sentences)
+    stream = StreamEncoder(tokenizer, with_offsets=annotator is not None).encode(sentences)
     if not len(stream.ids):
         raise DataError("the tokenizer knows nothing in the text to show", todo="Give other text.")
     document_of = np.repeat(np.arange(len(texts)), [len(document) for document in texts])

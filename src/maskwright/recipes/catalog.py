@@ -85,10 +85,10 @@ def _read(path: Path) -> Recipe:
 
 @functools.cache
 def _recipes() -> Mapping[str, Recipe]:
-    found: dict[str, Recipe] = {}
+    recipes_by_name: dict[str, Recipe] = {}
     for module in sorted(pkgutil.iter_modules(systems.__path__), key=lambda module: module.name):
         for recipe in importlib.import_module(f"{systems.__name__}.{module.name}").recipes():
-            if recipe.name in found:
+            if recipe.name in recipes_by_name:
                 raise RuntimeError(f"two recipes have the name {recipe.name!r}; the second is in {module.name}.py")
-            found[recipe.name] = recipe
-    return MappingProxyType(found)
+            recipes_by_name[recipe.name] = recipe
+    return MappingProxyType(recipes_by_name)

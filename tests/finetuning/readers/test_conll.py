@@ -57,7 +57,7 @@ def test_sentence_with_a_bad_line_is_skipped_whole(tmp_path):
     good = "a\tO\nb\tO\n\n" * 4
     file = read(tmp_path, f"{good}Ada\tB-PER\nalone\n\n\tO\nx\tO\n\ny\tO\tO\n\n")
     assert len(file.examples) == 4
-    assert [(skip.place.rpartition(", ")[2], skip.reason) for skip in file.skipped] == [
+    assert [(skip.location.rpartition(", ")[2], skip.reason) for skip in file.skipped] == [
         ("line 14", "1 column where most lines have 2"),
         ("line 19", "3 columns where most lines have 2"),
         ("line 16", "one of the words is empty"),

@@ -92,7 +92,7 @@ def test_questions_that_cannot_be_used_are_skipped(tmp_path):
     data["data"].append("article")
     file = read(tmp_path, data)
     assert len(file.examples) == 6
-    reasons = {skip.place.rpartition(", ")[2]: skip.reason for skip in file.skipped}
+    reasons = {skip.location.rpartition(", ")[2]: skip.reason for skip in file.skipped}
     assert reasons == {
         "question no answers": "no answer, and not marked as impossible",
         "question odd": "marked as impossible, but with answers",

@@ -58,7 +58,7 @@ def test_bad_questions_of_race_are_skipped(tmp_path):
         {"article": "x"},
     ]
     file = read(tmp_path, "\n".join(map(json.dumps, records)), name="a.jsonl")
-    assert [(skip.place.rpartition(", line ")[2], skip.reason) for skip in file.skipped] == [
+    assert [(skip.location.rpartition(", line ")[2], skip.reason) for skip in file.skipped] == [
         ("5", "2 questions, 2 lists of options, 1 answers"),
         ("7", "no text 'article' with lists 'questions' and 'options'"),
         ("4, question 1", "the answer is option 5 of 4"),

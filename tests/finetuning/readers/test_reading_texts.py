@@ -20,7 +20,7 @@ def rows(file):
 
 
 def reasons(file):
-    return [(skip.place.rpartition(", ")[2], skip.reason) for skip in file.skipped]
+    return [(skip.location.rpartition(", ")[2], skip.reason) for skip in file.skipped]
 
 
 def test_csv_of_a_beginner_is_read(tmp_path):
@@ -153,7 +153,7 @@ def test_unclosed_quote_does_not_swallow_the_file(tmp_path):
     lines[250] = '"never closed, 1'
     file = read(tmp_path, "a.csv", "text,label\n" + "\n".join(lines), options=ReadOptions(quoting="csv"))
     assert len(file.examples) >= 250
-    assert any("line 252" in skip.place for skip in file.skipped)
+    assert any("line 252" in skip.location for skip in file.skipped)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from maskwright.data.cleaning.text import Cleaning, clean_document
 from maskwright.data.files import BadLine, OnBadLine
 from maskwright.data.sources.readers import MAX_DOCUMENT_BYTES, RawBlock, documents_of
 
-_PLACES_KEPT = 5
+_BAD_LINES_KEPT = 5
 EXCLUDED = "excluded.npy"
 """The file with the hashes of evaluation text (`overlap.excluded_hashes`), if any is excluded."""
 
@@ -42,7 +42,7 @@ class Counts(Sums):
         repeated_paragraphs, repeated_paragraph_characters: Paragraphs of other documents that equal an earlier one.
         remnants, remnant_characters: Documents too short without their repeated paragraphs (counted with them).
         bad_lines: Lines (or rows) skipped.
-        bad_places: The first few of them, with the problem.
+        first_bad_lines: The first few of them, with the problem.
     """
 
     documents: int = 0
@@ -63,17 +63,17 @@ class Counts(Sums):
     remnants: int = 0
     remnant_characters: int = 0
     bad_lines: int = 0
-    bad_places: list[str] = field(default_factory=list)
+    first_bad_lines: list[str] = field(default_factory=list)
 
     def add(self, other: "Counts") -> None:
         Sums.add(self, other)
-        del self.bad_places[_PLACES_KEPT:]
+        del self.first_bad_lines[_BAD_LINES_KEPT:]
 
     def skip(self, bad: BadLine) -> None:
         """Count a skipped line."""
         self.bad_lines += 1
-        if len(self.bad_places) < _PLACES_KEPT:
-            self.bad_places.append(f"{bad.place}: {bad.problem}")
+        if len(self.first_bad_lines) < _BAD_LINES_KEPT:
+            self.first_bad_lines.append(f"{bad.location}: {bad.problem}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ def _section(counts: Counts, kept: TextStatistics, bytes_on_disk: int) -> dict[s
                 "characters": counts.remnant_characters,
             },
         },
-        "bad_lines": {"count": counts.bad_lines, "first": counts.bad_places},
+        "bad_lines": {"count": counts.bad_lines, "first": counts.first_bad_lines},
         "kept": {
             "documents": kept.documents,
             "sentences": kept.sentences,

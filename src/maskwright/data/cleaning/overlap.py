@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError
 from maskwright.core.storage.files import parse_json
-from maskwright.data.cleaning.text import HAN_AND_KANA, Cleaning, clean_document
+from maskwright.data.cleaning.text import Cleaning, clean_document
 from maskwright.data.files import COMPRESSIONS, decompressed, reading
 from maskwright.data.libraries import imported
+from maskwright.data.scripts import HAN_AND_KANA
 
 BANDS, _BAND_SIZE, _BAND_NGRAM = 14, 8, 5
 LEAK_NGRAM = 13
@@ -48,9 +49,9 @@ def band_hashes(text: str) -> list[int]:
 
 def shares_text(paragraph: str, hashes: NDArray[np.uint64]) -> bool:
     """Return whether a paragraph shares 13 words in a row with the texts of `excluded_hashes`."""
-    own = _hashes(paragraph)
-    places = np.minimum(np.searchsorted(hashes, own), len(hashes) - 1)
-    return bool((hashes[places] == own).any())
+    of_paragraph = _hashes(paragraph)
+    indices = np.minimum(np.searchsorted(hashes, of_paragraph), len(hashes) - 1)
+    return bool((hashes[indices] == of_paragraph).any())
 
 
 def _hashes(text: str) -> NDArray[np.uint64]:
@@ -65,7 +66,7 @@ def excluded_hashes(cleaning: Cleaning) -> NDArray[np.uint64]:
     Raises:
         DataError: If a file cannot be read or has no such sequence.
     """
-    found = []
+    by_file = []
     for name in cleaning.exclude:
         texts = (paragraph for text in _texts(Path(name).expanduser()) for paragraph in clean_document(text, cleaning))
         hashes = np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *map(_hashes, texts)]))
@@ -74,8 +75,8 @@ def excluded_hashes(cleaning: Cleaning) -> NDArray[np.uint64]:
                 f"no text in {name} has {LEAK_NGRAM} words, so none of it can be found in the corpus",
                 todo="Leave it out of `--clean exclude=[...]`.",
             )
-        found.append(hashes)
-    return np.unique(np.concatenate(found))
+        by_file.append(hashes)
+    return np.unique(np.concatenate(by_file))
 
 
 def _texts(path: Path) -> Iterator[str]:

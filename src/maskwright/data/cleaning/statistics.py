@@ -34,8 +34,8 @@ class Sums:
     def add(self, other: Self) -> None:
         """Add another part's counts to these."""
         for item in fields(self):
-            own, more = getattr(self, item.name), getattr(other, item.name)
-            setattr(self, item.name, max(own, more) if item.name.startswith("longest") else own + more)
+            value, more = getattr(self, item.name), getattr(other, item.name)
+            setattr(self, item.name, max(value, more) if item.name.startswith("longest") else value + more)
 
 
 @dataclass(slots=True)

@@ -101,7 +101,7 @@ def _refuse_empty(source: Source, read: Counts, cleaning: Cleaning) -> None:
     if read.bad_lines and not read.documents:
         raise DataError(
             f"no line of {source.name} could be read: {read.bad_lines:,} were skipped, the first for this: "
-            f"{read.bad_places[0]}",
+            f"{read.first_bad_lines[0]}",
             todo="Check that the file is what its name says.",
         )
     if not read.longest_document:
@@ -172,8 +172,8 @@ class CleanCorpus:
             lengths = np.array([len(document) for document in documents])
             key = keys(seed, "corpus sample", 0, np.arange(first, first + len(documents)))
             first += len(documents)
-            place = concatenated_ranges(np.zeros_like(lengths), lengths)
-            chosen = bits(np.repeat(key, lengths), place) <= threshold
+            position = concatenated_ranges(np.zeros_like(lengths), lengths)
+            chosen = bits(np.repeat(key, lengths), position) <= threshold
             for sentence in compress(chain.from_iterable(documents), chosen):
                 spent += len(sentence.encode())
                 if spent > max_bytes:

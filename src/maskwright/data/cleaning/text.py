@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from maskwright.core.spec import Spec
+from maskwright.data.scripts import HAN_AND_KANA
 from maskwright.data.sources.arguments import TextDocuments
 
 
@@ -74,7 +75,6 @@ _UNTIDY = re.compile(
     "\ufff9-\ufffd\ufffe\uffff]"
 )
 _LINE_BREAKS = re.compile("\r\n|[\r\x0b\x0c\x85\u2028]")
-HAN_AND_KANA = "\u2e80-\u2fdf\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WRAP_WITHOUT_SPACE = re.compile(f"(?<=[{HAN_AND_KANA}，、])[^\\S\n]*\n[^\\S\n]*(?=[{HAN_AND_KANA}])")
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _MID_SENTENCE_ENDS = re.compile(r"[\w,\-–—)\]]$")

@@ -104,10 +104,10 @@ class TokenWriter:
         starts = np.stack([annotation.word_starts, *(annotation.span_starts[kind] for kind in self._kinds[1:])])
         done = 0
         while done < len(ids):
-            place = self.count % self._shard_tokens
-            if place == 0:
+            position = self.count % self._shard_tokens
+            if position == 0:
                 self._next_shard()
-            end = min(len(ids), done + self._shard_tokens - place)
+            end = min(len(ids), done + self._shard_tokens - position)
             self._ids.append(ids[done:end])
             self._waiting = np.concatenate([self._waiting, starts[:, done:end]], axis=1)
             self._write_bits(self._waiting.shape[1] // 8 * 8)
@@ -228,8 +228,8 @@ def _write_shards(
             document_sources.append(np.full(len(last), source))
             sentence_ends.append(ends)
             tokens.append(block.ids, block.annotation)
-            for kind, found in facts.items():
-                found.add(block.annotation.facts[kind])
+            for kind, of_kind in facts.items():
+                of_kind.add(block.annotation.facts[kind])
             token_counts += np.bincount(block.ids, minlength=vocab_size)
             done += path.stat().st_size
             progress("tokenizing (bytes)", done, total)
@@ -237,7 +237,7 @@ def _write_shards(
         raise DataError("the corpus contains no tokens", todo="Name files that contain text.")
     np.save(folder / TOKEN_COUNTS, token_counts)
     return {
-        "levels": {kind: found.to_json(tokens.count) for kind, found in facts.items()},
+        "levels": {kind: of_kind.to_json(tokens.count) for kind, of_kind in facts.items()},
         "num_tokens": tokens.count,
         "num_sentences": sentence_ends.count,
         "num_documents": document_ends.count,
@@ -294,8 +294,8 @@ def encode_block(block: tuple[Path, str], folder: Path, words: Words) -> Encoded
     kept_sentences = np.bincount(document_of[lengths > 0], minlength=len(documents))
     facts = {kind: SpanFacts() for kind in words.span_kinds}
     for annotation in annotations:
-        for kind, found in facts.items():
-            found.add(annotation.facts[kind])
+        for kind, of_kind in facts.items():
+            of_kind.add(annotation.facts[kind])
     return EncodedBlock(
         ids=np.concatenate([stream.ids for stream in streams]).astype(id_type(vocab_size)),
         annotation=Annotation(
@@ -314,5 +314,5 @@ def block_tools(folder: Path, words: Words) -> tuple[StreamEncoder, Annotator | 
     tokenizer = Tokenizer.from_folder(folder / TOKENIZER)
     collocations = folder / COLLOCATIONS if "collocations" in words.phrases else None
     annotator = open_annotator(words, collocations)
-    encoder = StreamEncoder(tokenizer, with_places=annotator is not None)
+    encoder = StreamEncoder(tokenizer, with_offsets=annotator is not None)
     return encoder, annotator, tokenizer.special_tokens.vocab_size

@@ -158,8 +158,8 @@ def _from_path(path: Path) -> Source:
         return Source(name=path.resolve().name or str(path), files=files, ignored_files=ignored_files)
     if file_format(path) is None:
         suffix = next((s for s in reversed(path.suffixes) if s.lower() not in COMPRESSIONS), "")
-        found = f"files ending in {suffix!r}" if suffix else "files without a suffix"
-        raise DataError(f"{path}: {found} are not read", allowed=_READ, todo="Convert or rename it.")
+        kind = f"files ending in {suffix!r}" if suffix else "files without a suffix"
+        raise DataError(f"{path}: {kind} are not read", allowed=_READ, todo="Convert or rename it.")
     if not path.is_file():
         raise DataError(f"{path} is not a regular file but a pipe or a device", todo="Save its content as a file.")
     if path.stat().st_size == 0:
@@ -200,8 +200,8 @@ def _from_glob(pattern: str) -> Source:
         raise DataError(f"nothing matches the pattern {pattern!r}", todo=todo)
     files, ignored_files = _divide(path for path in matches if not path.is_dir())
     if not files:
-        found = f"the first match is {matches[0]}"
-        raise DataError(f"no file that matches {pattern!r} can be read ({found})", allowed=_READ)
+        match = f"the first match is {matches[0]}"
+        raise DataError(f"no file that matches {pattern!r} can be read ({match})", allowed=_READ)
     return Source(name=Path(pattern).name, files=files, ignored_files=ignored_files)
 
 
@@ -211,8 +211,8 @@ def _from_url(url: str, *, cache: Path, progress: Progress) -> Source:
         raise _is_prepared(url)
     names, ignored_files = _divide(objects)
     if not names:
-        found = ", ".join(f"{count} {suffix}" for suffix, count in ignored_files[:8]) or "nothing"
-        raise DataError(f"{url} names no text files; it names {found}", allowed=_READ)
+        suffixes = ", ".join(f"{count} {suffix}" for suffix, count in ignored_files[:8]) or "nothing"
+        raise DataError(f"{url} names no text files; it names {suffixes}", allowed=_READ)
     files = fetch([objects[name] for name in names], cache, progress)
     return Source(name=Path(url).name, files=files, ignored_files=ignored_files)
 

@@ -55,8 +55,8 @@ def list_objects(url: str) -> list[StoredObject]:
         except FileNotFoundError:
             if not glob.has_magic(path):
                 raise
-            found = system.glob(path, detail=True)
-            paths = [each for each, info in found.items() if info["type"] != "directory"]
+            matches = system.glob(path, detail=True)
+            paths = [each for each, info in matches.items() if info["type"] != "directory"]
         return [_described(url, each, system.info(each)) for each in sorted(paths)]
 
 
@@ -96,8 +96,8 @@ def _download(stored: StoredObject, on_bytes: Callable[[int | None, int], None],
 
 def _checked(stored: StoredObject, folder: Path) -> Path:
     file = folder / stored.name.name
-    found = file.stat().st_size if file.exists() else 0
-    if not file.exists() or stored.size not in (None, found):
+    size = file.stat().st_size if file.exists() else 0
+    if not file.exists() or stored.size not in (None, size):
         expected = "" if stored.size is None else f" of {stored.size:,}"
-        raise DataError(f"{file}, fetched from {stored.url}, has {found:,}{expected} bytes", todo="Try again.")
+        raise DataError(f"{file}, fetched from {stored.url}, has {size:,}{expected} bytes", todo="Try again.")
     return file

@@ -191,10 +191,10 @@ class _Growing:
         if len(parts) == 1 or len(parts) - 1 > limit:
             return False
         while len(parts) > 1:
-            (first, its_pieces), (second, more) = parts[:2]
+            (first, left_pieces), (second, right_pieces) = parts[:2]
             whole = first + second
             if whole not in self._model["vocab"]:
-                self._model["vocab"][whole] = self._entry(whole, its_pieces + more)
+                self._model["vocab"][whole] = self._entry(whole, left_pieces + right_pieces)
             self._ranks[first, second] = len(self._ranks)
             self._model["merges"].append([first, second])
             parts = self._merged(parts)
@@ -205,12 +205,12 @@ class _Growing:
         parts = list(parts)
         while len(parts) > 1:
             ranks = [
-                (self._ranks.get((left, right), len(self._ranks)), place)
-                for place, ((left, _), (right, _)) in enumerate(pairwise(parts))
+                (self._ranks.get((left, right), len(self._ranks)), index)
+                for index, ((left, _), (right, _)) in enumerate(pairwise(parts))
             ]
-            rank, place = min(ranks)
+            rank, index = min(ranks)
             if rank == len(self._ranks):
                 break
-            (left, its_pieces), (right, more) = parts[place : place + 2]
-            parts[place : place + 2] = [(left + right, its_pieces + more)]
+            (left, left_pieces), (right, right_pieces) = parts[index : index + 2]
+            parts[index : index + 2] = [(left + right, left_pieces + right_pieces)]
         return parts

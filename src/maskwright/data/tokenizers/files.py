@@ -74,9 +74,9 @@ def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
         backend = _byte_bpe(folder, vocabulary, names)
     else:
         files = sorted(path.name for path in folder.iterdir())
-        found = ", ".join([*files[:8], *(["..."] if len(files) > 8 else [])]) or "nothing"
+        listed = ", ".join([*files[:8], *(["..."] if len(files) > 8 else [])]) or "nothing"
         raise DataError(
-            f"the folder {str(folder)!r} contains no tokenizer (found: {found})",
+            f"the folder {str(folder)!r} contains no tokenizer (it contains: {listed})",
             allowed=_LAYOUTS,
             todo="Choose a folder that contains one, or save one there with transformers' `save_pretrained`.",
         )
@@ -179,7 +179,7 @@ def _byte_bpe(folder: Path, vocabulary: dict[str, int], names: SpecialNames) -> 
 
 
 def _names(folder: Path, config: dict[str, Any], vocabulary: dict[str, int]) -> SpecialNames:
-    found = []
+    names = []
     for role, candidates in zip(ROLES, zip(WORDPIECE_NAMES, BYTE_BPE_NAMES, UNIGRAM_NAMES, strict=True), strict=True):
         stated = config.get(f"{role}_token")
         stated = stated.get("content") if isinstance(stated, dict) else stated
@@ -191,8 +191,8 @@ def _names(folder: Path, config: dict[str, Any], vocabulary: dict[str, int]) -> 
                 allowed="a tokenizer with pad, unk, cls, sep and mask tokens",
                 todo="Name the token in tokenizer_config.json, or choose a tokenizer of the BERT family.",
             )
-        found.append(str(name))
-    pad, unk, cls, sep, mask = found
+        names.append(str(name))
+    pad, unk, cls, sep, mask = names
     return pad, unk, cls, sep, mask
 
 

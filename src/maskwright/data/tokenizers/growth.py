@@ -27,12 +27,12 @@ def refuse_growth(backend: tokenizers.Tokenizer, folder: Path) -> None:
             num_tokens = len(backend.encode(_TEXT, add_special_tokens=False).ids)
         if num_tokens <= MAX_TOKENS_PER_CHARACTER * len(_TEXT):
             return
-        found = f"makes {num_tokens:,} tokens of {len(_TEXT):,} characters"
+        problem = f"makes {num_tokens:,} tokens of {len(_TEXT):,} characters"
         allowed = f"up to {MAX_TOKENS_PER_CHARACTER} tokens per character"
     else:
-        found, allowed = f"can make a text {growth:.3g} times as long", f"up to {MAX_GROWTH} times"
+        problem, allowed = f"can make a text {growth:.3g} times as long", f"up to {MAX_GROWTH} times"
     raise DataError(
-        f"the tokenizer in {str(folder)!r} {found}",
+        f"the tokenizer in {str(folder)!r} {problem}",
         allowed=allowed,
         todo="Correct the Replace, ByteLevel and TemplateProcessing parts of tokenizer.json, or choose another.",
     )

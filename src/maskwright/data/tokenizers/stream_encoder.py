@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 from tokenizers import normalizers, pre_tokenizers
 
 from maskwright.core.types import BoolArray, IntArray
-from maskwright.data.scripts import code_points
+from maskwright.data.scripts import IDEOGRAPH_CLASS, code_points
 from maskwright.data.tokenizers.backends import SPACE, is_albert_splitting, is_gpt2_splitting, library_errors
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.word_starts import without_starts_at_marks
 
 _SPACED_STRETCH = re.compile(" *[^ ]+| +")
-# Only the two large blocks: an ideograph of a rarer block merely shares its chunk with its neighbors.
-_IDEOGRAPH_OR_SPACED = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]| *[^ \u3400-\u4dbf\u4e00-\u9fff]+| +")
+_IDEOGRAPH_OR_SPACED = re.compile(f"[{IDEOGRAPH_CLASS}]| *[^ {IDEOGRAPH_CLASS}]+| +")
 
 _WHITE_SPACE = np.array([code for code in range(0x3001) if chr(code).isspace()], dtype=np.uint32)
 
@@ -35,7 +34,7 @@ _CACHED_CHARACTERS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class TokenPlaces:
+class TokenOffsets:
     """The characters of tokens, as offsets in all texts joined. Both ascend. Shapes (T,), int64.
 
     Attributes:
@@ -61,24 +60,24 @@ class TokenStream:
     Attributes:
         word_starts: Shape (T,), True where a token begins a word.
         lengths: Shape (N,), int64: tokens of each text.
-        places: The tokens' characters, if wanted.
+        offsets: The tokens' characters, if wanted.
     """
 
     ids: IntArray
     word_starts: BoolArray
     lengths: NDArray[np.int64]
-    places: TokenPlaces | None = None
+    offsets: TokenOffsets | None = None
 
 
 class StreamEncoder:
     """Encodes texts as `Tokenizer.encode_batch` does, with a cache of chunks that is emptied when full (50 MB)."""
 
-    def __init__(self, tokenizer: Tokenizer, *, with_places: bool = False) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, with_offsets: bool = False) -> None:
         self._backend = tokenizer.backend
         self._piece_words = tokenizer.piece_words
         self._marks_apart = tokenizer.kind == "byte_bpe"
         self._chunks = _chunker(tokenizer)
-        self._with_places = with_places
+        self._with_offsets = with_offsets
         self._known: dict[str, bytes] = {}
 
     def encode(self, texts: Sequence[str]) -> TokenStream:
@@ -100,20 +99,20 @@ class StreamEncoder:
         rows = np.frombuffer(b"".join(pieces), dtype=np.uint32).reshape(-1, self._columns)
         sizes = _lengths(pieces) // (4 * self._columns)
         token_ends = np.concatenate([[0], np.cumsum(sizes)])[ends]
-        packed, places = rows[:, 0], None
-        if self._with_places:
+        packed, offsets = rows[:, 0], None
+        if self._with_offsets:
             base = np.repeat(_starts_of(chunks), sizes)
-            places = TokenPlaces(first=base + rows[:, 1], end=base + rows[:, 2])
+            offsets = TokenOffsets(first=base + rows[:, 1], end=base + rows[:, 2])
         return TokenStream(
             ids=(packed & ~_WORD_START).astype(np.int32),
             word_starts=packed >= _WORD_START,
             lengths=np.diff(token_ends),
-            places=places,
+            offsets=offsets,
         )
 
     @property
     def _columns(self) -> int:
-        return 3 if self._with_places else 1
+        return 3 if self._with_offsets else 1
 
     def _encode_chunks(self, chunks: list[str]) -> Iterable[bytes]:
         with library_errors():
@@ -123,8 +122,8 @@ class StreamEncoder:
         packed = np.fromiter(chain.from_iterable(ids), dtype=np.uint32, count=int(sizes.sum()))
         starts = self._word_starts(encodings, packed, sizes)
         columns = [packed]
-        # Only marks of letters call for places: text in ASCII has none.
-        if self._with_places or (self._marks_apart and not all(map(str.isascii, chunks))):
+        # Only marks of letters call for offsets: text in ASCII has none.
+        if self._with_offsets or (self._marks_apart and not all(map(str.isascii, chunks))):
             offsets = chain.from_iterable(chain.from_iterable(encoding.offsets for encoding in encodings))
             covered = np.fromiter(offsets, dtype=np.int64, count=2 * len(packed)).reshape(-1, 2)
             if self._marks_apart:
@@ -133,7 +132,7 @@ class StreamEncoder:
                 last = np.repeat(_lengths(chunks), sizes) - 1
                 first = np.minimum(covered[:, 0], np.maximum(last, 0))
                 starts = without_starts_at_marks(starts, first + base, "".join(chunks), base)
-            if self._with_places:
+            if self._with_offsets:
                 columns += _within_chunks(covered, sizes, chunks)
         packed[starts] |= _WORD_START
         stream = np.stack(columns, axis=1).tobytes()
@@ -156,7 +155,7 @@ class StreamEncoder:
 def _within_chunks(
     covered: NDArray[np.int64], sizes: NDArray[np.int64], chunks: list[str]
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return `TokenPlaces.first` and `.end` of tokens, each counted from the start of its chunk."""
+    """Return `TokenOffsets.first` and `.end` of tokens, each counted from the start of its chunk."""
     base = np.repeat(_starts_of(chunks), sizes)
     last = base + np.repeat(_lengths(chunks), sizes)
     starts, ends = covered[:, 0] + base, covered[:, 1] + base

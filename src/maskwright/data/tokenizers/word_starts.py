@@ -59,8 +59,8 @@ def without_starts_at_marks(
         return starts
     kinds = _kinds()[np.minimum(codes, 0xFFFF)]
     # A token's leading space does not belong to its word.
-    place = np.minimum(first + (codes[np.minimum(first, len(codes) - 1)] == ord(" ")), len(codes) - 1)
-    here, before = kinds[place], np.where(place > origin, kinds[place - 1], 0)
+    position = np.minimum(first + (codes[np.minimum(first, len(codes) - 1)] == ord(" ")), len(codes) - 1)
+    here, before = kinds[position], np.where(position > origin, kinds[position - 1], 0)
     within = ((here == _MARK) & (before > 0)) | ((here == _LETTER) & (before == _MARK))
     kept: BoolArray = starts & ~within
     return kept

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from maskwright.core.spec import fingerprint
 from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.scripts import chinese_characters, code_points, traditional_texts
-from maskwright.data.tokenizers.stream_encoder import TokenPlaces, TokenStream
+from maskwright.data.tokenizers.stream_encoder import TokenOffsets, TokenStream
 from maskwright.data.words.lexicon import Lexicon, Spans, content_of, longest, read_lexicon, spans_of
 from maskwright.data.words.segmenters import (
     NAME_RULES_VERSION,
@@ -55,16 +55,16 @@ class Annotator:
 
     def annotate(self, texts: Sequence[str], stream: TokenStream) -> Annotation:
         """Find the words and spans of some texts."""
-        assert stream.places is not None
+        assert stream.offsets is not None
         text = _Text.of(texts)
         chinese = self._segment(text)
-        tokens = _Tokens(stream.places, self._word_starts(stream, text, chinese))
+        tokens = _Tokens(stream.offsets, self._word_starts(stream, text, chinese))
         span_starts: dict[str, BoolArray] = {}
         facts: dict[SpanKind, SpanFacts] = {}
         for kind in self._words.span_kinds:
             spans = tokens.whole_words(self._found(kind, text, chinese))
             span_starts[kind] = tokens.starts_of(spans)
-            starts, ends = stream.places.first[spans.starts], stream.places.end[spans.ends - 1]
+            starts, ends = stream.offsets.first[spans.starts], stream.offsets.end[spans.ends - 1]
             facts[kind] = SpanFacts(
                 units=len(spans.starts),
                 tokens=int((spans.ends - spans.starts).sum()),
@@ -105,30 +105,30 @@ class Annotator:
         """Return the tokenizer's word starts outside Chinese runs, the segmenter's within them. Shape (T,)."""
         if not chinese.mask.any():
             return stream.word_starts
-        assert stream.places is not None
-        first = stream.places.first
+        assert stream.offsets is not None
+        first = stream.offsets.first
         begins = chinese.begins if self._words.units == "words" else chinese.mask
         # The tokenizer may not see the end of a Chinese run: in GPT-2's pattern "模型model" is one word.
         after_run = ~chinese.mask & ~text.starts & np.concatenate([[False], chinese.mask])[:-1]
-        by_segmenter = (begins | after_run)[first] & stream.places.begins_character
+        by_segmenter = (begins | after_run)[first] & stream.offsets.begins_character
         starts: BoolArray = np.where(chinese.mask[first], by_segmenter, stream.word_starts | by_segmenter)
         return starts
 
     def _found(self, kind: str, text: "_Text", chinese: "_Chinese") -> list[Spans]:
         """Return the spans that each source of a kind finds, as characters of all texts joined."""
-        found = [_NO_SPANS]
+        spans = [_NO_SPANS]
         if kind == "phrase" and "segmenter" in self._words.phrases:
             several = chinese.words.ends - chinese.words.starts > 1
-            found.append(Spans(chinese.words.starts[several], chinese.words.ends[several]))
+            spans.append(Spans(chinese.words.starts[several], chinese.words.ends[several]))
         if kind == "entity" and "tags" in self._words.entities and len(chinese.is_name):
-            found.append(Spans(chinese.words.starts[chinese.is_name], chinese.words.ends[chinese.is_name]))
+            spans.append(Spans(chinese.words.starts[chinese.is_name], chinese.words.ends[chinese.is_name]))
         if self._lexicons.get(kind):
             # An entry may not begin or end within a segmenter's word: 京大 is not found in 北京|大学.
             inside = np.zeros(len(text.joined) + 1, dtype=np.bool_)
             if self._segmenter is not None:
                 inside[:-1] = chinese.mask & ~chinese.begins
-            found += [lexicon.find(text.joined, inside, text.numbers) for lexicon in self._lexicons[kind]]
-        return found
+            spans += [lexicon.find(text.joined, inside, text.numbers) for lexicon in self._lexicons[kind]]
+        return spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,19 +174,19 @@ class _Chinese:
 
 
 class _Tokens:
-    """Tokens with their places and words; turns runs of characters into runs of whole words."""
+    """Tokens with their offsets and words; turns runs of characters into runs of whole words."""
 
-    def __init__(self, places: TokenPlaces, word_starts: BoolArray) -> None:
+    def __init__(self, offsets: TokenOffsets, word_starts: BoolArray) -> None:
         self.word_starts = word_starts
-        self._places = places
+        self._offsets = offsets
         self._word_of = np.cumsum(word_starts) - 1
         self._bounds = np.append(np.flatnonzero(word_starts), len(word_starts))
 
     def whole_words(self, sources: Sequence[Spans]) -> Spans:
         """Return, as tokens, the runs that grow to two words and more; of overlapping ones the longest."""
         spans = Spans(*(np.concatenate(parts) for parts in zip(*sources, strict=True)))
-        first = np.searchsorted(self._places.end, spans.starts, side="right")
-        end = np.searchsorted(self._places.first, spans.ends, side="left")
+        first = np.searchsorted(self._offsets.end, spans.starts, side="right")
+        end = np.searchsorted(self._offsets.first, spans.ends, side="left")
         held = first < end
         first_word, last_word = self._word_of[first[held]], self._word_of[end[held] - 1]
         several = first_word < last_word

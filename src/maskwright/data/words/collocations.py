@@ -57,10 +57,10 @@ class RunningText:
     spaced: BoolArray
     names: list[str]
 
-    def surface(self, place: int, length: int) -> str:
+    def surface(self, start: int, length: int) -> str:
         """Return some neighboring words as written."""
-        places = range(place, place + length)
-        written = [(" " if self.spaced[each] else "") + self.names[self.ids[each]] for each in places]
+        positions = range(start, start + length)
+        written = [(" " if self.spaced[each] else "") + self.names[self.ids[each]] for each in positions]
         return "".join(written).removeprefix(" ")
 
 
@@ -190,8 +190,8 @@ def collocations_of(sentences: Iterable[str], segmenter: Segmenter | None = None
     # Without a segmenter, the most frequent Chinese characters begin and end good words.
     edges = ~_connectors(words, longest_han=0 if segmenter is None else 1)
     phrases: list[str] = []
-    for length, places, parts in _frequent_grams(words):
-        phrases += _best(length, places, parts, words, edges)
+    for length, starts, parts in _frequent_grams(words):
+        phrases += _best(length, starts, parts, words, edges)
     return phrases
 
 
@@ -200,7 +200,7 @@ _Parts = dict[int, tuple[NDArray[np.int32], NDArray[np.float64]]]
 
 
 def _frequent_grams(words: RunningText) -> Iterator[tuple[int, NDArray[np.int64], _Parts]]:
-    """Yield each length with the first places of the n-grams that occur more than 10 times, and the parts up to it."""
+    """Yield each length with the first start of each n-gram that occurs more than 10 times, and the parts up to it."""
     total = len(words.ids)
     counts = np.bincount(words.ids[words.ids >= 0], minlength=len(words.names))
     with np.errstate(divide="ignore"):
@@ -211,38 +211,38 @@ def _frequent_grams(words: RunningText) -> Iterator[tuple[int, NDArray[np.int64]
         before = parts[length - 1][0].astype(np.int64)
         left, right = before, np.append(before[1:], -1)
         # An n-gram is identified by its two (n-1)-grams, and can be frequent only if they are.
-        places = np.flatnonzero((left >= 0) & (right >= 0))
+        starts = np.flatnonzero((left >= 0) & (right >= 0))
         _, first, back, number = np.unique(
-            left[places] << 32 | right[places], return_index=True, return_inverse=True, return_counts=True
+            left[starts] << 32 | right[starts], return_index=True, return_inverse=True, return_counts=True
         )
         frequent = number > _OVER
         numbers = np.full(total, -1, dtype=np.int32)
-        numbers[places] = np.where(frequent, np.cumsum(frequent) - 1, -1)[back]
+        numbers[starts] = np.where(frequent, np.cumsum(frequent) - 1, -1)[back]
         parts[length] = (numbers, np.log(number[frequent] / max(1, total)))
-        yield length, places[first[frequent]], parts
+        yield length, starts[first[frequent]], parts
 
 
-def _best(length: int, places: NDArray[np.int64], parts: _Parts, words: RunningText, edges: BoolArray) -> list[str]:
-    likeliest, (_, log_p) = _likeliest_parts(length, places, parts), parts[length]
+def _best(length: int, starts: NDArray[np.int64], parts: _Parts, words: RunningText, edges: BoolArray) -> list[str]:
+    likeliest, (_, log_p) = _likeliest_parts(length, starts, parts), parts[length]
     scores = 2 * log_p - likeliest
     npmi = (log_p - likeliest) / -log_p
-    first, last = words.ids[places], words.ids[places + length - 1]
+    first, last = words.ids[starts], words.ids[starts + length - 1]
     kept = np.flatnonzero((npmi >= _MIN_NPMI) & edges[first] & edges[last])
     # Ties by first occurrence.
-    order = kept[np.lexsort((places[kept], -scores[kept]))]
+    order = kept[np.lexsort((starts[kept], -scores[kept]))]
     best = order[: int(_MOST * _SHARES[length])]
-    return [words.surface(place, length) for place in places[best].tolist()]
+    return [words.surface(start, length) for start in starts[best].tolist()]
 
 
-def _likeliest_parts(length: int, places: NDArray[np.int64], parts: _Parts) -> NDArray[np.float64]:
+def _likeliest_parts(length: int, starts: NDArray[np.int64], parts: _Parts) -> NDArray[np.float64]:
     """Return the largest sum of log p over all segmentations of each n-gram into two and more parts. Shape (G,)."""
 
     def log_p(start: int, length: int) -> NDArray[np.float64]:
         numbers, shares = parts[length]
-        return shares[numbers[places + start]]
+        return shares[numbers[starts + start]]
 
     # best[e]: the best segmentation of the first e words, or these unsegmented if e < n.
-    best = {0: np.zeros(len(places))}
+    best = {0: np.zeros(len(starts))}
     for end in range(1, length + 1):
         whole = 1 if end == length else 0
         options = [best[start] + log_p(start, end - start) for start in range(whole, end)]

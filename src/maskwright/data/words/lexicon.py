@@ -14,13 +14,11 @@ from maskwright.core.errors import DataError
 from maskwright.core.storage.files import checksum
 from maskwright.core.types import BoolArray, IntArray
 from maskwright.data.libraries import imported
+from maskwright.data.scripts import NO_SPACES_CLASS
 from maskwright.data.tokenizers.word_starts import JOINERS
 
 _MAX_CHARACTERS = 200
-# Thai and Lao, Burmese, Khmer; kana, bopomofo and Han: scripts without spaces between words.
-_WITHOUT_SPACES = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\U00020000-\U0010ffff]"
-)
+_WITHOUT_SPACES = re.compile(f"[{NO_SPACES_CLASS}]")
 _DICTIONARY_LINE = re.compile(rf"\s*(\S{{1,{_MAX_CHARACTERS}}})(?:\s+(\d+))?(?:\s+(\S+))?\s*")
 
 
@@ -182,9 +180,9 @@ def _lowered(text: str) -> str:
     return "".join(letter if len(letter.lower()) > 1 else letter.lower() for letter in text)
 
 
-def _is_edge(text: str, place: int) -> bool:
+def _is_edge(text: str, position: int) -> bool:
     """Return whether a word may begin or end at a position, judged by the two characters around it."""
-    return place in (0, len(text)) or not (_joins(text[place - 1]) and _joins(text[place]))
+    return position in (0, len(text)) or not (_joins(text[position - 1]) and _joins(text[position]))
 
 
 def _joins(character: str) -> bool:

@@ -69,8 +69,8 @@ def _positive_information(words: IntArray, frequent: BoolArray, sentence_ends: I
     row, column = counts.coords
     information = np.log(counts.data / of_word[row]) - np.log(as_context[column] / as_context.sum())
     positive = information > 0
-    found = (information[positive].astype(np.float32), (row[positive], column[positive]))
-    return coo_array(found, shape=(size, size)).tocsr()
+    entries = (information[positive].astype(np.float32), (row[positive], column[positive]))
+    return coo_array(entries, shape=(size, size)).tocsr()
 
 
 def nearest(vectors: NDArray[np.float32], groups: IntArray, *, most: int, least: float) -> tuple[IntArray, IntArray]:
@@ -98,6 +98,6 @@ def nearest(vectors: NDArray[np.float32], groups: IntArray, *, most: int, least:
             row, column = np.nonzero(1 - distances >= least)
             words.append(members[row])
             neighbors.append(members[indices[row, column]])
-    found, others = np.concatenate(words), np.concatenate(neighbors)
-    order = np.argsort(found, kind="stable")
-    return found[order], others[order]
+    matched, others = np.concatenate(words), np.concatenate(neighbors)
+    order = np.argsort(matched, kind="stable")
+    return matched[order], others[order]

@@ -61,7 +61,7 @@ def load_text(path: Path, encoding: str | None = None) -> str:
             raise DataError(f"{path} is not {codec}: {error}", todo="Name its encoding.") from error
         bad = undecodable(data, error, str(path), data.count(b"\n", 0, error.start) + 1)
         todo = f"{bad.todo}, or name its encoding, `--read encoding=...`."
-        raise DataError(f"{bad.place}: {bad.problem}", todo=todo) from error
+        raise DataError(f"{bad.location}: {bad.problem}", todo=todo) from error
 
 
 def lines_of(text: str) -> list[str]:
@@ -125,11 +125,11 @@ class Skips:
     bad: list[Skipped] = field(default_factory=list)
     by_rule: list[Skipped] = field(default_factory=list)
 
-    def add(self, place: str, reason: str) -> None:
-        self.bad.append(Skipped(place, reason))
+    def add(self, location: str, reason: str) -> None:
+        self.bad.append(Skipped(location, reason))
 
     def report(self, line: BadLine) -> None:
-        self.add(line.place, line.problem)
+        self.add(line.location, line.problem)
 
     def finished(self, kept: int) -> tuple[Skipped, ...]:
         """Return all rows left out; DataError if no row was kept, or fewer than were bad."""

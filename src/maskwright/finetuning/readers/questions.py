@@ -54,17 +54,17 @@ def read_questions(source: Source, options: ReadOptions = ReadOptions()) -> Exam
     return table.file(example, columns, skips, lambda _: [f"{count} answers {how}" for how, count in placed.items()])
 
 
-def _of_article(place: str, key: str, article: Any, skips: Skips) -> Iterator[Row] | None:
+def _of_article(location: str, key: str, article: Any, skips: Skips) -> Iterator[Row] | None:
     """Return the rows of an article of SQuAD; None for anything else."""
     if not isinstance(article, dict) or "paragraphs" not in article:
         return None
     paragraphs = article["paragraphs"]
-    return _of_paragraphs(paragraphs if isinstance(paragraphs, list) else [None], place, skips)
+    return _of_paragraphs(paragraphs if isinstance(paragraphs, list) else [None], location, skips)
 
 
-def _of_paragraphs(paragraphs: list[Any], place: str, skips: Skips) -> Iterator[Row]:
+def _of_paragraphs(paragraphs: list[Any], location: str, skips: Skips) -> Iterator[Row]:
     for count, paragraph in enumerate(paragraphs, 1):
-        here = f"{place}, paragraph {count}"
+        here = f"{location}, paragraph {count}"
         match paragraph:
             case {"context": str() as context, "qas": list() as questions}:
                 for asked, qa in enumerate(questions, 1):
@@ -122,10 +122,10 @@ def _place(context: str, text: str, start: int | None, placed: Counter[str]) -> 
 
 
 def _nearest(context: str, text: str, wanted: int) -> int | None:
-    """Return the start of the occurrence nearest to a place, the earlier of two; None if there is none."""
+    """Return the start of the occurrence nearest to a position, the earlier of two; None if there is none."""
     before, after = context.rfind(text, 0, wanted + len(text)), context.find(text, wanted)
-    places = [place for place in (before, after) if place >= 0]
-    return min(places, key=lambda place: (abs(place - wanted), place), default=None)
+    starts = [start for start in (before, after) if start >= 0]
+    return min(starts, key=lambda start: (abs(start - wanted), start), default=None)
 
 
 def read_choices(source: Source, options: ReadOptions = ReadOptions()) -> ExampleFile[ChoiceExample]:
@@ -174,31 +174,31 @@ def read_choices(source: Source, options: ReadOptions = ReadOptions()) -> Exampl
     return table.file(example, {**columns, "choices": tuple(choices)}, skips)
 
 
-def _of_race_or_dream(place: str, key: str, record: Any, skips: Skips) -> Iterator[Row] | None:
+def _of_race_or_dream(location: str, key: str, record: Any, skips: Skips) -> Iterator[Row] | None:
     """Return the rows of a record of RACE, or of DREAM and C3; None if it is neither."""
     if isinstance(record, dict) and "article" in record and record.keys().isdisjoint(("question", "choices")):
-        return _of_race(place, key, record, skips)
-    return _of_dream(place, key, record, skips) if isinstance(record, list) else None
+        return _of_race(location, key, record, skips)
+    return _of_dream(location, key, record, skips) if isinstance(record, list) else None
 
 
-def _of_race(place: str, key: str, record: dict[str, Any], skips: Skips) -> Iterator[Row]:
+def _of_race(location: str, key: str, record: dict[str, Any], skips: Skips) -> Iterator[Row]:
     article, questions, choices, answers = map(record.get, ("article", "questions", "options", "answers"))
     if not isinstance(article, str) or not isinstance(questions, list) or not isinstance(choices, list):
-        skips.add(place, "no text 'article' with lists 'questions' and 'options'")
+        skips.add(location, "no text 'article' with lists 'questions' and 'options'")
         return
     answers = answers or [None] * len(questions)
     if not len(choices) == len(questions) == len(answers):
-        skips.add(place, f"{len(questions)} questions, {len(choices)} lists of options, {len(answers)} answers")
+        skips.add(location, f"{len(questions)} questions, {len(choices)} lists of options, {len(answers)} answers")
         return
     for count, (question, offered, answer) in enumerate(zip(questions, choices, answers, strict=True), 1):
         cells = {"context": article, "question": question, "options": offered, "answer": answer}
-        yield Row(f"{place}, question {count}", f"{record.get('id') or key}-{count}", cells)
+        yield Row(f"{location}, question {count}", f"{record.get('id') or key}-{count}", cells)
 
 
-def _of_dream(place: str, key: str, item: list[Any], skips: Skips) -> Iterator[Row]:
+def _of_dream(location: str, key: str, item: list[Any], skips: Skips) -> Iterator[Row]:
     """Yield the rows of [[turns], [{"question", "choice", "answer"}], id]; turns are joined by line feeds."""
     if not (len(item) >= 2 and isinstance(item[0], list) and isinstance(item[1], list)):
-        skips.add(place, "not a list of turns, questions and an id")
+        skips.add(location, "not a list of turns, questions and an id")
         return
     key = str(item[2]) if len(item) > 2 else key
     for count, question in enumerate(item[1], 1):
@@ -209,7 +209,7 @@ def _of_dream(place: str, key: str, item: list[Any], skips: Skips) -> Iterator[R
             "options": fields.get("choice"),
             "answer": fields.get("answer") or None,  # C3's test files of CLUE have an empty answer
         }
-        yield Row(f"{place} ({key}), question {count}", f"{key}-{count}", cells)
+        yield Row(f"{location} ({key}), question {count}", f"{key}-{count}", cells)
 
 
 def _written(value: object) -> str:

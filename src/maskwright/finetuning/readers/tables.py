@@ -146,7 +146,7 @@ class Table:
             try:
                 example = make(row, as_text(row.cells[key]).strip() if key else row.key)
             except ValueError as error:
-                skips.add(row.place, str(error))
+                skips.add(row.location, str(error))
             else:
                 made += [] if example is None else [example]
         return ExampleFile(
@@ -177,8 +177,8 @@ def read_table(
 ) -> Table:
     """Read a file of rows, RACE's folder, or rows in memory.
 
-    `flatten(place, key, record, skips)` may return the rows that a JSON record stands for (an article of SQuAD); None
-    for a record that is a row itself.
+    `flatten(location, key, record, skips)` may return the rows that a JSON record stands for (an article of SQuAD);
+    None for a record that is a row itself.
     """
     if isinstance(source, Records):
         table = _of_records(source.name, source.numbered(), skips, flatten)
@@ -198,16 +198,16 @@ def read_table(
 
 
 def _of_records(name: str, records: Iterable[tuple[str, str, Any]], skips: Skips, flatten: Flatten) -> Table:
-    """Return the rows of records, given as place, key and value."""
+    """Return the rows of records, given as location, key and value."""
     rows: list[Row] = []
-    for place, key, record in records:
-        nested = flatten(place, key, record, skips)
+    for location, key, record in records:
+        nested = flatten(location, key, record, skips)
         if nested is not None:
             rows += nested
         elif isinstance(record, dict):
-            rows.append(Row(place, key, record))
+            rows.append(Row(location, key, record))
         else:
-            skips.add(place, f"not a JSON object but {type(record).__name__}")
+            skips.add(location, f"not a JSON object but {type(record).__name__}")
     columns = tuple(dict.fromkeys(column for row in rows for column in row.cells))
     rows = [row._replace(cells={column: row.cells.get(column) for column in columns}) for row in rows]
     return Table(name=name, columns=columns, rows=rows)
@@ -215,12 +215,12 @@ def _of_records(name: str, records: Iterable[tuple[str, str, Any]], skips: Skips
 
 def _json_records(path: Path, options: ReadOptions, skips: Skips) -> Iterator[tuple[str, str, Any]]:
     for file in sorted(path.rglob("*.txt")) if path.is_dir() else [path]:
-        for place, key, record in _records(file, load_text(file, options.encoding), skips.report):
-            yield place, file.relative_to(path).as_posix() if path.is_dir() else key, record
+        for location, key, record in _records(file, load_text(file, options.encoding), skips.report):
+            yield location, file.relative_to(path).as_posix() if path.is_dir() else key, record
 
 
 def _records(path: Path, text: str, on_bad_line: OnBadLine) -> Iterator[tuple[str, str, Any]]:
-    """Yield place, number and value of the records in JSON Lines, a JSON list, or one JSON value."""
+    """Yield location, number and value of the records in JSON Lines, a JSON list, or one JSON value."""
     lines = lines_of(text)
     starts = [line.lstrip()[:1] for line in lines if line.strip()]
     if len(starts) > 1 and starts[:2] == ["{", "{"]:

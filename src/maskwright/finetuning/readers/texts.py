@@ -69,7 +69,7 @@ def read_texts(source: Source, kind: Kind, options: ReadOptions = ReadOptions())
         if label is None and options.labels == "needed" and len(pair) < 3:
             raise ValueError("no label")
         if isinstance(label, str) and label in options.dropped_labels:
-            skips.by_rule.append(Skipped(row.place, f"labeled {label!r}, which is left out by rule"))
+            skips.by_rule.append(Skipped(row.location, f"labeled {label!r}, which is left out by rule"))
             return None
         return TextExample(key=key, texts=pair, label=label)
 
@@ -181,7 +181,7 @@ def _similarity_column(table: Table, options: ReadOptions, texts: Sequence[str],
     bad = next((row for row in rows if not is_number(row.cells[column])), None)
     if bad or not rows:
         problem = (
-            f"{bad.place}: {bad.cells[column]!r} is not a number" if bad else f"{table.name}: there are no numbers"
+            f"{bad.location}: {bad.cells[column]!r} is not a number" if bad else f"{table.name}: there are no numbers"
         )
         raise DataError(
             f"{problem}, so that column {column!r} holds no numbers as similarities of the pairs",

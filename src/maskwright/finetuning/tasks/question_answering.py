@@ -71,9 +71,9 @@ def encode_answer_texts(texts: Sequence[str], tokenizer: Tokenizer) -> AnswerTex
     """Tokenize the contexts of all examples, each distinct one once."""
     numbers: dict[str, int] = {}
     of_example = np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.int64)
-    stream = StreamEncoder(tokenizer, with_places=True).encode(list(numbers))
-    assert stream.places is not None
-    starts, ends = stream.places.first, stream.places.end
+    stream = StreamEncoder(tokenizer, with_offsets=True).encode(list(numbers))
+    assert stream.offsets is not None
+    starts, ends = stream.offsets.first, stream.offsets.end
     characters = ranges_of(np.fromiter(map(len, numbers), dtype=np.int64, count=len(numbers)))
     codes = code_points("".join(numbers))
     is_mark = _where(codes, lambda character: unicodedata.category(character).startswith("M"))

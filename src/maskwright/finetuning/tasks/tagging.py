@@ -26,7 +26,7 @@ from pydantic import BeforeValidator, model_validator
 from maskwright.core.errors import DataError
 from maskwright.core.ranges import Ranges, cut_windows, ranges_of
 from maskwright.core.types import HeadKind, IntArray
-from maskwright.data.scripts import HAN_CLASS
+from maskwright.data.scripts import NO_SPACES_CLASS
 from maskwright.data.tokenizers.backends import running_text
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -92,8 +92,7 @@ def to_windows(pieces: WordPieces, most: int) -> tuple[IntArray, Ranges, Ranges]
 OUTSIDE = "O"
 TagMetric = Literal["f1", "precision", "recall", "accuracy"]
 
-# Scripts that write no spaces between words: Han, kana, Thai, Lao, Burmese, Khmer.
-_NO_SPACES = re.compile(f"[{HAN_CLASS}\u3041-\u30fa\u0e01-\u0e5b\u0e81-\u0eff\u1000-\u109f\u1780-\u17ff]")
+_NO_SPACES = re.compile(f"[{NO_SPACES_CLASS}]")
 
 
 @final
