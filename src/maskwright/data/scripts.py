@@ -20,8 +20,8 @@ _FIRST_IDEOGRAPH, _LAST_IDEOGRAPH = 0x4E00, 0x9FFF
 
 HAN_CLASS = "".join(chr(first) if first == last else f"{chr(first)}-{chr(last)}" for first, last in _HAN)
 """The Han characters, as the inside of a regular expression's character class."""
-IDEOGRAPH_CLASS = "".join(f"{chr(first)}-{chr(last)}" for first, last in _IDEOGRAPHS)
-"""The characters that BERT's tokenizer makes words of their own."""
+COMMON_IDEOGRAPH_CLASS = "".join(f"{chr(first)}-{chr(last)}" for first, last in _IDEOGRAPHS[:2])
+"""The ideographs of the two large blocks of the basic plane."""
 HAN_AND_KANA = "\u2e80-\u2fdf\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """The characters of Chinese and Japanese, between which a line break stands for no space."""
 NO_SPACES_CLASS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\U00020000-\U0010ffff"

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from tokenizers import normalizers, pre_tokenizers
 
 from maskwright.core.types import BoolArray, IntArray
-from maskwright.data.scripts import IDEOGRAPH_CLASS, code_points
+from maskwright.data.scripts import COMMON_IDEOGRAPH_CLASS, code_points
 from maskwright.data.tokenizers.backends import SPACE, is_albert_splitting, is_gpt2_splitting, library_errors
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.word_starts import without_starts_at_marks
 
 _SPACED_STRETCH = re.compile(" *[^ ]+| +")
-_IDEOGRAPH_OR_SPACED = re.compile(f"[{IDEOGRAPH_CLASS}]| *[^ {IDEOGRAPH_CLASS}]+| +")
+# Only the two large blocks, which the tokenizers library knows whole: an ideograph of another shares its chunk.
+_IDEOGRAPH_OR_SPACED = re.compile(f"[{COMMON_IDEOGRAPH_CLASS}]| *[^ {COMMON_IDEOGRAPH_CLASS}]+| +")
 
 _WHITE_SPACE = np.array([code for code in range(0x3001) if chr(code).isspace()], dtype=np.uint32)
 
