@@ -84,69 +84,51 @@ def test_unknown_commands_and_options_get_suggestions(run, monkeypatch, words, e
 
 _RUN = """
 import sys
-from pathlib import Path
 from maskwright.cli.main import main
-for words in {commands!r}:
+for words, code, heavy in {commands!r}:
     try:
         main(words.split())
     except SystemExit as stop:
-        assert (stop.code or 0) == {code}, (words, stop.code)
-    heavy = {heavy!r} & set(sys.modules)
-    assert not heavy, (words, heavy)
+        assert (stop.code or 0) == code, (words, stop.code)
+    assert not heavy & set(sys.modules), (words, heavy & set(sys.modules))
+"""
+HEAVY = {"torch", "transformers", "datasets"}
+GOOD = """
+recipes
+recipes show bert/base
+recipes diff bert/base distilbert/base
+recipes size electra/base
+show ernie/base --help
+pretrain --help
+compare --help
+finetune --help
+"""
+WRONG = """
+recpies
+recipes shwo bert/base
+recipes show bret/base
+recipes show bert/base --set masking.rat=0.2
+show bret/base --text abc
+pretrain x --out /nowhere/run --recipe bret/base
+compare x --out /nowhere/study --recipes bret/base --flops 1
+pretrain x --ouy /nowhere/run
+pretrain x --lr 3
+fill-mask ./nowhere abc
+embed ./nowhere abc
+detect ./nowhere abc
+predict ./nowhere abc
+evaluate ./nowhere
+finetune ./nowhere --task sst-2 --out /nowhere/tuned
 """
 
 
-def run_without(heavy, code, commands):
-    """Run commands that end with a code, in a process that imports none of some modules."""
-    script = _RUN.format(commands=commands, code=code, heavy=heavy)
+def test_commands_that_train_nothing_do_not_import_torch_and_help_imports_nothing_heavy() -> None:
+    commands = [("--help", 0, HEAVY | {"numpy", "pydantic", "tokenizers", "yaml", "pyarrow"})]
+    for code, lines in ((0, GOOD), (2, WRONG)):
+        commands += [(words, code, HEAVY) for words in lines.strip().splitlines()]
+    script = _RUN.format(commands=commands)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
-
-
-def test_help_imports_nothing_heavy():
-    run_without({"torch", "numpy", "pydantic", "tokenizers", "yaml", "pyarrow"}, 0, ("--help",))
-
-
-@pytest.mark.parametrize(
-    ("code", "commands"),
-    [
-        (
-            0,
-            (
-                "recipes",
-                "recipes show bert/base",
-                "recipes diff bert/base distilbert/base",
-                "recipes size electra/base",
-                "show ernie/base --help",
-                "pretrain --help",
-                "compare --help",
-                "finetune --help",
-            ),
-        ),
-        (
-            2,
-            (
-                "recpies",
-                "recipes shwo bert/base",
-                "recipes show bret/base",
-                "recipes show bert/base --set masking.rat=0.2",
-                "show bret/base --text abc",
-                "pretrain x --out /nowhere/run --recipe bret/base",
-                "compare x --out /nowhere/study --recipes bret/base --flops 1",
-                "pretrain x --ouy /nowhere/run",
-                "pretrain x --lr 3",
-                "fill-mask ./nowhere abc",
-                "embed ./nowhere abc",
-                "detect ./nowhere abc",
-                "predict ./nowhere abc",
-                "evaluate ./nowhere",
-                "finetune ./nowhere --task sst-2 --out /nowhere/tuned",
-            ),
-        ),
-    ],
-)
-def test_commands_that_train_nothing_do_not_import_torch(code: int, commands: tuple[str, ...]) -> None:
-    run_without({"torch", "transformers", "datasets"}, code, commands)
 
 
 def test_errors_of_users_are_one_line_and_exit_code_2(run, verb, monkeypatch):
