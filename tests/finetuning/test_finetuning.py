@@ -194,6 +194,15 @@ def test_a_stop_between_baselines_ends_before_the_next(tune, monkeypatch):
     assert tune(seeds=1).finished
 
 
+def test_baselines_are_measured_once_for_the_same_examples(tune, tmp_path, monkeypatch):
+    first = tune().results
+    with monkeypatch.context() as patch:
+        patch.setattr("maskwright.finetuning.finetune.measure_baselines", lambda *_: pytest.fail("they are kept"))
+        assert tune().results == first
+    tested = tune(test=toy_tasks.texts(tmp_path, "test.csv", offset=7)).results
+    assert all(scores.keys() == {"dev", "test"} for scores in tested.baselines.values())
+
+
 def test_finished_seeds_are_kept_and_more_can_be_added(
     tune, bert_folder, tmp_path, before_each_step, no_training, monkeypatch
 ):

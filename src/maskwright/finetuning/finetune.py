@@ -2,13 +2,16 @@
 
 OUT/                      the best seed's model, a Hugging Face folder, with README.md (its model card)
 OUT/results.json, .md     one row per seed, mean, standard deviation, best
+OUT/baselines.json        scores of the baselines, and of which examples
+OUT/search/               the trials of `--search` (`search`)
 OUT/run.json              the request, the environment, whether it finished
 OUT/runs/seed-N/          one folder per seed (`seed_run`)
 """
 
+import contextlib
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -42,6 +45,7 @@ from maskwright.finetuning.negatives import NegativeMiner
 from maskwright.finetuning.predictions import write_predictions
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.results import FineTuning, Metrics, Results, SeedRow, data_of, model_card, write_results
+from maskwright.finetuning.search import SettingsSearch, check_search
 from maskwright.finetuning.seed_run import (
     MODEL,
     SeedResult,
@@ -107,6 +111,7 @@ def finetune(
     seed: int = 0,
     set: Sequence[str] = (),
     dimensions: Sequence[int] = (),
+    search: int = 0,
     as_published: bool = False,
     from_scratch: bool = False,
     system: str | None = None,
@@ -141,6 +146,8 @@ def finetune(
         set: Override a hyperparameter, e.g. `epochs=5`, `learning_rate=1e-4`, or of a field of the task,
             `task.FIELD=VALUE`.
         dimensions: Sizes to which the embeddings may be truncated, with the task embedding (256,128,64).
+        search: Number of trials of a search over learning rate and epochs on the development examples, by Optuna; the
+            seeds are then trained with the best ones.
         as_published: Keep the published hyperparameters, even for small models and data. Sequences are still no longer
             than in pretraining.
         from_scratch: Train from random weights, as a baseline; keeps the model's shape and tokenizer.
@@ -170,7 +177,7 @@ def finetune(
     if request.kind == "embedding":
         if world_size() > 1:
             raise RecipeError("--task embedding trains with one process", todo="Start it without torchrun.")
-        without_effect = {"--seeds": seeds > 1, "--from-scratch": from_scratch, "--system": system}
+        without_effect = {"--seeds": seeds > 1, "--from-scratch": from_scratch, "--system": system, "--search": search}
         if refused := [option for option, value in without_effect.items() if value]:
             raise RecipeError(f"{refused[0]} has no effect with --task {task}", todo="Leave it out.")
         return finetune_embedding(
@@ -192,6 +199,9 @@ def finetune(
     overrides = [(name, value) for name, value in pairs if not name.startswith(_TASK_FIELDS)]
     of_task = {name.removeprefix(_TASK_FIELDS): value for name, value in pairs if name.startswith(_TASK_FIELDS)}
     override(Hyperparameters(), overrides)  # Report misspelled fields before reading files.
+    fixed = {name for name, _ in overrides}
+    if search:
+        check_search(search, fixed)
     choose_device(device)
     check_writable(Path(out).expanduser())
     folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/seed-*")
@@ -209,7 +219,11 @@ def finetune(
             from_scratch=from_scratch,
             device=device,
         )
-        request_now = {**plan.request, **({} if precision == "auto" else {"precision": precision})}
+        request_now = {
+            **plan.request,
+            **({} if precision == "auto" else {"precision": precision}),
+            **({"search": search, "seed": seed} if search else {}),
+        }
         with open_session(folder, request_now, reporter) as session:
             session.record.pop("problem", None)
             with rank_zero_first():  # The choice of a matmul library is measured once and cached.
@@ -220,6 +234,8 @@ def finetune(
                 work = _FineTuningRun(
                     folder, plan, session.record, machine, checkpoint_minutes * 60, reporter, stop, trackers
                 )
+                if search:
+                    work.search = SettingsSearch(folder.path, plan.settings, trials=search, fixed=fixed, seed=seed)
                 results = work.run(range(seed, seed + seeds))
     return FineTuning(folder=folder.path, finished=results is not None, results=results, stopped_by=stop.signal)
 
@@ -329,6 +345,7 @@ class _FineTuningRun:
     reporter: Reporter
     stop: StopRequest
     trackers: Sequence[str] = ()
+    search: SettingsSearch | None = None
 
     def run(self, seeds: Sequence[int]) -> Results | None:
         """Do all that is not done yet; None if a stop was requested."""
@@ -359,6 +376,8 @@ class _FineTuningRun:
         dropout = any(getattr(plan.settings, name) for name in _DROPOUTS)
         ranks = microbatch_multiple(begun_with, dropout=dropout, reporter=self.reporter)
         reported: set[str] = set()
+        if self.search is not None and not self._search(self.search, seeds[0], tokens_per_microbatch, ranks, reported):
+            return None
         # Those of earlier calls too, since they are in the results.
         wanted = on_rank_zero(lambda: sorted({*seeds, *self._earlier_seeds()}))
         if not all(self._train(seed, tokens_per_microbatch, ranks, reported) for seed in wanted):
@@ -388,14 +407,8 @@ class _FineTuningRun:
             if self.stop:
                 return None
             tested.append(measure_test(run.folder, plan.labeled.parts["test"], self.machine, self.reporter))
-        embed = None
-        if not plan.from_scratch:
-            embed = frozen_vectors(plan.existing, plan.settings.max_length, self.machine, self.reporter.stage)
-        baselines = {}
-        for name, metrics in measure_baselines(plan.labeled, embed):
-            if self.stop:
-                return None
-            baselines[name] = metrics
+        if (baselines := self._baselines()) is None:
+            return None
         results = self._results(trained, tested, baselines)
         best = next(run for run in trained if run.seed == results.best.seed)
         self._publish(best)
@@ -404,6 +417,28 @@ class _FineTuningRun:
         write_results(self.folder.path, results, card)
         self.folder.write_record({**record, "finished": True, "best_seed": best.seed})
         return results
+
+    def _baselines(self) -> dict[str, Any] | None:
+        """Return the metrics of the baselines, those of an earlier call for the same examples; None on a stop request.
+
+        They are written to baselines.json.
+        """
+        plan, file = self.plan, self.folder.path / "baselines.json"
+        examples = {name: part.fingerprint for name, part in plan.labeled.parts.items()}
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            kept = read_record(file)
+            if kept["examples"] == examples:
+                return dict(kept["baselines"])
+        embed = None
+        if not plan.from_scratch:
+            embed = frozen_vectors(plan.existing, plan.settings.max_length, self.machine, self.reporter.stage)
+        baselines = {}
+        for name, metrics in measure_baselines(plan.labeled, embed):
+            if self.stop:
+                return None
+            baselines[name] = metrics
+        write_record(file, {"examples": examples, "baselines": baselines})
+        return baselines
 
     def _publish(self, best: SeedResult) -> None:
         """Copy the best seed's model into the output folder; report what was damaged there."""
@@ -443,9 +478,41 @@ class _FineTuningRun:
         limit = plan.task.limit(layout)
         report_truncated(plan.labeled.parts, counts, limit, f"{IGNORED}{remedy}", self.reporter)
 
-    def _train(self, seed: int, tokens_per_microbatch: int, ranks: int, reported: set[str]) -> bool:
-        """Train a seed unless it is done; False if a stop was requested. `reported` are the notes so far."""
+    def _search(
+        self, search: SettingsSearch, seed: int, tokens_per_microbatch: int, ranks: int, reported: set[str]
+    ) -> bool:
+        """Train the trials that are left, and go on with the best settings; False if a stop was requested."""
+        while (trial := on_rank_zero(search.begin)) is not None:
+            number, settings = trial
+            folder = search.trial_folder(number)
+            self.reporter.message("search", f"trial {number}: {search.describe(settings)}")
+            if not self._train(seed, tokens_per_microbatch, ranks, reported, folder, settings):
+                return False
+            on_rank_zero(search.finish)
+        chosen, best = on_rank_zero(lambda: (search.chosen, search.best))
+        self.plan = replace(self.plan, settings=chosen)
+        self.reporter.message("search", f"trial {best} was the best on dev: {search.describe(chosen)}")
         folder = self.folder.path / RUNS / f"seed-{seed}"
+        if rank() == 0 and not folder.exists():  # The best trial is the run of its seed.
+            folder.parent.mkdir(exist_ok=True)
+            search.trial_folder(best).rename(folder)
+        return True
+
+    def _train(
+        self,
+        seed: int,
+        tokens_per_microbatch: int,
+        ranks: int,
+        reported: set[str],
+        folder: Path | None = None,
+        settings: Hyperparameters | None = None,
+    ) -> bool:
+        """Train a seed unless it is done; False if a stop was requested. `reported` are the notes so far.
+
+        `folder` and `settings` are those of a trial.
+        """
+        folder = folder or self.folder.path / RUNS / f"seed-{seed}"
+        settings = settings or self.plan.settings
         if (before := on_rank_zero(lambda: self._finished(folder))) is not None:
             if rank() == 0:
                 before.clean()
@@ -453,7 +520,6 @@ class _FineTuningRun:
             return True
         if self.stop.agree():
             return False
-        settings = self.plan.settings
         model = build(
             self.plan.existing,
             self.plan.task,
@@ -519,6 +585,7 @@ class _FineTuningRun:
                 for run, test in zip(trained, tests, strict=True)
             ),
             notes=labeled.notes,
+            trials=tuple(self.search.trials) if self.search else (),
             precision=self.machine.precision,
             baselines=baselines,
         )

@@ -62,7 +62,7 @@ class Results:
     `task` is the benchmark's name, or the kind of task; `data` by part holds file name, numbers of examples, skipped
     rows, truncated examples; `task_settings` are the task's fields, except those that each seed tunes; `pairs`: inputs
     are pairs of texts; `notes` are caveats; `baselines` are metrics of simpler models by name and part; `sizes` those
-    of embeddings truncated to a number of dimensions.
+    of embeddings truncated to a number of dimensions; `trials` the "settings" and the "score" of a search's trials.
     """
 
     task: str
@@ -78,6 +78,7 @@ class Results:
     pairs: bool = False
     baselines: Mapping[str, Mapping[str, Metrics]] = field(default_factory=dict)
     sizes: Mapping[str, Mapping[str, Metrics]] = field(default_factory=dict)
+    trials: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def title(self) -> str:
@@ -183,12 +184,23 @@ class Results:
             body.append(row(title, [scores.get(part, {}).get(name) for part, name in spreads]))
         return Table(columns, body, right=range(1, len(columns)))
 
+    def search_table(self) -> tuple[list[str], list[list[str]]]:
+        """Return (columns, rows) of the trials of a search; no rows without one."""
+        columns = ["trial", *(self.trials[0]["settings"] if self.trials else ()), f"{self.main_metric} (dev)"]
+        rows = [
+            [str(number), *(f"{value:.3g}" for value in trial["settings"].values()), f"{trial['score']:.4f}"]
+            for number, trial in enumerate(self.trials)
+        ]
+        return columns, rows
+
     def page(self) -> str:
         """Return results.md: scores, notes, data, settings."""
         tested = " test: predicted once, after selection." if self.spread("test") else ""
         legend = f"dev: used to select each seed's best epoch and the best seed.{tested}"
         advice = [f"\n{without_html(line)}" for line in self.advice]
-        return "\n".join([f"# {escape(self.title)}", "", *self.score_lines(legend), *advice, *self.data_lines()]) + "\n"
+        searched = ["", "## Search", "", *markdown.table(*self.search_table())] if self.trials else []
+        lines = [f"# {escape(self.title)}", "", *self.score_lines(legend), *advice, *searched, *self.data_lines()]
+        return "\n".join(lines) + "\n"
 
     def score_lines(self, legend: str) -> list[str]:
         return [*self.table().markdown(), "", legend, *(f"\n{without_html(note)}" for note in self.notes)]

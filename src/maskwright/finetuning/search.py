@@ -1,0 +1,140 @@
+"""A search over learning rate and epochs on the development examples, by Optuna's tree of Parzen estimators.
+
+OUT/search/trials.json   the settings and the score of each trial; the score of one in progress is null
+OUT/search/trial-N/      the training run of the trial in progress, and that of the best one so far (`seed_run`)
+
+All trials have the same seed. A trial's settings depend on the trials before it and the seed only, so that an
+interrupted search goes on as it would have.
+"""
+
+import math
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, TypedDict
+
+from maskwright.core.errors import RecipeError
+from maskwright.core.extras import require
+from maskwright.core.storage.files import read_json, write_json
+from maskwright.finetuning.hyperparameters import Hyperparameters
+from maskwright.finetuning.seed_run import read_result
+
+FOLDER = "search"
+"""Sub-folder of the search."""
+_RATE_FACTOR, _EPOCHS_FACTOR = 4.0, 2.0
+"""The ranges are the fitted values, divided and multiplied by these."""
+_RANDOM_TRIALS = 4
+"""Trials before the estimators choose."""
+_UNDEFINED = -1e9
+"""Stands for a score that is not a number."""
+
+
+class Trial(TypedDict):
+    """The searched settings of a trial and its main metric on the development examples."""
+
+    settings: dict[str, Any]
+    score: float | None
+
+
+def check_search(trials: int, fixed: Collection[str]) -> None:
+    """Raise MaskwrightError if there is nothing to search, or no Optuna."""
+    require("--search", "search", "optuna")
+    if trials < 2:
+        raise RecipeError(f"--search is {trials}", allowed="2 or more trials")
+    if "learning_rate" in fixed and {"epochs", "steps"} & {*fixed}:
+        raise RecipeError(
+            "--search has nothing to search: learning_rate and the length of training are set",
+            todo="Leave one of them out of --set.",
+        )
+
+
+class SettingsSearch:
+    """The trials of a search in the folder of a fine-tuning; `settings` are the first trial's.
+
+    Fields that are `fixed` are not searched.
+    """
+
+    def __init__(
+        self, folder: Path, settings: Hyperparameters, *, trials: int, fixed: Collection[str], seed: int
+    ) -> None:
+        from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+
+        self.folder, self._settings, self._num_trials, self._seed = folder / FOLDER, settings, trials, seed
+        rate, epochs = settings.learning_rate, max(1, round(settings.epochs))
+        self._ranges: dict[str, BaseDistribution] = {}
+        self._first: dict[str, Any] = {}
+        if "learning_rate" not in fixed:
+            self._ranges["learning_rate"] = FloatDistribution(rate / _RATE_FACTOR, rate * _RATE_FACTOR, log=True)
+            self._first["learning_rate"] = rate
+        if settings.steps is None and "epochs" not in fixed:
+            shortest = max(1, round(epochs / _EPOCHS_FACTOR))
+            self._ranges["epochs"] = IntDistribution(shortest, round(epochs * _EPOCHS_FACTOR))
+            self._first["epochs"] = epochs
+
+    @property
+    def trials(self) -> list[Trial]:
+        """Those that were begun."""
+        file = self.folder / "trials.json"
+        return list(read_json(file)["trials"]) if file.is_file() else []
+
+    def begin(self) -> tuple[int, Hyperparameters] | None:
+        """Return the number and the settings of the next trial, or of the one in progress; None after the last."""
+        trials = self.trials
+        if not trials or trials[-1]["score"] is not None:
+            if len(trials) == self._num_trials:
+                return None
+            trials.append({"settings": self._suggest(trials), "score": None})
+            self._write(trials)
+        return len(trials) - 1, self._settings.replace(**trials[-1]["settings"])
+
+    def finish(self) -> None:
+        """Note the score of the finished trial in progress, and keep its folder only if it is the best."""
+        trials = self.trials
+        result = read_result(self.trial_folder(len(trials) - 1))
+        assert result is not None
+        score = result.chosen.main
+        trials[-1]["score"] = score if math.isfinite(score) else _UNDEFINED
+        self._write(trials)
+        best = self.best
+        for number in range(len(trials)):
+            if number != best:
+                shutil.rmtree(self.trial_folder(number), ignore_errors=True)
+
+    @property
+    def best(self) -> int:
+        """The number of the trial with the highest score; of equal ones the first."""
+        scores = [trial["score"] for trial in self.trials]
+        return max(
+            range(len(scores)), key=lambda number: (-math.inf if scores[number] is None else scores[number], -number)
+        )
+
+    @property
+    def chosen(self) -> Hyperparameters:
+        """The settings of the best trial."""
+        return self._settings.replace(**self.trials[self.best]["settings"])
+
+    def describe(self, settings: Hyperparameters) -> str:
+        """Return the searched settings as text."""
+        return ", ".join(f"{name} {getattr(settings, name):.3g}" for name in self._ranges)
+
+    def trial_folder(self, number: int) -> Path:
+        return self.folder / f"trial-{number}"
+
+    def _suggest(self, finished: list[Trial]) -> dict[str, Any]:
+        if not finished:
+            return self._first
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        # A sampler for each trial: its random state is not stored.
+        sampler = optuna.samplers.TPESampler(seed=self._seed + len(finished), n_startup_trials=_RANDOM_TRIALS)
+        study = optuna.create_study(direction="maximize", sampler=sampler)
+        for trial in finished:
+            study.add_trial(
+                optuna.trial.create_trial(params=trial["settings"], distributions=self._ranges, value=trial["score"])
+            )
+        return dict(study.ask(self._ranges).params)
+
+    def _write(self, trials: list[Trial]) -> None:
+        self.folder.mkdir(exist_ok=True)
+        write_json(self.folder / "trials.json", {"trials": trials})
