@@ -184,21 +184,21 @@ class Results:
             body.append(row(title, [scores.get(part, {}).get(name) for part, name in spreads]))
         return Table(columns, body, right=range(1, len(columns)))
 
-    def search_table(self) -> tuple[list[str], list[list[str]]]:
-        """Return (columns, rows) of the trials of a search; no rows without one."""
+    def search_table(self) -> Table:
+        """Return the trials of a search; no rows without one."""
         columns = ["trial", *(self.trials[0]["settings"] if self.trials else ()), f"{self.main_metric} (dev)"]
         rows = [
             [str(number), *(f"{value:.3g}" for value in trial["settings"].values()), f"{trial['score']:.4f}"]
             for number, trial in enumerate(self.trials)
         ]
-        return columns, rows
+        return Table(columns, rows, right=range(len(columns)))
 
     def page(self) -> str:
         """Return results.md: scores, notes, data, settings."""
         tested = " test: predicted once, after selection." if self.spread("test") else ""
         legend = f"dev: used to select each seed's best epoch and the best seed.{tested}"
         advice = [f"\n{without_html(line)}" for line in self.advice]
-        searched = ["", "## Search", "", *markdown.table(*self.search_table())] if self.trials else []
+        searched = ["", "## Search", "", *self.search_table().markdown()] if self.trials else []
         lines = [f"# {escape(self.title)}", "", *self.score_lines(legend), *advice, *searched, *self.data_lines()]
         return "\n".join(lines) + "\n"
 

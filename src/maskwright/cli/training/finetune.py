@@ -31,7 +31,7 @@ def command(arguments: Arguments, json: Json = False) -> None:
                 title = ""
             results = done.results
             if results.trials:
-                output.table(*results.search_table(), title="search", right=range(len(results.search_table()[0])))
+                output.show(results.search_table(), title="search")
             for note in (*results.notes, *results.advice):
                 output.note(note)
             kept = "The best seed's model" if len(results.rows) > 1 else "The model"
