@@ -66,7 +66,7 @@ def test_a_stopped_search_resumes_to_the_same_trials(tune, tmp_path, monkeypatch
     monkeypatch.setattr(SettingsSearch, "finish", finish)
     assert len(json.loads((tmp_path / "out" / "search" / "trials.json").read_text())["trials"]) == 2
     resumed = tune(set=["epochs=1"]).results
-    assert (resumed.trials, resumed.rows) == (whole.trials, whole.rows)
+    assert (resumed.trials, resumed.best.dev) == (whole.trials, whole.best.dev)
 
 
 def test_ranges_surround_the_fitted_settings(tmp_path):

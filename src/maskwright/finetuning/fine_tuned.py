@@ -27,6 +27,7 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.features import FeatureBatch, Layout
 from maskwright.finetuning.heads import Head
 from maskwright.finetuning.labeled import load_read_as, save_read_as
+from maskwright.finetuning.mean_layer import with_mean_layer
 from maskwright.finetuning.readers.options import ReadAs
 from maskwright.finetuning.tasks import TASK_FILE, entries_of, infer_task, read_task, same_labels
 from maskwright.finetuning.tasks.base import Task
@@ -148,6 +149,7 @@ def build(
     attention_dropout: float | None = None,
     head_dropout: float | None = None,
     from_scratch: bool = False,
+    mean_layer: bool = False,
 ) -> FineTunedModel:
     """Add a task head to a pretrained encoder, in evaluation mode, on the CPU.
 
@@ -161,11 +163,14 @@ def build(
         hidden_dropout, attention_dropout: Rates in the encoder; None for those of pretraining.
         head_dropout: Rate before the head's last layer; None for the class's default.
         from_scratch: Initialize all weights; keep only the model's shape and tokenizer.
+        mean_layer: Give a class of whole sequences the mean of the hidden states (`mean_layer.with_mean_layer`).
 
     Raises:
         MaskwrightError: If there is no such model, or it has too few positions for `max_length`.
     """
     existing = model if isinstance(model, Checkpoint) else open_existing(str(model))
+    if mean_layer and task.head == "sequence":
+        existing = with_mean_layer(existing)
     row = family_named(existing.family).tasks[task.head]
     dropouts = {"hidden_dropout": hidden_dropout, "attention_dropout": attention_dropout}
     config = existing.config.replace(

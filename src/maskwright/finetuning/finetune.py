@@ -526,6 +526,7 @@ class _FineTuningRun:
             seed=seed,
             max_length=settings.max_length,
             from_scratch=self.plan.from_scratch,
+            mean_layer=settings.frozen,
             **{name: getattr(settings, name) for name in _DROPOUTS},
         )
         model.read_as = self.plan.labeled.read_as

@@ -40,6 +40,8 @@ MOST_EPOCHS = 20.0
 docs/fine-tuning.md)."""
 SMALLEST_BATCH = 8
 """Smallest fitted batch size (docs/fine-tuning.md)."""
+FROZEN_RATE = 3e-4
+"""Learning rate of a head on a frozen encoder (docs/fine-tuning.md)."""
 SECOND_MOMENT_MEMORY = 3000
 """Steps below which Adam's bias correction matters: three time constants of a second moment with beta2 = 0.999."""
 
@@ -71,6 +73,8 @@ class Hyperparameters(Spec):
             always applies; that of the mean does not depend on the batch size.
         max_length: Maximum tokens of a sequence, including special tokens.
         double_unordered: Whether to train on pairs in both orders (ELECTRA: `double_unordered`).
+        frozen: Whether only the head is trained, and the pooler; a class of whole sequences then sees the mean of the
+            hidden states (`mean_layer`).
         patience: Early stopping after so many epochs in a row that are worse on the development examples than the best;
             0 for none.
     """
@@ -106,6 +110,7 @@ class Hyperparameters(Spec):
     clip_norm: Annotated[float, Field(ge=0)] = 1.0
     max_length: Annotated[int, Field(ge=8)] = 128
     double_unordered: bool = False
+    frozen: bool = False
     patience: Annotated[int, Field(ge=0)] = 10
 
     @property
@@ -320,14 +325,17 @@ TRAINING_RULES: tuple[Rule[FineTuningPlan], ...] = (
         "learning_rate",
         lambda plan: round_digits(SHORT_PRETRAINING_RATE_AT_WIDTH_128 * 128 / plan.width),
         lambda plan: f"pretrained on only {short_count(plan.tokens or 0)} tokens, at width {plan.width}",
-        lambda plan: plan.is_pretrained_briefly,
+        lambda plan: plan.is_pretrained_briefly and not plan.settings.frozen,
     ),
     Rule(
         "learning_rate",
         lambda plan: plan.rate_by_width,
         lambda plan: f"width {plan.width} tolerates a higher rate than {PUBLISHED_WIDTH}",
-        lambda plan: plan.width < PUBLISHED_WIDTH and not plan.is_pretrained_briefly,
+        lambda plan: plan.width < PUBLISHED_WIDTH and not plan.is_pretrained_briefly and not plan.settings.frozen,
     ),
+    Rule("learning_rate", FROZEN_RATE, "only the head is trained", lambda plan: plan.settings.frozen),
+    Rule("hidden_dropout", 0.0, "the encoder is not trained", lambda plan: plan.settings.frozen),
+    Rule("attention_dropout", 0.0, "the encoder is not trained", lambda plan: plan.settings.frozen),
     Rule(
         "epochs",
         lambda plan: plan.enough_epochs,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.core.errors import CheckpointError
@@ -237,6 +237,13 @@ def rate_share(name: str, config: EncoderConfig, decay: float) -> float:
     return float(decay ** (config.num_layers + 2 - depth))
 
 
+def trained_parameters(model: FineTunedModel, frozen: bool) -> list[tuple[str, nn.Parameter]]:
+    """Return the parameters to train: all, or those of the head and the pooler; the others need no gradient."""
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not frozen or name.startswith(("head.", "encoder.pooler.")))
+    return [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+
+
 class SeedRun(Run[FineTunedModel]):
     """A run of one seed, which ends with its best epoch's model.
 
@@ -273,7 +280,9 @@ class SeedRun(Run[FineTunedModel]):
             folder=folder,
             model=model.train(),
             optimizer=Optimizer(
-                model.named_parameters(), settings.optimizer, lambda name: rate_share(name, config, decay)
+                trained_parameters(model, settings.frozen),
+                settings.optimizer,
+                lambda name: rate_share(name, config, decay),
             ),
             phases=[Phase(1.0, ShuffledUnits(data.train.num_units, seed), collator, settings.batch_size)],
             budget=Budget("steps", settings.total_steps(data.train.num_units)),
