@@ -166,12 +166,18 @@ def test_options_arrive_and_an_interruption_ends_with_130(
         "finetune", "runs/a", "--task", "squad", "--data", "d", "--out", "o", "--seeds", 3, "--seed", 5,
         "--set", "epochs=1", "--set", "task.doc_stride=32", "--system", "macbert", "--as-published", "--from-scratch",
         "--read", "quoting=none", "--test", "t1", "--test", "t2", "--precision", "bf16",
+        "--dimensions", "256,64", "--search", 4,
     )  # fmt: skip
     assert code == 130
     assert "the same command again resumes" in capsys.readouterr().err.replace("\n", " ")
     flags = {"as_published": True, "from_scratch": True}
-    lists = {"set": ["epochs=1", "task.doc_stride=32"], "read": ["quoting=none"], "test": ["t1", "t2"]}
-    values = {"model": "runs/a", "seeds": 3, "seed": 5, "system": "macbert", "precision": "bf16"}
+    lists = {
+        "dimensions": ["256", "64"],
+        "set": ["epochs=1", "task.doc_stride=32"],
+        "read": ["quoting=none"],
+        "test": ["t1", "t2"],
+    }
+    values = {"model": "runs/a", "seeds": 3, "seed": 5, "search": 4, "system": "macbert", "precision": "bf16"}
     assert (values | flags | lists).items() <= given.items()
 
 

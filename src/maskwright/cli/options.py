@@ -98,7 +98,8 @@ class Parameter:
         """Return the parameter with typer's annotation."""
         is_path, is_list = "Path" in self.kinds, "Sequence" in self.kinds and not with_commas
         literals = [kind for kind in self.kinds if not isinstance(kind, str)]
-        kind: Any = (*literals, *(_NUMBERS[kind] for kind in self.kinds if kind in _NUMBERS and not is_path), str)[0]
+        numbers = [_NUMBERS[kind] for kind in self.kinds if kind in _NUMBERS and not is_path]
+        kind: Any = str if with_commas else (*literals, *numbers, str)[0]
         default = None if self.default in ((), "") else self.default
         info: Any = typer.Argument(help=self.help)
         if with_commas or not self.positional or default not in (None, _REQUIRED):
