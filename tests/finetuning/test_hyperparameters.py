@@ -116,12 +116,13 @@ def test_a_model_pretrained_for_minutes_tolerates_a_higher_rate(width, rate):
 def test_adjustments_have_reasons_and_spare_what_the_user_set():
     settings, *_ = published("bert", "sequence", None, TINY)
     fitted, choices = fit_training(settings, 40, (), width=128, system="bert")
-    assert {choice.field for choice in choices} == {"learning_rate", "batch_size", "epochs", "bias_correction"}
+    adjusted = {"learning_rate", "batch_size", "epochs", "bias_correction", "patience"}
+    assert {choice.field for choice in choices} == adjusted
     assert all(choice.reason for choice in choices)
     assert all(getattr(fitted, choice.field) == choice.chosen for choice in choices)
     assert all(getattr(settings, choice.field) == choice.published for choice in choices)
     assert fitted.learning_rate > settings.learning_rate
-    assert fitted.epochs == 20.0
+    assert (fitted.epochs, fitted.patience) == (20.0, 5)
     fixed = {choice.field for choice in choices}
     assert fit_training(settings, 40, fixed, width=128, system="bert") == (settings, ())
 

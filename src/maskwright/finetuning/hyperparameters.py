@@ -45,6 +45,8 @@ FROZEN_RATE = 3e-4
 SECOND_MOMENT_MEMORY = 3000
 """Steps below which Adam's bias correction matters: three time constants of a second moment with beta2 = 0.999."""
 
+FEWEST_WORSE_EPOCHS = 3
+"""Smallest fitted `patience`."""
 LENGTH_MULTIPLE = 32
 """A fitted `max_length` is a multiple of it, or the model's limit."""
 
@@ -344,6 +346,12 @@ TRAINING_RULES: tuple[Rule[FineTuningPlan], ...] = (
     ),
 )
 OPTIMIZER_RULES: tuple[Rule[FineTuningPlan], ...] = (
+    Rule(
+        "patience",
+        lambda plan: max(FEWEST_WORSE_EPOCHS, math.ceil(plan.settings.epochs / 4)),
+        "a quarter of the epochs",
+        lambda plan: plan.settings.steps is None and plan.settings.epochs > FEWEST_WORSE_EPOCHS + 1,
+    ),
     Rule(
         "bias_correction",
         True,

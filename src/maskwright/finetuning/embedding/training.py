@@ -327,7 +327,7 @@ def _fitted(
     settings, more = apply_rules(settings, RULES, existing, fixed)
     choices += more
     # The other texts of a batch are the negatives: a smaller batch is another task.
-    fixed |= {"bias_correction", "batch_size", *(["learning_rate"] if is_embedder(existing) else [])}
+    fixed |= {"bias_correction", "batch_size", "patience", *(["learning_rate"] if is_embedder(existing) else [])}
     shared = ("epochs", "batch_size", "learning_rate")
     _, more = fit_training(
         Hyperparameters(**{name: getattr(settings, name) for name in shared}),
