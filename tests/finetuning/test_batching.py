@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.finetuning.features import FeatureCollator, Features, ShuffledUnits
-from maskwright.finetuning.heads import Head
+from maskwright.finetuning.model.heads import Head
 from maskwright.training.steps.sampler import Cursor
 from maskwright.training.steps.transfer import map_tensors
 

@@ -8,9 +8,9 @@ import torch
 
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.finetuning.evaluate import evaluate
-from maskwright.finetuning.fine_tuned import build
 from maskwright.finetuning.load import TaskModel
 from maskwright.finetuning.metrics.scores import accuracy
+from maskwright.finetuning.model.fine_tuned import build
 from maskwright.finetuning.predict import predict
 from maskwright.finetuning.predictions import plain
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice

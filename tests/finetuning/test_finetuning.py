@@ -18,9 +18,9 @@ from maskwright.checkpoints import checkpoint
 from maskwright.checkpoints.weight_files import read_weights
 from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, TrainingError
 from maskwright.finetuning.evaluate import evaluate
-from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.finetune import finetune, make_plan
 from maskwright.finetuning.labeled import LabeledRequest
+from maskwright.finetuning.model.fine_tuned import build, load
 from maskwright.finetuning.predict import predict
 from maskwright.reporting.reporter import Silent
 from maskwright.training.pretrain import pretrain

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForSequenceClassification
 
 import maskwright
-from maskwright.finetuning.fine_tuned import build
+from maskwright.finetuning.model.fine_tuned import build
 from maskwright.finetuning.tasks.texts import Classification
 from maskwright.reporting.reporter import Silent
 from tests.finetuning.tiny_tuned import pretrained
@@ -46,7 +46,7 @@ def test_only_the_head_is_trained_and_transformers_gives_the_same_classes(bert_f
     assert all(torch.equal(before[name], after[name]) for name in shared)
     [prediction] = maskwright.predict(out, "the cat sat on the mat", device="cpu", reporter=Silent())
     theirs = AutoModelForSequenceClassification.from_pretrained(out).eval()
-    ids = maskwright.finetuning.fine_tuned.load(out).tokenizer.backend.encode("the cat sat on the mat").ids
+    ids = maskwright.finetuning.model.fine_tuned.load(out).tokenizer.backend.encode("the cat sat on the mat").ids
     with torch.no_grad():
         probabilities = theirs(input_ids=torch.tensor([ids])).logits.softmax(dim=1)[0]
     np.testing.assert_allclose(list(prediction.details["probabilities"].values()), probabilities, atol=1e-5)

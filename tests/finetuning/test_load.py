@@ -7,7 +7,7 @@ import pytest
 import maskwright
 from maskwright.core.errors import ConversionError, MaskwrightError
 from maskwright.finetuning import evaluate as evaluate_module
-from maskwright.finetuning.fine_tuned import build
+from maskwright.finetuning.model.fine_tuned import build
 from maskwright.finetuning.tasks.texts import Classification
 from maskwright.reporting.reporter import Silent
 

@@ -13,8 +13,8 @@ from maskwright.core.errors import DeviceError
 from maskwright.core.storage.files import read_json
 from maskwright.core.tensors import PackedBatch
 from maskwright.finetuning.evaluate import evaluate
-from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.finetune import finetune
+from maskwright.finetuning.model.fine_tuned import build, load
 from maskwright.finetuning.predict import predict
 from maskwright.finetuning.tasks.texts import Classification
 from maskwright.inference import precision as inference_precision

@@ -66,8 +66,8 @@ def test_pairs_get_negatives_and_the_folder_is_a_cross_encoder(bert_folder, tmp_
 def test_a_cross_encoder_keeps_its_head(bert_folder, tmp_path):
     triplets = [{**row, "negative": "the tree"} for row in PAIRS]
     _finetune(bert_folder, tmp_path / "first", triplets)
-    model = maskwright.finetuning.fine_tuned.build(tmp_path / "first", Reranking(), seed=5)
-    saved = maskwright.finetuning.fine_tuned.load(tmp_path / "first")
+    model = maskwright.finetuning.model.fine_tuned.build(tmp_path / "first", Reranking(), seed=5)
+    saved = maskwright.finetuning.model.fine_tuned.load(tmp_path / "first")
     assert (model.head.output.weight == saved.head.output.weight).all()
 
 

@@ -12,7 +12,7 @@ import transformers
 from tiny_tuned import FAMILIES, LABELS, predict_examples, pretrained
 
 from maskwright.finetuning.examples import TaggedExample, TextExample
-from maskwright.finetuning.fine_tuned import build
+from maskwright.finetuning.model.fine_tuned import build
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 

@@ -20,7 +20,7 @@ from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
 from maskwright.finetuning.evaluate import predict_examples as predict_in_order
 from maskwright.finetuning.features import FeatureBatch
-from maskwright.finetuning.fine_tuned import FineTunedModel
+from maskwright.finetuning.model.fine_tuned import FineTunedModel
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.inference.batches import TextEncoder
 

@@ -7,7 +7,7 @@ import pytest
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Tiny models by name: "bert", "electra", and a fine-tuned one for each kind of task."""
     pytest.importorskip("transformers")
-    from maskwright.finetuning import fine_tuned
+    from maskwright.finetuning.model import fine_tuned
     from tests.finetuning.tiny_tuned import pretrained
     from tests.serving.servers import TASKS
 

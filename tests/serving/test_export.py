@@ -19,7 +19,7 @@ from maskwright.checkpoints.sentence_folder import SentenceModules, write_senten
 from maskwright.core.errors import ConversionError, MaskwrightError
 from maskwright.core.storage.files import read_json, write_json
 from maskwright.core.storage.tensor_files import write_tensors
-from maskwright.finetuning.fine_tuned import build
+from maskwright.finetuning.model.fine_tuned import build
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.texts import MultiLabel, Regression
 from maskwright.serving import export, onnx_graph

@@ -17,8 +17,8 @@ from maskwright.core.tensors import check_finite
 from maskwright.core.types import IntArray
 from maskwright.finetuning.examples import Example, ExampleFile, TextExample
 from maskwright.finetuning.features import Features, Layout
-from maskwright.finetuning.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.labeled import check_measurable, read_for_model, report_file
+from maskwright.finetuning.model.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.predictions import check_output, write_predictions
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides

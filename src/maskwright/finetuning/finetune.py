@@ -26,7 +26,6 @@ from maskwright.finetuning.baselines import frozen_vectors, measure_baselines
 from maskwright.finetuning.embedding.training import finetune_embedding
 from maskwright.finetuning.evaluate import predict_examples
 from maskwright.finetuning.examples import ExampleFile, has_labels
-from maskwright.finetuning.fine_tuned import build, load
 from maskwright.finetuning.hyperparameters import (
     Hyperparameters,
     fit_class_weights,
@@ -41,6 +40,7 @@ from maskwright.finetuning.hyperparameters import (
     tokens_of,
 )
 from maskwright.finetuning.labeled import Labeled, LabeledRequest, read_labeled, report_truncated
+from maskwright.finetuning.model.fine_tuned import build, load
 from maskwright.finetuning.negatives import NegativeMiner
 from maskwright.finetuning.predictions import write_predictions
 from maskwright.finetuning.readers import Data

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, final
 
 from maskwright.checkpoints.checkpoint import read_checkpoint
-from maskwright.finetuning import fine_tuned
-from maskwright.finetuning.fine_tuned import FineTunedModel
+from maskwright.finetuning.model import fine_tuned
+from maskwright.finetuning.model.fine_tuned import FineTunedModel
 from maskwright.finetuning.predict import predict
 from maskwright.finetuning.predictions import Predictions
 from maskwright.inference import model as pretrained

@@ -14,7 +14,7 @@ from maskwright.core.types import HeadKind, MatmulPrecision
 from maskwright.data.libraries import imported
 from maskwright.finetuning.baselines import FROZEN
 from maskwright.finetuning.examples import ExampleFile
-from maskwright.finetuning.fine_tuned import FineTunedModel
+from maskwright.finetuning.model.fine_tuned import FineTunedModel
 from maskwright.finetuning.published.benchmarks import BENCHMARKS
 from maskwright.reporting.markdown import escape, without_html
 from maskwright.reporting.table import Table

@@ -27,8 +27,8 @@ from maskwright.core.types import IntArray
 from maskwright.finetuning.evaluate import score_features
 from maskwright.finetuning.examples import Example, TextExample
 from maskwright.finetuning.features import FeatureCollator, Features, Layout, ShuffledUnits
-from maskwright.finetuning.fine_tuned import FineTunedModel, reads_segments
 from maskwright.finetuning.hyperparameters import Hyperparameters
+from maskwright.finetuning.model.fine_tuned import FineTunedModel, reads_segments
 from maskwright.finetuning.predictions import write_predictions
 from maskwright.finetuning.tasks.base import Task
 from maskwright.fitting.budget import Budget

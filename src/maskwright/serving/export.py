@@ -16,7 +16,7 @@ from maskwright.core.extras import require
 from maskwright.core.storage.files import atomic_folder, read_json, read_object, write_json
 from maskwright.core.storage.tensor_files import full_disk_named
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.finetuning import fine_tuned
+from maskwright.finetuning.model import fine_tuned
 from maskwright.serving import model_card, onnx_graph
 from maskwright.serving.onnx_graph import FILES, PRECISIONS, OnnxPrecision
 from maskwright.serving.parity import Parity, compare_embeddings, compare_heads, compare_tasks, examples_for, texts_for

@@ -18,8 +18,8 @@ from maskwright.core.types import IntArray
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.features import Features
-from maskwright.finetuning.fine_tuned import FineTunedModel
 from maskwright.finetuning.labeled import read_for_model
+from maskwright.finetuning.model.fine_tuned import FineTunedModel
 from maskwright.finetuning.readers.options import Kind, ReadOptions
 from maskwright.finetuning.readers.tagged import cut_into_words
 from maskwright.inference.texts import read_texts

@@ -25,7 +25,7 @@ from maskwright.checkpoints.families import family_named
 from maskwright.checkpoints.task_entries import entries_from_json, entries_to_json
 from maskwright.core.errors import ConversionError
 from maskwright.core.tensors import EncoderOutput
-from maskwright.finetuning.heads import Head
+from maskwright.finetuning.model.heads import Head
 from maskwright.kernels.dropout import DropoutKey
 from maskwright.model.encoder import Encoder
 

@@ -25,9 +25,9 @@ from maskwright.core.tensors import LossTerm
 from maskwright.core.types import FamilyName, HeadKind
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.features import FeatureBatch, Layout
-from maskwright.finetuning.heads import Head
 from maskwright.finetuning.labeled import load_read_as, save_read_as
-from maskwright.finetuning.mean_layer import with_mean_layer
+from maskwright.finetuning.model.heads import Head
+from maskwright.finetuning.model.mean_layer import with_mean_layer
 from maskwright.finetuning.readers.options import ReadAs
 from maskwright.finetuning.tasks import TASK_FILE, entries_of, infer_task, read_task, same_labels
 from maskwright.finetuning.tasks.base import Task

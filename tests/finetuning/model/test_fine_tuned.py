@@ -25,7 +25,7 @@ from tiny_tuned import build as build_theirs
 
 from maskwright.core.errors import ConversionError, DataError, JsonError, RecipeError
 from maskwright.finetuning.examples import TextExample
-from maskwright.finetuning.fine_tuned import build, load
+from maskwright.finetuning.model.fine_tuned import build, load
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.tagging import Tagging

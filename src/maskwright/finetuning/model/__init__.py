@@ -1,0 +1,1 @@
+"""The model of a fine-tuning: an encoder with a task head."""
