@@ -133,7 +133,7 @@ def test_commands_that_train_nothing_do_not_import_torch_and_help_imports_nothin
 
 def test_errors_of_users_are_one_line_and_exit_code_2(run, verb, monkeypatch):
     def fail():
-        raise DataError("the corpus 'x.txt' has no documents", todo="Look at [it]")
+        raise DataError("the corpus 'x.txt' has no documents", hint="Look at [it]")
 
     monkeypatch.delenv("MASKWRIGHT_DEBUG", raising=False)
     verb(fail)

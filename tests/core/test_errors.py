@@ -13,10 +13,10 @@ from maskwright.core.errors import DataError, MaskwrightError, RecipeError, near
         (MaskwrightError("the file is empty"), "the file is empty."),
         (MaskwrightError("the file is empty."), "the file is empty."),
         (MaskwrightError("x is 3", allowed="1, 2"), "x is 3. Allowed: 1, 2."),
-        (MaskwrightError("x is 3", todo="Choose 1"), "x is 3. Choose 1."),
-        (MaskwrightError("x is 3", todo="Did you mean 1?"), "x is 3. Did you mean 1?"),
-        (MaskwrightError("x is 3", todo="Run `maskwright recipes`"), "x is 3. Run `maskwright recipes`"),
-        (MaskwrightError("x", allowed="a, ...", todo="Choose."), "x. Allowed: a, ... Choose."),
+        (MaskwrightError("x is 3", hint="Choose 1"), "x is 3. Choose 1."),
+        (MaskwrightError("x is 3", hint="Did you mean 1?"), "x is 3. Did you mean 1?"),
+        (MaskwrightError("x is 3", hint="Run `maskwright recipes`"), "x is 3. Run `maskwright recipes`"),
+        (MaskwrightError("x", allowed="a, ...", hint="Choose."), "x. Allowed: a, ... Choose."),
     ],
 )
 def test_message_reads_as_sentences(error, text):
@@ -24,9 +24,9 @@ def test_message_reads_as_sentences(error, text):
 
 
 def test_errors_survive_pickling_with_their_kind():
-    error = pickle.loads(pickle.dumps(DataError("line 3 is cut", allowed="JSON", todo="Repair it")))
+    error = pickle.loads(pickle.dumps(DataError("line 3 is cut", allowed="JSON", hint="Repair it")))
     assert type(error) is DataError
-    assert (error.problem, error.allowed, error.todo) == ("line 3 is cut", "JSON", "Repair it")
+    assert (error.problem, error.allowed, error.hint) == ("line 3 is cut", "JSON", "Repair it")
 
 
 def test_nearest_finds_a_slip_and_nothing_else():
@@ -37,6 +37,6 @@ def test_nearest_finds_a_slip_and_nothing_else():
 
 
 def test_unknown_name_lists_and_suggests():
-    problem, allowed, todo = unknown_name("recipe", "bert/bse", ["bert/tiny", "bert/base"])
-    message = str(RecipeError(problem, allowed=allowed, todo=todo))
+    problem, allowed, hint = unknown_name("recipe", "bert/bse", ["bert/tiny", "bert/base"])
+    message = str(RecipeError(problem, allowed=allowed, hint=hint))
     assert message == "unknown recipe 'bert/bse'. Allowed: bert/base, bert/tiny. Did you mean 'bert/base'?"

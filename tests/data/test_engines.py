@@ -22,7 +22,7 @@ def slow_square(number: int) -> int:
 
 def refuse_odd(number: int) -> int:
     if number % 2:
-        raise DataError(f"{number} is odd", todo="Take another")
+        raise DataError(f"{number} is odd", hint="Take another")
     return number
 
 

@@ -59,8 +59,8 @@ def test_this_machine_can_be_described() -> None:
 @pytest.mark.parametrize(
     ("problems", "expected"),
     [
-        ({"fp32": DeviceError("no C compiler", todo="Install gcc.")}, "fp32 are unavailable: no C"),
-        ({"int8": DeviceError("no C compiler", todo="Install gcc.")}, "int8 are unavailable: no C"),
+        ({"fp32": DeviceError("no C compiler", hint="Install gcc.")}, "fp32 are unavailable: no C"),
+        ({"int8": DeviceError("no C compiler", hint="Install gcc.")}, "int8 are unavailable: no C"),
         # Another processor is no advice.
         ({"fp32": DeviceError("for Linux only"), "int8": DeviceError("no AVX512_VNNI")}, ""),
     ],

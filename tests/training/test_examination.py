@@ -35,7 +35,7 @@ def on(topic: str, folder: Path) -> list[Finding]:
 
 
 def test_an_intact_run_is_described(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert [(each.topic, bool(each.todo)) for each in examine(folder)] == [
+    assert [(each.topic, bool(each.hint)) for each in examine(folder)] == [
         ("record", True),
         ("checkpoint", False),
         ("spike", True),
@@ -64,7 +64,7 @@ def test_damage_is_named(folder: Path) -> None:
     assert "line 2 of" in on("metrics", folder)[0].text
     (model,) = on("model", folder)
     assert "NaN" in model.text
-    assert "learning rate" in model.todo
+    assert "learning rate" in model.hint
 
 
 def test_no_checkpoint_is_intact(folder: Path) -> None:
@@ -73,7 +73,7 @@ def test_no_checkpoint_is_intact(folder: Path) -> None:
     *damaged, last = on("checkpoint", folder)
     assert len(damaged) == 2
     assert last.text == "none is intact"
-    assert last.todo
+    assert last.hint
 
 
 def test_a_number_that_no_float_can_hold_is_no_loss(folder: Path) -> None:

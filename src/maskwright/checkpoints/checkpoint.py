@@ -119,7 +119,7 @@ class Checkpoint:
             raise ConversionError(
                 f"the tokenizer in {self.folder} has {entries} entries, the weights beside it have embeddings for "
                 f"{self.vocab_size}",
-                todo="Use the tokenizer that the model was trained with.",
+                hint="Use the tokenizer that the model was trained with.",
             )
         return tokenizer
 
@@ -131,7 +131,7 @@ class Checkpoint:
             raise ConversionError(
                 f"the Dense module in {self.folder} is for vectors of {modules.dense.in_features}, the model's have "
                 f"{self.config.hidden_size}",
-                todo="Save or download it again",
+                hint="Save or download it again",
             )
         return modules
 
@@ -278,14 +278,14 @@ def read_checkpoint(folder_or_name: str | Path) -> Checkpoint:
     if missing := used - names:
         raise ConversionError(
             f"the weights in {folder} lack {_listed(missing)}, which {source} requires",
-            todo="Check num_hidden_layers and model_type there, or download the weights again",
+            hint="Check num_hidden_layers and model_type there, or download the weights again",
         )
     state: dict[str, Tensor] = {}
     for name, saved in pairs:
         if name in state and not torch.equal(state[name], tensors[saved]):
             raise ConversionError(
                 f"{source} states that layers share weights, but {saved} differs between them",
-                todo="Remove sharing, num_groups and blocks_per_group from config.json to load every layer separately",
+                hint="Remove sharing, num_groups and blocks_per_group from config.json to load every layer separately",
             )
         state[name] = tensors[saved]
     modules = read_sentence_modules(folder)
@@ -306,7 +306,7 @@ def read_checkpoint(folder_or_name: str | Path) -> Checkpoint:
     if layers := {name for name in loaded.unexpected if name.startswith(family.layer_starts(prefix))}:
         raise ConversionError(
             f"the weights in {folder} have more layers than {source} states: {_listed(layers)}",
-            todo="Correct num_hidden_layers there, or download both files again",
+            hint="Correct num_hidden_layers there, or download both files again",
         )
     return loaded
 
@@ -369,7 +369,7 @@ def _modern_names(tensors: Mapping[str, Tensor], folder: Path) -> dict[str, Tens
             if modern in tensors:
                 raise ConversionError(
                     f"the weights in {folder} have both {name} and {modern}, two names of one weight",
-                    todo="Remove the one that was not trained, or download the weights again",
+                    hint="Remove the one that was not trained, or download the weights again",
                 )
             renamed[modern] = renamed.pop(name)
     return renamed
@@ -430,6 +430,6 @@ def _check_shapes(loaded: Checkpoint, family: Family, saved_names: Mapping[str, 
         raise ConversionError(
             f"{len(wrong)} weights in {loaded.folder} do not have the shape that config.json states: "
             f"{'; '.join(wrong[:_NAMES_SHOWN])}",
-            todo="Correct config.json (sizes of vocabulary, hidden states, embeddings, feed-forward layers, positions, "
+            hint="Correct config.json (sizes of vocabulary, hidden states, embeddings, feed-forward layers, positions, "
             "segments and labels) or download both files again",
         )

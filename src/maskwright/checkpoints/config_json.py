@@ -142,7 +142,7 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
     try:
         config = validate(EncoderConfig, fields, source)
     except RecipeError as error:
-        raise ConversionError(error.problem, todo="Check config.json against the weights beside it") from error
+        raise ConversionError(error.problem, hint="Check config.json against the weights beside it") from error
     for ours, name in (*((ours, theirs) for ours, theirs, _ in table.fields), *((each, each) for each in _SHARING)):
         _check_type(data.get(name), getattr(config, ours), f"{source}: {name}")
     _check_type(data.get("tie_word_embeddings"), True, f"{source}: tie_word_embeddings")

@@ -24,7 +24,7 @@ def check_folder(folder_or_name: str | Path) -> Path | None:
         if (folder / "run.json").exists() and not (folder / "config.json").exists():
             raise ConversionError(
                 f"the run in {folder} has not saved a model yet",
-                todo="It saves one with its first checkpoint; repeat its command to resume",
+                hint="It saves one with its first checkpoint; repeat its command to resume",
             )
         return folder
     if folder.exists():
@@ -36,7 +36,7 @@ def check_folder(folder_or_name: str | Path) -> Path | None:
         raise ConversionError(
             f"there is no folder {str(folder)!r}",
             allowed=", ".join(str(folder.parent / name) for name in models[:10]),
-            todo=f"Did you mean {str(folder.parent / guess)!r}?" if guess else "Check the path",
+            hint=f"Did you mean {str(folder.parent / guess)!r}?" if guess else "Check the path",
         )
     return None
 
@@ -69,7 +69,7 @@ def _from_hub(name: str) -> Path:
     except ImportError as error:
         raise ConversionError(
             f"there is no folder {name!r}, and huggingface_hub, which downloads models, is not installed",
-            todo=f"Give the path of a model folder, or install the extra: {install('hf')}",
+            hint=f"Give the path of a model folder, or install the extra: {install('hf')}",
         ) from error
     try:
         return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
@@ -77,5 +77,5 @@ def _from_hub(name: str) -> Path:
         reason = str(error).strip().splitlines()[0]
         raise ConversionError(
             f"there is no folder {name!r}, and downloading it from the model hub failed: {reason}",
-            todo="Check the name and the connection, or give the path of a folder you have",
+            hint="Check the name and the connection, or give the path of a folder you have",
         ) from error

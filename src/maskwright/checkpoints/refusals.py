@@ -25,14 +25,14 @@ def refuse_inexpressible(
     problem, allowed, remedy = obstacle
     if source:
         raise ConversionError(
-            f"{source}: {problem}", allowed=allowed, todo="Check the file against the weights beside it"
+            f"{source}: {problem}", allowed=allowed, hint="Check the file against the weights beside it"
         )
     others = [name for name, other in FAMILIES.items() if next(_obstacles(other, config, pad, heads), None) is None]
     named = " or ".join(name for name in others if name != "maskwright")
     if not named and others:
         named = "maskwright, which maskwright reads and transformers does not"
-    todo = remedy + (f", or set family to {named}" if named else "")
-    raise ConversionError(problem, allowed=allowed, todo=todo)
+    hint = remedy + (f", or set family to {named}" if named else "")
+    raise ConversionError(problem, allowed=allowed, hint=hint)
 
 
 def refuse_other_entries(data: Mapping[str, Any], allowed: Mapping[str, Any], source: str) -> None:
@@ -42,7 +42,7 @@ def refuse_other_entries(data: Mapping[str, Any], allowed: Mapping[str, Any], so
             raise ConversionError(
                 f"{source}: {name} is {data[name]!r}, which maskwright does not support",
                 allowed=f"{name} {value!r}",
-                todo="Use transformers for this model, or choose another",
+                hint="Use transformers for this model, or choose another",
             )
 
 

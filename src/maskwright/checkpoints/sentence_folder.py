@@ -57,7 +57,7 @@ class SentenceModules:
                 f"{name} is a folder of sentence-transformers with {self.problem}",
                 allowed="a Transformer, a Pooling (mean or cls), at most a linear Dense, at most a Normalize, in this "
                 "order, without a default prompt",
-                todo="Load it with sentence-transformers; or set the pooling, `mean` or `first`, to ignore its modules",
+                hint="Load it with sentence-transformers; or set the pooling, `mean` or `first`, to ignore its modules",
             )
 
 
@@ -98,7 +98,7 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError, RuntimeError) as error:
         raise ConversionError(
             f"{folder} has a {MODULES}, but is no folder of sentence-transformers: {type(error).__name__}: {error}",
-            todo="Save or download it again",
+            hint="Save or download it again",
         ) from error
     problem = ""
     if not has_dense and kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):

@@ -20,10 +20,10 @@ def read_config(folder: Path) -> dict[str, Any]:
         data = read_object(path)
     except FileNotFoundError as error:
         allowed = f"a folder with config.json and {WEIGHTS}"
-        raise ConversionError(f"{path} is missing", allowed=allowed, todo=_nearby_model(folder)) from error
+        raise ConversionError(f"{path} is missing", allowed=allowed, hint=_nearby_model(folder)) from error
     if not isinstance(data.get("model_type"), str):
-        todo = _nearby_model(folder) or 'Add it, for example `"model_type": "bert"`'
-        raise ConversionError(f"{path} has no model_type", todo=todo)
+        hint = _nearby_model(folder) or 'Add it, for example `"model_type": "bert"`'
+        raise ConversionError(f"{path} has no model_type", hint=hint)
     return data
 
 
@@ -53,11 +53,11 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         raise ConversionError(
             f"{folder} has its weights only as {', '.join(others)}; pickled files can execute arbitrary code",
             allowed=WEIGHTS,
-            todo="If you trust the source, convert it once with transformers, model and tokenizer: "
+            hint="If you trust the source, convert it once with transformers, model and tokenizer: "
             f"`transformers.{named}{read}{save}; transformers.AutoTokenizer{read}{save}`",
         )
     raise ConversionError(
         f"{folder} has no weights",
         allowed=WEIGHTS,
-        todo="Copy the model's weights into the folder, or give the folder that holds them",
+        hint="Copy the model's weights into the folder, or give the folder that holds them",
     )

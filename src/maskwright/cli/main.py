@@ -131,7 +131,7 @@ class LazyGroup(TyperGroup):
             raise MaskwrightError(
                 f"torchrun started {os.environ['WORLD_SIZE']} processes, and `{name}` uses one",
                 allowed=", ".join(_DISTRIBUTED) + " under torchrun",
-                todo=f"Use `maskwright {name} ...` instead.",
+                hint=f"Use `maskwright {name} ...` instead.",
             )
         return name, command if name is None else load(name), remaining
 
@@ -148,7 +148,7 @@ class LazyGroup(TyperGroup):
         except EOFError as error:  # click takes it for the end of a user's input, and prints "Aborted." alone.
             raise MaskwrightError(
                 f"a file is empty or ends too early: {error or 'nothing says which'}",
-                todo="MASKWRIGHT_DEBUG=1 before the command shows where it is read.",
+                hint="MASKWRIGHT_DEBUG=1 before the command shows where it is read.",
             ) from error
 
 
@@ -231,13 +231,13 @@ def _of_system(error: Exception) -> MaskwrightError | None:
         # Libraries that cannot be loaded or allocate in C++ say it in their own errors.
         return MaskwrightError(
             f"there is not enough memory ({': '.join(filter(None, (type(error).__name__, str(error))))})",
-            todo="Close other programs, raise the limit of this one (`ulimit -v`), or choose a smaller model or batch",
+            hint="Close other programs, raise the limit of this one (`ulimit -v`), or choose a smaller model or batch",
         )
     if not isinstance(error, OSError) or error.errno is None:
         return None
     if error.filename is None:
-        return MaskwrightError(f"cannot read or write: {error.strerror}", todo="Check where the output goes")
+        return MaskwrightError(f"cannot read or write: {error.strerror}", hint="Check where the output goes")
     path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else str(error.filename)
     if len(path) > _LONGEST_PATH:
         path = f"{path[:_LONGEST_PATH]}... ({len(path):,} characters)"
-    return MaskwrightError(f"cannot use {path!r}: {error.strerror}", todo="Check the path")
+    return MaskwrightError(f"cannot use {path!r}: {error.strerror}", hint="Check the path")

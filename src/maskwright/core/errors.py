@@ -18,22 +18,22 @@ class MaskwrightError(Exception):
     Args:
         problem: What is wrong and where, with the value found, as one sentence.
         allowed: What would have been accepted, if that is not obvious.
-        todo: The remedy.
+        hint: The remedy.
     """
 
-    def __init__(self, problem: str, *, allowed: str = "", todo: str = "") -> None:
+    def __init__(self, problem: str, *, allowed: str = "", hint: str = "") -> None:
         self.problem = problem
         self.allowed = allowed
-        self.todo = todo
-        super().__init__(problem, allowed, todo)
+        self.hint = hint
+        super().__init__(problem, allowed, hint)
 
     def __str__(self) -> str:
         allowed = self.allowed and f"Allowed: {self.allowed}"
-        return " ".join(_sentence(part) for part in (self.problem, allowed, self.todo) if part)
+        return " ".join(_sentence(part) for part in (self.problem, allowed, self.hint) if part)
 
     def __reduce__(self) -> tuple[object, ...]:
         # The default pickling loses keyword-only arguments, and errors are sent between processes.
-        return _rebuild, (type(self), self.problem, self.allowed, self.todo)
+        return _rebuild, (type(self), self.problem, self.allowed, self.hint)
 
 
 def json_problem(error: Exception) -> str:
@@ -51,8 +51,8 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", "?", "`")) else text + "."
 
 
-def _rebuild(kind: type[MaskwrightError], problem: str, allowed: str, todo: str) -> MaskwrightError:
-    return kind(problem, allowed=allowed, todo=todo)
+def _rebuild(kind: type[MaskwrightError], problem: str, allowed: str, hint: str) -> MaskwrightError:
+    return kind(problem, allowed=allowed, hint=hint)
 
 
 class RecipeError(MaskwrightError):
@@ -92,7 +92,7 @@ def nearest(name: str, options: Iterable[str], cutoff: float = 0.5) -> str | Non
 
 
 def unknown_name(what: str, name: str, options: Iterable[str]) -> tuple[str, str, str]:
-    """Return (problem, allowed, todo) for a name that is not among the options.
+    """Return (problem, allowed, hint) for a name that is not among the options.
 
     Example:
         >>> unknown_name("recipe", "bert/bse", ["bert/base", "bert/tiny"])
@@ -100,6 +100,6 @@ def unknown_name(what: str, name: str, options: Iterable[str]) -> tuple[str, str
     """
     known = sorted(options)
     guess = nearest(name, known)
-    todo = f"Did you mean {guess!r}?" if guess else ""
+    hint = f"Did you mean {guess!r}?" if guess else ""
     shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
-    return f"unknown {what} {name!r}", shown, todo
+    return f"unknown {what} {name!r}", shown, hint

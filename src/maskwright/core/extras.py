@@ -15,5 +15,5 @@ def require(what: str, extra: str, *libraries: str) -> None:
     for library in libraries:
         if importlib.util.find_spec(library) is None:
             raise MaskwrightError(
-                f"{what} needs {library}, which is not installed", todo=f"Install the extra: {install(extra)}"
+                f"{what} needs {library}, which is not installed", hint=f"Install the extra: {install(extra)}"
             )

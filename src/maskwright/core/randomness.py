@@ -173,14 +173,14 @@ class Permutation:
         shift, low = np.uint64(half), np.uint64((1 << half) - 1)
         flat = np.asarray(positions).astype(np.uint64).ravel()
         out = flat.copy()
-        todo = np.arange(flat.size)
-        while todo.size:
-            values = out[todo]
+        pending = np.arange(flat.size)
+        while pending.size:
+            values = out[pending]
             left, right = values >> shift, values & low
             for round_number in range(_FEISTEL_ROUNDS):
                 # Each round swaps the halves and scrambles one of them with a keyed hash: a bijection.
                 rounds = keys(self.key, "permutation", round_number, right)
                 left, right = right, left ^ (rounds & low)
-            out[todo] = (left << shift) | right
-            todo = todo[out[todo] >= np.uint64(self.size)]
+            out[pending] = (left << shift) | right
+            pending = pending[out[pending] >= np.uint64(self.size)]
         return out.astype(np.int64).reshape(np.shape(positions))

@@ -138,7 +138,7 @@ def parse_overrides(overrides: Iterable[str]) -> list[tuple[str, Any]]:
             raise RecipeError(
                 f"cannot read the value in {text!r}",
                 allowed="a number, true, false, null, a name, [a, b] or {field: value}",
-                todo="Check its brackets and quotes.",
+                hint="Check its brackets and quotes.",
             ) from None
         pairs.append((path.strip(), parsed))
     return pairs
@@ -226,5 +226,5 @@ def _position(items: Sequence[Any], step: str, parent: str, steps: list[str], ro
 def _unknown_field(step: str, parent: str, known: Sequence[str], steps: list[str], root: type[Spec]) -> RecipeError:
     guess = root.synonyms.get(step) or suggest_path(step, parent, known, root)
     where = f" in {parent!r} (from {'.'.join(steps)!r})" if parent else ""
-    todo = f"Did you mean {guess!r}?" if guess else ""
-    return RecipeError(f"unknown field {step!r}{where}", allowed=", ".join(known), todo=todo)
+    hint = f"Did you mean {guess!r}?" if guess else ""
+    return RecipeError(f"unknown field {step!r}{where}", allowed=", ".join(known), hint=hint)

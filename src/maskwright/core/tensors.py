@@ -173,5 +173,5 @@ def check_finite(*results: NDArray[Any]) -> None:
     if not all(np.isfinite(values).all() for values in results):
         raise ConversionError(
             "the model computes NaN or infinite values",
-            todo="Its training diverged or its weights are damaged: choose an earlier checkpoint or another model",
+            hint="Its training diverged or its weights are damaged: choose an earlier checkpoint or another model",
         )

@@ -51,8 +51,8 @@ def use_engine(engine: Engine | None) -> Iterator[None]:
     """
     engine = _engine.get() if engine is None else engine
     if not isinstance(engine, Executor) and engine not in _ENGINES:
-        problem, allowed, todo = unknown_name("engine", engine, _ENGINES)
-        raise DataError(problem, allowed=allowed, todo=todo)
+        problem, allowed, hint = unknown_name("engine", engine, _ENGINES)
+        raise DataError(problem, allowed=allowed, hint=hint)
     token = _engine.set(engine)
     try:
         yield
@@ -126,7 +126,7 @@ def _results(
         except Exception as failure:
             raise DataError(
                 f"a worker process ended before its work was done ({type(failure).__name__})",
-                todo="If memory ran out, use fewer workers; `--workers 1` starts no further processes.",
+                hint="If memory ran out, use fewer workers; `--workers 1` starts no further processes.",
             ) from failure
         if error is not None:
             raise error
@@ -165,7 +165,7 @@ class _RayTasks(Executor):
         except Exception as error:
             raise DataError(
                 f"Ray cannot be used ({type(error).__name__}: {(str(error).splitlines() or [''])[0]})",
-                todo="Check RAY_ADDRESS and that the cluster runs: `ray status`.",
+                hint="Check RAY_ADDRESS and that the cluster runs: `ray status`.",
             ) from error
         self._call = ray.remote(_call_alone)
 

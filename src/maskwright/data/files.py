@@ -34,12 +34,12 @@ def reading(path: Path) -> Iterator[BinaryIO]:
         # pyarrow raises OSError without a number.
         if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile) and error.errno is not None:
             raise DataError(
-                f"cannot read {path}: {error.strerror or error}", todo="Check that it exists and that you may read it."
+                f"cannot read {path}: {error.strerror or error}", hint="Check that it exists and that you may read it."
             ) from error
         truncated = isinstance(error, EOFError) or "Truncated" in str(error)
         raise DataError(
             f"{path} is {'truncated' if truncated else 'damaged'}: {error}",
-            todo="Copy or download it again, then run the same command once more.",
+            hint="Copy or download it again, then run the same command once more.",
         ) from error
 
 
@@ -71,7 +71,7 @@ class _Unpacked(io.RawIOBase):
         if self._left < 0:
             raise DataError(
                 f"{self._path} unpacks to more than {MAX_RATIO} times its {self._path.stat().st_size:,} bytes",
-                todo="If this is no mistake, unpack it and give the unpacked file.",
+                hint="If this is no mistake, unpack it and give the unpacked file.",
             )
         buffer[: len(data)] = data
         return len(data)
@@ -90,12 +90,12 @@ class BadLine:
 
     location: str
     problem: str
-    todo: str = ""
+    hint: str = ""
 
     def error(self) -> DataError:
         """Return the error for this line, which states how to skip it instead."""
-        todo = f"{self.todo}, {_SKIP}." if self.todo else f"Correct it, {_SKIP}."
-        return DataError(f"{self.location}: {self.problem}", todo=todo)
+        hint = f"{self.hint}, {_SKIP}." if self.hint else f"Correct it, {_SKIP}."
+        return DataError(f"{self.location}: {self.problem}", hint=hint)
 
 
 OnBadLine = Callable[[BadLine], None]
@@ -103,7 +103,7 @@ OnBadLine = Callable[[BadLine], None]
 
 def refuse_line(bad: BadLine) -> None:
     """Raise the error for a line that cannot be skipped."""
-    raise DataError(f"{bad.location}: {bad.problem}", todo=f"{bad.todo or 'Correct it'}.")
+    raise DataError(f"{bad.location}: {bad.problem}", hint=f"{bad.hint or 'Correct it'}.")
 
 
 def lines_in(stream: BinaryIO, name: str, on_bad_line: OnBadLine = refuse_line) -> Iterator[bytes]:
@@ -133,8 +133,8 @@ def decoded_lines(stream: BinaryIO, name: str, on_bad_line: OnBadLine = refuse_l
 
 def skip_long_line(stream: BinaryIO, name: str, number: int, on_bad_line: OnBadLine) -> None:
     """Report a line longer than `MAX_LINE_BYTES`, of which the beginning was read, and skip the rest of it."""
-    todo = "Check that the file is what its name says, or divide its documents"
-    on_bad_line(BadLine(f"{name}, line {number}", f"longer than {MAX_LINE_BYTES:,} bytes", todo))
+    hint = "Check that the file is what its name says, or divide its documents"
+    on_bad_line(BadLine(f"{name}, line {number}", f"longer than {MAX_LINE_BYTES:,} bytes", hint))
     while (rest := stream.readline(_READ_BYTES)) and not rest.endswith(b"\n"):
         pass
 
@@ -154,7 +154,7 @@ def refuse_utf_16(start: bytes, file: str) -> None:
     raise DataError(
         f"{file} is {'' if codec == 'UTF-16' else 'probably '}UTF-16 ({found})",
         allowed="UTF-8",
-        todo=f"Convert it, e.g. `iconv -f {codec} -t UTF-8 OLD > NEW`",
+        hint=f"Convert it, e.g. `iconv -f {codec} -t UTF-8 OLD > NEW`",
     )
 
 
@@ -169,8 +169,8 @@ def undecodable(data: bytes, error: UnicodeDecodeError, file: str, line: int) ->
     guess, codec = guess_encoding(before, data[error.start : error.start + _LOOKED_AROUND])
     found = data[error.start : error.start + 4].hex(" ")
     problem = f"not UTF-8 (bytes {found} at byte {column} of the line); {guess}"
-    todo = f"Convert the file, e.g. `iconv -f {codec} -t UTF-8 OLD > NEW`" if codec else "Convert the file to UTF-8"
-    return BadLine(f"{file}, line {line}", problem, todo)
+    hint = f"Convert the file, e.g. `iconv -f {codec} -t UTF-8 OLD > NEW`" if codec else "Convert the file to UTF-8"
+    return BadLine(f"{file}, line {line}", problem, hint)
 
 
 def guess_encoding(before: bytes, data: bytes) -> tuple[str, str]:

@@ -23,13 +23,13 @@ def imported(module: str, purpose: str, extra: str, *, otherwise: str = "", pack
         return import_module(module)
     except ModuleNotFoundError as error:
         missing = package if error.name in (None, module) else error.name
-        todo = f"Install it: {install(extra)}"
-        todo += f", or {otherwise}." if otherwise else "."
-        raise DataError(f"{purpose} needs the package {missing}, which is not installed", todo=todo) from error
+        hint = f"Install it: {install(extra)}"
+        hint += f", or {otherwise}." if otherwise else "."
+        raise DataError(f"{purpose} needs the package {missing}, which is not installed", hint=hint) from error
     except Exception as error:  # A library built for other versions of its dependencies may raise anything.
         reason = (str(error).strip().splitlines() or [""])[0]
         raise DataError(
             f"{purpose} needs the package {package}, which is installed but cannot be loaded "
             f"({type(error).__name__}: {reason})",
-            todo=f"Reinstall it with compatible dependencies: `pip install --force-reinstall {package}`.",
+            hint=f"Reinstall it with compatible dependencies: `pip install --force-reinstall {package}`.",
         ) from error

@@ -103,7 +103,7 @@ def check_target(out: str | Path) -> None:
             raise DataError(
                 f"{folder} contains {foreign[0]!r}, which is not prepared text",
                 allowed="a new or empty folder, or one of `maskwright prepare`",
-                todo="Choose another --out.",
+                hint="Choose another --out.",
             )
         check_writable(folder)
         return
@@ -148,7 +148,7 @@ def _download(system: Any, path: str, url: str, record: Mapping[str, Any], folde
     with atomic_folder(folder) as temporary:
         for name, size in files.items():
             if PurePath(name).is_absolute() or is_hidden(name):
-                raise DataError(f"{url}/{PREPARED} names the file {name!r}", todo=_AGAIN)
+                raise DataError(f"{url}/{PREPARED} names the file {name!r}", hint=_AGAIN)
 
             def arrived(_: int | None, count: int, before: int = done) -> None:
                 progress("downloading (bytes)", before + count, total)
@@ -157,7 +157,7 @@ def _download(system: Any, path: str, url: str, record: Mapping[str, Any], folde
                 download(system, f"{path}/{name}", temporary / name, arrived)
             if (arrived_size := (temporary / name).stat().st_size) != size:
                 raise DataError(
-                    f"{url}/{name} has {arrived_size:,} of {size:,} bytes", todo="Run the same command again."
+                    f"{url}/{name} has {arrived_size:,} of {size:,} bytes", hint="Run the same command again."
                 )
             done += size
 
@@ -170,7 +170,7 @@ def _checked(content: bytes, name: str) -> dict[str, Any]:
         if (version := (record["format"], record["version"])) != (_FORMAT, _VERSION):
             raise ValueError(f"it is of the format {version}, this program reads {(_FORMAT, _VERSION)}")
     except (ValueError, KeyError, AttributeError) as error:
-        raise DataError(f"{name} cannot be used: {error}", todo=_AGAIN) from error
+        raise DataError(f"{name} cannot be used: {error}", hint=_AGAIN) from error
     return dict(record)
 
 

@@ -131,14 +131,14 @@ def similar_words(
 
     kept = open_or_build((cache or cache_folder()) / f"similar-words-{key}", _open, make)
     if not len(kept.table):
-        todo = (
+        hint = (
             f"Give more text, or let rarer words count: --set replacement.table.min_count=N (now {spec.min_count}), "
             f"--set replacement.table.min_similarity=X (now {spec.min_similarity})."
             if learned
             else "Check that the file is of the corpus's language and script, and that the recipe finds whole words in "
             "the corpus (Chinese words need words.segmenter); a similar word has as many tokens."
         )
-        raise DataError(f"no word of the corpus has a similar word ({kept.coverage.source})", todo=todo)
+        raise DataError(f"no word of the corpus has a similar word ({kept.coverage.source})", hint=hint)
     return kept
 
 
@@ -260,7 +260,7 @@ def read_synonyms(path: Path) -> tuple[dict[str, list[str]], str]:
         raise DataError(
             f"there is no file {str(path)!r} with similar words",
             allowed="corpus, or the path of a file of synonyms",
-            todo="Check replacement.table.source.",
+            hint="Check replacement.table.source.",
         )
     groups_by_word: dict[str, dict[str, None]] = {}
     groups = 0

@@ -71,8 +71,11 @@ def text_column(columns: Sequence[str], textual: Sequence[str], wanted: str | No
         if wanted in columns:
             return wanted
         guess = nearest(wanted, columns)
-        todo = f"Did you mean {guess!r}?" if guess else ""
-        raise DataError(f"{name} has no column {wanted!r}", allowed=describe_columns(columns), todo=todo)
+        raise DataError(
+            f"{name} has no column {wanted!r}",
+            allowed=describe_columns(columns),
+            hint=f"Did you mean {guess!r}?" if guess else "",
+        )
     usual = usual_text_column(textual)
     if usual is not None or len(textual) == 1:
         return textual[0] if usual is None else usual
@@ -80,7 +83,7 @@ def text_column(columns: Sequence[str], textual: Sequence[str], wanted: str | No
     raise DataError(
         f"{name}: {problem if textual else 'no column contains text'}; it has {describe_columns(columns)}",
         allowed=f"a single column of texts, or one named {', '.join(TEXT_COLUMNS)}",
-        todo=f"Name the column, e.g. `{hint.format((textual or columns or ['body'])[0])}`",
+        hint=f"Name the column, e.g. `{hint.format((textual or columns or ['body'])[0])}`",
     )
 
 
@@ -186,7 +189,7 @@ def delimited_rows(
     fields = read(chain(head, lines), name, delimiter, on_bad_line)
     start = next((row for row in fields if any(map(str.strip, row[2]))), None)
     if start is None:
-        raise DataError(f"{name} has no header line", todo="The first line must name the columns.")
+        raise DataError(f"{name} has no header line", hint="The first line must name the columns.")
     names = [field.strip() for field in start[2]]
     if has_header(names):
         columns = tuple(field or str(number) for number, field in enumerate(names, 1))
@@ -327,7 +330,7 @@ def open_parquet(file: BinaryIO, path: Path) -> Iterator[Any]:
         yield parquet.ParquetFile(file)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
-            f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}", todo="Write or download it again."
+            f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}", hint="Write or download it again."
         ) from error
 
 
@@ -387,7 +390,7 @@ def records_of(data: object, name: str) -> Records | None:
     name = f"{name} ({type(data).__name__})"
     if isinstance(data, Mapping) and data and all(hasattr(split, "column_names") for split in data.values()):
         first = next(iter(data))
-        raise DataError(f"{name} holds the splits {', '.join(map(str, data))}", todo=f"Pass one of them, [{first!r}].")
+        raise DataError(f"{name} holds the splits {', '.join(map(str, data))}", hint=f"Pass one of them, [{first!r}].")
     if isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data):
         rows = data
     elif hasattr(data, "features") and hasattr(data, "column_names"):
@@ -398,7 +401,7 @@ def records_of(data: object, name: str) -> Records | None:
         rows = found.to_dicts()
     elif hasattr(data, "to_dict") and hasattr(data, "columns") and hasattr(data, "notna"):
         if repeated := [str(column) for column, count in Counter(found.columns).items() if count > 1]:
-            raise DataError(f"{name} has several columns {repeated[0]!r}", todo="Rename them.")
+            raise DataError(f"{name} has several columns {repeated[0]!r}", hint="Rename them.")
         rows = found.astype(object).where(found.notna(), None).to_dict(orient="records")
     else:
         return None

@@ -91,7 +91,7 @@ def evaluate(
             "--windows": windows,
         }
         if refused := [option for option, value in options_set.items() if value]:
-            raise MaskwrightError(f"{refused[0]} has no effect on sentence embeddings", todo="Leave it out.")
+            raise MaskwrightError(f"{refused[0]} has no effect on sentence embeddings", hint="Leave it out.")
         from maskwright.finetuning.embedding.training import evaluate_embedding  # `predict` needs none of it.
 
         return evaluate_embedding(model, file=file, options=options, device=device, reporter=reporter)
@@ -130,7 +130,7 @@ def model_to_score(
         if device not in ("auto", location.type, str(location)) or precision not in ("auto", chosen):
             raise MaskwrightError(
                 f"device {device!r}, precision {precision!r}: this model was loaded on {location}, in {chosen}",
-                todo=f"Leave both out, or load it again: `maskwright.load(..., device={device!r}, "
+                hint=f"Leave both out, or load it again: `maskwright.load(..., device={device!r}, "
                 f"precision={precision!r})`.",
             )
         device = str(location)
@@ -170,7 +170,7 @@ def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str) 
         if isinstance(example, TextExample) and len(example.texts) != expected:
             raise DataError(
                 f"{name}: {_TEXTS[len(example.texts)]}, but this model was trained on {_TEXTS[expected]}",
-                todo=f"Give {_TEXTS[expected]}; of a file name `--text COLUMN{' --text2 COLUMN' * (expected == 2)}`.",
+                hint=f"Give {_TEXTS[expected]}; of a file name `--text COLUMN{' --text2 COLUMN' * (expected == 2)}`.",
             )
 
 
@@ -183,7 +183,7 @@ def choose_layout(model: FineTunedModel, max_length: int | None, windows: bool, 
     """Return the layout of inputs that the user chose (`predict`); `name` is the model's, for messages."""
     if windows and model.task.head == "choice":
         raise MaskwrightError(
-            f"the model {name} is for multiple choice, which does not read windows", todo="Leave --windows out."
+            f"the model {name} is for multiple choice, which does not read windows", hint="Leave --windows out."
         )
     longest = choose_length(max_length, model.max_length, model.encoder.config.max_positions, name)
     return replace(model.layout, max_length=longest, windows=windows)

@@ -56,7 +56,7 @@ class Layout:
             raise DataError(
                 f"sequences of {self.max_length} tokens are too short: {specials} are special tokens",
                 allowed=f"a length of at least {specials + needed}",
-                todo="Raise max_length.",
+                hint="Raise max_length.",
             )
         return self.max_length - specials
 

@@ -176,10 +176,10 @@ def finetune(
     )
     if request.kind == "embedding":
         if world_size() > 1:
-            raise RecipeError("--task embedding trains with one process", todo="Start it without torchrun.")
+            raise RecipeError("--task embedding trains with one process", hint="Start it without torchrun.")
         without_effect = {"--seeds": seeds > 1, "--from-scratch": from_scratch, "--system": system, "--search": search}
         if refused := [option for option, value in without_effect.items() if value]:
-            raise RecipeError(f"{refused[0]} has no effect with --task {task}", todo="Leave it out.")
+            raise RecipeError(f"{refused[0]} has no effect with --task {task}", hint="Leave it out.")
         return finetune_embedding(
             model,
             request,
@@ -194,7 +194,7 @@ def finetune(
             reporter=reporter,
         )
     if dimensions:
-        raise RecipeError(f"--dimensions has no effect with --task {task}", todo="Leave it out.")
+        raise RecipeError(f"--dimensions has no effect with --task {task}", hint="Leave it out.")
     pairs = parse_overrides(set)
     overrides = [(name, value) for name, value in pairs if not name.startswith(_TASK_FIELDS)]
     of_task = {name.removeprefix(_TASK_FIELDS): value for name, value in pairs if name.startswith(_TASK_FIELDS)}

@@ -93,14 +93,14 @@ class LabeledRequest:
         by_part = {part: sources_of(each, part) for part, each in files.items() if each is not None}
         by_part = {part: sources for part, sources in by_part.items() if sources}
         if data is None and not by_part:
-            todo = "Name your files, e.g. `--train FILE`"
+            hint = "Name your files, e.g. `--train FILE`"
             if row:
-                todo = f"Name the folder of its files ({', '.join(row.usual_files())}), `--data DIR`"
-            raise RecipeError(f"no data was given for the task {task!r}", todo=f"{todo}.")
+                hint = f"Name the folder of its files ({', '.join(row.usual_files())}), `--data DIR`"
+            raise RecipeError(f"no data was given for the task {task!r}", hint=f"{hint}.")
         if data is not None and row is None:
             raise RecipeError(
                 f"--data names a benchmark's folder, and {task!r} is a kind of task",
-                todo="Name your files, e.g. `--train FILE --dev FILE`.",
+                hint="Name your files, e.g. `--train FILE --dev FILE`.",
             )
         folder = None if data is None else Path(data).expanduser()
         options = with_overrides(ReadOptions() if row is None else row.options, columns, read)
@@ -125,7 +125,7 @@ class LabeledRequest:
         raise DataError(
             f"there are no training examples{where}",
             allowed=" or ".join(self.benchmark.usual_files("train")) if self.benchmark else "",
-            todo="Name their file, `--train FILE`.",
+            hint="Name their file, `--train FILE`.",
         )
 
     def read(self, part: Split, reporter: Reporter, trained: ReadAs = MappingProxyType({})) -> ExampleFile[Any] | None:
@@ -206,13 +206,13 @@ def check_measurable(file: ExampleFile[Any], task: Task) -> None:
     if lacking:
         raise DataError(
             f"{file.name}: {len(lacking)} of {len(file.examples)} examples have no label, the first is {lacking[0]}",
-            todo="Development examples need labels: name another file, or omit --dev to hold out a share of "
+            hint="Development examples need labels: name another file, or omit --dev to hold out a share of "
             "the training examples.",
         )
     try:
         task.check(file.examples)
     except DataError as error:
-        raise DataError(f"{file.name}, {error.problem}", allowed=error.allowed, todo=error.todo) from error
+        raise DataError(f"{file.name}, {error.problem}", allowed=error.allowed, hint=error.hint) from error
 
 
 def warn_of(parts: Mapping[str, ExampleFile[Any]], reporter: Reporter) -> list[str]:
@@ -296,7 +296,7 @@ def hold_out(examples: Sequence[E], name: str, *, by_query: bool = False) -> tup
         raise DataError(
             f"{name} has {pluralize(len(examples), 'example')} of {pluralize(len(counts), 'text')}: none can be held "
             "out for development",
-            todo="Give more examples, or a development file with `--dev FILE`.",
+            hint="Give more examples, or a development file with `--dev FILE`.",
         )
     limit = max(round(_HELD_OUT_SHARE * len(examples)), min(_FEWEST_HELD_OUT, len(examples) // 3))
     # The smallest text is held out even if it has more examples.
@@ -315,7 +315,7 @@ def load_read_as(folder: str | Path) -> ReadAs:
     try:
         found = validate(ReadOptions, read_json(path), str(path)) if path.is_file() else ReadOptions()
     except RecipeError as error:
-        raise DataError(error.problem, todo="Remove the file to have it guessed.") from None
+        raise DataError(error.problem, hint="Remove the file to have it guessed.") from None
     return found.model_dump(exclude_defaults=True)
 
 
@@ -349,4 +349,4 @@ def read_for_model(
         if filled == options:
             raise
         problem = f"{error.problem} (it is read as the training file was)"
-        raise DataError(problem, allowed=error.allowed, todo=error.todo) from error
+        raise DataError(problem, allowed=error.allowed, hint=error.hint) from error

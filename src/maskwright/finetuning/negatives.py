@@ -55,7 +55,7 @@ class NegativeMiner:
             raise DataError(
                 f"{file.name} has {pluralize(len(pairs), 'pair')} and no other document that is far enough from the "
                 "relevant ones to be a negative",
-                todo="Give more pairs, or negatives: triplets, or a column of 1 and 0, `--label COLUMN`.",
+                hint="Give more pairs, or negatives: triplets, or a column of 1 and 0, `--label COLUMN`.",
             )
         self.reporter.message(
             part, f"{len(rows) - len(pairs):,} negatives mined for {len(pairs):,} pairs by {self.existing.name}"

@@ -104,7 +104,7 @@ def predict(
                 files.append(read_file([source], loaded, options, reporter))
         examples = as_one(files).examples
         if not examples:
-            raise DataError("nothing was given to predict", todo="Give texts, or a file.")
+            raise DataError("nothing was given to predict", hint="Give texts, or a file.")
         progress = reporter.stage if windows or len(examples) > _LONG else no_progress
         layout = choose_layout(loaded, max_length, windows, name_of(model))
         predictions = predict_examples(loaded, encoder, examples, progress, layout)
@@ -123,7 +123,7 @@ def given_inputs(words: Sequence[str], files: Sequence[str | Path]) -> tuple[lis
     if named_files and len(named_files) < len(words):
         raise DataError(
             f"{named_files[0]!r} is a file, other arguments are not",
-            todo="Give files with `--file FILE`, texts as arguments.",
+            hint="Give files with `--file FILE`, texts as arguments.",
         )
     return ([], [*map(Path, named_files), *paths]) if named_files else (list(words), paths)
 
@@ -175,7 +175,7 @@ def _example(one: Input, key: str, source: str, kind: Kind, trained: ReadAs) -> 
         for part in parts:
             as_text(part)
     except ValueError as error:
-        raise DataError(f"{source}: {error}", todo="Give whole characters, as UTF-8.") from None
+        raise DataError(f"{source}: {error}", hint="Give whole characters, as UTF-8.") from None
     if isinstance(example, TaggedExample) and not example.words:
         raise DataError(f"{source} holds no word")
     refuse_other_texts([example], trained, source)

@@ -44,7 +44,7 @@ def check_search(trials: int, fixed: Collection[str]) -> None:
     if "learning_rate" in fixed and {"epochs", "steps"} & {*fixed}:
         raise RecipeError(
             "--search has nothing to search: learning_rate and the length of training are set",
-            todo="Leave one of them out of --set.",
+            hint="Leave one of them out of --set.",
         )
 
 

@@ -209,7 +209,7 @@ def read_result(folder: Path) -> SeedResult | None:
         return SeedResult(seed=data["seed"], folder=folder, steps=data["steps"], history=history, **fields)
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
-            f"{folder} is damaged: {error}", todo=f"Remove {folder} and run the same command again to train it again."
+            f"{folder} is damaged: {error}", hint=f"Remove {folder} and run the same command again to train it again."
         ) from error
 
 

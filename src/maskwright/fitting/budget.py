@@ -55,14 +55,14 @@ class Budget:
         if len(given) > 1:
             raise RecipeError(
                 f"{len(given)} budgets were given ({', '.join('--' + name for name in given)})",
-                todo="Give one: the others follow from it.",
+                hint="Give one: the others follow from it.",
             )
         ((name, amount),) = given.items()
         if not 0 < amount < float("inf"):
             raise RecipeError(
                 f"a budget of {amount:g} {name} has no training step",
                 allowed="a number above 0",
-                todo=f"For example `--{name} {'10' if name in ('minutes', 'steps') else '1'}`.",
+                hint=f"For example `--{name} {'10' if name in ('minutes', 'steps') else '1'}`.",
             )
         unit, scale = _UNITS[name]
         return cls(unit, amount * scale)

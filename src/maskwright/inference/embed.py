@@ -38,8 +38,8 @@ def choose_dimensions(requested: int | None, modules: SentenceModules, width: in
 def check_pooling(name: str) -> None:
     """Raise MaskwrightError if there is no such pooling."""
     if name not in POOLINGS:
-        problem, allowed, todo = unknown_name("pooling", name, POOLINGS)
-        raise MaskwrightError(problem, allowed=allowed, todo=todo)
+        problem, allowed, hint = unknown_name("pooling", name, POOLINGS)
+        raise MaskwrightError(problem, allowed=allowed, hint=hint)
 
 
 def nearest_texts(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

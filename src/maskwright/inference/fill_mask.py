@@ -68,7 +68,7 @@ def read_masks(text: str, name: str, tokenizer: Tokenizer, max_length: int) -> M
         raise DataError(
             f"{name} has no mask: {_shortened(text)!r}",
             allowed=" or ".join(MASK_FORMS),
-            todo="Write it in place of the token to predict",
+            hint="Write it in place of the token to predict",
         )
     longest = max_length - 2
     low, high = _window(int(masks[0]), int(masks[-1]) + 1, len(encoded.ids), longest)
@@ -76,7 +76,7 @@ def read_masks(text: str, name: str, tokenizer: Tokenizer, max_length: int) -> M
         raise DataError(
             f"{name} has masks {int(masks[-1] - masks[0])} tokens apart: {_shortened(text)!r}",
             allowed=f"masks within {longest} tokens, the maximum length of the model",
-            todo="Split the text",
+            hint="Split the text",
         )
     return MaskedText(
         text=text,

@@ -82,7 +82,7 @@ class Model(EncoderWithHeads):
         """Return the model with its task head; raise ConversionError, since this one was not fine-tuned."""
         raise ConversionError(
             f"the model {self.name} is a pretrained model, not a fine-tuned one",
-            todo=f"Fine-tune it: `maskwright finetune {self.name} --task ...`. For masked tokens use `fill_mask`.",
+            hint=f"Fine-tune it: `maskwright finetune {self.name} --task ...`. For masked tokens use `fill_mask`.",
         )
 
     def fill_mask(
@@ -116,7 +116,7 @@ class Model(EncoderWithHeads):
             others = "`embed` or `detect`" if "rtd" in self.heads else "`embed`"
             raise ConversionError(
                 f"the model {self.name} has no head for masked tokens",
-                todo=f"Use {others}, or choose a model that was saved with its masked language modeling head.",
+                hint=f"Use {others}, or choose a model that was saved with its masked language modeling head.",
             )
         vocab_size = self.tokenizer.special_tokens.vocab_size
         if not 1 <= top_k <= vocab_size:
@@ -167,7 +167,7 @@ class Model(EncoderWithHeads):
         if "rtd" not in self.heads:
             raise ConversionError(
                 f"the model {self.name} has no head for replaced tokens",
-                todo="Choose a model that was trained to detect them: a run of an electra recipe, or an ELECTRA "
+                hint="Choose a model that was trained to detect them: a run of an electra recipe, or an ELECTRA "
                 "discriminator (ElectraForPreTraining)",
             )
         if not 0 <= threshold <= 1:
@@ -391,5 +391,5 @@ def _listed(texts: str | Sequence[str]) -> list[str]:
     listed = [texts] if isinstance(texts, str) else list(texts)
     for number, text in enumerate(listed, start=1):
         if problem := surrogate_problem(text):
-            raise DataError(f"text {number}: {problem}", todo="Give whole characters, as UTF-8.")
+            raise DataError(f"text {number}: {problem}", hint="Give whole characters, as UTF-8.")
     return listed

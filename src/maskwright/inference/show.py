@@ -174,7 +174,7 @@ def show(
     chosen = recipe if isinstance(recipe, Recipe) else resolve(recipe, set)
     documents = sentences_of_documents(text)
     if not documents:
-        raise DataError("the text to show is empty", todo="Give a sentence or more.")
+        raise DataError("the text to show is empty", hint="Give a sentence or more.")
     run = _run_folder(recipe)
     has_own_tokenizer = run is not None and tokenizer is None
     tokenizer = tokenizer or run
@@ -299,7 +299,7 @@ def _stage(recipe: Recipe, wanted: int | None) -> tuple[int, Masking]:
             f"recipe {recipe.name!r} has no stage {stage} of masking",
             allowed=", ".join(f"{number} ({name})" for number, name in enumerate(recipe.masking.stage_names, start=1))
             or "1, all of training",
-            todo="Leave --stage out to see the last.",
+            hint="Leave --stage out to see the last.",
         )
     return stage, stages[stage - 1][1]
 
@@ -334,7 +334,7 @@ def _encoded(
     sentences = [sentence for document in texts for sentence in document]
     stream = StreamEncoder(tokenizer, with_offsets=annotator is not None).encode(sentences)
     if not len(stream.ids):
-        raise DataError("the tokenizer knows nothing in the text to show", todo="Give other text.")
+        raise DataError("the tokenizer knows nothing in the text to show", hint="Give other text.")
     document_of = np.repeat(np.arange(len(texts)), [len(document) for document in texts])
     held = np.bincount(document_of[stream.lengths > 0], minlength=len(texts))
     last = np.cumsum(held[held > 0])

@@ -47,7 +47,7 @@ def read_texts(path: Path | str, column: str | None = None, on_column: OnColumn 
     suffix = (path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path).suffix.lower()
     format = "jsonl" if suffix == ".json" else TABLE_SUFFIXES.get(suffix)
     if column is not None and format is None:
-        raise DataError(f"{path} has no columns", todo="Leave --column out, or give a CSV, JSON Lines or Parquet file.")
+        raise DataError(f"{path} has no columns", hint="Leave --column out, or give a CSV, JSON Lines or Parquet file.")
     with reading(path) as file:
         if format in ("csv", "tsv", "parquet"):
             return _checked(file_texts(file, path, format, column, _HINT, refuse_line, on_column), str(path))
@@ -79,11 +79,11 @@ def gather(
             line = number + len(from_file) - len(gathered)
             raise DataError(
                 f"{f'{file}, line {line}' if line > 0 else f'input {number}'}: {problem}",
-                todo="Give whole characters, as UTF-8.",
+                hint="Give whole characters, as UTF-8.",
             )
     if not gathered:
         raise DataError(
-            "no text was given", todo="Pass texts, on the command line each in quotes, or a file (`--file`)"
+            "no text was given", hint="Pass texts, on the command line each in quotes, or a file (`--file`)"
         )
     return gathered
 
@@ -106,7 +106,7 @@ def _in_memory(texts: object, column: str | None, on_column: OnColumn) -> Sequen
 def _checked(texts: Iterable[str], name: str) -> list[str]:
     read = list(texts)
     if not any(text.strip() for text in read):
-        raise DataError(f"{name} contains no text", todo="Give a file of texts.")
+        raise DataError(f"{name} contains no text", hint="Give a file of texts.")
     return read
 
 
@@ -126,7 +126,7 @@ def read_source(text: str | None, file: Path | None) -> str:
     """
     if (text is None) == (file is None):
         raise DataError(
-            "give the text to show either as --text or as --text-file", todo='For example `--text "The cat sat."`.'
+            "give the text to show either as --text or as --text-file", hint='For example `--text "The cat sat."`.'
         )
     if text is not None:
         return text
@@ -136,6 +136,6 @@ def read_source(text: str | None, file: Path | None) -> str:
         with contextlib.nullcontext(sys.stdin.buffer) if str(file) == "-" else open_file(file.expanduser()) as source:
             return source.read().decode("utf-8-sig")
     except OSError as error:
-        raise DataError(f"cannot read {name}: {error.strerror}", todo="Check the path.") from error
+        raise DataError(f"cannot read {name}: {error.strerror}", hint="Check the path.") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{name} is not UTF-8 text (byte {error.start})", todo="Save it as UTF-8.") from error
+        raise DataError(f"{name} is not UTF-8 text (byte {error.start})", hint="Save it as UTF-8.") from error

@@ -27,14 +27,14 @@ def choose_device(name: str) -> torch.device:
         raise DeviceError(
             f"unknown device {name!r}",
             allowed=", ".join(DEVICES),
-            todo=f"Did you mean {guess!r}?" if guess else "",
+            hint=f"Did you mean {guess!r}?" if guess else "",
         )
     if name != "cpu" and not torch.cuda.is_available():
         why = "" if torch.version.cuda else " (it is a CPU-only build)"
         raise DeviceError(
             f"device {name!r}: PyTorch finds no CUDA GPU here{why}",
             allowed="auto, cpu",
-            todo="Choose one of these, or install a CUDA build of PyTorch and the GPU's driver.",
+            hint="Choose one of these, or install a CUDA build of PyTorch and the GPU's driver.",
         )
     if known[1] and int(known[1]) >= (count := torch.cuda.device_count()):
         numbered = "".join(f", cuda:{number}" for number in range(count))

@@ -32,13 +32,13 @@ def get(name: str) -> Recipe:
     system, slash, size = name.partition("/")
     if system in sizes and not size:
         raise RecipeError(f"recipe {name!r} needs a size", allowed=", ".join(sizes[system]))
-    todo = "`maskwright recipes` lists all recipes"
+    hint = "`maskwright recipes` lists all recipes"
     if system in sizes:
         guess = nearest(name, sizes[system])
         raise RecipeError(
             f"system {system!r} has no size {size!r}",
             allowed=", ".join(sizes[system]),
-            todo=f"Did you mean {guess!r}?" if guess else todo,
+            hint=f"Did you mean {guess!r}?" if guess else hint,
         )
     # A high cutoff: "bret" is a misspelled BERT, but "deberta" is another system. "bert-base-uncased" is a hub name.
     meant = nearest(system, sizes, cutoff=0.74)
@@ -47,7 +47,7 @@ def get(name: str) -> Recipe:
     raise RecipeError(
         f"unknown system {system!r}" if slash else f"unknown recipe {name!r}",
         allowed=f"{', '.join(sizes)}, each with a size, such as bert/base; or a .json file",
-        todo=f"Did you mean {guess!r}?" if guess else todo,
+        hint=f"Did you mean {guess!r}?" if guess else hint,
     )
 
 
@@ -79,7 +79,7 @@ def _read(path: Path) -> Recipe:
     except FileNotFoundError as error:
         raise RecipeError(
             f"there is no recipe file {str(path)!r}",
-            todo="Check the path, or run `maskwright recipes` for the names of recipes",
+            hint="Check the path, or run `maskwright recipes` for the names of recipes",
         ) from error
 
 

@@ -56,7 +56,7 @@ def recipe_from_json(data: Any, source: str) -> Recipe:
             raise RecipeError(
                 f"{source}: {path} is {value!r}, but this field was removed",
                 allowed="null",
-                todo=f"Use the version of maskwright that wrote it, or a recipe without {path}.",
+                hint=f"Use the version of maskwright that wrote it, or a recipe without {path}.",
             )
     return validate(Recipe, data, source)
 

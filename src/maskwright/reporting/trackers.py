@@ -176,8 +176,8 @@ def choose_trackers(names: Sequence[str] | None) -> tuple[str, ...]:
         return ()
     for name in chosen:
         if name not in _TRACKERS:
-            problem, allowed, todo = unknown_name("tracker", name, [*_TRACKERS, "none"])
-            raise MaskwrightError(f"--report-to: {problem}", allowed=allowed, todo=todo)
+            problem, allowed, hint = unknown_name("tracker", name, [*_TRACKERS, "none"])
+            raise MaskwrightError(f"--report-to: {problem}", allowed=allowed, hint=hint)
         require(f"--report-to {name}", name, name)
     return chosen
 

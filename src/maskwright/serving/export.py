@@ -81,7 +81,7 @@ def export(
     out, file = Path(out).expanduser(), None if texts is None else Path(texts).expanduser()
     # The current directory cannot be replaced, even if it is empty.
     if out.exists() and (not out.is_dir() or any(out.iterdir()) or out.samefile(Path.cwd())):
-        raise MaskwrightError(f"{out} exists", todo="Choose a new folder")
+        raise MaskwrightError(f"{out} exists", hint="Choose a new folder")
     loaded = read_checkpoint(model)
     tokenizer = _check_tokenizer(loaded)
     precisions = [name for name in PRECISIONS if name in wanted]
@@ -108,8 +108,8 @@ def _check_choices(
     for kind, names, known in (("target", (to,), TARGETS), ("precision", precisions, PRECISIONS)):
         for name in names:
             if name not in known:
-                problem, allowed, todo = unknown_name(kind, name, known)
-                raise MaskwrightError(problem, allowed=allowed, todo=todo)
+                problem, allowed, hint = unknown_name(kind, name, known)
+                raise MaskwrightError(problem, allowed=allowed, hint=hint)
     for option, given, applies in (
         ("--precision", tuple(precisions) != ("fp32",), to == "onnx"),
         ("--encoder", encoder, to == "onnx"),
@@ -118,7 +118,7 @@ def _check_choices(
     ):
         if given and not applies:
             verb = "have" if " and " in option else "has"
-            raise MaskwrightError(f"{option} {verb} no effect with --to {to}", todo="Leave it out")
+            raise MaskwrightError(f"{option} {verb} no effect with --to {to}", hint="Leave it out")
     if to != "hub":
         require(f"--to {to}", *_LIBRARIES[to])
 
@@ -135,7 +135,7 @@ def _check_tokenizer(loaded: Checkpoint) -> Tokenizer:
     if "chat_template" in settings or template.exists():
         raise ConversionError(
             f"{template if template.exists() else path} has a chat template, which other programs execute",
-            todo="Remove it: encoders use none",
+            hint="Remove it: encoders use none",
         )
     return tokenizer
 

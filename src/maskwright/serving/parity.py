@@ -88,13 +88,13 @@ class Parity:
         least = min(least, 1 - 1.001 / self.texts)  # Of few texts one may differ.
         # Written so that NaN fails.
         if not (self.difference <= most and self.agreement >= least):
-            todo = "Check on texts of the model's domain, `--texts FILE`"
+            hint = "Check on texts of the model's domain, `--texts FILE`"
             raise ConversionError(
                 f"the exported model ({self.precision}) differs from its source: largest difference "
                 f"{self.difference:.2g}, {self.measure} {self.agreement:.2%}, on {pluralize(self.texts, 'text')}; "
                 "it was not kept",
                 allowed=f"a difference of up to {most:.2g} and at least {least:.1%}",
-                todo=todo if self.precision == "fp32" else f"{todo}, or export with `--precision fp32`",
+                hint=hint if self.precision == "fp32" else f"{hint}, or export with `--precision fp32`",
             )
 
 

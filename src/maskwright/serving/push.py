@@ -16,7 +16,7 @@ def files_to_push(folder: str | Path) -> list[Path]:
         raise ConversionError(
             f"{folder} is not an exported model",
             allowed="a folder that `maskwright export` wrote",
-            todo=f"Write one first: `maskwright export {folder} --to hub --out FOLDER`",
+            hint=f"Write one first: `maskwright export {folder} --to hub --out FOLDER`",
         )
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
@@ -46,5 +46,5 @@ def push(folder: str | Path, repo: str, *, private: bool = False) -> str:
     except (OSError, ValueError) as error:  # The client's errors are of these two kinds.
         raise MaskwrightError(
             f"cannot upload to {repo}: {str(error).strip().splitlines()[0]}",
-            todo="Check the name and the connection, and log in with `hf auth login`",
+            hint="Check the name and the connection, and log in with `hf auth login`",
         ) from error

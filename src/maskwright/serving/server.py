@@ -65,7 +65,7 @@ def serve(
     try:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, OverflowError) as error:
-        raise MaskwrightError(f"cannot listen on {host}:{port}: {error}", todo="Choose another --port.") from None
+        raise MaskwrightError(f"cannot listen on {host}:{port}: {error}", hint="Choose another --port.") from None
     # asyncio sets this only for sockets whose protocol number is given; without it, answers wait 40 ms for an ACK.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with listening:
@@ -100,9 +100,9 @@ def named_models(models: str | Path | Sequence[str | Path] | Mapping[str, str | 
         is_named = bool(equals) and "/" not in front
         name = front if is_named else Path(each).expanduser().resolve().name
         if not name:
-            raise MaskwrightError(f"the name of the model in {str(each)!r} is empty", todo="Write `NAME=PATH`.")
+            raise MaskwrightError(f"the name of the model in {str(each)!r} is empty", hint="Write `NAME=PATH`.")
         if name in named:
-            raise MaskwrightError(f"two models are called {name!r}", todo=f"Name them: `first={named[name]}`.")
+            raise MaskwrightError(f"two models are called {name!r}", hint=f"Name them: `first={named[name]}`.")
         named[name] = path if is_named else each
     if not named:
         raise MaskwrightError("no model was given")

@@ -143,12 +143,12 @@ def compare(
     variants = variants_of(recipes, vary or {}, set)
     baseline = baseline or next(iter(variants))
     if baseline not in variants:
-        problem, allowed, todo = unknown_name("baseline", baseline, list(variants))
-        raise RecipeError(problem, allowed=allowed, todo=todo)
+        problem, allowed, hint = unknown_name("baseline", baseline, list(variants))
+        raise RecipeError(problem, allowed=allowed, hint=hint)
     if seeds < 1:
         raise RecipeError(f"--seeds is {seeds}", allowed="1 or more")
     if tune_rate and TUNING_SEED in range(seed, seed + seeds):
-        raise RecipeError(f"seed {TUNING_SEED} is that of --tune-rate", todo="Choose other seeds.")
+        raise RecipeError(f"seed {TUNING_SEED} is that of --tune-rate", hint="Choose other seeds.")
     for variant in variants.values():
         require_teacher(variant.recipe, f"`--set {variant.label}:teacher.model=DIR_OR_HUB_NAME`")
     chosen = tasks_of(tasks)
@@ -156,7 +156,7 @@ def compare(
     if requested is None or (wall_clock and requested.unit != "seconds"):
         raise RecipeError(
             "no budget was given" if requested is None else "--wall-clock needs --minutes",
-            todo="Give the budget of one run: --minutes, --flops or --tokens.",
+            hint="Give the budget of one run: --minutes, --flops or --tokens.",
         )
     sources = (str(corpus),) if isinstance(corpus, str | Path) else tuple(map(str, corpus))
     folder = Path(out).expanduser()
@@ -321,7 +321,7 @@ class Study:
         if names := on_rank_zero(others):
             raise CheckpointError(
                 f"{self.experiment.folder} holds runs of other settings: {'; '.join(names)}",
-                todo="Repeat the old settings, choose another label (`--recipes LABEL=RECIPE`) or another --out.",
+                hint="Repeat the old settings, choose another label (`--recipes LABEL=RECIPE`) or another --out.",
             )
 
     def _write_report(self, variants: Mapping[str, Variant], baseline: str, seeds: Sequence[int]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def check_text(text: StudyText, with_pairs: bool) -> None:
         raise DataError(
             f"the held-out text gives {len(text.passages(PASSAGES))} passages and {len(pairs)} pairs of neighbors",
             allowed="1 passage or more; for `intrinsic` 8 pairs or more, from 4 documents or more",
-            todo="Give more text, or for `intrinsic` documents of several sentences each; or leave that task out.",
+            hint="Give more text, or for `intrinsic` documents of several sentences each; or leave that task out.",
         )
 
 

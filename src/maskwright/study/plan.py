@@ -136,7 +136,7 @@ def plan(
     """
     budget = Budget.of(hours=hours, minutes=minutes)
     if budget is None:
-        raise RecipeError("no budget was given", todo="Give the time of a run: --hours or --minutes.")
+        raise RecipeError("no budget was given", hint="Give the time of a run: --hours or --minutes.")
     if not trial_minutes > 0:
         raise RecipeError(f"--trial-minutes is {trial_minutes:g}", allowed="more than 0")
     variants = variants_of(recipes, {}, set)

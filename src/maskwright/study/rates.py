@@ -81,7 +81,7 @@ class RateTuning:
         if best is None:
             raise RecipeError(
                 f"no rate of {variant.label} has a held-out loss to choose by",
-                todo="Give more text, or a lower `--set training.learning_rate=`; or leave --tune-rate out.",
+                hint="Give more text, or a lower `--set training.learning_rate=`; or leave --tune-rate out.",
             )
         rates = {str(factor): result for factor, result in tried.items()}
         on_rank_zero(partial(write_record, file, {"best": best, "rates": rates}))

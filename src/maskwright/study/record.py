@@ -45,7 +45,7 @@ class StudyRecord:
         if made != checksums[name]:
             raise CheckpointError(
                 f"{folder} was damaged, and is not the same if it is made again: the corpus or a library has changed",
-                todo=f"Restore the corpus as it was and remove {folder}, or choose another --out.",
+                hint=f"Restore the corpus as it was and remove {folder}, or choose another --out.",
             )
         return part
 
@@ -65,7 +65,7 @@ def load_content(folder: Path, request: Mapping[str, Any], reporter: Reporter) -
     if content is None:
         raise CheckpointError(
             f"{folder / STUDY} is damaged: {problems[0]}, and so is its copy",
-            todo=f"Restore it from a backup, or remove {folder} to start again.",
+            hint=f"Restore it from a backup, or remove {folder} to start again.",
         )
     for problem in problems:
         reporter.message("restored", f"{problem}: restored from a copy")
@@ -76,7 +76,7 @@ def load_content(folder: Path, request: Mapping[str, Any], reporter: Reporter) -
     if differing:
         raise CheckpointError(
             f"{folder} holds another study: {'; '.join(differing)}",
-            todo="Repeat the old corpus, cleaning and budget to add to it, or choose another --out.",
+            hint="Repeat the old corpus, cleaning and budget to add to it, or choose another --out.",
         )
     return content
 

@@ -71,14 +71,14 @@ def variants_of(
         raise RecipeError(
             f"recipes to compare: {', '.join(labels) or 'none'}",
             allowed="one or more different ones",
-            todo="Name a second one of the same recipe yourself: `--recipes bert/mini,again=bert/mini`.",
+            hint="Name a second one of the same recipe yourself: `--recipes bert/mini,again=bert/mini`.",
         )
     of_label: dict[str, list[str]] = {label: [] for label in labels}
     for text in set:
         target, colon, _ = text.partition("=")[0].rpartition(":")
         if colon and target not in of_label:
-            problem, allowed, todo = unknown_name("label", target, labels)
-            raise RecipeError(f"--set {text}: {problem}", allowed=allowed, todo=todo)
+            problem, allowed, hint = unknown_name("label", target, labels)
+            raise RecipeError(f"--set {text}: {problem}", allowed=allowed, hint=hint)
         for label in [target] if colon else labels:
             of_label[label].append(text[len(target) + 1 :] if colon else text)
     variants = {}
@@ -102,8 +102,8 @@ def tasks_of(tasks: Sequence[str]) -> tuple[Task, ...]:
         front, _, path = text.partition("=")
         label, _, kind = front.rpartition(":")
         if kind not in (*DEFAULT_TASKS, *_WITH_PATH):
-            problem, allowed, todo = unknown_name("task", kind, (*DEFAULT_TASKS, *_WITH_PATH))
-            raise RecipeError(problem, allowed=allowed, todo=todo)
+            problem, allowed, hint = unknown_name("task", kind, (*DEFAULT_TASKS, *_WITH_PATH))
+            raise RecipeError(problem, allowed=allowed, hint=hint)
         if bool(path) == (kind in DEFAULT_TASKS) or (path and not Path(path).expanduser().exists()):
             raise RecipeError(
                 f"task {text!r}" + (f": there is no {path}" if path and kind in _WITH_PATH else ""),
@@ -111,7 +111,7 @@ def tasks_of(tasks: Sequence[str]) -> tuple[Task, ...]:
             )
         name = label or kind
         if name in found or name == SAMPLES:
-            raise RecipeError(f"two tasks are called {name!r}", todo=f"Name them: `LABEL:{text}`.")
+            raise RecipeError(f"two tasks are called {name!r}", hint=f"Name them: `LABEL:{text}`.")
         place = Path(path).expanduser() if path else None
         found[name] = Task(name, "minimal-pairs" if kind == "blimp" else kind, place)
     return tuple(found.values())

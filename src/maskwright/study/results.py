@@ -87,7 +87,7 @@ def read_study_record(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise CheckpointError(
             f"{path} is damaged: {error}",
-            todo="Restore it from a copy; or remove its folder, if that is below `measurements` or `runs`, and run the "
+            hint="Restore it from a copy; or remove its folder, if that is below `measurements` or `runs`, and run the "
             "same command again.",
         ) from error
 

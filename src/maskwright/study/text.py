@@ -166,7 +166,7 @@ def _clean(folder: Path, cleaning: Cleaning, cache: Path | None, workers: int | 
     if not held or not all(path.stat().st_size for path in train):
         raise DataError(
             "the corpus is too small to hold text out of training",
-            todo="Give more text: at least 16 documents, and several of each source.",
+            hint="Give more text: at least 16 documents, and several of each source.",
         )
     # The training text first: of text that comes twice the first is kept.
     cleaned = clean_corpus(

@@ -88,8 +88,8 @@ def doctor(device: str = "auto", *, precision: Precision = "auto", cache: Path |
     no_int8 = ops.int8_problem()
     advice = [*advise(hardware, machine)]
     for name, problem in problems.items():
-        if problem is not None and problem.todo:
-            advice.append(f"Kernels for inference in {name} are unavailable: {problem.problem}. {problem.todo}")
+        if problem is not None and problem.hint:
+            advice.append(f"Kernels for inference in {name} are unavailable: {problem.problem}. {problem.hint}")
     int8 = "" if no_int8 is None else no_int8.problem
     return Diagnosis(hardware=hardware, peak_flops=peaks, training=machine.to_json(), int8=int8, advice=tuple(advice))
 

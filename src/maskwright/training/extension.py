@@ -44,13 +44,13 @@ def extend(folder: Path, record: Mapping[str, Any], request: Mapping[str, Any]) 
         raise CheckpointError(
             f"the run in {folder} {'is finished' if finished else 'has begun'}; its learning rate decays to zero "
             f"within its budget ({old}, now {new}), which cannot be changed afterwards",
-            todo=f"{restart}; {_WAY}." if finished else f"Repeat the old command to resume it. {_WAY}.",
+            hint=f"{restart}; {_WAY}." if finished else f"Repeat the old command to resume it. {_WAY}.",
         )
     if old.unit != new.unit or new.amount < old.amount:
         raise CheckpointError(
             f"the run in {folder} has a budget of {old}, now {new}",
             allowed=f"the same, or more {old.unit}",
-            todo="Repeat the old command, enlarge its budget, or choose another --out.",
+            hint="Repeat the old command, enlarge its budget, or choose another --out.",
         )
     checkpoints, stable = folder / "checkpoints", folder / STABLE
     newest, _ = checkpoint.latest(checkpoints)
@@ -58,7 +58,7 @@ def extend(folder: Path, record: Mapping[str, Any], request: Mapping[str, Any]) 
         kept = max(stable.glob("step-*"), default=None)
         if kept is None:
             problem = f"the learning rate of the run in {folder} has begun to decay"
-            raise CheckpointError(f"{problem}, and no checkpoint of its constant part was kept", todo=f"{restart}.")
+            raise CheckpointError(f"{problem}, and no checkpoint of its constant part was kept", hint=f"{restart}.")
         checkpoint.latest(stable)  # Raises if it is damaged.
         if not (checkpoints / kept.name).exists():
             with atomic_folder(checkpoints / kept.name) as temporary:

@@ -204,7 +204,7 @@ def request_of(
     if budget is None and not as_published:
         raise RecipeError(
             "no budget was given",
-            todo="Give one, e.g. `--minutes 10` (or --hours, --steps, --tokens, --flops); `--as-published` alone uses "
+            hint="Give one, e.g. `--minutes 10` (or --hours, --steps, --tokens, --flops); `--as-published` alone uses "
             "the published number of steps.",
         )
     return Request(
@@ -234,7 +234,7 @@ def _words_to_add(words: int | str | Path, init: str | Path | None) -> int | str
     if init is None:
         raise RecipeError(
             "--extend-vocabulary adds words to the vocabulary of an existing model, and none is given",
-            todo="Name the model, `--init DIR_OR_HUB_NAME`. Without one, the vocabulary is learned from the corpus.",
+            hint="Name the model, `--init DIR_OR_HUB_NAME`. Without one, the vocabulary is learned from the corpus.",
         )
     text = str(words)
     if not text.removeprefix("-").isdecimal():

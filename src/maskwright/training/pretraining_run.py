@@ -383,7 +383,7 @@ class PretrainingRun(Run[PretrainingModel]):
             raise TrainingError(
                 f"training has diverged: after step {step:,} {problem}; "
                 + ("no checkpoint was written before" if kept is None else f"the checkpoint {kept.name} is kept"),
-                todo="Lower the learning rate (`--set training.learning_rate=...`) and use a new --out folder.",
+                hint="Lower the learning rate (`--set training.learning_rate=...`) and use a new --out folder.",
             )
 
     def _loss(self, held_out: Mapping[str, HeldOutResult]) -> float:
@@ -428,7 +428,7 @@ def _workload(
     if smallest < world_size():
         raise RecipeError(
             f"{world_size()} processes share batches of {smallest} sequences",
-            todo="Start fewer processes, or set training.batch_sequences and use a new --out folder.",
+            hint="Start fewer processes, or set training.batch_sequences and use a new --out folder.",
         )
     # Dropout is keyed by micro-batch, so a resumed run keeps its size on the same kind of device.
     kind = str(record.get("machine", {}).get("device", "")).partition(":")[0]

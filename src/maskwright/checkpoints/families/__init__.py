@@ -28,5 +28,5 @@ def family_named(name: str, source: str = "") -> Family:
     raise ConversionError(
         f"{source}: unsupported model_type {name!r}" if source else f"unknown model_type {name!r}",
         allowed=", ".join((*FAMILIES, *_SAME_ARCHITECTURE)),
-        todo=f"Did you mean {guess!r}?" if guess else "Use transformers for this model, or choose another",
+        hint=f"Did you mean {guess!r}?" if guess else "Use transformers for this model, or choose another",
     )

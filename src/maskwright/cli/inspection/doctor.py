@@ -27,7 +27,7 @@ def command(
         else:
             output.table(
                 ("", ""),
-                [(output.strong(topic), f"{text.removesuffix('.')}. {todo}") for topic, text, todo in findings],
+                [(output.strong(topic), f"{text.removesuffix('.')}. {hint}") for topic, text, hint in findings],
             )
         return
     from maskwright.core.text.amounts import pluralize, size_in_bytes

@@ -22,8 +22,8 @@ def list_recipes(context: typer.Context, json: Json = False) -> None:
         if json:
             from maskwright.core.errors import MaskwrightError
 
-            todo = f"Put it at the end: `maskwright recipes {verb} ... --json`"
-            raise MaskwrightError(f"--json must come after the subcommand {verb!r}", todo=todo)
+            hint = f"Put it at the end: `maskwright recipes {verb} ... --json`"
+            raise MaskwrightError(f"--json must come after the subcommand {verb!r}", hint=hint)
         return
     from maskwright.core.text.amounts import short_count
     from maskwright.recipes.catalog import get, names

@@ -36,7 +36,7 @@ def refuse_unreadable(path: Path, error: Exception) -> None:
     if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError | NotADirectoryError):
         raise DeviceError(
             f"cannot read {path}: {cause.strerror or cause}",
-            todo="Check its permissions, its disk and the limit of open files (`ulimit -n`), then run the same command "
+            hint="Check its permissions, its disk and the limit of open files (`ulimit -n`), then run the same command "
             "again; nothing was deleted. If it stays unreadable, delete the folder that holds it.",
         ) from error
 
@@ -136,7 +136,7 @@ def damaged_file_error(path: Path, problem: str) -> DataError:
     folder = next((parent for parent in path.parents if (parent / CONTENTS).is_file()), path.parent)
     with contextlib.suppress(OSError):
         (folder / CONTENTS).unlink()
-    return DataError(f"{path} is damaged: {problem}", todo=f"Run the same command again: {folder} is then rebuilt.")
+    return DataError(f"{path} is damaged: {problem}", hint=f"Run the same command again: {folder} is then rebuilt.")
 
 
 def block_checksums(path: Path) -> NDArray[np.uint64]:

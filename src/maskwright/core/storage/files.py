@@ -29,15 +29,15 @@ def disk_problem(error: OSError, path: Path) -> DeviceError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DeviceError(
             f"the disk is full while writing {path}",
-            todo="Free some space or choose a folder on another disk, then run the same command again; "
+            hint="Free some space or choose a folder on another disk, then run the same command again; "
             "complete files are untouched.",
         )
     if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR):
         return DeviceError(
             f"cannot write {path}: something else exists there ({error.strerror})",
-            todo="Choose another place, or remove it.",
+            hint="Choose another place, or remove it.",
         )
-    return DeviceError(f"cannot write {path}: {error.strerror or error}", todo="Choose a folder you can write to.")
+    return DeviceError(f"cannot write {path}: {error.strerror or error}", hint="Choose a folder you can write to.")
 
 
 @contextlib.contextmanager
@@ -87,7 +87,7 @@ def _removal(path: Path) -> DeviceError | None:
             if not (has_lock and folder.exists()):
                 return DeviceError(
                     f"{folder} was removed while this process worked in it",
-                    todo="Nothing more was written there. The same command starts again.",
+                    hint="Nothing more was written there. The same command starts again.",
                 )
     return None
 
@@ -279,7 +279,7 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise JsonError(f"cannot read {path}: {error.strerror}", todo="Check that it is a file you may read") from error
+        raise JsonError(f"cannot read {path}: {error.strerror}", hint="Check that it is a file you may read") from error
     try:
         if len(data) > MAX_JSON_BYTES:
             raise ValueError(f"it is longer than {MAX_JSON_BYTES:,} bytes")
@@ -287,7 +287,7 @@ def read_json(path: Path) -> Any:
     except ValueError as error:
         line = f"line {error.lineno}, " if isinstance(error, json.JSONDecodeError) else ""
         raise JsonError(
-            f"{path} is not valid JSON: {line}{json_problem(error)}", todo="Restore, download or write it again"
+            f"{path} is not valid JSON: {line}{json_problem(error)}", hint="Restore, download or write it again"
         ) from error
 
 
@@ -298,7 +298,7 @@ def read_object(path: Path) -> dict[str, Any]:
         raise JsonError(
             f"{path} contains {'null' if value is None else f'a {type(value).__name__}'}",
             allowed="a JSON object",
-            todo="Restore, download or write it again",
+            hint="Restore, download or write it again",
         )
     return value
 
@@ -313,7 +313,7 @@ def records_of(folder: Path, names: str) -> Iterator[None]:
     except Exception as error:  # Templates and plots have exceptions of their own.
         raise DataError(
             f"{names} in {folder} cannot be used: {type(error).__name__}: {error}",
-            todo="Restore what is damaged or missing from a copy",
+            hint="Restore what is damaged or missing from a copy",
         ) from error
 
 

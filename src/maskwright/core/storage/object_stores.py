@@ -39,8 +39,8 @@ def open_store(url: str) -> tuple[Any, str]:
 
     if kind[1] not in (known := fsspec.available_protocols()):
         guess = nearest(kind[1], known)
-        todo = f"Did you mean '{guess}://'?" if guess else ""
-        raise DeviceError(f"{url}: unknown kind of store {kind[1]!r}", allowed=_EXAMPLES, todo=todo)
+        hint = f"Did you mean '{guess}://'?" if guess else ""
+        raise DeviceError(f"{url}: unknown kind of store {kind[1]!r}", allowed=_EXAMPLES, hint=hint)
     with store_problems(url):
         system, path = fsspec.url_to_fs(url)
         system.invalidate_cache()  # Instances live as long as the process, and so would what they have listed.
@@ -63,14 +63,16 @@ def store_problems(url: str) -> Iterator[None]:
     except MaskwrightError:
         raise
     except ImportError as error:
-        raise DeviceError(f"{url} needs a package that is not installed", todo=f"{error}.") from error
+        raise DeviceError(f"{url} needs a package that is not installed", hint=f"{error}.") from error
     except Exception as error:  # Each store raises classes of its own, of several packages.
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            todo = "Free some space, then run the same command again."
-            raise DeviceError(f"the disk is full while {url} is copied", todo=todo) from error
+            hint = "Free some space, then run the same command again."
+            raise DeviceError(f"the disk is full while {url} is copied", hint=hint) from error
         reason = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
         if isinstance(error, FileNotFoundError):
             reason = f"it, or its bucket, does not exist ({error})"
-        hint = _CREDENTIALS.get(url.partition(":")[0])
-        todo = "Check the URL, the connection and the permissions" + (f" (credentials: {hint})." if hint else ".")
-        raise DeviceError(f"cannot access {url}: {reason}", todo=todo) from error
+        credentials = _CREDENTIALS.get(url.partition(":")[0])
+        hint = "Check the URL, the connection and the permissions" + (
+            f" (credentials: {credentials})." if credentials else "."
+        )
+        raise DeviceError(f"cannot access {url}: {reason}", hint=hint) from error

@@ -37,20 +37,20 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
                     f"{_listed(others)} of {path} {'has' if len(others) == 1 else 'have'} the type "
                     f"{', '.join(sorted(set(others.values())))}",
                     allowed=", ".join(_FLOATS),
-                    todo="Save the weights without quantization",
+                    hint="Save the weights without quantization",
                 )
             tensors = {name: file.get_tensor(name).float() for name in types}
     except (SafetensorError, OSError) as error:
         size = f" ({path.stat().st_size:,} bytes)" if isinstance(error, SafetensorError) else ""
         reason = getattr(error, "strerror", None) or error
         raise ConversionError(
-            f"{path} cannot be read{size}: {reason}", todo="If it is damaged or truncated, download or copy it again"
+            f"{path} cannot be read{size}: {reason}", hint="If it is damaged or truncated, download or copy it again"
         ) from error
     # The sum is a fast test; of large finite values it may overflow.
     if bad := [name for name, each in tensors.items() if not each.sum().isfinite() and not each.isfinite().all()]:
         raise ConversionError(
             f"{_listed(bad)} of {path} {'has' if len(bad) == 1 else 'have'} values that are NaN or infinite",
-            todo="Training has diverged or the file is damaged: use a copy, or train again with a lower learning rate",
+            hint="Training has diverged or the file is damaged: use a copy, or train again with a lower learning rate",
         )
     return tensors
 

@@ -73,7 +73,7 @@ def excluded_hashes(cleaning: Cleaning) -> NDArray[np.uint64]:
         if not len(hashes):
             raise DataError(
                 f"no text in {name} has {LEAK_NGRAM} words, so none of it can be found in the corpus",
-                todo="Leave it out of `--clean exclude=[...]`.",
+                hint="Leave it out of `--clean exclude=[...]`.",
             )
         by_file.append(hashes)
     return np.unique(np.concatenate(by_file))
@@ -86,7 +86,7 @@ def _texts(path: Path) -> Iterator[str]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8", todo="Save it as UTF-8.") from error
+        raise DataError(f"{path} is not UTF-8", hint="Save it as UTF-8.") from error
     lines = text.split("\n")  # Other line separators of Unicode are text, in JSON too.
     suffix = next((suffix for suffix in reversed(path.suffixes) if suffix not in COMPRESSIONS), "")
     if not suffix.startswith(".json"):
@@ -100,7 +100,7 @@ def _texts(path: Path) -> Iterator[str]:
                 try:
                     yield from _strings(parse_json(line))
                 except ValueError as error:
-                    raise DataError(f"{path}, line {number} is not JSON: {error}", todo="Repair the file.") from error
+                    raise DataError(f"{path}, line {number} is not JSON: {error}", hint="Repair the file.") from error
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -87,7 +87,7 @@ def _build_store(
         if not each.kept.documents:
             raise DataError(
                 f"nothing is left of {each.source.name}: all of it is a duplicate of earlier text",
-                todo="Leave it out, or keep duplicates with `--clean deduplicate=none`.",
+                hint="Leave it out, or keep duplicates with `--clean deduplicate=none`.",
             )
     card = data_card(counted, cleaning, key)
     write_json(folder / "data_card.json", card)
@@ -102,15 +102,15 @@ def _refuse_empty(source: Source, read: Counts, cleaning: Cleaning) -> None:
         raise DataError(
             f"no line of {source.name} could be read: {read.bad_lines:,} were skipped, the first for this: "
             f"{read.first_bad_lines[0]}",
-            todo="Check that the file is what its name says.",
+            hint="Check that the file is what its name says.",
         )
     if not read.longest_document:
-        raise DataError(f"{source.name} holds no text", todo="Give files with text, or leave this one out.")
+        raise DataError(f"{source.name} holds no text", hint="Give files with text, or leave this one out.")
     raise DataError(
         f"no document of {source.name} is long enough: {read.documents:,} were read, the longest has "
         f"{read.longest_document:,} bytes",
         allowed=f"documents of {cleaning.min_document_bytes:,} bytes of clean UTF-8 or more",
-        todo="Give longer documents, or keep shorter ones, e.g. with "
+        hint="Give longer documents, or keep shorter ones, e.g. with "
         f"`--clean min_document_bytes={max(1, cleaning.min_document_bytes // 3)}`.",
     )
 
@@ -255,7 +255,7 @@ def _open_prepared(prepared: PreparedText, cleaning: Cleaning) -> CleanCorpus:
         changed = [name for name in Cleaning.model_fields if getattr(cleaning, name) != getattr(used, name)]
         raise DataError(
             f"{prepared.clean.parent} was prepared with another cleaning ({', '.join(changed)})",
-            todo="Leave out --clean, or prepare the text again.",
+            hint="Leave out --clean, or prepare the text again.",
         )
     named = zip(prepared.names, prepared.weights, strict=True)
     sources = tuple(Source(name=name, weight=weight) for name, weight in named)
@@ -266,8 +266,8 @@ def _checksum(path: Path, checksums: ChecksumCache) -> str:
     try:
         return checksums.checksum(path)
     except OSError as error:
-        todo = "Check that it exists and that you may read it."
-        raise DataError(f"cannot read {path}: {error.strerror or error}", todo=todo) from error
+        hint = "Check that it exists and that you may read it."
+        raise DataError(f"cannot read {path}: {error.strerror or error}", hint=hint) from error
 
 
 def _open(folder: Path, sources: tuple[Source, ...]) -> CleanCorpus:

@@ -96,7 +96,7 @@ class Corpus:
             refuse_unreadable(folder, error)
             raise DataError(
                 f"the token shards in {folder} are damaged: {error}",
-                todo="Delete that folder and run the same command again; it is rebuilt.",
+                hint="Delete that folder and run the same command again; it is rebuilt.",
             ) from error
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -234,7 +234,7 @@ def _write_shards(
             done += path.stat().st_size
             progress("tokenizing (bytes)", done, total)
     if not tokens.count:
-        raise DataError("the corpus contains no tokens", todo="Name files that contain text.")
+        raise DataError("the corpus contains no tokens", hint="Name files that contain text.")
     np.save(folder / TOKEN_COUNTS, token_counts)
     return {
         "levels": {kind: of_kind.to_json(tokens.count) for kind, of_kind in facts.items()},

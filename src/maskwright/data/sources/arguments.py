@@ -142,7 +142,7 @@ def _split_weight(argument: str) -> tuple[str, float | None]:
         raise DataError(
             f"the weight of {stem!r} is {number}",
             allowed="positive numbers",
-            todo="Leave the source out instead of weighing it 0",
+            hint="Leave the source out instead of weighing it 0",
         )
     return stem, weight
 
@@ -159,11 +159,11 @@ def _from_path(path: Path) -> Source:
     if file_format(path) is None:
         suffix = next((s for s in reversed(path.suffixes) if s.lower() not in COMPRESSIONS), "")
         kind = f"files ending in {suffix!r}" if suffix else "files without a suffix"
-        raise DataError(f"{path}: {kind} are not read", allowed=_READ, todo="Convert or rename it.")
+        raise DataError(f"{path}: {kind} are not read", allowed=_READ, hint="Convert or rename it.")
     if not path.is_file():
-        raise DataError(f"{path} is not a regular file but a pipe or a device", todo="Save its content as a file.")
+        raise DataError(f"{path} is not a regular file but a pipe or a device", hint="Save its content as a file.")
     if path.stat().st_size == 0:
-        raise DataError(f"{path} is empty (0 bytes)", todo="Give a file with text, or leave this one out.")
+        raise DataError(f"{path} is empty (0 bytes)", hint="Give a file with text, or leave this one out.")
     return Source(name=path.name, files=(path,))
 
 
@@ -171,8 +171,8 @@ def _walk(folder: Path) -> Iterator[Path]:
     """Yield the files of a folder and its folders in order, without hidden ones."""
 
     def refuse(error: OSError) -> None:
-        todo = "Check that you may read it."
-        raise DataError(f"cannot list {error.filename}: {error.strerror}", todo=todo) from error
+        hint = "Check that you may read it."
+        raise DataError(f"cannot list {error.filename}: {error.strerror}", hint=hint) from error
 
     for directory, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -196,8 +196,8 @@ def _divide(paths: Iterable[Path]) -> tuple[tuple[Path, ...], tuple[tuple[str, i
 def _from_glob(pattern: str) -> Source:
     matches = [Path(match) for match in sorted(glob.glob(pattern, recursive=True))]
     if not matches:
-        todo = _suggestion(Path(pattern).parent, Path(pattern).name)
-        raise DataError(f"nothing matches the pattern {pattern!r}", todo=todo)
+        hint = _suggestion(Path(pattern).parent, Path(pattern).name)
+        raise DataError(f"nothing matches the pattern {pattern!r}", hint=hint)
     files, ignored_files = _divide(path for path in matches if not path.is_dir())
     if not files:
         match = f"the first match is {matches[0]}"
@@ -220,7 +220,7 @@ def _from_url(url: str, *, cache: Path, progress: Progress) -> Source:
 def _is_prepared(argument: str) -> DataError:
     return DataError(
         f"{argument} is prepared text, on which only pretrain trains, as its one CORPUS argument",
-        todo="Give the corpus that it was prepared from.",
+        hint="Give the corpus that it was prepared from.",
     )
 
 
@@ -243,7 +243,7 @@ def _missing(argument: str) -> DataError:
     return DataError(
         f"no such file or folder: {argument}",
         allowed="a file, a folder, a glob, `docstrings`, or a dataset of the Hugging Face hub as owner/name",
-        todo=_suggestion(path.parent, path.name),
+        hint=_suggestion(path.parent, path.name),
     )
 
 

@@ -81,7 +81,7 @@ _LAST = re.compile(r"[a-z0-9)\"'”’\]][.!?][)\"'”’]*$")
 _CODE_MARKS = re.compile(r"[{}\[\]<>=|\\@#$^*~+&]|\w\(|::")
 _BOILERPLATE = re.compile(
     r"copyright|licen[sc]e|all rights reserved|warrant|redistribut|permission is hereby|auto-?generated|do not edit|"
-    r"pylint|noqa|^todo|fixme|\bxxx\b|@\w+\.|https?://|www\.|for field number|arxiv",
+    r"pylint|noqa|^hint|fixme|\bxxx\b|@\w+\.|https?://|www\.|for field number|arxiv",
     re.IGNORECASE,
 )
 

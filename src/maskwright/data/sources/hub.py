@@ -28,6 +28,6 @@ def hub_documents(dataset: HubDataset, column: str | None) -> Iterator[str]:
         raise DataError(
             f"cannot read the dataset {dataset.name!r} ({dataset.split}) from the Hugging Face hub {position}: "
             f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
-            todo="Check the name, the split (`owner/name[split]` or `owner/name[configuration, split]`) and the "
+            hint="Check the name, the split (`owner/name[split]` or `owner/name[configuration, split]`) and the "
             "connection; without one, give local files.",
         ) from error

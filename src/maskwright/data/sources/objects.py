@@ -99,5 +99,5 @@ def _checked(stored: StoredObject, folder: Path) -> Path:
     size = file.stat().st_size if file.exists() else 0
     if not file.exists() or stored.size not in (None, size):
         expected = "" if stored.size is None else f" of {stored.size:,}"
-        raise DataError(f"{file}, fetched from {stored.url}, has {size:,}{expected} bytes", todo="Try again.")
+        raise DataError(f"{file}, fetched from {stored.url}, has {size:,}{expected} bytes", hint="Try again.")
     return file

@@ -161,7 +161,7 @@ def library_errors(what: str = "the tokenizer cannot encode the text") -> Iterat
             isinstance(error, Exception) or type(error).__name__ == "PanicException"
         ):
             raise
-        raise DataError(f"{what}: {error}", todo="Fetch or save the tokenizer again, or choose another.") from error
+        raise DataError(f"{what}: {error}", hint="Fetch or save the tokenizer again, or choose another.") from error
 
 
 def state_of(component: Any) -> Any:

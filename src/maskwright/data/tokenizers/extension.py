@@ -98,7 +98,7 @@ def extend_vocabulary(tokenizer: Tokenizer, words: Sequence[str], most: int | No
             raise DataError(
                 f"{word!r} is {len(units)} words to this tokenizer" + (f" ({', '.join(units)})" if units else ""),
                 allowed="single words",
-                todo="Leave it out, or give its parts.",
+                hint="Leave it out, or give its parts.",
             )
         if len(adding.pieces) >= limit:
             break
@@ -107,7 +107,7 @@ def extend_vocabulary(tokenizer: Tokenizer, words: Sequence[str], most: int | No
     if not added:
         raise DataError(
             "no word can be added to the vocabulary: all are entries already",
-            todo="Give other words, or leave --extend-vocabulary out.",
+            hint="Give other words, or leave --extend-vocabulary out.",
         )
     backend = tokenizers.Tokenizer.from_str(json.dumps(adding.state))
     backend.no_truncation()
@@ -159,7 +159,7 @@ class _Growing:
             if len(self._scores) != tokenizer.special_tokens.vocab_size:
                 raise DataError(
                     f"the tokenizer in {tokenizer.folder} has entries beside its model; no words can be added to it",
-                    todo="Leave --extend-vocabulary out.",
+                    hint="Leave --extend-vocabulary out.",
                 )
 
     def add(self, unit: str, limit: float) -> bool:

@@ -45,7 +45,7 @@ def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
         raise DataError(
             f"there is no tokenizer folder {str(folder)!r}",
             allowed=f"a folder with {_LAYOUTS}",
-            todo="Check the path, or leave the tokenizer out to train one.",
+            hint="Check the path, or leave the tokenizer out to train one.",
         )
     config = {**_read(folder / "special_tokens_map.json"), **_read(folder / "tokenizer_config.json")}
     if (folder / "tokenizer.json").is_file():
@@ -78,7 +78,7 @@ def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
         raise DataError(
             f"the folder {str(folder)!r} contains no tokenizer (it contains: {listed})",
             allowed=_LAYOUTS,
-            todo="Choose a folder that contains one, or save one there with transformers' `save_pretrained`.",
+            hint="Choose a folder that contains one, or save one there with transformers' `save_pretrained`.",
         )
     backend.no_truncation()
     backend.no_padding()
@@ -189,7 +189,7 @@ def _names(folder: Path, config: dict[str, Any], vocabulary: dict[str, int]) -> 
             raise DataError(
                 f"the tokenizer in {str(folder)!r} cannot be used for masked language modelling: {problem}",
                 allowed="a tokenizer with pad, unk, cls, sep and mask tokens",
-                todo="Name the token in tokenizer_config.json, or choose a tokenizer of the BERT family.",
+                hint="Name the token in tokenizer_config.json, or choose a tokenizer of the BERT family.",
             )
         names.append(str(name))
     pad, unk, cls, sep, mask = names
@@ -218,7 +218,7 @@ def _text(path: Path) -> str:
 
 
 def _unreadable(path: Path, reason: object) -> DataError:
-    return DataError(f"{_cannot_read(path)}: {reason}", todo="Fetch or save the tokenizer again.")
+    return DataError(f"{_cannot_read(path)}: {reason}", hint="Fetch or save the tokenizer again.")
 
 
 def _cannot_read(path: Path) -> str:

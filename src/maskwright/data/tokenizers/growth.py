@@ -34,7 +34,7 @@ def refuse_growth(backend: tokenizers.Tokenizer, folder: Path) -> None:
     raise DataError(
         f"the tokenizer in {str(folder)!r} {problem}",
         allowed=allowed,
-        todo="Correct the Replace, ByteLevel and TemplateProcessing parts of tokenizer.json, or choose another.",
+        hint="Correct the Replace, ByteLevel and TemplateProcessing parts of tokenizer.json, or choose another.",
     )
 
 

@@ -222,7 +222,7 @@ def _kind(backend: tokenizers.Tokenizer, folder: Path | None) -> TokenizerKind:
     raise DataError(
         f"{where} is of the kind {type(model).__name__}",
         allowed='WordPiece, byte-level BPE, unigram that writes spaces as "▁"',
-        todo="Choose another tokenizer or leave it out to train one.",
+        hint="Choose another tokenizer or leave it out to train one.",
     )
 
 

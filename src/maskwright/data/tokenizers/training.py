@@ -114,7 +114,7 @@ def sample_texts(clean: CleanCorpus, max_bytes: int, seed: int) -> list[str]:
 def _without_text() -> DataError:
     return DataError(
         "cannot train a tokenizer: the corpus contains no text",
-        todo="Look at the corpus and the cleaning report, then name files that contain text.",
+        hint="Look at the corpus and the cleaning report, then name files that contain text.",
     )
 
 

@@ -60,7 +60,7 @@ def read_lexicon(path: Path) -> list[str]:
             raise DataError(
                 f"{path}, line {number}: {found} ({_shown(line)})",
                 allowed=f"one phrase or entity per line, of 1 to {_MAX_CHARACTERS} characters",
-                todo="Check that the file is a lexicon.",
+                hint="Check that the file is a lexicon.",
             )
         entries[entry] = None
     return list(entries)
@@ -75,7 +75,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
         raise _unreadable(path, error) from error
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{path}, line {line}: not UTF-8", todo="Save the word list as UTF-8.") from error
+        raise DataError(f"{path}, line {line}: not UTF-8", hint="Save the word list as UTF-8.") from error
     text = unicodedata.normalize("NFC", text)
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
@@ -84,7 +84,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:
-    return DataError(f"cannot read the word list {path}: {error.strerror}", todo="Check the path.")
+    return DataError(f"cannot read the word list {path}: {error.strerror}", hint="Check the path.")
 
 
 def _shown(line: str) -> str:

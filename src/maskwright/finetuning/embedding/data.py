@@ -77,13 +77,13 @@ def check_rows(file: Texts, rows: Rows, *, training: bool = False) -> None:
         raise DataError(
             f"{file.name}: the similarity of {pluralize(len(file.examples), 'pair')} is always {scores.pop()}",
             allowed="at least two different similarities, since only their order counts",
-            todo="Check that --label is the right column, or name another file.",
+            hint="Check that --label is the right column, or name another file.",
         )
     if training and len({example.texts for example in file.examples}) < 2:
         raise DataError(
             f"{file.name} has {pluralize(len(file.examples), 'row')} of the same texts",
             allowed="at least two different rows, since the other texts of a batch are the negatives",
-            todo="Give more rows.",
+            hint="Give more rows.",
         )
 
 

@@ -148,7 +148,7 @@ class _Session(TrainerCallback):  # type: ignore[misc]
 
 
 def _diverged(problem: str) -> TrainingError:
-    return TrainingError(problem, todo="Choose a lower --set learning_rate and a new --out folder.")
+    return TrainingError(problem, hint="Choose a lower --set learning_rate and a new --out folder.")
 
 
 def _model(existing: Checkpoint, modules: SentenceModules, dropout: float, seed: int) -> SentenceTransformer:

@@ -90,7 +90,7 @@ def finetune_embedding(
     if choose_device(device).index:
         raise DeviceError(
             f"sentence-transformers' trainer uses the first GPU, not {device}",
-            todo=f"Use `CUDA_VISIBLE_DEVICES={device.rpartition(':')[2]}` with `--device cuda`.",
+            hint=f"Use `CUDA_VISIBLE_DEVICES={device.rpartition(':')[2]}` with `--device cuda`.",
         )
     check_writable(out)
     folder = RunDirectory(out, work="fine-tuning", kept="checkpoints/checkpoint-*")
@@ -223,7 +223,7 @@ def evaluate_embedding(
         if rows == "texts":
             raise DataError(
                 f"{examples.name} has one text per row: it cannot be evaluated",
-                todo="Name scored pairs, pairs or triplets.",
+                hint="Name scored pairs, pairs or triplets.",
             )
         examples = without_unlabeled(examples, reporter, notes)
         check_rows(examples, rows)
@@ -294,7 +294,7 @@ def _read(
             lacking = "one text per row" if kind == "texts" else "no similarities, as the training pairs have"
             problem = f"{file.name} has {lacking}: it cannot be evaluated"
             if name == "dev":
-                raise DataError(problem, todo="Name scored pairs, pairs or triplets with --dev, or leave it out.")
+                raise DataError(problem, hint="Name scored pairs, pairs or triplets with --dev, or leave it out.")
             notes.append(f"{problem}.")
             reporter.message(name, problem)
             continue

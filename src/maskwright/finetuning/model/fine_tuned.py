@@ -180,7 +180,7 @@ def build(
     if length > config.max_positions:
         raise RecipeError(
             f"max_length is {length}, but {existing.name} has {config.max_positions} positions",
-            todo=f"Give `--set max_length={config.max_positions}` or less.",
+            hint=f"Give `--set max_length={config.max_positions}` or less.",
         )
     keeps_head = existing.task is not None and same_labels(existing.task, task) and not from_scratch
     if head_dropout is not None and row.dropout is not None and row.dropout.name is not None:
@@ -229,7 +229,7 @@ def load(folder: str | Path | Checkpoint) -> FineTunedModel:
             f"{folder} is a pretrained model, not a fine-tuned one",
             allowed="a folder that `maskwright finetune` wrote, or one of a transformers class for sequence or token "
             "classification, question answering or multiple choice",
-            todo=f"Use `maskwright embed {folder}` or `maskwright evaluate {folder}`"
+            hint=f"Use `maskwright embed {folder}` or `maskwright evaluate {folder}`"
             if (existing.folder / MODULES).is_file()
             else f"Fine-tune it first: `maskwright finetune {folder} --task ...`",
         )
@@ -240,7 +240,7 @@ def load(folder: str | Path | Checkpoint) -> FineTunedModel:
     if needs_pooler and not existing.config.pooler:
         raise ConversionError(
             f"the weights in {existing.folder} lack the pooler, which {row.architecture} has",
-            todo="Download the weights again, or fine-tune again.",
+            hint="Download the weights again, or fine-tune again.",
         )
     existing = replace(existing, config=existing.config.replace(pooler=needs_pooler))
     built = _assemble(existing, task, row, entries.dropout, existing.max_length)

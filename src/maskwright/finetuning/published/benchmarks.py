@@ -45,7 +45,7 @@ class Benchmark:
         if not folder.is_dir():
             raise DataError(
                 f"the folder {folder} for {self.title} {'is a file' if folder.exists() else 'does not exist'}",
-                todo="Name the folder with its files, or name the files themselves (train, dev, test).",
+                hint="Name the folder with its files, or name the files themselves (train, dev, test).",
             )
         for place in (folder, *(folder / name for name in self.folders)):
             found = {split: files for split in SPLITS if (files := self._of_split(split, place))}
@@ -55,7 +55,7 @@ class Benchmark:
         raise DataError(
             f"{folder} holds no files of {self.title}, only {', '.join(there[:8]) or 'nothing'}",
             allowed=", ".join(self.usual_files()),
-            todo="Rename them, or name the files themselves (train, dev, test).",
+            hint="Rename them, or name the files themselves (train, dev, test).",
         )
 
     def usual_files(self, *splits: Split) -> list[str]:

@@ -28,19 +28,19 @@ def check_exists(path: Path) -> None:
         return
     folder = path.parent
     guess = nearest(path.name, sorted(other.name for other in folder.iterdir()) if folder.is_dir() else [])
-    todo = "Check the path." if folder.is_dir() else f"The folder {folder} does not exist either."
-    raise DataError(f"no such file: {path}", todo=f"Did you mean '{folder / guess}'?" if guess else todo)
+    hint = "Check the path." if folder.is_dir() else f"The folder {folder} does not exist either."
+    raise DataError(f"no such file: {path}", hint=f"Did you mean '{folder / guess}'?" if guess else hint)
 
 
 def load_bytes(path: Path) -> bytes:
     """Return the content of a file, unpacked."""
     check_exists(path)
     if path.is_dir():
-        raise DataError(f"{path} is a folder, not a file", todo="Name the file.")
+        raise DataError(f"{path} is a folder, not a file", hint="Name the file.")
     with reading(path) as file:
         data = decompressed(file, path).read()
     if not data.strip():
-        raise DataError(f"{path} is empty ({len(data)} bytes)", todo="Give a file with examples.")
+        raise DataError(f"{path} is empty ({len(data)} bytes)", hint="Give a file with examples.")
     return data
 
 
@@ -58,10 +58,10 @@ def load_text(path: Path, encoding: str | None = None) -> str:
         ) from error
     except UnicodeError as error:
         if codec != "utf-8" or not isinstance(error, UnicodeDecodeError):
-            raise DataError(f"{path} is not {codec}: {error}", todo="Name its encoding.") from error
+            raise DataError(f"{path} is not {codec}: {error}", hint="Name its encoding.") from error
         bad = undecodable(data, error, str(path), data.count(b"\n", 0, error.start) + 1)
-        todo = f"{bad.todo}, or name its encoding, `--read encoding=...`."
-        raise DataError(f"{bad.location}: {bad.problem}", todo=todo) from error
+        hint = f"{bad.hint}, or name its encoding, `--read encoding=...`."
+        raise DataError(f"{bad.location}: {bad.problem}", hint=hint) from error
 
 
 def lines_of(text: str) -> list[str]:
@@ -93,7 +93,7 @@ def format_of(path: Path | Records, kind: Kind, options: ReadOptions) -> Format:
         raise DataError(
             f"{path}: {kind} is not read from the format {format!r}",
             allowed=", ".join(known),
-            todo="Name the format, `--read format=...`, if it was guessed wrongly, or the kind of task.",
+            hint="Name the format, `--read format=...`, if it was guessed wrongly, or the kind of task.",
         )
     return format
 
@@ -136,9 +136,9 @@ class Skips:
         if len(self.bad) > kept:
             raise DataError(
                 f"{self.name}: {len(self.bad)} of {len(self.bad) + kept} rows cannot be read; {summary_of(self.bad)}",
-                todo="Check that this is the right file, and the format, columns and quoting it was read with.",
+                hint="Check that this is the right file, and the format, columns and quoting it was read with.",
             )
         if not kept:
             left = f" ({len(self.by_rule)} rows were left out: {self.by_rule[0].reason})" if self.by_rule else ""
-            raise DataError(f"{self.name} holds no examples{left}", todo="Give a file with at least one example.")
+            raise DataError(f"{self.name} holds no examples{left}", hint="Give a file with at least one example.")
         return (*self.bad, *self.by_rule)

@@ -111,7 +111,7 @@ class Table:
         raise DataError(
             f"{self.name} has no column {wanted}",
             allowed=describe_columns(self.columns),
-            todo=f"Did you mean {guess!r}?" if guess else f"Name it, `{option} COLUMN`.",
+            hint=f"Did you mean {guess!r}?" if guess else f"Name it, `{option} COLUMN`.",
         )
 
     def roles(self, kind: Kind, options: ReadOptions) -> dict[str, str | None]:
@@ -232,7 +232,7 @@ def _records(path: Path, text: str, on_bad_line: OnBadLine) -> Iterator[tuple[st
     except ValueError as error:
         raise DataError(
             f"{path}, line {getattr(error, 'lineno', 1)}: not JSON ({json_problem(error)})",
-            todo="Check that the file is whole. JSON Lines have one object per line.",
+            hint="Check that the file is whole. JSON Lines have one object per line.",
         ) from error
     if isinstance(data, dict) and isinstance(data.get("data"), list):
         data = data["data"]

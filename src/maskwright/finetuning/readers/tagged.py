@@ -165,6 +165,6 @@ def _conll_columns(table: Table, options: ReadOptions) -> dict[str, str | None]:
         raise DataError(
             f"{table.name}: most lines have one column, so there are no tags",
             allowed="a word and its tag on each line, with a tab or spaces between",
-            todo="Check that this is the right file; for prediction tags are not needed.",
+            hint="Check that this is the right file; for prediction tags are not needed.",
         )
     return columns | {"label": table.need(named, "the tags", "--label")}

@@ -51,7 +51,7 @@ def read_texts(source: Source, kind: Kind, options: ReadOptions = ReadOptions())
         raise DataError(
             f"{table.name}: column {both[0]!r} is named as the text and as the label",
             allowed=describe_columns(table.columns),
-            todo="Name two different ones.",
+            hint="Name two different ones.",
         )
     columns: dict[str, Any] = dict(zip(("text", "text2", "negative"), texts, strict=False))
     columns |= {"label_columns": labels} if options.label_columns else {"label": next(iter(labels), None)}
@@ -121,7 +121,7 @@ def _to_be_named(table: Table, problem: str, role: str) -> DataError:
     return DataError(
         f"{table.name}: {problem}",
         allowed=describe_columns(table.columns),
-        todo=f"Name it, `--{role} COLUMN`" + ", or two for pairs, `--text COLUMN --text2 COLUMN`" * (role == "text"),
+        hint=f"Name it, `--{role} COLUMN`" + ", or two for pairs, `--text COLUMN --text2 COLUMN`" * (role == "text"),
     )
 
 
@@ -154,7 +154,7 @@ def _label_columns(
         raise DataError(
             f"{table.name} has one text per line and no labels",
             allowed="a CSV, TSV, JSON Lines or Parquet file with a column of labels",
-            todo='If each line starts with its label and a space: `--read "delimiter= " --label 1 --text 2`.',
+            hint='If each line starts with its label and a space: `--read "delimiter= " --label 1 --text 2`.',
         )
     raise _to_be_named(table, "no column has a usual name of a label", "label")
 
@@ -185,7 +185,7 @@ def _similarity_column(table: Table, options: ReadOptions, texts: Sequence[str],
         )
         raise DataError(
             f"{problem}, so that column {column!r} holds no numbers as similarities of the pairs",
-            todo=f'To train on the similar pairs alone, name them: `--read "only=[[{column}, VALUE]]"`.',
+            hint=f'To train on the similar pairs alone, name them: `--read "only=[[{column}, VALUE]]"`.',
         )
     notes.append(f"similarity of the pairs: column {column!r}" + _guessed("label"))
     return (column,)

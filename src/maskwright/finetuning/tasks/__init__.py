@@ -53,8 +53,8 @@ _OTHER_NAMES: Mapping[str, str] = {
 def task_from_json(data: Mapping[str, Any]) -> Task:
     kind = data.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        problem, allowed, todo = unknown_name("kind of task", str(kind), KINDS)
-        raise DataError(problem, allowed=allowed, todo=todo)
+        problem, allowed, hint = unknown_name("kind of task", str(kind), KINDS)
+        raise DataError(problem, allowed=allowed, hint=hint)
     return validate(KINDS[kind], dict(data), f"task {kind!r}")
 
 
@@ -66,11 +66,11 @@ def task_named(name: str) -> tuple[Kind, Benchmark | None]:
     row = benchmark(name)
     if row is None:
         kinds = [kind.replace("_", "-") for kind in get_args(Kind)]
-        problem, _, todo = unknown_name("task", name, [*BENCHMARKS, *kinds])
+        problem, _, hint = unknown_name("task", name, [*BENCHMARKS, *kinds])
         if usual := _OTHER_NAMES.get(name.replace("_", "-").lower()):
-            todo = f"Did you mean {usual!r}?"
+            hint = f"Did you mean {usual!r}?"
         allowed = f"a kind of task ({', '.join(kinds)}), or a benchmark ({', '.join(BENCHMARKS)})"
-        raise RecipeError(problem, allowed=allowed, todo=todo)
+        raise RecipeError(problem, allowed=allowed, hint=hint)
     return row.kind, row
 
 
@@ -82,7 +82,7 @@ def make_task(kind: Kind, row: Benchmark | None, examples: Sequence[Any], overri
     if "null_threshold" in overrides:
         raise DataError(
             "the task's null_threshold cannot be set: it is chosen on the development examples",
-            todo="Leave `--set task.null_threshold` out; answers and their scores are in the predictions.",
+            hint="Leave `--set task.null_threshold` out; answers and their scores are in the predictions.",
         )
     task_class = KINDS[kind]
     given = dict(overrides)
@@ -136,7 +136,7 @@ def read_task(path: Path, entries: TaskEntries) -> Task:
         raise ConversionError(
             f"{path} describes a task with {_described(task.head, task.labels)}, config.json beside it of one with "
             f"{_described(entries.kind, entries.labels)}",
-            todo=f"Correct one of them, or remove {path.name} to go by config.json",
+            hint=f"Correct one of them, or remove {path.name} to go by config.json",
         )
     return task
 

@@ -170,17 +170,17 @@ def check_labels(labels: Sequence[str], what: str) -> None:
         found = f"only {labels[0]!r}" if labels else "none"
         raise DataError(
             f"a classifier needs two or more {what}s; found {found}",
-            todo=f"Check which column holds the {what}s, or train on a file that contains all of them.",
+            hint=f"Check which column holds the {what}s, or train on a file that contains all of them.",
         )
     if len(set(labels)) < len(labels):
         twice = next(label for label in labels if list(labels).count(label) > 1)
-        raise DataError(f"the {what} {twice!r} is listed twice", todo=f"List each {what} once.")
+        raise DataError(f"the {what} {twice!r} is listed twice", hint=f"List each {what} once.")
 
 
 def unknown_label(where: str, label: object, labels: Sequence[str], what: str = "label") -> DataError:
     """Return the error for a label that the task does not have; `where` is "example 3", or a field."""
-    problem, allowed, todo = unknown_name(what, str(label), labels)
-    return DataError(f"{where}: {problem}", allowed=allowed, todo=todo)
+    problem, allowed, hint = unknown_name(what, str(label), labels)
+    return DataError(f"{where}: {problem}", allowed=allowed, hint=hint)
 
 
 def unmapped_label(example: str, label: str, labels: Sequence[str]) -> DataError:
@@ -190,8 +190,8 @@ def unmapped_label(example: str, label: str, labels: Sequence[str]) -> DataError
     # A number is the index of a class in many files.
     by_index = labels[int(label)] if label.isdecimal() and int(label) < len(labels) else "LABEL"
     written, meant = (json.dumps(name, ensure_ascii=False) for name in (label, nearest(label, labels) or by_index))
-    todo = f"Map it, e.g. `--read {quote(f'label_names=[[{written}, {meant}]]')}`, or drop its rows (`dropped_labels`)."
-    return DataError(error.problem, allowed=error.allowed, todo=" ".join(filter(None, [error.todo, todo])))
+    hint = f"Map it, e.g. `--read {quote(f'label_names=[[{written}, {meant}]]')}`, or drop its rows (`dropped_labels`)."
+    return DataError(error.problem, allowed=error.allowed, hint=" ".join(filter(None, [error.hint, hint])))
 
 
 def softmax(scores: Scores) -> Scores:

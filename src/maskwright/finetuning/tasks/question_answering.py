@@ -226,7 +226,7 @@ class QuestionAnswering(Task):
         if self.null_threshold and not self.impossible:
             raise DataError(
                 f"null_threshold is {self.null_threshold}, but every question scored by {self.metric!r} has an answer",
-                todo='Set metric to "squad_v2", or leave the threshold out.',
+                hint='Set metric to "squad_v2", or leave the threshold out.',
             )
         return self
 
@@ -261,7 +261,7 @@ class QuestionAnswering(Task):
             if not len(chosen):
                 raise DataError(
                     f"none of the {len(examples)} questions has an answer that is a part of its context",
-                    todo="Check the columns of context and answers.",
+                    hint="Check the columns of context and answers.",
                 )
         stream = StreamEncoder(layout.tokenizer).encode([examples[number].question for number in chosen.tolist()])
         questions = ranges_of(stream.lengths)
@@ -395,5 +395,5 @@ class QuestionAnswering(Task):
             if example.is_impossible and not self.impossible:
                 raise DataError(
                     f"question {example.key} has no answer, but every question scored by {self.metric!r} has one",
-                    todo='Set metric to "squad_v2", or leave such questions out.',
+                    hint='Set metric to "squad_v2", or leave such questions out.',
                 )

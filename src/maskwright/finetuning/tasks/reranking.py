@@ -85,5 +85,5 @@ class Reranking(TextTask):
             raise DataError(
                 "no query has both a relevant document and another one, so that there is nothing to rank",
                 allowed="several documents of a query, labeled 1 and 0; or triplets; to train, also relevant pairs",
-                todo='To train on the relevant pairs of a file alone: `--read "only=[[COLUMN, VALUE]]"`.',
+                hint='To train on the relevant pairs of a file alone: `--read "only=[[COLUMN, VALUE]]"`.',
             )

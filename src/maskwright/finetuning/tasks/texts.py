@@ -259,7 +259,7 @@ class Regression(TextTask):
             raise DataError(
                 "all numbers are equal, so that correlations are undefined",
                 allowed="at least two different numbers",
-                todo="If they were held out of few training examples, name another file with `--dev FILE`.",
+                hint="If they were held out of few training examples, name another file with `--dev FILE`.",
             )
 
 

@@ -87,4 +87,4 @@ def int8_problem() -> DeviceError | None:
     """Return why dense layers cannot be computed in int8 here, None if they can."""
     if torch._C._has_mkldnn and hasattr(torch.ops.onednn, "qlinear_prepack"):
         return None
-    return DeviceError("this build of PyTorch has no int8 layers (oneDNN)", todo="Install PyTorch's own wheel.")
+    return DeviceError("this build of PyTorch has no int8 layers (oneDNN)", hint="Install PyTorch's own wheel.")

@@ -58,7 +58,7 @@ def library(name: str) -> ctypes.CDLL | DeviceError:
     # PyTorch's own OpenMP library, so that no second team of threads waits on the same cores. Its wheels bring GNU's.
     threads = [str(path) for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*"))[:1]]
     if not threads:
-        return DeviceError("this PyTorch does not use GNU's threads", todo="Install PyTorch's wheel from PyPI.")
+        return DeviceError("this PyTorch does not use GNU's threads", hint="Install PyTorch's wheel from PyPI.")
     headers = [path.read_text(encoding="utf-8") for path in sorted(_FOLDER.glob("*.h"))]
     about = [torch.__version__, str(capabilities.get("cpu_name")), *headers]
     try:
@@ -91,18 +91,18 @@ def load_or_compile(source: Path, flags: Sequence[str], libraries: Sequence[str]
     except (OSError, ValueError) as error:
         raise DeviceError(
             f"compiled code cannot be written or read ({error})",
-            todo="Set MASKWRIGHT_CACHE to a folder on another disk.",
+            hint="Set MASKWRIGHT_CACHE to a folder on another disk.",
         ) from error
     raise DeviceError(
         f"{path} cannot be loaded, or is not a file of this user alone",
-        todo="Set MASKWRIGHT_CACHE to a folder of yours.",
+        hint="Set MASKWRIGHT_CACHE to a folder of yours.",
     )
 
 
 def _compile(arguments: Sequence[str]) -> None:
     """Run the first compiler that succeeds: $CC, which may hold arguments ("ccache gcc"), then `_COMPILERS`."""
     failure = DeviceError(
-        "there is no C compiler here", todo="Install gcc and the C library's headers (`gcc`, `libc6-dev` on Debian)."
+        "there is no C compiler here", hint="Install gcc and the C library's headers (`gcc`, `libc6-dev` on Debian)."
     )
     for compiler in filter(None, [shlex.split(os.environ.get("CC", "")), *([name] for name in _COMPILERS)]):
         try:
@@ -121,7 +121,7 @@ def _compile(arguments: Sequence[str]) -> None:
             reason = str(error)
         failure = DeviceError(
             f"`{shlex.join(compiler)}` does not compile the code ({reason})",
-            todo="Install gcc and the C library's headers, or name another GNU C compiler in $CC.",
+            hint="Install gcc and the C library's headers, or name another GNU C compiler in $CC.",
         )
     raise failure
 

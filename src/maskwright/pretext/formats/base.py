@@ -68,7 +68,7 @@ class Format(Spec):
                 f"format {self.kind!r} cannot lay out sequences of length {max_length}: "
                 f"{num_specials} positions are special tokens",
                 allowed=f"a length of at least {num_specials + needed}",
-                todo="Raise the max_length of the training phase",
+                hint="Raise the max_length of the training phase",
             )
         return text_length
 

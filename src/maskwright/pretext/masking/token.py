@@ -46,7 +46,7 @@ class TokenMasking(Masking):
             if token_counts is None:
                 raise RecipeError(
                     "masking.sampling is 'rare', but the token counts of the corpus are unknown here",
-                    todo="Set masking.sampling=uniform.",
+                    hint="Set masking.sampling=uniform.",
                 )
             weights = np.maximum(token_counts, 1).astype(np.float64) ** -self.smoothing
         chosen = RandomOrder.of(maskable, instances, rng, weights=weights).first(self.budgets(instances, rng))

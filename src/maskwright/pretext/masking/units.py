@@ -24,7 +24,7 @@ def span_begins(instances: Instances, span_kind: str) -> BoolArray:
         raise DataError(
             f"the text has no {span_kind!r} annotations, which the masking needs",
             allowed=", ".join(sorted(instances.span_starts)) or "none",
-            todo="Set words.phrases or words.entities and prepare the text again",
+            hint="Set words.phrases or words.entities and prepare the text again",
         )
     return instances.span_starts[span_kind]
 

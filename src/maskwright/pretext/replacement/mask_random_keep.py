@@ -64,7 +64,7 @@ class MaskRandomKeep(Replacement):
             if counts is None or not counts.any():
                 raise RecipeError(
                     "replacement.random_from is 'corpus', but the token counts of the corpus are unknown here",
-                    todo="Set replacement.random_from=vocabulary.",
+                    hint="Set replacement.random_from=vocabulary.",
                 )
             running = np.cumsum(counts, dtype=np.int64)
             # Positions in the corpus are integers below its length, so an id that it lacks is never hit.

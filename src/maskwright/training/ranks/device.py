@@ -149,7 +149,7 @@ def prepare_machine(
     has_bf16 = multiplies_bf16(chosen)
     if precision == "bf16" and not has_bf16:
         raise DeviceError(
-            f"the device {chosen} has no bf16 matmul; emulated, it is slower than fp32", todo="Leave --precision out."
+            f"the device {chosen} has no bf16 matmul; emulated, it is slower than fp32", hint="Leave --precision out."
         )
     if chosen.type == "cuda":
         if chosen.index is not None:

@@ -128,7 +128,7 @@ def _reaching_others() -> Iterator[None]:
     except RuntimeError as error:
         raise TrainingError(
             "another process of this run ended or cannot be reached",
-            todo="The same command resumes from the last checkpoint.",
+            hint="The same command resumes from the last checkpoint.",
         ) from error
 
 
@@ -143,7 +143,7 @@ def own_device(device: torch.device) -> torch.device:
     if number >= gpus or str(device) != "cuda":
         raise DeviceError(
             f"each process needs a GPU of its own: this machine has {gpus}, and process {number} was given {device}",
-            todo="Start at most as many processes as there are GPUs and leave --device out, or give `--device cpu`.",
+            hint="Start at most as many processes as there are GPUs and leave --device out, or give `--device cpu`.",
         )
     return torch.device("cuda", number)
 

@@ -116,7 +116,7 @@ def latest(checkpoints: Path) -> tuple[TrainingState | None, list[str]]:
     if damaged:
         raise CheckpointError(
             "no checkpoint is intact: " + "; ".join(damaged),
-            todo=f"Remove {checkpoints.parent} to train from the start, or restore it from a copy.",
+            hint=f"Remove {checkpoints.parent} to train from the start, or restore it from a copy.",
         )
     return None, []
 

@@ -24,7 +24,7 @@ class Finding(NamedTuple):
 
     topic: str
     text: str
-    todo: str = ""
+    hint: str = ""
 
 
 _RESUME = "Repeat the command of the run to resume it."
@@ -34,7 +34,7 @@ def examine(run: str | Path) -> list[Finding]:
     """Explain the state of a run directory of `pretrain` or `finetune`; raise CheckpointError if there is no run."""
     folder = Path(run).expanduser()
     if not (folder / "run.json").is_file():
-        raise CheckpointError(f"{folder} holds no run (there is no run.json)", todo="Name the --out folder of a run.")
+        raise CheckpointError(f"{folder} holds no run (there is no run.json)", hint="Name the --out folder of a run.")
     return [*_record(folder), *_checkpoints(folder), *_metrics(folder), *_model(folder)]
 
 
@@ -112,6 +112,6 @@ def _model(folder: Path) -> Iterator[Finding]:
     try:
         read_tensors(path)
     except ConversionError as error:
-        yield Finding("model", error.problem, f"{error.todo}.")
+        yield Finding("model", error.problem, f"{error.hint}.")
     else:
         yield Finding("model", f"{path.name} can be read, all weights are finite")

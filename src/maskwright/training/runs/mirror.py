@@ -56,7 +56,7 @@ class Mirror:
         """
         local, remote = self._folder.resolve(), Path(self._path)
         if self._is_on_disk and (local.is_relative_to(remote) or remote.is_relative_to(local)):
-            raise CheckpointError(f"{self.url} and {self._folder} contain each other", todo="Choose another --mirror.")
+            raise CheckpointError(f"{self.url} and {self._folder} contain each other", hint="Choose another --mirror.")
         self._request = json.loads(json.dumps(request))
         with store_problems(self.url):
             self._latest = self._read_latest()
@@ -68,15 +68,15 @@ class Mirror:
             if others := sorted(name for name in names if not name.startswith(("step-", *_KEPT, "."))):
                 raise CheckpointError(
                     f"{self.url} is not empty and holds no run (found {', '.join(others[:3])})",
-                    todo="Choose an empty or new place as --mirror.",
+                    hint="Choose an empty or new place as --mirror.",
                 )
             return
         try:
             latest = json.loads(self._latest)
             before, copy, files = latest["request"], str(latest["copy"]), dict(latest["files"])
         except (ValueError, KeyError, TypeError) as error:
-            todo = "Restore that file from a copy, or choose another --mirror."
-            raise CheckpointError(f"{self.url}/{_LATEST} is damaged: {error}", todo=todo) from error
+            hint = "Restore that file from a copy, or choose another --mirror."
+            raise CheckpointError(f"{self.url}/{_LATEST} is damaged: {error}", hint=hint) from error
         is_other_budget = has_other_budget(before, self._request)
         if not is_other_budget:  # Otherwise the run directory extends the run or refuses.
             refuse_other_run(before, self._request, self.url, "--mirror")
@@ -88,7 +88,7 @@ class Mirror:
         if copy > (newest := _newest(local_files)) and not is_other_budget:
             raise CheckpointError(
                 f"{self.url} is ahead of {self._folder} ({copy}, here {newest or 'no checkpoint'})",
-                todo=f"Remove {self._folder} to resume from there, or choose another --mirror.",
+                hint=f"Remove {self._folder} to resume from there, or choose another --mirror.",
             )
         # Those that are complete there are not replaced, in case that they are damaged here.
         complete = [
@@ -103,7 +103,7 @@ class Mirror:
         if self._folder.exists():
             raise CheckpointError(
                 f"{self._folder} exists and holds no run; that of {self.url} is downloaded to a new folder only",
-                todo="Choose another --out, or remove that folder.",
+                hint="Choose another --out, or remove that folder.",
             )
         remove_abandoned(self._folder.parent)
         done, total = 0, sum(size or 0 for size in files.values())
@@ -119,7 +119,7 @@ class Mirror:
                     download(self._system, self._object_path(copy, name), temporary / name, arrived)
                 if size is not None and (arrived_size := (temporary / name).stat().st_size) != size:
                     problem = f"{self._object_path(copy, name)} has {arrived_size:,} of {size:,} bytes"
-                    raise DeviceError(problem, todo="Run the same command again, or choose another --mirror.")
+                    raise DeviceError(problem, hint="Run the same command again, or choose another --mirror.")
                 done += size or 0
         self._stored = {self._object_path(copy, name): state for name, state in self._local().items()}
         self._reporter.message("mirror", f"downloaded {self._folder} from {self.url}")
@@ -152,7 +152,7 @@ class Mirror:
             if self._read_latest() != self._latest:
                 raise DeviceError(
                     f"another process has written to {self.url}",
-                    todo="Stop one of the two runs, or give each its own --mirror.",
+                    hint="Stop one of the two runs, or give each its own --mirror.",
                 )
             for name, state in files.items():
                 if self._stored.get(path := self._object_path(copy, name)) != state:
@@ -186,7 +186,7 @@ class Mirror:
         except DeviceError as error:
             raise DeviceError(
                 f"the run is saved in {self._folder}, but its copy is behind: {error.problem}",
-                todo="The same command copies the rest." + (f" {error.todo}" if error.todo else ""),
+                hint="The same command copies the rest." + (f" {error.hint}" if error.hint else ""),
             ) from error
 
     def _read_latest(self) -> bytes:

@@ -189,7 +189,7 @@ class Run(ABC, Generic[ModelType]):
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise CheckpointError(
                 f"{saved.folder} does not fit this version: {error}",
-                todo=f"Remove {self.folder} to train from the start.",
+                hint=f"Remove {self.folder} to train from the start.",
             ) from error
         for name in (METRICS, TIMING):
             saved.restore(self.folder / name)

@@ -89,7 +89,7 @@ class RunDirectory:
         uses it, or a damaged file cannot be restored.
         """
         if self.path.exists() and not self.path.is_dir():
-            raise CheckpointError(f"{self.path} is a file, not a folder", todo="Choose another --out.")
+            raise CheckpointError(f"{self.path} is a file, not a folder", hint="Choose another --out.")
         self._made = not self.path.exists()
         with disk_problems(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -104,14 +104,14 @@ class RunDirectory:
                     (self.path / LOCK).unlink(missing_ok=True)
                 raise CheckpointError(
                     f"{self.path} is not empty and holds no run (found {', '.join(unknown_files[:3])})",
-                    todo="Choose an empty or new folder as --out.",
+                    hint="Choose an empty or new folder as --out.",
                 )
             remove_temporary(self.path)
             return {"request": dict(request)}
         if (work := held.get("work", ONE_SEED)) != self._work:
             raise CheckpointError(
                 f"{self.path} holds a {work}, and a {self._work} would write its own model over that one",
-                todo="Choose another --out.",
+                hint="Choose another --out.",
             )
         remove_temporary(self.path)
         saved = self.has_checkpoint()
@@ -140,7 +140,7 @@ class RunDirectory:
         """Raise CheckpointError if the folder of a model to train from is this directory."""
         if self.path.resolve() == folder.resolve():
             raise CheckpointError(
-                f"{self.path} is the model to fine-tune; it would be overwritten", todo="Choose another --out."
+                f"{self.path} is the model to fine-tune; it would be overwritten", hint="Choose another --out."
             )
 
     def has_checkpoint(self) -> bool:
@@ -185,7 +185,7 @@ class RunDirectory:
     def _damaged(self, problems: Mapping[str, str]) -> CheckpointError:
         return CheckpointError(
             f"{self.path} is damaged: {'; '.join(problems.values())}, and no checkpoint there has a copy",
-            todo=f"Restore that file from a backup, or remove {self.path} to start again.",
+            hint=f"Restore that file from a backup, or remove {self.path} to start again.",
         )
 
     def files(self) -> dict[str, bytes]:
@@ -244,7 +244,7 @@ def lock_directory(path: Path) -> int:
         descriptor = lock(path / LOCK, wait=False, flags=flags)
     except BlockingIOError:
         raise CheckpointError(
-            f"another process is training in {path}", todo="Wait for it, stop it, or choose another --out."
+            f"another process is training in {path}", hint="Wait for it, stop it, or choose another --out."
         ) from None
     except OSError as error:
         raise disk_problem(error, path / LOCK) from error
@@ -269,7 +269,7 @@ def refuse_other_run(before: dict[str, Any], now: Mapping[str, Any], location: s
         shown = "; ".join(differing[:5]) + (f"; and {len(differing) - 5} more" if len(differing) > 5 else "")
         raise CheckpointError(
             f"{location} holds another run: {shown}",
-            todo=f"Repeat the old command to resume it, or choose another {option}.",
+            hint=f"Repeat the old command to resume it, or choose another {option}.",
         )
 
 

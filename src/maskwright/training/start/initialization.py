@@ -137,12 +137,12 @@ def inherit_from_init(recipe: Recipe, model: Checkpoint, fixed: Collection[str])
             f"recipe {recipe.name!r} makes a model of the family {recipe.family} and cannot load {model.name}, which "
             f"is of the family {model.family}{why}",
             allowed="the same family, or two of " + ", ".join(sorted(_COMPATIBLE)),
-            todo=f"Choose a recipe of the family {model.family}." + (shrink if recipe.family == "distilbert" else ""),
+            hint=f"Choose a recipe of the family {model.family}." + (shrink if recipe.family == "distilbert" else ""),
         )
     if different := differences(recipe.encoder, model.config):
         raise RecipeError(
             f"recipe {recipe.name!r} cannot load the weights of {model.name}: {describe_differences(different)}",
-            todo=f"Give `{settings(different)}`, or choose another size of the recipe.",
+            hint=f"Give `{settings(different)}`, or choose another size of the recipe.",
         )
     return _inherit(recipe, model, _INHERITED, fixed)
 
@@ -159,19 +159,19 @@ def inherit_from_teacher(recipe: Recipe, teacher: Checkpoint, fixed: Collection[
             f"recipe {recipe.name!r} cannot load layers of {teacher.name}, a model of the family "
             f"{teacher.family}: its positions start at row {source_config.position_offset}, the recipe's at "
             f"{config.position_offset}",
-            todo=f"Choose a recipe {system}/SIZE, {remedy}",
+            hint=f"Choose a recipe {system}/SIZE, {remedy}",
         )
     if different:
         raise RecipeError(
             f"recipe {recipe.name!r} cannot load layers of its teacher {teacher.name}: "
             f"{describe_differences(different)}",
-            todo=f"Give `{settings(different)}`, choose another size of the recipe, {remedy}",
+            hint=f"Give `{settings(different)}`, choose another size of the recipe, {remedy}",
         )
     if config.num_layers > source_config.num_layers:
         raise RecipeError(
             f"recipe {recipe.name!r} has {config.num_layers} layers, its teacher {teacher.name} "
             f"{source_config.num_layers}",
-            todo=f"Give `--set encoder.num_layers={max(1, source_config.num_layers // 2)}`, {remedy}",
+            hint=f"Give `--set encoder.num_layers={max(1, source_config.num_layers // 2)}`, {remedy}",
         )
     return _inherit(recipe, teacher, ("hidden_activation", "max_positions"), fixed)
 
@@ -193,7 +193,7 @@ def inherit_vectors(recipe: Recipe, teacher: Checkpoint) -> Recipe:
                 raise RecipeError(
                     f"objectives.{objective.kind}.vector_size is {objective.vector_size}, but the vectors of the "
                     f"teacher {teacher.name} have {size} numbers",
-                    todo="Leave it out.",
+                    hint="Leave it out.",
                 )
             objectives[number] = objective.replace(pooling=pooling, vector_size=size)
     return recipe.replace(objectives=tuple(objectives))
@@ -211,7 +211,7 @@ def check_teacher(recipe: Recipe, model: Checkpoint) -> None:
             raise RecipeError(
                 f"objective {objective.kind!r} needs the scores of the teacher's masked-token head, and {model.name} "
                 "has none",
-                todo=f"Choose a teacher saved with that head, or leave {objective.kind!r} out of the objectives.",
+                hint=f"Choose a teacher saved with that head, or leave {objective.kind!r} out of the objectives.",
             )
         if objective.needs_teacher_width and config.hidden_size != source_config.hidden_size:
             different = differences_of_layers(config, source_config)
@@ -223,14 +223,14 @@ def check_teacher(recipe: Recipe, model: Checkpoint) -> None:
             raise RecipeError(
                 f"objective {objective.kind!r} compares hidden states, but those of the teacher {model.name} are "
                 f"{source_config.hidden_size} wide and encoder.hidden_size is {config.hidden_size}",
-                todo=f"Give `{fitting}` or another size of the recipe, or leave {objective.kind!r} out of the "
+                hint=f"Give `{fitting}` or another size of the recipe, or leave {objective.kind!r} out of the "
                 "objectives.",
             )
     if recipe.training.max_length > source_config.max_positions:
         raise RecipeError(
             f"training.phases reach length {recipe.training.max_length}, but the teacher {model.name} supports "
             f"{source_config.max_positions} tokens",
-            todo=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {source_config.max_positions}}}]'`.",
+            hint=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {source_config.max_positions}}}]'`.",
         )
 
 
@@ -297,7 +297,7 @@ def start_from_embeddings(recipe: Recipe, teacher: Checkpoint) -> InitialWeights
     if width > teacher_width:
         raise RecipeError(
             f"the student's embeddings are {width} wide, and those of its teacher {teacher.name} only {teacher_width}",
-            todo="Choose a narrower student, or start from random weights: `--set teacher.initialize=none`.",
+            hint="Choose a narrower student, or start from random weights: `--set teacher.initialize=none`.",
         )
     if positions is not None and segments is not None and not recipe.encoder.type_vocab_size:
         positions, segments = positions + segments[0], None
@@ -381,12 +381,12 @@ def _inherit(recipe: Recipe, model: Checkpoint, names: Iterable[str], fixed: Col
     if positions > model.config.max_positions:
         raise RecipeError(
             f"encoder.max_positions is {positions}, but {model.name} has {model.config.max_positions} positions",
-            todo=f"Give `--set encoder.max_positions={model.config.max_positions}` or leave it out.",
+            hint=f"Give `--set encoder.max_positions={model.config.max_positions}` or leave it out.",
         )
     if recipe.training.max_length > positions:
         raise RecipeError(
             f"training.phases reach length {recipe.training.max_length}, but {model.name} has {positions} positions",
-            todo=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {positions}}}]'`.",
+            hint=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {positions}}}]'`.",
         )
     return recipe.replace(encoder=recipe.encoder.replace(**changes))
 
@@ -486,13 +486,13 @@ def open_origins(
     if new_words is not None and recipe.teacher is not None:
         raise RecipeError(
             "--extend-vocabulary would give the student words that its teacher has no scores for",
-            todo="Extend the teacher's vocabulary and train it first; then let the student learn from it.",
+            hint="Extend the teacher's vocabulary and train it first; then let the student learn from it.",
         )
     student_weights = "none" if recipe.teacher is None else recipe.teacher.initialize
     if init is not None and student_weights != "none":
         raise RecipeError(
             "--init and the recipe's teacher both say which weights to load",
-            todo="Leave --init out, or load no weights of the teacher: `--set teacher.initialize=none`.",
+            hint="Leave --init out, or load no weights of the teacher: `--set teacher.initialize=none`.",
         )
     teacher = None if recipe.teacher is None else open_teacher(recipe)
     model = None if init is None else open_existing(init)
@@ -523,7 +523,7 @@ def require_teacher(recipe: Recipe, option: str = "`--teacher DIR_OR_HUB_NAME`")
         raise RecipeError(
             f"recipe {recipe.name!r} learns from a teacher, and none is given",
             allowed="a run's folder, a Hugging Face folder or a hub name",
-            todo=f"Give it: {option}",
+            hint=f"Give it: {option}",
         )
 
 
@@ -539,7 +539,7 @@ def _check_tokenizers(tokenizers: Mapping[str, Tokenizer]) -> None:
             raise RecipeError(
                 f"{first} and {source} have different tokenizers ({one.special_tokens.vocab_size:,} and "
                 f"{other.special_tokens.vocab_size:,} entries)",
-                todo="Leave --tokenizer out: weights need the tokenizer they were trained with."
+                hint="Leave --tokenizer out: weights need the tokenizer they were trained with."
                 if first == "--tokenizer"
                 else "Choose models with one vocabulary.",
             )

@@ -193,7 +193,7 @@ def _fit_to_origins(request: Request, origins: SourceModels, tokenizer: Tokenize
         if "tokenizer.vocab_size" in request.fixed:
             source = "--init" if origins.init else "the teacher" if origins.teacher else "--tokenizer"
             raise RecipeError(
-                f"{source} has its own vocabulary, but tokenizer.vocab_size was set too", todo="Leave one of them out."
+                f"{source} has its own vocabulary, but tokenizer.vocab_size was set too", hint="Leave one of them out."
             )
         recipe = with_tokenizer(recipe, tokenizer, adopt=origins.tokenizer is not None)
     pad = recipe.tokenizer.pad if tokenizer is None else tokenizer.special_tokens.pad
@@ -251,7 +251,7 @@ def restore_prepared(
         if recorded != current:
             raise RecipeError(
                 f"{what} has changed since the run in {folder} began",
-                todo="Restore it to resume, or choose another --out.",
+                hint="Restore it to resume, or choose another --out.",
             )
 
     teacher = None
@@ -308,7 +308,7 @@ def with_tokenizer(recipe: Recipe, tokenizer: Tokenizer, *, adopt: bool = False)
     if tokenizer.kind != recipe.tokenizer.kind:
         raise RecipeError(
             f"the tokenizer is a {tokenizer.kind}, recipe {recipe.name!r} wants a {recipe.tokenizer.kind}",
-            todo=f"Add `--set tokenizer.kind={tokenizer.kind}`, or give another tokenizer folder.",
+            hint=f"Add `--set tokenizer.kind={tokenizer.kind}`, or give another tokenizer folder.",
         )
     changes: dict[str, Any] = {"vocab_size": tokenizer.special_tokens.vocab_size}
     if "lowercase" in type(recipe.tokenizer).model_fields:
@@ -322,7 +322,7 @@ def _common_weights(weights: Sequence[float | None]) -> tuple[float, ...] | None
     if specified and len(specified) < len(weights):
         raise RecipeError(
             f"{len(specified)} of {len(weights)} corpus arguments have a weight",
-            todo="Give all of them a weight (path:0.7) or none.",
+            hint="Give all of them a weight (path:0.7) or none.",
         )
     return tuple(specified) if len(specified) > 1 else None
 

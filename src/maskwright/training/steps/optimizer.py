@@ -95,7 +95,7 @@ class Optimizer:
                     actual = "nothing" if saved is None else f"shape {tuple(saved.shape)}"
                     raise CheckpointError(
                         f"optimizer state {moment} of {name}: found {actual}, expected shape {tuple(parameter.shape)}",
-                        todo="The checkpoint belongs to another model; choose another --out folder.",
+                        hint="The checkpoint belongs to another model; choose another --out folder.",
                     )
                 moments[moment] = saved.to(parameter.device, parameter.dtype, copy=True)
             if isinstance(rule, AdamWRule):  # Torch counts the steps of each parameter, in a tensor.

@@ -149,7 +149,7 @@ class InstanceSampler:
             if not len(plan):
                 raise DataError(
                     "the corpus gives no training sequence in this input format",
-                    todo="Give more text, or choose another format, e.g. `--set format=full_sentences`",
+                    hint="Give more text, or choose another format, e.g. `--set format=full_sentences`",
                 )
             kept = self._plans[source] = (mask_sample, plan)
         return kept[1]

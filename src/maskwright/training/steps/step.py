@@ -74,7 +74,7 @@ class Step:
         if not any(batch.counts.values()):
             raise TrainingError(
                 f"step {step + 1:,} ({batch.key}) has no prediction",
-                todo="Raise masking.rate or training.batch_sequences; in fine-tuning, give labeled examples.",
+                hint="Raise masking.rate or training.batch_sequences; in fine-tuning, give labeled examples.",
             )
         self.batch, self._model, self._optimizer, self._step = batch, model, optimizer, step
         self._device = next(model.parameters()).device
@@ -139,7 +139,7 @@ class Step:
             raise TrainingError(
                 f"step {self._step + 1:,} ({self.batch.key}): the loss is {loss:g} and the gradient norm "
                 f"{gradient_norm:g}; the run stops before the update",
-                todo="Lower the learning rate (`--set training.learning_rate=...`, in fine-tuning `--set "
+                hint="Lower the learning rate (`--set training.learning_rate=...`, in fine-tuning `--set "
                 "learning_rate=...`) and use a new --out folder.",
             )
         return StepResult(
