@@ -41,3 +41,10 @@ def test_a_chart_is_inline_svg_in_the_colors_of_the_page() -> None:
     assert len(ids) == len(set(ids))
     assert set(re.findall(r"(?:url\(|href=\")#([^)\"]+)", both)) <= set(ids)
     assert not re.findall(r'(?:src|href)="(?!#)', both)
+    assert "DejaVu" not in both
+    assert "font-family" not in both
+    assert "font-size: 9px" in both
+
+
+def test_a_title_may_begin_with_a_digit() -> None:
+    assert ' id="20news-accuracy-' in chart("20news accuracy", "x", "y", [Line([(0, 1), (1, 2)])])

@@ -14,6 +14,8 @@ COLORS = ("#3b7dd8", "#d9730d", "#0f9d76", "#d64550", "#8b5cf6", "#0891b2", "#c2
 INK = "#010203"
 """Stands for the page's text color and is replaced by `currentColor`."""
 MARKERS = "osD^vPX*"
+_CSS_VALUE = r"(?:&\w+;|[^;\"])*"
+"""Of a property in an attribute; quotes in it are entities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,5 +97,7 @@ def chart(
     svg = re.sub(r'<g id="[^"]*">', "<g>", svg)
     svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2)
     # Ids are unique per page; matplotlib's are per figure.
-    svg = re.sub(r'(id="|url\(#|href="#)', rf"\1{name}-", svg)
-    return Markup(re.sub(r"font: ?([\d.]+px)[^;\"]*", r"font-size: \1", svg))
+    svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{name}-", svg)
+    # matplotlib before 3.11 writes size and family as one property.
+    svg = re.sub(rf"font: ?([\d.]+px){_CSS_VALUE}", r"font-size: \1", svg)
+    return Markup(re.sub(rf" ?font-family:{_CSS_VALUE};?", "", svg))
