@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
@@ -26,8 +27,9 @@ from benchmarks.table import Table
 
 SHORT = ["A man with a hard hat is dancing in the street."]
 SENTENCE = "The contract between both parties ends in the third month after a written notice of one of them. "
-NATURAL = [(SENTENCE * 4)[: 20 + 6 * place] for place in range(64)]
-BESIDE = {
+BATCH = [(SENTENCE * 5)[:length] for length in range(20, 404, 6)]
+"""64 texts."""
+LOADS = {
     "quiet": "",
     "busy": "while True: sum(i * i for i in range(100000))",
     "training": (
@@ -37,15 +39,15 @@ BESIDE = {
 }
 
 
-def ours(model: Path, precision: str) -> Callable[[Sequence[str]], Any]:
+def ours(model: Path, folder: Path, precision: str) -> Callable[[Sequence[str]], Any]:
     """Return maskwright's embedding function."""
     import maskwright
 
     return maskwright.load(model, device="cpu", precision=precision).embed  # type: ignore[arg-type]
 
 
-def sentence_transformers(model: Path, backend: str, precision: str) -> Callable[[Sequence[str]], Any]:
-    """Return sentence-transformers' embedding function, with PyTorch or with ONNX Runtime on an int8 graph."""
+def sentence_transformers(model: Path, folder: Path, backend: str, precision: str) -> Callable[[Sequence[str]], Any]:
+    """Return sentence-transformers' embedding function, with PyTorch or with ONNX Runtime on a graph in a folder."""
     from sentence_transformers import SentenceTransformer
 
     if backend == "torch":
@@ -56,9 +58,8 @@ def sentence_transformers(model: Path, backend: str, precision: str) -> Callable
 
     import maskwright
 
-    folder = model.parent / f"onnx-{precision}"
-    if not folder.exists():
-        maskwright.export(model, to="onnx", precision=precision, out=folder)
+    folder /= precision
+    maskwright.export(model, to="onnx", precision=precision, out=folder)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = int(os.environ["OMP_NUM_THREADS"])
     file = next(path for path in sorted(folder.rglob("*.onnx")) if ("quantized" in path.name) == (precision == "int8"))
@@ -84,11 +85,11 @@ CONTENDERS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
 }
 
 
-def serve(connection: Connection, name: str, model: Path) -> None:
+def serve(connection: Connection, name: str, model: Path, folder: Path) -> None:
     """Time calls in a process of its own: receives (texts, seconds), sends seconds per call."""
     make, arguments = CONTENDERS[name]
-    call = make(model, *arguments)
-    for texts in (SHORT, NATURAL) * 3:
+    call = make(model, folder, *arguments)
+    for texts in (SHORT, BATCH) * 3:
         call(texts)
     connection.send("ready")
     while True:
@@ -103,16 +104,43 @@ def serve(connection: Connection, name: str, model: Path) -> None:
 
 
 @contextlib.contextmanager
-def beside(code: str) -> Iterator[None]:
+def running(code: str) -> Iterator[None]:
     """Run Python code in another process while the block runs."""
     if not code:
         yield
         return
     env = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     with subprocess.Popen([sys.executable, "-c", code], env=env, start_new_session=True) as process:
-        time.sleep(4)
-        yield
-        process.kill()
+        try:
+            time.sleep(4)
+            yield
+        finally:
+            process.kill()
+
+
+def measure(model: Path, folder: Path, loads: Sequence[str], seconds_each: float) -> list[list[str]]:
+    """Return the rows of the table; exported graphs are written into the folder."""
+    context, servers = multiprocessing.get_context("spawn"), dict[str, Any]()
+    for name in CONTENDERS:
+        if "ONNX" in name and not find_spec("onnxruntime"):
+            continue
+        servers[name], server_end = context.Pipe()
+        context.Process(target=serve, args=(server_end, name, model, folder), daemon=True).start()
+        server_end.close()  # Else the end of the process is not noticed.
+        servers[name].recv()
+    rows = []
+    for load in loads:
+        with running(LOADS[load]):
+            for kind, texts in (("1 short text", SHORT), ("64 texts of 20 to 400 characters", BATCH)):
+                times: dict[str, list[float]] = {name: [] for name in servers}
+                for _ in range(3):
+                    for name, server in servers.items():
+                        server.send((texts, seconds_each / 3))
+                        times[name] += server.recv()
+                for name, seconds in times.items():
+                    median, most, worst = (1000 * np.percentile(seconds, share) for share in (50, 99, 100))
+                    rows.append([load, kind, name, f"{median:.1f}", f"{most:.1f}", f"{worst:.1f}", str(len(seconds))])
+    return rows
 
 
 def main() -> None:
@@ -121,29 +149,12 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each contender, in three turns")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--cases", default=",".join(BESIDE))
+    parser.add_argument("--cases", default=",".join(LOADS))
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
-    context, servers = multiprocessing.get_context("spawn"), {}
-    names = [name for name in CONTENDERS if "ONNX" not in name or find_spec("onnxruntime")]
-    for name in names:
-        here, there = context.Pipe()
-        context.Process(target=serve, args=(there, name, options.model), daemon=True).start()
-        here.recv()
-        servers[name] = here
-    rows = []
-    for case in options.cases.split(","):
-        with beside(BESIDE[case]):
-            for kind, texts in (("1 short", SHORT), ("64 natural", NATURAL)):
-                times: dict[str, list[float]] = {name: [] for name in names}
-                for _ in range(3):
-                    for name in names:
-                        servers[name].send((texts, options.seconds / 3))
-                        times[name] += servers[name].recv()
-                for name, found in times.items():
-                    median, most, worst = (1000 * np.percentile(found, share) for share in (50, 99, 100))
-                    rows.append([case, kind, name, f"{median:.1f}", f"{most:.1f}", f"{worst:.1f}", str(len(found))])
-    columns = ("beside", "texts", "contender", "median, ms", "99th percentile, ms", "worst, ms", "calls")
+    with tempfile.TemporaryDirectory() as folder:
+        rows = measure(options.model, Path(folder), options.cases.split(","), options.seconds)
+    columns = ("load", "texts", "contender", "median, ms", "99th percentile, ms", "worst, ms", "calls")
     print(Table("latency of embedding", columns, rows, words=3).markdown())
 
 
