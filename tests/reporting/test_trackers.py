@@ -1,12 +1,14 @@
 """Trackers get every number, resume their run, and never stop a training."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from maskwright.core.errors import MaskwrightError
+from maskwright.core.storage.files import mark_in_use, unmark_in_use
 from maskwright.reporting import trackers
 from maskwright.reporting.reporter import Reporter
 from maskwright.reporting.trackers import TRACKING, TrackedRun, Trackers, choose_trackers
@@ -25,8 +27,8 @@ def track(folder: Path, name: str, steps: range, last_step: int = 0) -> Heard:
     run = TrackedRun(folder=folder, name="mine", settings={"training": {"steps": 4}}, last_step=last_step)
     session = Trackers([name], run, heard)
     for step in steps:
-        session.log({"loss": 1 / step, "timing/seconds": 0.5 * step}, step)
-    session.close()
+        session.log({"loss": 1 / step, "dev_ndcg@10": 0.5, "timing/seconds": 0.5 * step}, step)
+    session.close("KILLED" if last_step else "FINISHED")
     assert not any(topic == "warning" for topic, _ in heard.messages), heard.messages
     return heard
 
@@ -53,7 +55,21 @@ def test_mlflow_shows_both_sessions_as_one_run(tmp_path: Path, monkeypatch: pyte
         (step, pytest.approx(1 / step)) for step in range(1, 6)
     ]
     assert client.get_run(run).data.params == {"training.steps": "4"}
-    assert client.get_run(run).info.status == "FINISHED"
+    assert len(client.get_metric_history(run, "dev_ndcg_10")) == 5
+    assert client.get_run(run).info.status == "KILLED"
+
+
+@pytest.mark.slow  # Its import takes seconds.
+@pytest.mark.filterwarnings("ignore")
+def test_numbers_that_mlflow_refuses_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    session = Trackers(["mlflow"], TrackedRun(folder=tmp_path, name="mine", settings={}), heard := Heard())
+    session.log({"../loss": 1.0}, 1)
+    session.log({"loss": 1.0}, 2)
+    session.close()
+    assert [topic for topic, _ in heard.messages] == ["tracking", "warning"]
 
 
 @pytest.mark.slow  # Its service takes seconds to start.
@@ -99,7 +115,7 @@ def test_a_failing_tracker_is_one_message_and_left_out(tmp_path: Path, monkeypat
             Failing.calls += 1
             raise ConnectionError("the service\nis down")
 
-        def close(self) -> None:
+        def close(self, status: trackers.Status) -> None:
             raise AssertionError("it was left out")
 
     def refusing(run: TrackedRun) -> Any:
@@ -116,6 +132,30 @@ def test_a_failing_tracker_is_one_message_and_left_out(tmp_path: Path, monkeypat
         "cannot write to refusing (RuntimeError)",
         "cannot write to failing (the service)",
     ]
+    assert not any("metrics.jsonl" in text for _, text in heard.messages)  # Embedding training writes none.
+
+
+def test_ids_that_cannot_be_read_are_new(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    (tmp_path / TRACKING).write_text("[]", encoding="utf-8")
+    track(tmp_path, "tensorboard", range(1, 2))
+
+
+def test_a_removed_run_directory_leaves_no_hook_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(run: TrackedRun) -> Any:
+        folder.rmdir()
+        raise OSError
+
+    monkeypatch.setattr(trackers, "_TRACKERS", {"tensorboard": failing})
+    hook = threading.excepthook
+    (folder := tmp_path / "run").mkdir()
+    mark_in_use(folder, -1)
+    try:
+        with pytest.raises(MaskwrightError, match="was removed"):
+            Trackers(["tensorboard"], TrackedRun(folder=folder, name="mine", settings={}), Heard())
+    finally:
+        unmark_in_use(folder)
+    assert threading.excepthook is hook
 
 
 def test_a_missing_library_is_one_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,4 +164,11 @@ def test_a_missing_library_is_one_error_that_names_the_extra(monkeypatch: pytest
         choose_trackers(["wandb"])
     with pytest.raises(MaskwrightError, match=r"unknown tracker 'wandbb'.*Did you mean 'wandb'"):
         choose_trackers(["wandbb"])
-    assert choose_trackers(["none"]) == ()
+
+
+def test_none_stands_alone_and_names_may_be_one_string() -> None:
+    assert choose_trackers(["none"]) == choose_trackers("none") == ()
+    with pytest.raises(MaskwrightError, match="combines none with trackers"):
+        choose_trackers("none,tensorboard")
+    with pytest.raises(MaskwrightError, match="unknown tracker 'wandbb'"):
+        choose_trackers("wandbb")

@@ -3,6 +3,7 @@ import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from maskwright.core.storage.files import read_json
 from maskwright.core.text.amounts import short_count
 from maskwright.fitting import resolve
 from maskwright.fitting.resolve import Speed
+from maskwright.reporting import trackers
 from maskwright.reporting.metrics import read_rows
 from maskwright.training.start import preparation
 from maskwright.training.steps import loop
@@ -71,12 +73,19 @@ def test_a_signal_saves_and_the_same_call_resumes(train: Train, monkeypatch: pyt
         if report.position.spent.steps == 5:
             signal.raise_signal(signal.SIGTERM)
 
+    tracker = Mock(id="", where="")
+    monkeypatch.setattr(trackers, "_TRACKERS", {"json": lambda run: tracker})  # A tracker's library is checked too.
     with monkeypatch.context() as patch:
         patch.setattr(metrics.MetricsLogger, "step", step_then_signal)
-        stopped = train()
+        stopped = train(report_to="json")
     assert (stopped.finished, stopped.steps, stopped.stopped_by) == (False, 5, "SIGTERM")
-    resumed = train()
+    with monkeypatch.context() as patch:
+        patch.setattr(metrics.MetricsLogger, "step", Mock(side_effect=RuntimeError))
+        with pytest.raises(RuntimeError):
+            train(report_to="json")
+    resumed = train(report_to="json")
     assert (resumed.finished, resumed.steps, resumed.stopped_by) == (True, 12, None)
+    assert tracker.close.mock_calls == [call("KILLED"), call("FAILED"), call("FINISHED")]
 
 
 class Clock:

@@ -7,6 +7,7 @@ they cannot resume a run (no `purge_step`, no id of a run of W&B or Trackio that
 import contextlib
 import io
 import os
+import re
 import shutil
 import threading
 import time
@@ -16,16 +17,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from maskwright.core.errors import JsonError, MaskwrightError, unknown_name
 from maskwright.core.extras import require
-from maskwright.core.storage.files import read_json, refuse_removed, write_json
+from maskwright.core.storage.files import read_object, refuse_removed, write_json
 from maskwright.reporting.reporter import Reporter
 
 TRACKING = "tracking.json"
 """In a run's folder: the id of the tracked run, by tracker."""
 _PROJECT = "maskwright"
+
+Status = Literal["FINISHED", "FAILED", "KILLED"]
+"""How a session of a run ended; KILLED if it was interrupted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +62,7 @@ class Tracker(Protocol):
 
     def log(self, numbers: Mapping[str, float], step: int) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self, status: Status) -> None: ...
 
 
 class _TensorBoard:
@@ -78,7 +82,7 @@ class _TensorBoard:
         for name, value in numbers.items():
             self._writer.add_scalar(name, value, step)
 
-    def close(self) -> None:
+    def close(self, status: Status) -> None:
         self._writer.close()
 
 
@@ -103,8 +107,9 @@ class _WandB:
     def log(self, numbers: Mapping[str, float], step: int) -> None:
         self._run.log({**numbers, "step": step})
 
-    def close(self) -> None:
-        self._run.finish()
+    def close(self, status: Status) -> None:
+        # 255 is W&B's code for Ctrl-C.
+        self._run.finish(exit_code={"FINISHED": 0, "FAILED": 1, "KILLED": 255}[status])
 
 
 class _MLflow:
@@ -113,12 +118,13 @@ class _MLflow:
         from mlflow.entities import Metric, Param
 
         self._metric, self._client = Metric, MlflowClient()
+        self._sent: Any = None
         if run.id is None:
             name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
             known = self._client.get_experiment_by_name(name)
             experiment = self._client.create_experiment(name) if known is None else known.experiment_id
             self.id: str = self._client.create_run(experiment, run_name=run.name).info.run_id
-            settings = [Param(name, str(value)[:500]) for name, value in _flat(run.settings)]
+            settings = [Param(self._valid(name), str(value)[:500]) for name, value in _flat(run.settings)]
             for first in range(0, len(settings), 100):  # MLflow's limit of a call.
                 self._client.log_batch(self.id, params=settings[first : first + 100])
         else:
@@ -128,11 +134,22 @@ class _MLflow:
 
     def log(self, numbers: Mapping[str, float], step: int) -> None:
         now = int(1000 * time.time())
-        metrics = [self._metric(name, value, now, step) for name, value in numbers.items()]
-        self._client.log_batch(self.id, metrics=metrics, synchronous=False)
+        metrics = [self._metric(self._valid(name), value, now, step) for name, value in numbers.items()]
+        self._wait()
+        self._sent = self._client.log_batch(self.id, metrics=metrics, synchronous=False)
 
-    def close(self) -> None:
-        self._client.set_terminated(self.id)
+    def close(self, status: Status) -> None:
+        self._wait()
+        self._client.set_terminated(self.id, status)
+
+    def _wait(self) -> None:
+        """Wait until the last numbers are written; raises MlflowException if they cannot be."""
+        if self._sent is not None:
+            self._sent.wait()
+
+    @staticmethod
+    def _valid(name: str) -> str:
+        return re.sub(r"[^/\w. -]", "_", name)  # the characters that all versions of MLflow accept
 
 
 class _Trackio:
@@ -151,7 +168,7 @@ class _Trackio:
     def log(self, numbers: Mapping[str, float], step: int) -> None:
         self._run.log(dict(numbers), step=step)
 
-    def close(self) -> None:
+    def close(self, status: Status) -> None:
         with contextlib.redirect_stdout(io.StringIO()):
             self._finish()
 
@@ -165,15 +182,17 @@ _TRACKERS: Mapping[str, Callable[[TrackedRun], Tracker]] = {
 
 
 def choose_trackers(names: Sequence[str] | None) -> tuple[str, ...]:
-    """Check the names of trackers; None is TensorBoard, if it is installed, and "none" is no tracker.
+    """Check the names of trackers, perhaps in one string; None is TensorBoard, if installed, and "none" no tracker.
 
-    Raises MaskwrightError if a name is unknown, or its library is not installed.
+    Raises MaskwrightError if a name is unknown, its library is not installed, or "none" is not the only name.
     """
     if names is None:
         return ("tensorboard",) if find_spec("tensorboard") else ()
-    chosen = tuple(dict.fromkeys(names))
+    chosen = tuple(dict.fromkeys(names.split(",") if isinstance(names, str) else names))
     if chosen == ("none",):
         return ()
+    if "none" in chosen:
+        raise MaskwrightError(f"--report-to {','.join(chosen)} combines none with trackers", hint="Leave out none.")
     for name in chosen:
         if name not in _TRACKERS:
             problem, allowed, hint = unknown_name("tracker", name, [*_TRACKERS, "none"])
@@ -188,20 +207,21 @@ class Trackers:
     def __init__(self, names: Sequence[str], run: TrackedRun, reporter: Reporter) -> None:
         self._run, self._reporter = run, reporter
         self._trackers: dict[str, Tracker] = {}
-        self._at_end = contextlib.ExitStack()
-        if "tensorboard" in names:
-            self._at_end.enter_context(_without_tracebacks_of_tensorboard())
         path, ids = run.folder / TRACKING, dict[str, str]()
         with contextlib.suppress(FileNotFoundError, JsonError):
-            ids = read_json(path)
-        for name in names:
-            with self._left_out_if_it_fails(name):
-                tracker = self._trackers[name] = _TRACKERS[name](replace(run, id=ids.get(name)))
-                if tracker.where:
-                    reporter.message("tracking", f"{name}: {tracker.where}")
-                if tracker.id:
-                    ids[name] = tracker.id
-                    write_json(path, ids)
+            ids = read_object(path)
+        with contextlib.ExitStack() as at_end:
+            if "tensorboard" in names:
+                at_end.enter_context(_without_tracebacks_of_tensorboard())
+            for name in names:
+                with self._left_out_if_it_fails(name):
+                    tracker = self._trackers[name] = _TRACKERS[name](replace(run, id=ids.get(name)))
+                    if tracker.where:
+                        reporter.message("tracking", f"{name}: {tracker.where}")
+                    if tracker.id:
+                        ids[name] = tracker.id
+                        write_json(path, ids)
+            self._at_end = at_end.pop_all()
 
     def log(self, numbers: Mapping[str, float], step: int) -> None:
         """Send numbers of a step to all trackers."""
@@ -209,12 +229,12 @@ class Trackers:
             with self._left_out_if_it_fails(name):
                 tracker.log(numbers, step)
 
-    def close(self) -> None:
-        """Finish the tracked runs of this session; the next session resumes them."""
-        for name, tracker in [*self._trackers.items()]:
-            with self._left_out_if_it_fails(name):
-                tracker.close()
-        self._at_end.close()
+    def close(self, status: Status = "FINISHED") -> None:
+        """End the tracked runs of this session; the next session resumes them."""
+        with self._at_end:
+            for name, tracker in [*self._trackers.items()]:
+                with self._left_out_if_it_fails(name):
+                    tracker.close(status)
 
     @contextlib.contextmanager
     def _left_out_if_it_fails(self, name: str) -> Iterator[None]:
@@ -224,7 +244,14 @@ class Trackers:
             refuse_removed(self._run.folder)
             self._trackers.pop(name, None)
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            self._reporter.message("warning", f"cannot write to {name} ({reason}); metrics.jsonl is still written")
+            self._reporter.message("warning", f"cannot write to {name} ({reason}); training continues without it")
+
+
+def status_at_end(error: type[BaseException] | None, is_finished: bool) -> Status:
+    """Return the status of a training that ends with an error, or None."""
+    if error is None:
+        return "FINISHED" if is_finished else "KILLED"
+    return "FAILED" if issubclass(error, Exception) else "KILLED"
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -29,7 +29,7 @@ from maskwright.finetuning.embedding.data import EmbeddingSettings, Rows
 from maskwright.finetuning.examples import ExampleFile, TextExample
 from maskwright.machine.contention import SpinControl
 from maskwright.reporting.reporter import Reporter
-from maskwright.reporting.trackers import TrackedRun, Trackers
+from maskwright.reporting.trackers import TrackedRun, Trackers, status_at_end
 from maskwright.training.ranks.device import Machine
 from maskwright.training.ranks.interrupt import StopRequest
 from maskwright.training.runs.run_directory import RunDirectory
@@ -267,7 +267,8 @@ def train(
         callbacks=[session],
     )
     trainer.remove_callback(PrinterCallback)
-    with contextlib.closing(session.spin_control), contextlib.closing(session.trackers):
+    with contextlib.closing(session.spin_control), contextlib.ExitStack() as at_end:
+        at_end.push(lambda error, *_: session.trackers.close(status_at_end(error, not session.stopped)))
         trainer.train(resume_from_checkpoint=str(folder.checkpoints / f"checkpoint-{steps}") if steps else None)
     if session.stopped:
         return None

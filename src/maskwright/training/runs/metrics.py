@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from maskwright.fitting.budget import Budget
 from maskwright.reporting.metrics import JsonLines, worth_logging
 from maskwright.reporting.reporter import Reporter
-from maskwright.reporting.trackers import Trackers
+from maskwright.reporting.trackers import Status, Trackers
 from maskwright.training.runs.run_directory import METRICS, TIMING
 from maskwright.training.steps.evaluation import Baseline, HeldOutResult
 from maskwright.training.steps.loop import StepReport
@@ -111,13 +111,13 @@ class MetricsLogger:
             f"{speed['data_wait']:.1%} of the time waiting for data"
         )
 
-    def close(self) -> None:
-        """Flush and close all files."""
+    def close(self, status: Status = "FINISHED") -> None:
+        """Flush and close all files, and end the tracked runs with a status."""
         self._metrics.close()
         if self._timing is not None:
             self._timing.close()
         if self._trackers is not None:
-            self._trackers.close()
+            self._trackers.close(status)
 
     def sync(self) -> None:
         """Flush to disk (fsync); called before each checkpoint."""

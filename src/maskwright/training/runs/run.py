@@ -15,7 +15,7 @@ from torch import Tensor
 from maskwright.core.errors import CheckpointError
 from maskwright.fitting.budget import Budget, Spent
 from maskwright.reporting.reporter import Reporter
-from maskwright.reporting.trackers import TrackedRun, Trackers
+from maskwright.reporting.trackers import TrackedRun, Trackers, status_at_end
 from maskwright.training.ranks.device import Machine
 from maskwright.training.ranks.distributed import all_gather_object, on_rank_zero, rank
 from maskwright.training.ranks.interrupt import StopRequest
@@ -206,7 +206,8 @@ class Run(ABC, Generic[ModelType]):
         monitor = StepMonitor(all_gather_object(platform.node()), self.reporter)
         with contextlib.ExitStack() as at_end:
             if rank() == 0:
-                self.logger = at_end.enter_context(contextlib.closing(self.new_logger()))
+                logger = self.logger = self.new_logger()
+                at_end.push(lambda error, *_: logger.close(status_at_end(error, self.is_finished)))
             for report in self.reports(stop, self.optimizer, self.budget, self.schedule):
                 progress_before, self.position = self.progress, report.position
                 if self.logger is not None:
