@@ -1,1 +1,1 @@
-"""Numbers, Markdown and characters in text that people read."""
+"""Amounts as people write them, and surrogates in text."""
