@@ -36,6 +36,7 @@ class SentenceModules:
         max_length: Longest input in tokens; None for the model's.
         trained_dimensions: Numbers of leading dimensions that were trained to stand alone (Matryoshka; Kusupati et al.
             2022): `matryoshka_dimensions` in config.json, as vLLM reads it, and sentence-transformers' `truncate_dim`.
+        truncate_dim: sentence-transformers' default of `dimensions` of `maskwright.embed`, after the normalization.
         problem: Why maskwright cannot compute it; "" if it can.
     """
 
@@ -44,6 +45,7 @@ class SentenceModules:
     dense: nn.Linear | None = field(default=None, compare=False)
     max_length: int | None = None
     trained_dimensions: tuple[int, ...] = ()
+    truncate_dim: int | None = None
     problem: str = ""
 
     def dense_after(self, pooling: Pooling) -> nn.Linear | None:
@@ -86,7 +88,8 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
         ]
         modes = [mode] if isinstance(mode, str) else mode or ["mean"]
         max_length = int(longest) if longest else None
-        trained = [*(encoder.get("matryoshka_dimensions") or ()), model.get("truncate_dim")]
+        truncate_dim = int(model.get("truncate_dim") or 0) or None
+        trained = [*(encoder.get("matryoshka_dimensions") or ()), truncate_dim]
         trained_dimensions = tuple(int(each) for each in trained if each)
         has_dense = kinds in (_WITH_DENSE, [*_WITH_DENSE, "Normalize"])
         dense_folder = folder / modules[2]["path"] if has_dense else folder
@@ -121,6 +124,7 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
         dense=dense,
         max_length=max_length,
         trained_dimensions=trained_dimensions,
+        truncate_dim=truncate_dim,
     )
 
 
@@ -156,6 +160,8 @@ def write_sentence_modules(folder: Path, modules: SentenceModules, *, hidden_siz
         weights = {f"linear.{name}": each.detach().float().cpu() for name, each in dense.named_parameters()}
         with atomic_path(file) as temporary:
             write_tensors(temporary, weights, shown=file)
+    if modules.truncate_dim is not None:
+        write_json(folder / "config_sentence_transformers.json", {"truncate_dim": modules.truncate_dim})
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
     write_json(folder / MODULES, listed)
 

@@ -17,12 +17,12 @@ class UntrainedDimensions(UserWarning):
 
 
 def choose_dimensions(requested: int | None, modules: SentenceModules, width: int, name: str) -> int:
-    """Return how many of the `width` dimensions of an embedding to keep: the requested number, else all.
+    """Return how many of the `width` dimensions of an embedding to keep: the requested number, else the folder's.
 
     Raises MaskwrightError if there are fewer. Warns if the model called `name` was not trained for this number.
     """
     if requested is None:
-        return width
+        return min(width, modules.truncate_dim or width)
     if not 1 <= requested <= width:
         raise MaskwrightError(f"dimensions is {requested}", allowed=f"1 to {width}, the width of {name}'s embeddings")
     if requested not in (width, *modules.trained_dimensions):

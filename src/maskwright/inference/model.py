@@ -216,7 +216,8 @@ class Model(EncoderWithHeads):
             max_length: Maximum tokens of a sequence, special ones included; None for the model's.
             windows: Read a text that is too long in overlapping windows and return the mean of their embeddings,
                 weighted by tokens, instead of truncating it.
-            dimensions: How many leading dimensions to keep, before embeddings are normalized; None for all. Warns
+            dimensions: How many leading dimensions to keep, before embeddings are normalized; None for what a folder of
+                sentence-transformers says (`truncate_dim`, after its normalization), else all. Warns
                 (`UntrainedDimensions`) if the model was not trained for this number.
             batch_tokens: Tokens of a forward pass; None for the best number of the device.
             progress: Called after each forward pass with the tokens done.
@@ -225,6 +226,7 @@ class Model(EncoderWithHeads):
             MaskwrightError: If the pooling is unknown, that of the folder is unsupported, or the model has fewer
                 positions than `max_length` or fewer dimensions than `dimensions`.
         """
+        normalize_first = dimensions is None and normalize is None  # As sentence-transformers does.
         pooling, normalize = self.pooled_as(pooling, normalize)
         texts = _listed(texts)
         longest = choose_length(max_length, self.max_length, self.encoder.config.max_positions, self.name)
@@ -250,8 +252,11 @@ class Model(EncoderWithHeads):
                     np.add.at(vectors, of_text[batch.texts], of_sequences * weights[batch.texts, None])
                 done += batch.batch.num_tokens
                 progress("embedding (tokens)", done, total)
-        vectors = vectors[:, :kept]
-        return nn.functional.normalize(torch.from_numpy(vectors)).numpy() if normalize else vectors
+        if not normalize_first:
+            vectors = vectors[:, :kept]
+        if normalize:
+            vectors = nn.functional.normalize(torch.from_numpy(vectors)).numpy()
+        return vectors[:, :kept]
 
     def pooled_as(self, pooling: Pooling | None, normalize: bool | None) -> tuple[Pooling, bool]:
         """Return pooling and normalization of `embed`: the given ones, or those of the folder."""

@@ -3,6 +3,7 @@
 import shutil
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -218,10 +219,17 @@ def _to_sentence_transformers(
             loaded.folder,
             folder,
             model.tokenizer,
-            SentenceModules(pooling=pooling, normalize=normalize, dense=model.modules.dense_after(pooling)),
+            SentenceModules(
+                pooling=pooling,
+                normalize=normalize,
+                dense=model.modules.dense_after(pooling),
+                truncate_dim=model.modules.truncate_dim,
+            ),
             hidden_size=model.encoder.config.hidden_size,
             max_length=model.max_length,
         )
+        # Whole vectors are compared.
+        saved.truncate_dim, model.modules = None, replace(model.modules, truncate_dim=None)
         parity = compare_embeddings(
             lambda texts: model.embed(texts, pooling=pooling, normalize=normalize),
             lambda texts: saved.encode(texts, show_progress_bar=False),

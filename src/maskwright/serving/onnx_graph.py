@@ -88,7 +88,8 @@ class SentenceEmbedding(torch.nn.Module):
             pooled = self.dense(pooled)
         if self._modules_of_folder.normalize:
             pooled = torch.nn.functional.normalize(pooled)
-        return {"last_hidden_state": hidden, "sentence_embedding": pooled}
+        kept = pooled[:, : self._modules_of_folder.truncate_dim]
+        return {"last_hidden_state": hidden, "sentence_embedding": kept}
 
 
 def load_transformers(folder: Path, head: str, modules: SentenceModules = SentenceModules()) -> Any:

@@ -5,6 +5,7 @@ import math
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,7 @@ def _model(existing: Checkpoint, modules: SentenceModules, dropout: float, seed:
             existing.folder,
             Path(start),
             existing.tokenizer,
-            modules,
+            replace(modules, truncate_dim=None),  # Epochs are compared by the whole vectors.
             hidden_size=existing.config.hidden_size,
             max_length=existing.max_length,
         )
