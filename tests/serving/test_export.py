@@ -173,6 +173,23 @@ def test_embed_and_a_hub_export_compute_what_the_modules_say(pooling, names, ber
     assert (tmp_path / "second" / "README.md").read_text(encoding="utf-8").count("## Limits") == 1
 
 
+@pytest.mark.parametrize("pooling", [None, "first"])
+def test_embed_and_exports_keep_the_dimensions_of_truncate_dim(pooling, bert, tmp_path):
+    SentenceTransformer = _sentence_transformer()
+    names = ("Transformer", "Pooling", "Normalize")
+    mean = {"pooling_mode_mean_tokens": True}
+    config = {"truncate_dim": 5}
+    folder = _sentence_folder(bert, tmp_path / "model", mean, names, config_sentence_transformers=config)
+    ours = maskwright.embed(folder, TEXTS, device="cpu", pooling=pooling)
+    maskwright.export(folder, to="sentence-transformers", out=tmp_path / "out", pooling=pooling)
+    for each in (tmp_path / "out", *([folder] if pooling is None else [])):
+        theirs = SentenceTransformer(str(each), device="cpu").encode(list(TEXTS), show_progress_bar=False)
+        assert theirs.shape == (len(TEXTS), 5)
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    whole = maskwright.embed(folder, TEXTS, device="cpu", pooling=pooling, dimensions=32)
+    assert whole.shape == (len(TEXTS), 32)
+
+
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
@@ -332,6 +349,15 @@ def test_hub_folder_loads_and_its_card_states_data_training_and_scores(bert, tmp
     assert not {"run.json", "data_card.json"} & {path.name for path in out.iterdir()}
     mask = maskwright.fill_mask(out, "The cat [MASK] on the mat.", device="cpu")
     assert mask == maskwright.fill_mask(run, "The cat [MASK] on the mat.", device="cpu")
+
+
+@pytest.mark.parametrize(("recipe", "is_named"), [("electra/tiny", True), ("bert/tiny", False)])
+def test_the_score_of_a_generator_is_not_credited_to_the_model(recipe, is_named, bert, tmp_path):
+    run = _run(_made(tmp_path / "run"), bert)
+    record, shown = read_json(run / "run.json"), maskwright.recipes.show(recipe).model_dump(mode="json")
+    write_json(run / "run.json", {**record, "request": {**record["request"], "recipe": shown}})
+    maskwright.export(run, to="hub", out=tmp_path / "out")
+    assert ("(generator)" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")) is is_named
 
 
 def test_card_names_lexicons_and_the_teacher_without_their_folders(bert, tmp_path):

@@ -133,7 +133,8 @@ def _training(run: Mapping[str, Any], recipe_file: Path) -> Iterator[str]:
         table.append([f"{axis} (planned)" if axis == "training" else axis, "; ".join(shown)])
     yield from ("", *Table(("setting", "this run"), table).markdown())
     if result.get("held_out"):
-        yield from ("", "## Scores", "", "On held-out text:", "", *held_out_table(result).markdown())
+        held_out = held_out_table(result, by_generator=stated.get("generator") is not None)
+        yield from ("", "## Scores", "", "On held-out text:", "", *held_out.markdown())
 
 
 def _without_folders(row: Row) -> str:
