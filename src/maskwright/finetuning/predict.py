@@ -40,7 +40,7 @@ Input = str | tuple[str, str] | Mapping[str, Any]
 """A text, a pair of texts, or {"question", "context"}, or {"context", "question", "options"}."""
 
 _LONG = 200
-"""Number of examples above which progress is shown."""
+"""Number of examples above which progress is shown on the console."""
 
 
 def predict(
@@ -84,6 +84,7 @@ def predict(
         'good'
     """
     options = with_overrides(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
+    on_console = reporter is None
     with model_to_score(model, device, precision, reporter) as (loaded, encoder, reporter):
         kind, trained = cast(Kind, loaded.task.kind), loaded.read_as
         # Lists of dictionaries are also inputs of these kinds, with errors that name the input.
@@ -105,7 +106,8 @@ def predict(
         examples = as_one(files).examples
         if not examples:
             raise DataError("nothing was given to predict", hint="Give texts, or a file.")
-        progress = reporter.stage if windows or len(examples) > _LONG else no_progress
+        is_short = on_console and not windows and len(examples) <= _LONG
+        progress = no_progress if is_short else reporter.stage
         layout = choose_layout(loaded, max_length, windows, name_of(model))
         predictions = predict_examples(loaded, encoder, examples, progress, layout)
         shown = getattr(loaded.task, "text_of", attrgetter("shown"))

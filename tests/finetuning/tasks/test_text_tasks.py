@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError, MaskwrightError
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.features import FeatureCollator, Layout, cut_pairs
 from maskwright.finetuning.tasks import make_task, task_from_json
@@ -174,6 +175,17 @@ def test_probabilities_and_numbers_of_windows_are_averaged(tokenizers):
     assert several.details["probabilities"] == pytest.approx({"0": 0.55, "1": 0.5})
     number = Regression(offset=1.0, scale=2.0).predictions(scores[:, :1], features, examples)[0]
     assert number.value == pytest.approx(1 + 2 * odds[:, 0].mean())
+
+
+def test_a_text_of_several_pairs_is_encoded_once(tokenizers, monkeypatch):
+    encoded, encode = [], StreamEncoder.encode
+    monkeypatch.setattr(StreamEncoder, "encode", lambda self, texts: encoded.extend(texts) or encode(self, texts))
+    pairs = [example(texts) for texts in (("the cat", "a dog"), ("the cat", "a cat"), ("a dog", "the cat"))]
+    layout = Layout(tokenizers["wordpiece"], 12, True)
+    together = sequences_of(Classification(labels=("0", "1")).features(pairs, layout, training=False))
+    assert encoded == ["the cat", "a dog", "a cat"]
+    alone = [Classification(labels=("0", "1")).features([each], layout, training=False) for each in pairs]
+    assert together == [sequences_of(each)[0] for each in alone]
 
 
 # Labels.
