@@ -7,7 +7,7 @@ import time
 import pytest
 
 from maskwright.core.errors import DataError
-from maskwright.serving.batcher import MAX_INPUTS, Batcher, Call, QueueFullError
+from maskwright.serving.batcher import MAX_INPUTS, Batcher, Call, QueueFullError, _characters
 
 CALL = Call("model", "embed")
 
@@ -61,6 +61,10 @@ def test_a_batch_has_a_largest_size() -> None:
     slow = Slow()
     asyncio.run(submitted(slow, [(CALL, [1]), (CALL, [2] * (MAX_INPUTS - 1)), (CALL, [3, 3]), (CALL, [4])]))
     assert [len(inputs) for _, inputs in slow.batches] == [1, 3, MAX_INPUTS - 1]
+
+
+def test_characters_are_those_of_the_texts() -> None:
+    assert _characters([["a" * 10, "b"], {"question": "c", "options": ["d", "\n"]}, "e"]) == 15
 
 
 def test_large_requests_of_another_call_do_not_cut_a_batch() -> None:

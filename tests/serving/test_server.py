@@ -169,6 +169,15 @@ def test_documents_are_ranked_in_the_shape_of_the_api_that_was_asked(client: Tes
     assert client.post("/rerank", json={"query": query, "texts": documents, "model": "classes"}).status_code == 404
 
 
+def test_texts_that_are_read_many_times_are_limited(client: TestClient) -> None:
+    refused = client.post("/rerank", json={"query": "a" * 50_000, "documents": ["a"] * 81})
+    assert (refused.status_code, "4,000,000" in refused.json()["error"]["message"]) == (400, True)
+    for question, count in (("a" * 50_000, 81), ("", 1025)):
+        inputs = [{"question": question, "options": ["a"] * count}]
+        assert client.post("/predict", json={"model": "choices", "inputs": inputs}).status_code == 400
+    assert client.post("/rerank", json={"query": "a " * 2000, "documents": ["a"] * 81}).status_code == 200
+
+
 @pytest.mark.parametrize("activation", [torch.nn.Sigmoid(), torch.nn.Identity()])
 def test_scores_are_those_of_a_cross_encoder(activation: Any, folders: dict[str, Path], tmp_path: Path) -> None:
     cross_encoder = pytest.importorskip("sentence_transformers").CrossEncoder
@@ -196,9 +205,11 @@ def test_progress_can_end_a_computation(served: dict[str, ServedModel]) -> None:
     def stop(*_: Any) -> None:
         raise TimeoutError
 
-    for name, task in (("bert", "embed"), ("classes", "predict")):
+    with pytest.raises(TimeoutError):
+        served["bert"].run("embed", ["cat dog " * 1000], {"windows": True}, stop)
+    for name, inputs in INPUTS.items():
         with pytest.raises(TimeoutError):
-            served[name].run(task, ["cat dog " * 1000], {"windows": True}, stop)
+            served[name].run("predict", inputs, {}, stop)
 
 
 def test_a_short_text_is_computed_and_scored_by_one_thread(
@@ -272,6 +283,7 @@ def test_a_server_reads_long_texts_in_windows(folders: dict[str, Path]) -> None:
         ("/fill-mask", json.dumps({"texts": ["[MASK] " * 20], "top_k": 110}).encode(), 400, ""),
         ("/predict", b'{"inputs": [7]}', 422, ""),
         ("/predict", b'{"inputs": [["one", "two", "three"]]}', 422, ""),
+        ("/predict", b'{"inputs": [{"text": "fine"}, {"text": ""}], "model": "classes"}', 400, "texts"),
         ("/predict", b'{"inputs": [["one", "two"]], "model": "answers"}', 400, ""),
         ("/predict", b'{"inputs": [{"question": "no context"}], "model": "answers"}', 400, ""),
         ("/predict", b'{"inputs": [""], "model": "tags"}', 400, ""),
@@ -304,8 +316,16 @@ def test_other_hosts_and_missing_tokens_are_refused(served: dict[str, ServedMode
         assert client.get("/metrics", headers={"authorization": "Bearer other"}).status_code == 401
         allowed = {"authorization": "Bearer s3cret"}
         assert client.get("/v1/models", headers=allowed).status_code == 200
-        for host in ("evil.example", "["):
-            assert client.get("/health", headers={"host": host}).status_code == 400
+        for host in ("evil.example", "[", "localhost.evil.example"):
+            refused = client.get("/health", headers={"host": host})
+            assert refused.status_code == 400
+            assert "--allow-host" in refused.json()["error"]["message"]
+    with TestClient(build_app({"bert": served["bert"]}, hosts=frozenset({"*.Example.com", "::1"}))) as client:
+        for host, status in (("a.example.com:80", 200), ("[::1]:8000", 200), ("example.com", 400), ("", 400)):
+            assert client.get("/health", headers={"host": host}).status_code == status
+    for pattern in ("a*b", "*b.example"):
+        with pytest.raises(MaskwrightError, match="--allow-host"):
+            maskwright.serve("runs/none", allow_host=[pattern])
 
 
 def test_faults_of_the_server_are_500s_in_the_same_shape(
@@ -367,6 +387,23 @@ def test_a_request_whose_client_has_gone_is_not_computed() -> None:
 
     assert asyncio.run(send_two()) == [200, 200]
     assert computed == ["first", "third"]
+
+
+def test_a_client_that_goes_during_its_upload_is_counted_as_gone(served: dict[str, ServedModel]) -> None:
+    app = build_app({"bert": served["bert"]})
+    messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": b'{"texts"', "more_body": True}]
+
+    async def receive() -> Any:
+        return messages.pop()
+
+    async def send(message: Any) -> None:
+        pass
+
+    headers = [(b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/embed", "query_string": b"", "headers": headers}
+    asyncio.run(app(scope, receive, send))
+    labels = {"path": "/embed", "status": "499"}
+    assert app.state.service.registry.get_sample_value("maskwright_requests_total", labels) == 1
 
 
 def test_a_connection_whose_result_is_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -453,6 +490,12 @@ def test_models_are_named_by_their_folder_unless_named() -> None:
             named_models([empty])
 
 
+def floats(value: Any) -> list[float]:
+    if isinstance(value, dict | list):
+        return [number for each in (value.values() if isinstance(value, dict) else value) for number in floats(each)]
+    return [value] if isinstance(value, float) else []
+
+
 @pytest.mark.parametrize("name", sorted(TASKS))
 def test_a_fine_tuned_model_is_served_in_int8(
     name: str, folders: dict[str, Path], served: dict[str, ServedModel]
@@ -461,8 +504,9 @@ def test_a_fine_tuned_model_is_served_in_int8(
     assert rounded.precision == rounded.describe()["precision"] == "int8"
     inputs = INPUTS[name]
     results, exact = rounded.run("predict", inputs, {}), served[name].run("predict", inputs, {})
-    assert len(results) == len(exact)
-    assert results != exact
+    near, far = ([number for each in found for number in floats(each.value)] for found in (results, exact))
+    np.testing.assert_allclose(near, far, atol=0.02)  # Measured: at most 0.011.
+    assert near != far
 
 
 @pytest.mark.slow

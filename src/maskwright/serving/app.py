@@ -1,4 +1,7 @@
-"""The ASGI application of `maskwright serve`: checks and metrics around the routes, and errors in one shape."""
+"""The ASGI application of `maskwright serve`: checks and metrics around the routes, and errors in one shape.
+
+Only the 503 for too many connections is uvicorn's, as plain text.
+"""
 
 import asyncio
 import json
@@ -6,13 +9,13 @@ import secrets
 import time
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, Counter, Histogram, PlatformCollector, ProcessCollector
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException as StarletteHTTPException
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,7 +39,10 @@ def build_app(
     limits: Limits = Limits(),
     hosts: frozenset[str] | None = None,
 ) -> FastAPI:
-    """Return the ASGI application for models by name; `hosts` are the accepted Host headers, None for any."""
+    """Return the ASGI application for models by name; `hosts` are the accepted Host headers, None for any.
+
+    `*.example.com` accepts the subdomains of a host, `*` any.
+    """
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -52,10 +58,7 @@ def build_app(
     )
     app.state.service = service
     app.include_router(router)
-    if hosts is not None:
-        names = [f"[{each}]" if ":" in each else each for each in hosts]
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)
-    app.add_middleware(RequestGuard, token=token, max_body=limits.max_body, registry=registry)
+    app.add_middleware(RequestGuard, token=token, hosts=hosts, max_body=limits.max_body, registry=registry)
     return app
 
 
@@ -81,13 +84,22 @@ async def _describe_http_error(_: Request, error: Any) -> Response:
 
 
 class RequestGuard:
-    """ASGI middleware: token, size and time of a body before it is parsed, and metrics.
+    """ASGI middleware: host, token, size and time of a body before it is parsed, and metrics.
 
     Starlette's `RequestBodyLimitMiddleware` limits the size only, and answers in plain text.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str | None, max_body: int, registry: CollectorRegistry) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        token: str | None,
+        hosts: frozenset[str] | None,
+        max_body: int,
+        registry: CollectorRegistry,
+    ) -> None:
         self._app, self._token, self._max_body = app, token, max_body
+        self._hosts = None if hosts is None else {each.lower() for each in hosts}
         self._requests = Counter("maskwright_requests", "Requests", ("path", "status"), registry=registry)
         self._seconds = Histogram("maskwright_request_seconds", "Time to answer", ("path",), registry=registry)
 
@@ -117,13 +129,16 @@ class RequestGuard:
             self._seconds.labels(route).observe(time.perf_counter() - began)
 
     def _refusal(self, path: str, headers: Headers) -> Response | None:
-        """Return the response to a request of two lengths or without the token; None if it may pass.
+        """Return the response to a request of two lengths, for another host or without the token; None if it may pass.
 
         A proxy that goes by the other of the two lengths would take the rest of this request for the next one.
         """
         if "transfer-encoding" in headers and "content-length" in headers:
             message = "the request has both Content-Length and Transfer-Encoding"
             return error_response(400, message, {"connection": "close"})
+        host = headers.get("host", "")
+        if not self._accepts(host):
+            return error_response(400, f"this server does not answer for the host {host!r}; start it with --allow-host")
         credentials = headers.get("authorization", "").encode()
         if (
             self._token is None
@@ -132,6 +147,15 @@ class RequestGuard:
         ):
             return None
         return error_response(401, "this server needs a token: send `Authorization: Bearer TOKEN`")
+
+    def _accepts(self, host: str) -> bool:
+        if self._hosts is None:
+            return True
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        return any(name == each or (each[:1] == "*" and name.endswith(each[1:])) for each in self._hosts)
 
     def _limited(self, receive: Receive, headers: Headers) -> Receive:
         """Return a `receive` that raises HTTPException if the body is too large or arrives too slowly."""
@@ -151,6 +175,8 @@ class RequestGuard:
             except TimeoutError:
                 problem = f"the body did not arrive within {BODY_SECONDS:g} seconds"
                 raise HTTPException(408, problem, {"connection": "close"}) from None
+            if message["type"] == "http.disconnect":  # FastAPI makes a 400 of any other exception.
+                raise HTTPException(CLIENT_GONE, "the client disconnected")
             received += len(message.get("body", b""))
             if max(declared, received) > self._max_body:
                 raise HTTPException(413, f"the body is larger than {self._max_body:,} bytes")

@@ -1,7 +1,7 @@
 """Requests wait in a bounded queue, and those that wait for the same computation share a batch."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +49,15 @@ class AbandonedError(Exception):
     """Nobody waits for the results any more."""
 
 
+def _characters(value: Any) -> int:
+    """Return the number of characters of the texts in plain data."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return sum(map(_characters, value)) if isinstance(value, list | tuple) else len(str(value))
+
+
 class Batcher:
     """Runs calls one after another in a thread of its own; whatever waits meanwhile becomes the next batch.
 
@@ -77,8 +86,7 @@ class Batcher:
         """
         if len(self._waiting) >= self._max_waiting:
             raise QueueFullError
-        characters = sum(len(str(each)) for each in inputs)
-        request = _Request(call, inputs, characters, asyncio.get_running_loop().create_future())
+        request = _Request(call, inputs, _characters(inputs), asyncio.get_running_loop().create_future())
         self._waiting.append(request)
         self._arrived.set()
         try:

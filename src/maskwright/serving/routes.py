@@ -24,6 +24,9 @@ from maskwright.serving.served import Result, ServedModel, TaskName
 
 MAX_FILLED = 2000
 """Predictions for masks of one request, masks x top_k: each holds a text."""
+MAX_REPEATED = 4_000_000
+"""Characters of a request's texts that are read several times: a query with each document, a question with each option.
+"""
 PAGE = {"/": "index.html", "/playground.js": "playground.js", "/playground.css": "playground.css"}
 _PAGE_FOLDER = Path(__file__).parent / "playground"
 _PAGE_HEADERS = {
@@ -242,6 +245,11 @@ async def embed(body: EmbedBody, request: Request, service: Served) -> Any:
 @router.post("/predict")
 async def predict(body: PredictBody, request: Request, service: Served) -> Any:
     """Return a fine-tuned model's class, number, entities, answer or choice per input."""
+    questions = [each for each in body.inputs if isinstance(each, dict) and isinstance(each.get("options"), list)]
+    options = [len(each["options"]) for each in questions]
+    if sum(options) > MAX_INPUTS:
+        raise DataError(f"{sum(options):,} options", allowed=f"at most {MAX_INPUTS:,} in a request")
+    _check_repeated("questions", [str(each.get("question", "")) for each in questions], options)
     return await service.answer(request, "predict", body.model, body.inputs, windows=body.windows)
 
 
@@ -250,6 +258,7 @@ async def predict(body: PredictBody, request: Request, service: Served) -> Any:
 async def rerank(body: RerankBody, request: Request, service: Served) -> Any:
     """Score the relevance of documents to a query, highest first; the shape of the answer follows the body's fields."""
     documents = body.texts or body.documents or []
+    _check_repeated("the query", [body.query], [len(documents)])
     content = await service.answer(request, "rerank", body.model, [[body.query, each] for each in documents])
     scores = content.pop("results")
     ranked = sorted(range(len(scores)), key=lambda number: -scores[number])[: body.top_n]
@@ -267,6 +276,13 @@ async def rerank(body: RerankBody, request: Request, service: Served) -> Any:
         for number in ranked
     ]
     return {**content, "results": results}
+
+
+def _check_repeated(name: str, texts: Sequence[str], times: Sequence[int]) -> None:
+    characters = sum(len(text) * count for text, count in zip(texts, times, strict=True))
+    if characters > MAX_REPEATED:
+        problem = f"{name}, read with each of {sum(times):,} texts: {characters:,} characters"
+        raise DataError(problem, allowed=f"at most {MAX_REPEATED:,} in a request")
 
 
 @router.post("/v1/embeddings")

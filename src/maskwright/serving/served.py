@@ -6,18 +6,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from maskwright.core.errors import DataError
 from maskwright.core.types import MatmulPrecision
 from maskwright.finetuning.load import TaskModel, load
 from maskwright.finetuning.predict import Input
 from maskwright.finetuning.predictions import plain
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.inference.commands import filled_to_json
+from maskwright.inference.embed import choose_dimensions
 from maskwright.inference.long_texts import TruncationWarning, choose_length, truncated_texts
 from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision
 from maskwright.reporting.reporter import Progress, Reporter, no_progress
 
 _EXAMPLE = "A [MASK] of text."
+_KINDS_OF_OBJECTS = ("question_answering", "multiple_choice")
 TaskName = Literal["fill-mask", "detect", "embed", "predict", "rerank"]
 
 
@@ -74,7 +77,8 @@ class ServedModel:
             facts["pairs"] = bool(tuned.read_as.get("text2"))
         else:
             dense = self.model.modules.dense
-            facts["dimensions"] = self.model.encoder.config.hidden_size if dense is None else dense.out_features
+            width = self.model.encoder.config.hidden_size if dense is None else dense.out_features
+            facts["dimensions"] = choose_dimensions(None, self.model.modules, width, self.name)
             facts["trained_dimensions"] = list(self.model.modules.trained_dimensions)
         return facts
 
@@ -103,6 +107,10 @@ class ServedModel:
         with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
             values: list[Any]
             if isinstance(model, TaskModel):
+                kind = model.fine_tuned.task.kind
+                if kind not in _KINDS_OF_OBJECTS and any(isinstance(each, Mapping) for each in inputs):
+                    # `predict` reads dictionaries as rows of a file, of which it leaves out empty ones.
+                    raise DataError(f"an object as an input of a model for {kind}", allowed="texts, or pairs of texts")
                 tuned = model.predict(list(map(_input, inputs)), reporter=_StageReporter(progress), **reading)
                 values = [
                     _score(each)

@@ -42,10 +42,11 @@ def serve(
         host: Address to listen on; 0.0.0.0 for all.
         port: Port to listen on; 0 for a free one.
         token: Clients must send `Authorization: Bearer TOKEN`.
-        allow_host: Accepted Host header, against DNS rebinding. Default: this machine's names on a loopback address,
-            else any.
+        allow_host: Accepted Host header, against DNS rebinding; `*.example.com` for subdomains. Default: this
+            machine's names on a loopback address, else any.
         device, precision: As for `load`.
-        max_length: Maximum tokens of a sequence in `/embed` and `/predict`. Default: that of the model.
+        max_length: Maximum tokens of a sequence in `/embed`, `/v1/embeddings`, `/predict` and `/rerank`. Default: that
+            of the model.
         windows: Read longer texts in overlapping windows there, instead of truncating them.
         max_waiting: Requests in the queue; further ones get status 429.
         max_body: Bytes of a request.
@@ -53,7 +54,8 @@ def serve(
         reporter: Where messages go; None for standard error.
 
     Raises:
-        MaskwrightError: If a model cannot be loaded, a library is missing, or the port is taken.
+        MaskwrightError: If a model cannot be loaded, a library is missing, the port is taken, or a name of
+            `allow_host` has a `*` that is not its first part.
     """
     require("`serve`", "serve", "fastapi", "uvicorn", "prometheus_client")
     import uvicorn
@@ -61,6 +63,10 @@ def serve(
     from maskwright.serving.app import build_app
     from maskwright.serving.protocol import configure
 
+    for each in allow_host:
+        if "*" in each.removeprefix("*.") and each != "*":
+            allowed = "a host name, `*.example.com` for its subdomains, or `*` for any"
+            raise MaskwrightError(f"--allow-host is {each!r}", allowed=allowed)
     paths = named_models(models)
     try:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
