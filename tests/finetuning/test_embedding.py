@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import shutil
 import signal
 import warnings
 from importlib.util import find_spec
@@ -14,6 +15,7 @@ from toy_tasks import Heard
 import maskwright
 from damage import HARMS
 from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, RecipeError, TrainingError
+from maskwright.core.storage.checksums import read_record, write_record
 from maskwright.core.storage.files import read_json
 from maskwright.reporting.reporter import Silent
 
@@ -336,6 +338,21 @@ def test_a_damaged_model_is_trained_again(harm, bert_folder, tmp_path):
     assert weights.read_bytes() == written
     assert "model.safetensors " in heard.text()
     _finetune(bert_folder, tmp_path, "pairs", settings=settings, reporter=(heard := Heard()))
+    assert "is already trained" in heard.text()
+
+
+def test_files_of_trackers_and_settings_of_later_versions_train_nothing_again(bert_folder, tmp_path):
+    class Tracked(Heard):
+        def training(self, share, text):
+            (tmp_path / "out" / "wandb").mkdir(exist_ok=True)
+            (tmp_path / "out" / "wandb" / "log").touch()
+
+    _finetune(bert_folder, tmp_path, "pairs", settings=("epochs=0.5",), reporter=Tracked())
+    shutil.rmtree(tmp_path / "out" / "wandb")
+    record = read_record(tmp_path / "out" / "run.json")
+    del record["request"]["settings"]["dimensions"]
+    write_record(tmp_path / "out" / "run.json", record)
+    _finetune(bert_folder, tmp_path, "pairs", settings=("epochs=0.5",), reporter=(heard := Heard()))
     assert "is already trained" in heard.text()
 
 

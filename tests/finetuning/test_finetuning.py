@@ -17,6 +17,7 @@ from damage import without_times
 from maskwright.checkpoints import checkpoint
 from maskwright.checkpoints.weight_files import read_weights
 from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, TrainingError
+from maskwright.core.storage.checksums import read_record, write_record
 from maskwright.finetuning.evaluate import evaluate
 from maskwright.finetuning.finetune import finetune, make_plan
 from maskwright.finetuning.labeled import LabeledRequest
@@ -175,6 +176,20 @@ def test_a_stop_saves_and_the_same_call_resumes(tune, tmp_path, before_each_step
     assert list((tmp_path / "out" / "runs" / "seed-0" / "checkpoints").glob("step-*1"))
     before_each_step(lambda: None)
     assert tune().finished
+
+
+def test_seconds_are_those_of_the_steps(tune, before_each_step, monkeypatch):
+    real = run.train
+
+    def timed(*given, **named):
+        return (replace(report, seconds=2.0) for report in real(*given, **named))
+
+    monkeypatch.setattr(run, "train", timed)
+    before_each_step(lambda: os.kill(os.getpid(), signal.SIGINT))
+    assert not tune().finished
+    before_each_step(lambda: None)
+    best = tune().results.best
+    assert best.seconds == 2.0 * best.steps
 
 
 def test_a_stop_between_baselines_ends_before_the_next(tune, monkeypatch):
@@ -421,6 +436,15 @@ def test_another_request_in_the_folder_is_refused_with_what_differs(tune, tmp_pa
     toy_tasks.texts(tmp_path, rows=20)
     with pytest.raises(CheckpointError, match=r"data.train was '44 examples .*now '15 examples"):
         tune()
+
+
+def test_a_record_without_a_setting_has_its_default(tune, tmp_path, no_training):
+    done = tune()
+    record = read_record(tmp_path / "out" / "run.json")
+    del record["request"]["settings"]["frozen"]  # As an earlier version wrote it.
+    write_record(tmp_path / "out" / "run.json", record)
+    no_training()
+    assert tune().results == done.results
 
 
 def test_models_and_other_files_are_not_overwritten(tune, bert_folder, tmp_path):

@@ -2,15 +2,17 @@
 
 import json
 import math
+import shutil
 
 import pytest
 import toy_tasks
 from toy_tasks import Heard
 
-from maskwright.core.errors import RecipeError
+from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
 from maskwright.finetuning.finetune import finetune
 from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.finetuning.search import SettingsSearch
+from maskwright.reporting.trackers import Trackers
 from maskwright.training.runs import run
 
 pytest.importorskip("optuna")
@@ -38,7 +40,8 @@ def test_the_best_trial_is_what_is_kept(tune, tmp_path, monkeypatch):
     assert {name: results.settings[name] for name in best} == best
     assert best.keys() == {"learning_rate"}
     assert "## Search" in (tmp_path / "out" / "results.md").read_text()
-    assert not list((tmp_path / "out" / "search").glob("trial-*"))
+    assert not list((tmp_path / "out" / "runs").glob("trial-*"))
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["chosen_settings"] == results.settings
     trained = json.loads((tmp_path / "out" / "runs" / "seed-0" / "run.json").read_text())
     monkeypatch.setattr(run, "train", lambda *_, **__: pytest.fail("nothing is left to train"))
     assert tune(set=["epochs=2"], test=tmp_path / "test.csv").results == results
@@ -55,8 +58,8 @@ def test_a_stopped_search_resumes_to_the_same_trials(tune, tmp_path, monkeypatch
     whole = tune("whole", set=["epochs=1"]).results
     finish, count = SettingsSearch.finish, iter(range(9))
 
-    def killed(search):
-        finish(search)
+    def killed(search, **trial):
+        finish(search, **trial)
         if next(count) == 1:
             raise KeyboardInterrupt
 
@@ -64,13 +67,65 @@ def test_a_stopped_search_resumes_to_the_same_trials(tune, tmp_path, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         tune(set=["epochs=1"])
     monkeypatch.setattr(SettingsSearch, "finish", finish)
-    assert len(json.loads((tmp_path / "out" / "search" / "trials.json").read_text())["trials"]) == 2
+    assert len(json.loads((tmp_path / "out" / "runs" / "trials.json").read_text())["trials"]) == 2
     resumed = tune(set=["epochs=1"]).results
     assert (resumed.trials, resumed.best.dev) == (whole.trials, whole.best.dev)
 
 
+@pytest.mark.parametrize("method", ["begin", "finish"])
+def test_an_interrupted_search_is_not_mixed_with_another(method, tune, monkeypatch):
+    real = getattr(SettingsSearch, method)
+
+    def killed(search, **trial):
+        real(search, **trial)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SettingsSearch, method, killed)
+        with pytest.raises(KeyboardInterrupt):
+            tune(set=["epochs=1"])
+    with pytest.raises(CheckpointError, match="holds another run: "):
+        tune(set=["epochs=2"])
+
+
+def test_the_best_run_is_trained_again_if_it_is_missing(tune, tmp_path):
+    done = tune(set=["epochs=1"], search=2).results
+    shutil.rmtree(tmp_path / "out" / "runs" / "seed-0")
+    again = tune(set=["epochs=1"], search=2).results
+    assert (again.best.dev, again.trials) == (done.best.dev, done.trials)
+
+
+def test_a_search_survives_trials_that_diverge(tune, tmp_path, monkeypatch):
+    names = []
+
+    class Recording(Trackers):
+        def __init__(self, trackers, tracked, reporter):
+            super().__init__(trackers, tracked, reporter)
+            names.append(tracked.name)
+            (tracked.folder / "wandb").mkdir(parents=True)
+
+    rates = iter([1e30, 1e-3, 1e30, 1e30])
+    monkeypatch.setattr(run, "Trackers", Recording)
+    monkeypatch.setattr(SettingsSearch, "_suggest", lambda *_: {"learning_rate": next(rates)})
+    results = tune(set=["epochs=1", "clip_norm=0"], search=2).results
+    assert [trial["score"] for trial in results.trials] == [None, results.best.dev["accuracy"]]
+    assert results.search_table().rows[0][-1] == "-"
+    assert names == ["out-trial-0", "out-trial-1"]
+    assert [each.name for each in (tmp_path / "out" / "runs" / "trial-0").iterdir()] == ["wandb"]
+    with pytest.raises(TrainingError, match="none of the 2 trials"):
+        tune("other", set=["epochs=1", "clip_norm=0"], search=2)
+
+
+def test_patience_follows_the_epochs_of_a_trial_unless_it_is_set(tmp_path):
+    settings = Hyperparameters(epochs=12, patience=7)
+    for fixed, patience in (((), 6), (("patience",), 7)):
+        search = SettingsSearch(tmp_path, settings, trials=2, fixed=fixed, seed=0)
+        search._write([{"settings": {"epochs": 24}, "score": 0.5}])
+        assert (search.chosen.epochs, search.chosen.patience) == (24, patience)
+
+
 def test_ranges_surround_the_fitted_settings(tmp_path):
-    settings = Hyperparameters(epochs=6, learning_rate=1e-4)
+    settings = Hyperparameters(epochs=6, learning_rate=1e-4, patience=3)
     search = SettingsSearch(tmp_path, settings, trials=30, fixed=(), seed=0)
     assert search.begin() == (0, settings)
     suggested = [search._suggest([{"settings": search._first, "score": 0.0}] * number) for number in range(1, 9)]

@@ -79,6 +79,10 @@ class TrainingError(MaskwrightError):
     """Training that cannot continue, e.g. after a NaN loss."""
 
 
+class DivergenceError(TrainingError):
+    """A loss or a gradient that is not finite."""
+
+
 class DeviceError(MaskwrightError):
     """A device, precision or disk that is missing or cannot be used."""
 

@@ -3,22 +3,23 @@
 OUT/                      the best seed's model, a Hugging Face folder, with README.md (its model card)
 OUT/results.json, .md     one row per seed, mean, standard deviation, best
 OUT/baselines.json        scores of the baselines, and of which examples
-OUT/search/               the trials of `--search` (`search`)
 OUT/run.json              the request, the environment, whether it finished
 OUT/runs/seed-N/          one folder per seed (`seed_run`)
+OUT/runs/trials.json      with `--search`: the trials; trial-N/ are their runs (`search`)
 """
 
 import contextlib
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from maskwright.checkpoints.card_facts import read_card_facts
 from maskwright.checkpoints.checkpoint import Checkpoint
-from maskwright.core.errors import CheckpointError, RecipeError
+from maskwright.core.errors import CheckpointError, DataError, DivergenceError, RecipeError
 from maskwright.core.spec import override, parse_overrides
 from maskwright.core.storage.checksums import compare_files, damaged_files, read_record, write_record
 from maskwright.core.storage.files import atomic_path, check_writable, checksum
@@ -204,7 +205,8 @@ def finetune(
         check_search(search, fixed)
     choose_device(device)
     check_writable(Path(out).expanduser())
-    folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/seed-*")
+    defaults = Hyperparameters().model_dump(mode="json")
+    folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/*", defaults=defaults)
     with (reporter or OnConsole()) if rank() == 0 else Silent() as reporter:
         existing = open_existing(str(model))
         folder.refuse_model(existing.folder)
@@ -235,7 +237,10 @@ def finetune(
                     folder, plan, session.record, machine, checkpoint_minutes * 60, reporter, stop, trackers
                 )
                 if search:
-                    work.search = SettingsSearch(folder.path, plan.settings, trials=search, fixed=fixed, seed=seed)
+                    kept = {*fixed, *(["patience"] if as_published else [])}
+                    work.search = SettingsSearch(
+                        folder.path / RUNS, plan.settings, trials=search, fixed=kept, seed=seed
+                    )
                 results = work.run(range(seed, seed + seeds))
     return FineTuning(folder=folder.path, finished=results is not None, results=results, stopped_by=stop.signal)
 
@@ -376,8 +381,12 @@ class _FineTuningRun:
         dropout = any(getattr(plan.settings, name) for name in _DROPOUTS)
         ranks = microbatch_multiple(begun_with, dropout=dropout, reporter=self.reporter)
         reported: set[str] = set()
-        if self.search is not None and not self._search(self.search, seeds[0], tokens_per_microbatch, ranks, reported):
-            return None
+        if self.search is not None:
+            if not self._search(self.search, seeds[0], tokens_per_microbatch, ranks, reported):
+                return None
+            record["chosen_settings"] = self.plan.settings.model_dump(mode="json")
+            if rank() == 0:
+                self.folder.write_record(record)
         # Those of earlier calls too, since they are in the results.
         wanted = on_rank_zero(lambda: sorted({*seeds, *self._earlier_seeds()}))
         if not all(self._train(seed, tokens_per_microbatch, ranks, reported) for seed in wanted):
@@ -481,21 +490,26 @@ class _FineTuningRun:
     def _search(
         self, search: SettingsSearch, seed: int, tokens_per_microbatch: int, ranks: int, reported: set[str]
     ) -> bool:
-        """Train the trials that are left, and go on with the best settings; False if a stop was requested."""
+        """Train the trials that are left, and choose the best settings; False if a stop was requested."""
         while (trial := on_rank_zero(search.begin)) is not None:
             number, settings = trial
             folder = search.trial_folder(number)
             self.reporter.message("search", f"trial {number}: {search.describe(settings)}")
-            if not self._train(seed, tokens_per_microbatch, ranks, reported, folder, settings):
-                return False
-            on_rank_zero(search.finish)
+            diverged = False
+            try:
+                if not self._train(seed, tokens_per_microbatch, ranks, reported, folder, settings):
+                    return False
+            except (DivergenceError, DataError) as error:  # Of a loss, or of predictions on dev.
+                diverged = True
+                self.reporter.message("search", f"trial {number} has no score: {error.problem}")
+            on_rank_zero(partial(search.finish, diverged=diverged))
         chosen, best = on_rank_zero(lambda: (search.chosen, search.best))
         self.plan = replace(self.plan, settings=chosen)
         self.reporter.message("search", f"trial {best} was the best on dev: {search.describe(chosen)}")
-        folder = self.folder.path / RUNS / f"seed-{seed}"
-        if rank() == 0 and not folder.exists():  # The best trial is the run of its seed.
-            folder.parent.mkdir(exist_ok=True)
-            search.trial_folder(best).rename(folder)
+        folder, trained = self.folder.path / RUNS / f"seed-{seed}", search.trial_folder(best)
+        # The best trial is the run of its seed. Without either folder that seed is trained again.
+        if rank() == 0 and not folder.exists() and trained.exists():
+            trained.rename(folder)
         return True
 
     def _train(

@@ -314,6 +314,11 @@ class FineTuningPlan:
         return float(min(MOST_EPOCHS, math.ceil(FEWEST_STEPS / self.steps_per_epoch)))
 
 
+def fitted_patience(epochs: float) -> int:
+    """Return the `patience` for a number of epochs."""
+    return max(FEWEST_WORSE_EPOCHS, math.ceil(epochs / 4))
+
+
 BATCH_RULES: tuple[Rule[FineTuningPlan], ...] = (
     Rule(
         "batch_size",
@@ -348,7 +353,7 @@ TRAINING_RULES: tuple[Rule[FineTuningPlan], ...] = (
 OPTIMIZER_RULES: tuple[Rule[FineTuningPlan], ...] = (
     Rule(
         "patience",
-        lambda plan: max(FEWEST_WORSE_EPOCHS, math.ceil(plan.settings.epochs / 4)),
+        lambda plan: fitted_patience(plan.settings.epochs),
         "a quarter of the epochs",
         lambda plan: plan.settings.steps is None and plan.settings.epochs > FEWEST_WORSE_EPOCHS + 1,
     ),

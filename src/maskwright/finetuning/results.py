@@ -62,7 +62,8 @@ class Results:
     `task` is the benchmark's name, or the kind of task; `data` by part holds file name, numbers of examples, skipped
     rows, truncated examples; `task_settings` are the task's fields, except those that each seed tunes; `pairs`: inputs
     are pairs of texts; `notes` are caveats; `baselines` are metrics of simpler models by name and part; `sizes` those
-    of embeddings truncated to a number of dimensions; `trials` the "settings" and the "score" of a search's trials.
+    of embeddings truncated to a number of dimensions; `trials` the "settings" and the "score" of a search's trials,
+    None if a trial diverged.
     """
 
     task: str
@@ -187,9 +188,10 @@ class Results:
     def search_table(self) -> Table:
         """Return the trials of a search; no rows without one."""
         columns = ["trial", *(self.trials[0]["settings"] if self.trials else ()), f"{self.main_metric} (dev)"]
+        scores = ["-" if trial["score"] is None else f"{trial['score']:.4f}" for trial in self.trials]
         rows = [
-            [str(number), *(f"{value:.3g}" for value in trial["settings"].values()), f"{trial['score']:.4f}"]
-            for number, trial in enumerate(self.trials)
+            [str(number), *(f"{value:.3g}" for value in trial["settings"].values()), score]
+            for number, (trial, score) in enumerate(zip(self.trials, scores, strict=True))
         ]
         return Table(columns, rows, right=range(len(columns)))
 

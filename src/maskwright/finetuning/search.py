@@ -1,39 +1,40 @@
 """A search over learning rate and epochs on the development examples, by Optuna's tree of Parzen estimators.
 
-OUT/search/trials.json   the settings and the score of each trial; the score of one in progress is null
-OUT/search/trial-N/      the training run of the trial in progress, and that of the best one so far (`seed_run`)
+OUT/runs/trials.json   the settings and the score of each trial: null if it diverged, none while it trains
+OUT/runs/trial-N/      the training run of the trial in progress, and that of the best one so far (`seed_run`); of the
+                       others what trackers wrote
 
 All trials have the same seed. A trial's settings depend on the trials before it and the seed only, so that an
-interrupted search goes on as it would have.
+interrupted search ends as it would have.
 """
 
+import contextlib
 import math
 import shutil
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
-from maskwright.core.errors import RecipeError
+from maskwright.core.errors import RecipeError, TrainingError
 from maskwright.core.extras import require
 from maskwright.core.storage.files import read_json, write_json
-from maskwright.finetuning.hyperparameters import Hyperparameters
+from maskwright.finetuning.hyperparameters import Hyperparameters, fitted_patience
 from maskwright.finetuning.seed_run import read_result
+from maskwright.reporting.trackers import TRACKER_FOLDERS
 
-FOLDER = "search"
-"""Sub-folder of the search."""
 _RATE_FACTOR, _EPOCHS_FACTOR = 4.0, 2.0
 """The ranges are the fitted values, divided and multiplied by these."""
 _RANDOM_TRIALS = 4
 """Trials before the estimators choose."""
-_UNDEFINED = -1e9
-"""Stands for a score that is not a number."""
+_DIVERGED = -1e9
+"""The score of a trial without one, for the estimators."""
 
 
 class Trial(TypedDict):
-    """The searched settings of a trial and its main metric on the development examples."""
+    """The searched settings of a trial and its main metric on the development examples, None if it has none."""
 
     settings: dict[str, Any]
-    score: float | None
+    score: NotRequired[float | None]
 
 
 def check_search(trials: int, fixed: Collection[str]) -> None:
@@ -49,9 +50,9 @@ def check_search(trials: int, fixed: Collection[str]) -> None:
 
 
 class SettingsSearch:
-    """The trials of a search in the folder of a fine-tuning; `settings` are the first trial's.
+    """The trials of a search in a folder of runs; `settings` are the first trial's.
 
-    Fields that are `fixed` are not searched.
+    Fields that are `fixed` are not searched; `patience` follows the epochs unless it is fixed.
     """
 
     def __init__(
@@ -59,7 +60,8 @@ class SettingsSearch:
     ) -> None:
         from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 
-        self.folder, self._settings, self._num_trials, self._seed = folder / FOLDER, settings, trials, seed
+        self.folder, self._settings, self._num_trials, self._seed = folder, settings, trials, seed
+        self._fits_patience = "patience" not in fixed
         rate, epochs = settings.learning_rate, max(1, round(settings.epochs))
         self._ranges: dict[str, BaseDistribution] = {}
         self._first: dict[str, Any] = {}
@@ -80,38 +82,43 @@ class SettingsSearch:
     def begin(self) -> tuple[int, Hyperparameters] | None:
         """Return the number and the settings of the next trial, or of the one in progress; None after the last."""
         trials = self.trials
-        if not trials or trials[-1]["score"] is not None:
+        if not trials or "score" in trials[-1]:
             if len(trials) == self._num_trials:
                 return None
-            trials.append({"settings": self._suggest(trials), "score": None})
+            trials.append({"settings": self._suggest(trials)})
             self._write(trials)
-        return len(trials) - 1, self._settings.replace(**trials[-1]["settings"])
+        return len(trials) - 1, self._settings_of(trials[-1])
 
-    def finish(self) -> None:
-        """Note the score of the finished trial in progress, and keep its folder only if it is the best."""
-        trials = self.trials
-        result = read_result(self.trial_folder(len(trials) - 1))
-        assert result is not None
-        score = result.chosen.main
-        trials[-1]["score"] = score if math.isfinite(score) else _UNDEFINED
+    def finish(self, *, diverged: bool = False) -> None:
+        """Note the score of the trial in progress, and keep its run only if it is the best."""
+        trials, score = self.trials, -math.inf
+        if not diverged:
+            result = read_result(self.trial_folder(len(trials) - 1))
+            assert result is not None
+            score = result.chosen.main
+        trials[-1]["score"] = score if math.isfinite(score) else None
         self._write(trials)
         best = self.best
         for number in range(len(trials)):
             if number != best:
-                shutil.rmtree(self.trial_folder(number), ignore_errors=True)
+                _remove_run(self.trial_folder(number))
 
     @property
     def best(self) -> int:
-        """The number of the trial with the highest score; of equal ones the first."""
-        scores = [trial["score"] for trial in self.trials]
-        return max(
-            range(len(scores)), key=lambda number: (-math.inf if scores[number] is None else scores[number], -number)
-        )
+        """The number of the trial with the highest score; of equal ones the first; -1 if none has a score."""
+        trials = enumerate(self.trials)
+        scores = [(score, -number) for number, trial in trials if (score := trial.get("score")) is not None]
+        return -max(scores)[1] if scores else -1
 
     @property
     def chosen(self) -> Hyperparameters:
-        """The settings of the best trial."""
-        return self._settings.replace(**self.trials[self.best]["settings"])
+        """The settings of the best trial; TrainingError if no trial has a score."""
+        if self.best < 0:
+            raise TrainingError(
+                f"none of the {self._num_trials} trials has a score on dev",
+                hint="Lower the learning rates: `--set learning_rate=...` with a new --out folder.",
+            )
+        return self._settings_of(self.trials[self.best])
 
     def describe(self, settings: Hyperparameters) -> str:
         """Return the searched settings as text."""
@@ -119,6 +126,12 @@ class SettingsSearch:
 
     def trial_folder(self, number: int) -> Path:
         return self.folder / f"trial-{number}"
+
+    def _settings_of(self, trial: Trial) -> Hyperparameters:
+        settings = self._settings.replace(**trial["settings"])
+        if self._fits_patience and "epochs" in trial["settings"]:
+            return settings.replace(patience=fitted_patience(settings.epochs))
+        return settings
 
     def _suggest(self, finished: list[Trial]) -> dict[str, Any]:
         if not finished:
@@ -130,11 +143,26 @@ class SettingsSearch:
         sampler = optuna.samplers.TPESampler(seed=self._seed + len(finished), n_startup_trials=_RANDOM_TRIALS)
         study = optuna.create_study(direction="maximize", sampler=sampler)
         for trial in finished:
+            score = trial.get("score")
+            value = _DIVERGED if score is None else score
             study.add_trial(
-                optuna.trial.create_trial(params=trial["settings"], distributions=self._ranges, value=trial["score"])
+                optuna.trial.create_trial(params=trial["settings"], distributions=self._ranges, value=value)
             )
         return dict(study.ask(self._ranges).params)
 
     def _write(self, trials: list[Trial]) -> None:
         self.folder.mkdir(exist_ok=True)
         write_json(self.folder / "trials.json", {"trials": trials})
+
+
+def _remove_run(folder: Path) -> None:
+    """Remove a run, but not what trackers wrote: W&B may have yet to upload it."""
+    for item in folder.glob("*"):
+        if item.name in TRACKER_FOLDERS:
+            continue
+        if item.is_dir():
+            shutil.rmtree(item, ignore_errors=True)
+        else:
+            item.unlink()
+    with contextlib.suppress(OSError):  # It is not empty.
+        folder.rmdir()

@@ -35,7 +35,7 @@ from maskwright.fitting.budget import Budget
 from maskwright.inference.batches import TextEncoder
 from maskwright.model.config import EncoderConfig
 from maskwright.reporting.reporter import Reporter
-from maskwright.reporting.trackers import TRACKING
+from maskwright.reporting.trackers import TRACKER_FILES
 from maskwright.training.ranks.device import Machine
 from maskwright.training.ranks.distributed import rank
 from maskwright.training.ranks.interrupt import StopRequest
@@ -50,17 +50,7 @@ MODEL = "model"
 _PREDICTIONS = "dev_predictions.jsonl"
 _BEST = "best"
 """Sub-folder with a folder for each epoch that was the best when it ended, by its step, until the run is finished."""
-_NOT_RESULTS = (
-    RECORD,
-    "checkpoints/*",
-    f"{_BEST}/*",
-    f"{COPIES}/*",
-    "test*",
-    ".*",
-    TRACKING,
-    "tensorboard/*",
-    "wandb/*",
-)
+_NOT_RESULTS = (RECORD, "checkpoints/*", f"{_BEST}/*", f"{COPIES}/*", "test*", ".*", *TRACKER_FILES)
 _METRICS_SHOWN = 4
 _SAMPLED = 10_000
 """Examples whose lengths are measured."""
@@ -296,11 +286,12 @@ class SeedRun(Run[FineTunedModel]):
             reporter=reporter,
             title=f"seed {seed}",
             trackers=trackers,
-            name=f"{folder.absolute().parents[1].name}-seed-{seed}",
+            name=f"{folder.absolute().parents[1].name}-{folder.name}",
             settings={"task": model.task.to_json(), **settings.model_dump(mode="json")},
         )
         self.seed, self.data, self._patience = seed, data, settings.patience
         self._steps_per_epoch = settings.steps_of_epoch(data.train.num_units)
+        self._seconds = 0.0
         self._history: list[DevResult] = []
         self._kept_best: tuple[int, ...] = ()
         self._best_files: dict[str, str] = {}
@@ -326,12 +317,13 @@ class SeedRun(Run[FineTunedModel]):
                 steps=self.position.spent.steps,
                 history=tuple(self._history),
                 examples=round(self.position.epochs * self.data.train.num_units),
-                seconds=round(self.position.spent.seconds, 3),
+                seconds=round(self._seconds, 3),
             ).write()
         return finished
 
     def evaluate(self, report: StepReport, progress_before: float) -> None:
         """After an epoch, evaluate on the development examples; save the model if it is the best so far."""
+        self._seconds += report.seconds
         step = report.position.spent.steps
         if step % self._steps_per_epoch and report.progress < 1:
             return
@@ -371,13 +363,15 @@ class SeedRun(Run[FineTunedModel]):
         self.model.load_state_dict(saved.weights)
 
     def state(self) -> dict[str, Any]:
-        """Return the position, the development metrics so far, and checksums of the best epoch's files."""
+        """Return position, development metrics, checksums of the best epoch's files, and seconds of the steps."""
         history = [asdict(result) for result in self._history]
-        return {**super().state(), "history": history, "best": self._best_files}
+        return {**super().state(), "history": history, "best": self._best_files, "seconds": self._seconds}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
         self._history, self._best_files = [DevResult(**result) for result in state["history"]], state["best"]
+        # Earlier versions counted evaluations and checkpoints too.
+        self._seconds = state.get("seconds", self.position.spent.seconds)
 
     def read_checkpoint(self) -> TrainingState | None:
         """Return the newest intact checkpoint.

@@ -26,6 +26,10 @@ from maskwright.reporting.reporter import Reporter
 
 TRACKING = "tracking.json"
 """In a run's folder: the id of the tracked run, by tracker."""
+TRACKER_FOLDERS = ("tensorboard", "wandb")
+"""In a run's folder: what trackers write there."""
+TRACKER_FILES = (TRACKING, *(f"{name}/*" for name in TRACKER_FOLDERS))
+"""Patterns of all that is not the run's own."""
 _PROJECT = "maskwright"
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]

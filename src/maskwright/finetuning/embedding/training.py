@@ -56,6 +56,7 @@ from maskwright.inference.long_texts import IGNORED
 from maskwright.machine.devices import choose_device
 from maskwright.reporting.console import OnConsole
 from maskwright.reporting.reporter import Reporter
+from maskwright.reporting.trackers import TRACKER_FILES
 from maskwright.training.ranks.device import Precision, restore_machine, use_machine
 from maskwright.training.ranks.interrupt import stop_on_signals
 from maskwright.training.runs.run_directory import RECORD, RunDirectory, environment
@@ -64,7 +65,7 @@ from maskwright.training.start.existing import open_existing
 
 _LIBRARIES = ("sentence_transformers", "datasets", "accelerate")
 _RECORDED = ("sentence-transformers", "transformers", "accelerate")
-_NOT_OUTPUTS = ("checkpoints/*", RECORD, "results.*", "README.md", READING_FILE, ".*")
+_NOT_OUTPUTS = ("checkpoints/*", RECORD, "results.*", "README.md", READING_FILE, ".*", *TRACKER_FILES)
 """Patterns of files that are not the model, and are written again by each call."""
 _COLUMNS = ("text", "text2", "negative", "label")
 
@@ -93,7 +94,8 @@ def finetune_embedding(
             hint=f"Use `CUDA_VISIBLE_DEVICES={device.rpartition(':')[2]}` with `--device cuda`.",
         )
     check_writable(out)
-    folder = RunDirectory(out, work="fine-tuning", kept="checkpoints/checkpoint-*")
+    defaults = EmbeddingSettings().model_dump(mode="json")
+    folder = RunDirectory(out, work="fine-tuning", kept="checkpoints/checkpoint-*", defaults=defaults)
     with reporter or OnConsole() as reporter:
         existing = open_existing(str(model))
         modules = existing.modules

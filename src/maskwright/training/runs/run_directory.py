@@ -22,6 +22,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -60,18 +61,26 @@ class RunDirectory:
     """A run directory, locked by one process at a time; one of the other kind of work is refused.
 
     Files that match the glob `kept` must not be overwritten by another run, nor must a model. Their folders `COPIES`
-    hold copies of other files of the run directory.
+    hold copies of other files of the run directory. `defaults` are the values of those "settings" of a request that the
+    record of an earlier version lacks.
 
     Two fields of `run.json` are checksums by name: "files", without which the run cannot be resumed, and "outputs", all
     that a finished run has made.
     """
 
-    def __init__(self, path: Path, work: Work = "pretraining", kept: str = "checkpoints/step-*") -> None:
+    def __init__(
+        self,
+        path: Path,
+        work: Work = "pretraining",
+        kept: str = "checkpoints/step-*",
+        defaults: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self.path = path
         self.notes: list[str] = []
         """Messages about the files that `open` has restored."""
         self._work = work
         self._kept = kept
+        self._defaults = defaults
         self.checkpoints = path / "checkpoints"
         self.kept = path / "kept"
         self.generator = path / GENERATOR
@@ -122,6 +131,8 @@ class RunDirectory:
             raise self._damaged(lost)
         if not isinstance(before := held.get("request"), dict):
             raise self._damaged({RECORD: f"{RECORD} has no request"})
+        if self._defaults:
+            before = {**before, "settings": {**self._defaults, **before.get("settings", {})}}
         if extend is not None and before != dict(request) and has_other_budget(before, request):
             held = extend(self.path, held, request)
             before = held["request"]

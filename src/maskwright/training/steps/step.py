@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from maskwright.core.errors import TrainingError
+from maskwright.core.errors import DivergenceError, TrainingError
 from maskwright.core.tensors import LossTerm
 from maskwright.training.ranks.distributed import all_reduce_sum
 from maskwright.training.steps.adamw import Clipping, clipping_scale, total_norm
@@ -97,7 +97,7 @@ class Step:
     def update(self, learning_rate: float, clip_norm: float) -> None:
         """Clip to a global norm (0 is off) and update; gradients are then dropped.
 
-        Raises TrainingError if the loss or the gradient is not finite and the host checks it (`skips_on_device`);
+        Raises DivergenceError if the loss or the gradient is not finite and the host checks it (`skips_on_device`);
         weights are untouched.
         """
         gradients = [parameter.grad for parameter in self._optimizer.names if parameter.grad is not None]
@@ -129,14 +129,14 @@ class Step:
     def result(self) -> StepResult:
         """Wait for the step's numbers and return them.
 
-        Raises TrainingError if the loss or the gradient is not finite; weights are untouched.
+        Raises DivergenceError if the loss or the gradient is not finite; weights are untouched.
         """
         numbers, counts, objectives = self._numbers.read(), self.batch.counts, self._model.objectives
         totals, correct, gradient_norm = numbers["loss"], numbers["correct"], numbers["norm"][""]
         losses = {kind: totals[kind] / count for kind, count in counts.items() if count}
         loss = sum(objective.weight * losses.get(objective.kind, 0.0) for objective in objectives)
         if not math.isfinite(loss) or not math.isfinite(gradient_norm):
-            raise TrainingError(
+            raise DivergenceError(
                 f"step {self._step + 1:,} ({self.batch.key}): the loss is {loss:g} and the gradient norm "
                 f"{gradient_norm:g}; the run stops before the update",
                 hint="Lower the learning rate (`--set training.learning_rate=...`, in fine-tuning `--set "
