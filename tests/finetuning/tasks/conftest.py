@@ -36,7 +36,7 @@ def tokenizers():
 
 
 @pytest.fixture(scope="session")
-def theirs(tokenizers, tmp_path_factory):
+def auto_tokenizers(tokenizers, tmp_path_factory):
     """The same tokenizers as transformers reads them; special tokens written in texts are text there, too."""
     from transformers import AutoTokenizer
 

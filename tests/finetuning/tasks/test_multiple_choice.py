@@ -26,7 +26,7 @@ def made(examples, tokenizer, max_length=512, **fields):
     return features, [features.ids[begin:end].tolist() for begin, end in itertools.pairwise(bounds)]
 
 
-def test_options_are_pairs_as_transformers_makes_them(kind, tokenizers, theirs):
+def test_options_are_pairs_as_transformers_makes_them(kind, tokenizers, auto_tokenizers):
     examples = [
         question(),
         question(asked="The woman is _ .", options=("the dog", "lazy", "quick")),
@@ -39,7 +39,7 @@ def test_options_are_pairs_as_transformers_makes_them(kind, tokenizers, theirs):
     seconds += ["The woman is the dog .", "The woman is lazy .", "The woman is quick .", "ends so.", "or so."]
     seconds += ["In the tree", "In 2019", "Does my_var hold? yes", "Does my_var hold? no"]
     features, sequences = made(examples, tokenizers[kind])
-    expected = theirs[kind](firsts, seconds, return_token_type_ids=True)
+    expected = auto_tokenizers[kind](firsts, seconds, return_token_type_ids=True)
     assert sequences == expected["input_ids"]
     if kind != "byte_bpe":
         assert features.segment_ids.tolist() == list(itertools.chain(*expected["token_type_ids"]))

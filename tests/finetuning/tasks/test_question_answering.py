@@ -52,7 +52,7 @@ def perfect_scores(learnt):
 # ---------------------------------------------------------------- sequences
 
 
-def test_sequences_are_those_of_transformers(kind, tokenizers, theirs):
+def test_sequences_are_those_of_transformers(kind, tokenizers, auto_tokenizers):
     examples = [
         question("Angela Merkel visited New York in 2019 and met the press there twice."),
         question("北京大学在一八九八年建立，至今已有一百多年。"),
@@ -61,7 +61,7 @@ def test_sequences_are_those_of_transformers(kind, tokenizers, theirs):
     found = features_of(QuestionAnswering(), examples, tokenizers[kind], 384)
     for number, example in enumerate(examples):
         tokens = slice(*found.cu_seqlens[number : number + 2])
-        expected = theirs[kind](example.question, example.context)
+        expected = auto_tokenizers[kind](example.question, example.context)
         assert found.ids[tokens].tolist() == expected["input_ids"]
     # The text and the separator after it are the second segment.
     places = text_places(found, tokenizers[kind])

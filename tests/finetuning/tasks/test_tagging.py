@@ -1,4 +1,4 @@
-"""Tags of words: pieces as transformers makes them, every word predicted once, entities with their places."""
+"""Tags of words: pieces as transformers makes them, every word predicted once, entities with their positions."""
 
 import json
 import math
@@ -38,11 +38,11 @@ def test_words_are_the_pieces_of_running_text(kind, tokenizers):
     assert features.ids[1:-1].tolist() == tokenizers[kind].encode(" ".join(plain)).ids.tolist()
 
 
-def test_words_are_cut_and_tagged_where_transformers_puts_them(kind, tokenizers, theirs):
+def test_words_are_cut_and_tagged_where_transformers_puts_them(kind, tokenizers, auto_tokenizers):
     features = made(BIO, [sentence(WORDS)], tokenizers[kind])
     # A byte-level tokenizer of transformers takes words only if it may put a space before the first one, too.
-    words = [f" {word}" if place else word for place, word in enumerate(WORDS)] if kind == "byte_bpe" else WORDS
-    backend = theirs[kind].backend_tokenizer
+    words = [f" {word}" if number else word for number, word in enumerate(WORDS)] if kind == "byte_bpe" else WORDS
+    backend = auto_tokenizers[kind].backend_tokenizer
     encoding = backend.encode(list(words), is_pretokenized=True)
     assert features.ids.tolist() == encoding.ids
     first_pieces = [encoding.word_ids.index(word) for word in sorted({w for w in encoding.word_ids if w is not None})]
@@ -74,20 +74,20 @@ some_words = st.lists(st.sampled_from([*WORDS, *AWKWARD]), max_size=30)
 
 @given(st.lists(some_words, max_size=5), st.integers(3, 24), st.sampled_from(KINDS))
 def test_every_word_with_a_piece_is_predicted_once_and_in_order(tokenizers, sentences, max_length, kind):
-    tokenizer, room = tokenizers[kind], max_length - 2
+    tokenizer, max_pieces = tokenizers[kind], max_length - 2
     examples = [sentence(words, ["O"] * len(words)) for words in sentences]
     features = made(BIO, examples, tokenizer, max_length)
     wanted = []  # (sentence, the word's pieces), word by word
     cut = set()
     for number, words in enumerate(sentences):
-        for place, word in enumerate(words):
-            text = f" {word}" if kind == "byte_bpe" and place else word
+        for index, word in enumerate(words):
+            text = f" {word}" if kind == "byte_bpe" and index else word
             pieces = tokenizer.encode(text).ids.tolist()
             if pieces:
-                wanted.append((number, pieces[:room]))
-            if len(pieces) > room:
+                wanted.append((number, pieces[:max_pieces]))
+            if len(pieces) > max_pieces:
                 cut.add(number)
-    found = []
+    predicted = []
     special = tokenizer.special_tokens
     bounds = features.cu_seqlens.tolist()
     for unit in range(features.num_units):
@@ -95,17 +95,17 @@ def test_every_word_with_a_piece_is_predicted_once_and_in_order(tokenizers, sent
         ids = features.ids[begin:end].tolist()
         assert (ids[0], ids[-1]) == (special.cls, special.sep)
         assert len(ids) <= max_length
-        places = [place - begin for place in features.positions.tolist() if begin <= place < end]
-        assert places, "no unit without a prediction"
-        for place in places:
-            expected = wanted[len(found)][1]
-            seen = ids[place:-1][: len(expected)]
+        positions = [position - begin for position in features.positions.tolist() if begin <= position < end]
+        assert positions, "no unit without a prediction"
+        for position in positions:
+            expected = wanted[len(predicted)][1]
+            seen = ids[position:-1][: len(expected)]
             assert seen == expected[: len(seen)]
-            assert len(seen) == len(expected) or len(expected) > room // 8, "short words are whole"
-            if place > 1 and unit and features.examples[unit] == features.examples[unit - 1]:
-                assert place - 1 >= room // 8, "every word has tokens before it"
-            found.append((int(features.examples[unit]), expected))
-    assert found == wanted
+            assert len(seen) == len(expected) or len(expected) > max_pieces // 8, "short words are whole"
+            if position > 1 and unit and features.examples[unit] == features.examples[unit - 1]:
+                assert position - 1 >= max_pieces // 8, "every word has tokens before it"
+            predicted.append((int(features.examples[unit]), expected))
+    assert predicted == wanted
     assert len(features.truncated) == len(cut)
 
 
@@ -157,7 +157,7 @@ def scored(task, examples, tags, tokenizer, max_length=9):
     return task.predictions(table, features, examples)
 
 
-def test_predictions_name_tags_entities_and_their_places(tokenizers):
+def test_predictions_name_tags_entities_and_their_positions(tokenizers):
     examples = [
         sentence(["In", "New", "York", "met", "Angela", "Merkel", "Größe", "Größe", "Größe"], key="a"),
         sentence(["\u200b"], key="b"),

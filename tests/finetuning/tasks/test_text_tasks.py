@@ -61,9 +61,9 @@ def sequences_of(features):
     ]
 
 
-def as_theirs(theirs, examples, **options):
+def encode_with(tokenizer, examples, **options):
     """Call a tokenizer of transformers with lists, as datasets do: a lone empty second text would be no text to it."""
-    called = [theirs(*([text] for text in each.texts), return_token_type_ids=True, **options) for each in examples]
+    called = [tokenizer(*([text] for text in each.texts), return_token_type_ids=True, **options) for each in examples]
     return [{name: values[0] for name, values in each.items()} for each in called]
 
 
@@ -72,23 +72,23 @@ def made(examples, tokenizer, max_length=512, segments=True):
     return task.features(examples, Layout(tokenizer, max_length, segments), training=False)
 
 
-def test_single_texts_and_pairs_equal_transformers(kind, tokenizers, theirs):
+def test_single_texts_and_pairs_equal_transformers(kind, tokenizers, auto_tokenizers):
     examples = [example([text]) for text in TEXTS] + [example([a, b]) for a in TEXTS for b in TEXTS]
     features = made(examples, tokenizers[kind], segments=kind != "byte_bpe")
-    expected = as_theirs(theirs[kind], examples)
+    expected = encode_with(auto_tokenizers[kind], examples)
     assert sequences_of(features) == [(each["input_ids"], each["token_type_ids"]) for each in expected]
     assert len(features.truncated) == 0
     assert features.labels is None
     assert features.units.tolist() == features.examples.tolist() == list(range(len(examples)))
 
 
-def test_truncation_equals_transformers_where_both_texts_leave_an_even_number(kind, tokenizers, theirs):
+def test_truncation_equals_transformers_where_both_texts_leave_an_even_number(kind, tokenizers, auto_tokenizers):
     length = 14 if kind == "byte_bpe" else 13  # 4 or 3 special tokens in a pair
     long = [text for text in TEXTS if len(text) > 12]
     examples = [example([text]) for text in TEXTS] + [example([a, b]) for a in long for b in TEXTS]
     features = made(examples, tokenizers[kind], max_length=length)
-    expected = as_theirs(theirs[kind], examples, truncation="longest_first", max_length=length)
-    whole = as_theirs(theirs[kind], examples)
+    expected = encode_with(auto_tokenizers[kind], examples, truncation="longest_first", max_length=length)
+    whole = encode_with(auto_tokenizers[kind], examples)
     assert [ids for ids, _ in sequences_of(features)] == [each["input_ids"] for each in expected]
     assert len(features.truncated) == sum(len(each["input_ids"]) > length for each in whole) > 5
 

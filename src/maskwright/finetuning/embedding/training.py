@@ -163,7 +163,7 @@ def finetune_embedding(
                 record |= trained
             notes = (f"Trained on {rows['train']} with {record['loss']}; {modules.pooling} pooling.", *notes)
             if not record["row"]["best_epoch"]:
-                notes = (*notes, _fall(record, settings))
+                notes = (*notes, _decline_message(record, settings))
                 reporter.message("warning", notes[-1])
             results = _results(existing, parts, truncated, settings, rows["train"], record, notes)
             save_read_as(out, read_as)
@@ -175,7 +175,7 @@ def finetune_embedding(
     return FineTuning(folder=out, finished=True, results=results, stopped_by=None)
 
 
-def _fall(record: Mapping[str, Any], settings: EmbeddingSettings) -> str:
+def _decline_message(record: Mapping[str, Any], settings: EmbeddingSettings) -> str:
     """Return the message for a training after which dev is worse than before."""
     before, trained = (next(iter(record[name]["dev"].items())) for name in ("before", "trained"))
     return (

@@ -21,7 +21,7 @@ class Benchmark:
     """One benchmark.
 
     `name` and `aliases` are what `--task` takes, `title` what papers write, `folders` usual names inside a folder of
-    several benchmarks. `files` are the usual places of each split inside it; the first that exists is used. Labels are
+    several benchmarks. `files` are the usual files of each split inside it; the first that exists is used. Labels are
     as the files write them. `metrics` begin with the main one, and are empty where `task_fields` (further fields of the
     task) name a script; `labels` are the classes in the order of the logits, empty if the training file tells them or
     there are none.
@@ -47,21 +47,21 @@ class Benchmark:
                 f"the folder {folder} for {self.title} {'is a file' if folder.exists() else 'does not exist'}",
                 hint="Name the folder with its files, or name the files themselves (train, dev, test).",
             )
-        for place in (folder, *(folder / name for name in self.folders)):
-            found = {split: files for split in SPLITS if (files := self._of_split(split, place))}
-            if found:
-                return found
-        there = sorted(path.name for path in folder.iterdir())
+        for directory in (folder, *(folder / name for name in self.folders)):
+            by_split = {split: files for split in SPLITS if (files := self._of_split(split, directory))}
+            if by_split:
+                return by_split
+        entries = sorted(path.name for path in folder.iterdir())
         raise DataError(
-            f"{folder} holds no files of {self.title}, only {', '.join(there[:8]) or 'nothing'}",
+            f"{folder} holds no files of {self.title}, only {', '.join(entries[:8]) or 'nothing'}",
             allowed=", ".join(self.usual_files()),
             hint="Rename them, or name the files themselves (train, dev, test).",
         )
 
     def usual_files(self, *splits: Split) -> list[str]:
         """Return the names that files of some splits (all by default) may have."""
-        found = [name for split in splits or SPLITS for names in self.files.get(split, ()) for name in names]
-        return list(dict.fromkeys(found))
+        names = [name for split in splits or SPLITS for files in self.files.get(split, ()) for name in files]
+        return list(dict.fromkeys(names))
 
     def _of_split(self, split: Split, folder: Path) -> tuple[Path, ...]:
         for names in self.files.get(split, ()):

@@ -32,7 +32,7 @@ def read_questions(source: Source, options: ReadOptions = ReadOptions()) -> Exam
     table = read_table(source, format_of(source, "question_answering", options), options, skips, _of_article)
     columns = table.roles("question_answering", options)
     question, context, answers = (columns[role] or "" for role in ("text", "text2", "label"))
-    placed: Counter[str] = Counter()
+    corrections: Counter[str] = Counter()
 
     def example(row: Row, key: str) -> QuestionExample:
         asked, text = as_text(row.cells[question]), as_text(row.cells[context])
@@ -48,10 +48,12 @@ def read_questions(source: Source, options: ReadOptions = ReadOptions()) -> Exam
             raise ValueError("marked as impossible, but with answers")
         if options.labels == "needed" and not is_impossible and not written:
             raise ValueError("no answer, and not marked as impossible")
-        found = () if is_impossible else tuple(_place(text, *one, placed) for one in written or ())
-        return QuestionExample(key=key, question=asked, context=text, answers=found, is_impossible=is_impossible)
+        each = () if is_impossible else tuple(_answer(text, *one, corrections) for one in written or ())
+        return QuestionExample(key=key, question=asked, context=text, answers=each, is_impossible=is_impossible)
 
-    return table.file(example, columns, skips, lambda _: [f"{count} answers {how}" for how, count in placed.items()])
+    return table.file(
+        example, columns, skips, lambda _: [f"{count} answers {how}" for how, count in corrections.items()]
+    )
 
 
 def _of_article(location: str, key: str, article: Any, skips: Skips) -> Iterator[Row] | None:
@@ -109,16 +111,16 @@ def _answer(text: object, start: object = None) -> tuple[str, int | None]:
     return text, start
 
 
-def _place(context: str, text: str, start: int | None, placed: Counter[str]) -> Answer:
+def _answer(context: str, text: str, start: int | None, corrections: Counter[str]) -> Answer:
     """Find an answer in its context, at its offset or else nearest to it."""
     if start is not None and start >= 0 and context.startswith(text, start):
         return Answer(text=text, start=start)
     near = max(start or 0, 0)
-    found = _nearest(context, text, near)
-    if found is None and (found := _nearest(context, text.strip(), near)) is not None:
+    offset = _nearest(context, text, near)
+    if offset is None and (offset := _nearest(context, text.strip(), near)) is not None:
         text = text.strip()  # the answer has white space that its context has not
-    placed[_ABSENT if found is None else _MOVED] += 1
-    return Answer(text=text, start=found)
+    corrections[_ABSENT if offset is None else _MOVED] += 1
+    return Answer(text=text, start=offset)
 
 
 def _nearest(context: str, text: str, wanted: int) -> int | None:
