@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForSequenceClassification
 
 import maskwright
+from maskwright.core.errors import RecipeError
 from maskwright.finetuning.model.fine_tuned import build
 from maskwright.finetuning.tasks.texts import Classification
 from maskwright.reporting.reporter import Silent
@@ -29,6 +30,22 @@ def test_the_added_layer_gives_the_mean_of_the_hidden_states(family, tmp_path):
         first = after(input_ids=ids).last_hidden_state[:, 0]
     expected = torch.nn.functional.layer_norm(mean, mean.shape[1:])
     torch.testing.assert_close(first, expected, atol=2e-2, rtol=0)
+
+
+def test_a_kept_head_gets_no_added_layer(bert_folder, tmp_path):
+    task = Classification(labels=LABELS)
+    model = build(bert_folder, task, seed=0, mean_layer=True)
+    model.save(tmp_path / "out")
+    again = build(tmp_path / "out", task, seed=0, mean_layer=True)
+    assert again.encoder.config.num_layers == model.encoder.config.num_layers
+    assert torch.equal(again.head.output.weight, model.head.output.weight)
+
+
+def test_a_frozen_encoder_is_not_random(tmp_path):
+    with pytest.raises(RecipeError, match="random vectors"):
+        maskwright.finetune(
+            "a model", task="classification", train="f.csv", out=tmp_path, set=("frozen=true",), from_scratch=True
+        )
 
 
 def test_only_the_head_is_trained_and_transformers_gives_the_same_classes(bert_folder, tmp_path):

@@ -199,7 +199,11 @@ def finetune(
     pairs = parse_overrides(set)
     overrides = [(name, value) for name, value in pairs if not name.startswith(_TASK_FIELDS)]
     of_task = {name.removeprefix(_TASK_FIELDS): value for name, value in pairs if name.startswith(_TASK_FIELDS)}
-    override(Hyperparameters(), overrides)  # Report misspelled fields before reading files.
+    # Report misspelled fields before reading files.
+    if override(Hyperparameters(), overrides).frozen and from_scratch:
+        raise RecipeError(
+            "frozen=true with --from-scratch would train a head on random vectors", hint="Leave out one of them."
+        )
     fixed = {name for name, _ in overrides}
     if search:
         check_search(search, fixed)

@@ -75,8 +75,8 @@ class Hyperparameters(Spec):
             always applies; that of the mean does not depend on the batch size.
         max_length: Maximum tokens of a sequence, including special tokens.
         double_unordered: Whether to train on pairs in both orders (ELECTRA: `double_unordered`).
-        frozen: Whether only the head is trained, and the pooler; a class of whole sequences then sees the mean of the
-            hidden states (`mean_layer`).
+        frozen: Whether only the head is trained, and the pooler; a new head of whole sequences then sees the mean of
+            the hidden states (`mean_layer`).
         patience: Early stopping after so many epochs in a row that are worse on the development examples than the best;
             0 for none.
     """
@@ -158,12 +158,12 @@ def tokens_of(existing: Checkpoint) -> float | None:
 
 def _entry(existing: Checkpoint, file: str, *keys: str) -> Any:
     try:
-        found = read_json(existing.folder / file)
+        value = read_json(existing.folder / file)
         for key in keys:
-            found = found[key]
+            value = value[key]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return found
+    return value
 
 
 def published(

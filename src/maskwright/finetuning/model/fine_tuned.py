@@ -163,13 +163,14 @@ def build(
         hidden_dropout, attention_dropout: Rates in the encoder; None for those of pretraining.
         head_dropout: Rate before the head's last layer; None for the class's default.
         from_scratch: Initialize all weights; keep only the model's shape and tokenizer.
-        mean_layer: Give a class of whole sequences the mean of the hidden states (`mean_layer.with_mean_layer`).
+        mean_layer: Give a new head of whole sequences the mean of the hidden states (`mean_layer.with_mean_layer`).
 
     Raises:
         MaskwrightError: If there is no such model, or it has too few positions for `max_length`.
     """
     existing = model if isinstance(model, Checkpoint) else open_existing(str(model))
-    if mean_layer and task.head == "sequence":
+    keeps_head = existing.task is not None and same_labels(existing.task, task) and not from_scratch
+    if mean_layer and task.head == "sequence" and not keeps_head:
         existing = with_mean_layer(existing)
     row = family_named(existing.family).tasks[task.head]
     dropouts = {"hidden_dropout": hidden_dropout, "attention_dropout": attention_dropout}
@@ -182,7 +183,6 @@ def build(
             f"max_length is {length}, but {existing.name} has {config.max_positions} positions",
             hint=f"Give `--set max_length={config.max_positions}` or less.",
         )
-    keeps_head = existing.task is not None and same_labels(existing.task, task) and not from_scratch
     if head_dropout is not None and row.dropout is not None and row.dropout.name is not None:
         rate = head_dropout
     elif keeps_head and existing.task is not None:
