@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import maskwright
 from maskwright.checkpoints.checkpoint import Checkpoint
+from maskwright.checkpoints.sentence_folder import SentenceModules, write_sentence_modules
 from maskwright.finetuning import baselines
 from maskwright.finetuning.baselines import frozen_vectors, measure_baselines
 from maskwright.finetuning.examples import ExampleFile, TextExample
@@ -96,6 +98,17 @@ def test_frozen_vectors_are_those_of_embed(pooling: Any, bert_folder: Path, tmp_
     np.testing.assert_allclose(single, expected, atol=1e-5)
     first, second = embed([TextExample(key="", texts=(texts[0], texts[1]), label=None)]).reshape(4, -1)[:2]
     np.testing.assert_allclose([first, second], expected, atol=1e-5)
+
+
+def test_frozen_vectors_pass_the_dense_module(bert_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    maskwright.export(bert_folder, to="sentence-transformers", out=folder)
+    width = open_existing(str(bert_folder)).config.hidden_size
+    modules = SentenceModules(dense=torch.nn.Linear(width, 3))
+    write_sentence_modules(folder, modules, hidden_size=width, max_length=8)
+    embed = frozen_vectors(open_existing(str(folder)), 8, prepare_machine("cpu", None, None, "fp32"))
+    vectors = embed([TextExample(key="", texts=("the cat sat",), label=None)])
+    np.testing.assert_allclose(vectors, maskwright.embed(folder, ["the cat sat"], device="cpu"), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["classification", "regression"])

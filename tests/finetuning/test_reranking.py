@@ -10,13 +10,15 @@ import pytest
 import maskwright
 from maskwright.core.errors import DataError
 from maskwright.finetuning import negatives
-from maskwright.finetuning.examples import TextExample
-from maskwright.finetuning.labeled import hold_out
+from maskwright.finetuning.examples import ExampleFile, TextExample
+from maskwright.finetuning.labeled import LabeledRequest, hold_out, read_for_model, read_labeled
 from maskwright.finetuning.metrics.scores import ranking_scores
 from maskwright.finetuning.negatives import NegativeMiner
 from maskwright.finetuning.readers import read_examples
+from maskwright.finetuning.readers.options import ReadOptions
 from maskwright.finetuning.tasks.reranking import Reranking
 from maskwright.reporting.reporter import Silent
+from maskwright.training.start.existing import open_existing
 
 needs_library = pytest.mark.skipif(
     not all(map(find_spec, ("sentence_transformers", "datasets"))), reason="needs sentence-transformers and datasets"
@@ -69,6 +71,64 @@ def test_a_cross_encoder_keeps_its_head(bert_folder, tmp_path):
     model = maskwright.finetuning.model.fine_tuned.build(tmp_path / "first", Reranking(), seed=5)
     saved = maskwright.finetuning.model.fine_tuned.load(tmp_path / "first")
     assert (model.head.output.weight == saved.head.output.weight).all()
+
+
+@needs_library
+def test_negatives_are_mined_by_one_rank_and_again_for_another_pooling(bert_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
+    rows, calls = [["q", "p", 1], ["q", "n", 0]], []
+    monkeypatch.setattr(NegativeMiner, "_mine", lambda *_: calls.append(1) or rows)
+    file = ExampleFile(name="f", examples=(TextExample(key="1", texts=("q", "p"), label=None),))
+    for pooling in ("mean", "first", "first"):
+        folder = tmp_path / pooling
+        if not folder.exists():
+            maskwright.export(bert_folder, to="sentence-transformers", out=folder, pooling=pooling)
+        miner = NegativeMiner(open_existing(str(folder)), "cpu", Silent())
+        assert [each.label for each in miner.add_negatives("train", file).examples] == [1, 0]
+    assert len(calls) == 2
+    monkeypatch.setattr(negatives, "on_rank_zero", lambda work: rows)  # As on another rank.
+    miner.add_negatives("dev", file)
+    assert len(calls) == 2
+
+
+TRIPLETS = [{"query": "q", "positive": "p", "negative": "n"}]
+LABELED = [{"query": "q", "document": "p", "label": 1.0}, {"query": "q", "document": "n", "label": 0.0}]
+RELEVANT = [{"query": "q", "positive": "p"}]
+
+
+@pytest.mark.parametrize(("trained", "rows"), itertools.permutations((TRIPLETS, LABELED, RELEVANT), 2))
+def test_other_files_may_have_other_rows(trained, rows):
+    options = ReadOptions(labels="if_there", negative=("negative",) if trained is TRIPLETS else ())
+    read_as = read_examples(trained, "reranking", options).read_as
+    examples = read_for_model(rows, "reranking", options, read_as).examples
+    expected = [(("q", "p"), 1), (("q", "n"), 0)] if rows is not RELEVANT else [(("q", "p"), None)]
+    assert [(each.texts, each.label) for each in examples] == expected
+
+
+def test_a_document_that_is_relevant_in_one_triplet_is_no_negative():
+    rows = [{"query": "q", "positive": "a", "negative": "b"}, {"query": "q", "positive": "b", "negative": "c"}]
+    examples = read_examples(rows, "reranking").examples
+    assert [(each.texts[1], each.label) for each in examples] == [("a", 1), ("b", 1), ("c", 0)]
+
+
+def test_training_pairs_need_no_rankings():
+    def read(train, dev):
+        files = {"train": train, "dev": dev}
+        return read_labeled(LabeledRequest.of(task="reranking", files=files, columns={}), {}, Silent(), pytest.fail)
+
+    rows = [{"query": f"the {n}", "document": "cat", "label": n % 2} for n in range(16)]
+    ranked = [{"query": "the", "document": f"cat {n}", "label": n} for n in range(2)]
+    assert len(read(rows, ranked).parts["train"].examples) == 16
+    with pytest.raises(DataError, match="nothing to learn"):
+        read(rows[::2], ranked)
+    with pytest.raises(DataError, match="nothing to rank"):
+        read(ranked, rows)
+
+
+def test_equal_scores_are_no_ranking():
+    scores = ranking_scores([([True, False, False, False], [0.5] * 4)])
+    assert scores["mrr@10"] == scores["map"] == 1 / 4
+    assert scores == ranking_scores([([False, False, True, False], [0.5] * 4)])
 
 
 def test_triplets_are_distinct_labeled_pairs():

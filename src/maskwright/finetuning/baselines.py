@@ -57,7 +57,7 @@ _PREDICTED_AT_ONCE = 1000
 
 
 def frozen_vectors(existing: Checkpoint, max_length: int, machine: Machine, progress: Progress = no_progress) -> Embed:
-    """Return what embeds examples with the untouched model: mean pooling, or that of its sentence-transformers modules.
+    """Return the embedding function of the untouched model, by mean pooling or by its sentence-transformers modules.
 
     A pair's vectors u and v become [u, v, |u - v|, u * v] (Conneau et al. 2017, InferSent, figure 1). Each text is
     truncated to `max_length` tokens.
@@ -65,20 +65,27 @@ def frozen_vectors(existing: Checkpoint, max_length: int, machine: Machine, prog
 
     @functools.cache
     def build() -> Model:  # Not before it is needed: many tasks have no baseline on vectors.
+        modules = existing.modules
+        if modules.dense is not None:
+            modules.dense.to(machine.device)
         return Model(
             name=existing.name,
             tokenizer=existing.tokenizer,
             encoder=existing.build().to(machine.device).encoder,
             max_length=max_length,
             precision=machine.precision,
+            modules=modules,
         )
 
     def embed(examples: Sequence[TextExample]) -> NDArray[np.float32]:
-        model, pooling = build(), existing.modules.pooling
+        model = build()
         columns = list(zip(*(example.texts for example in examples), strict=True))
         with warnings.catch_warnings():  # Truncated examples are counted in the results.
             warnings.simplefilter("ignore", TruncationWarning)
-            vectors = [model.embed(column, pooling=pooling, normalize=False, progress=progress) for column in columns]
+            vectors = [
+                model.embed(column, pooling=model.modules.pooling, normalize=False, progress=progress)
+                for column in columns
+            ]
         if len(vectors) == 2:
             first, second = vectors
             vectors += [np.abs(first - second), first * second]

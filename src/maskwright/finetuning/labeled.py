@@ -22,6 +22,7 @@ from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, to_
 from maskwright.finetuning.readers.tables import Source
 from maskwright.finetuning.tasks import make_task, task_named
 from maskwright.finetuning.tasks.base import Task
+from maskwright.finetuning.tasks.reranking import Reranking
 from maskwright.reporting.reporter import Reporter
 
 _HELD_OUT_SHARE = 0.1
@@ -36,9 +37,10 @@ READING_FILE = "reading.json"
 _OF_A_FORMAT = ("quoting", "delimiter", "word_ending")
 """What files of the same format have in common: quotes of a TSV file do not apply to a CSV file."""
 _COLUMNS = ("text", "text2", "negative", "choices", "label", "label_columns", "only")
+_OF_RANKED_ROWS = ("text", "text2", "negative", "label")
+"""Columns that differ between files for reranking: pairs, triplets and labeled pairs."""
 
-
-Mine = Callable[[Split, ExampleFile[TextExample]], ExampleFile[TextExample]]
+NegativeMining = Callable[[Split, ExampleFile[TextExample]], ExampleFile[TextExample]]
 """Adds pairs with other documents, labeled 0, to a part of pairs of a query and a relevant document."""
 
 
@@ -145,7 +147,7 @@ class LabeledRequest:
 
 
 def read_labeled(
-    request: LabeledRequest, task_fields: Mapping[str, Any], reporter: Reporter, mine: Mine | None = None
+    request: LabeledRequest, task_fields: Mapping[str, Any], reporter: Reporter, mine: NegativeMining | None = None
 ) -> Labeled:
     """Read all parts, and make the task from the training examples' labels and the fields that the user set.
 
@@ -166,14 +168,14 @@ def read_labeled(
     if request.kind == "reranking":
         assert mine is not None
 
-        def with_others(part: Split, file: ExampleFile[Any]) -> ExampleFile[Any]:
+        def with_negatives(part: Split, file: ExampleFile[Any]) -> ExampleFile[Any]:
             return without_unlabeled(file, reporter, notes) if has_labels(file.examples) else mine(part, file)
 
-        train, dev = with_others("train", train), with_others("dev", dev)
-        test = test and with_others("test", test)
+        train, dev = with_negatives("train", train), with_negatives("dev", dev)
+        test = test and with_negatives("test", test)
     parts = {"train": train, "dev": dev}
-    for part in parts.values():
-        check_measurable(part, task)
+    check_measurable(train, task, training=True)
+    check_measurable(dev, task)
     if test is not None:
         if has_labels(test.examples):
             test = without_unlabeled(test, reporter, notes)
@@ -200,8 +202,8 @@ def report_file(part: str, file: ExampleFile[Any], reporter: Reporter) -> None:
         reporter.message("skipped", f"{pluralize(len(file.skipped), 'row')}: {summary_of(file.skipped)}")
 
 
-def check_measurable(file: ExampleFile[Any], task: Task) -> None:
-    """Raise `DataError` naming the first example that cannot be evaluated. Called before training."""
+def check_measurable(file: ExampleFile[Any], task: Task, *, training: bool = False) -> None:
+    """Raise `DataError` naming the first example that cannot be evaluated, or trained on. Called before training."""
     lacking = [example.key for example in file.examples if not example.is_labeled]
     if lacking:
         raise DataError(
@@ -211,6 +213,8 @@ def check_measurable(file: ExampleFile[Any], task: Task) -> None:
         )
     try:
         task.check(file.examples)
+        if isinstance(task, Reranking):
+            task.check_rankings(file.examples, training=training)
     except DataError as error:
         raise DataError(f"{file.name}, {error.problem}", allowed=error.allowed, hint=error.hint) from error
 
@@ -313,10 +317,10 @@ def load_read_as(folder: str | Path) -> ReadAs:
     """Return how the training file of a model was read; nothing where the folder does not say."""
     path = Path(folder).expanduser() / READING_FILE
     try:
-        found = validate(ReadOptions, read_json(path), str(path)) if path.is_file() else ReadOptions()
+        options = validate(ReadOptions, read_json(path), str(path)) if path.is_file() else ReadOptions()
     except RecipeError as error:
         raise DataError(error.problem, hint="Remove the file to have it guessed.") from None
-    return found.model_dump(exclude_defaults=True)
+    return options.model_dump(exclude_defaults=True)
 
 
 def read_for_model(
@@ -325,7 +329,8 @@ def read_for_model(
     """Read examples as a model's training file was read (`trained`), in all that `options` leave open.
 
     Columns are those of the training file, except where a file has one text per line; delimiter, quoting and word
-    ending are those of files of its format. `name` is the argument's name, for messages.
+    ending are those of files of its format. For reranking, columns that the data lack are guessed. `name` is the
+    argument's name, for messages.
     """
     sources = sources_of(data, name)
     if not sources:
@@ -343,8 +348,10 @@ def read_for_model(
         and not (name in _COLUMNS and format == "text")
     }
     filled = with_defaults(options, fields)
+    ranked = _OF_RANKED_ROWS if kind == "reranking" else ()
+    optional = [name for name in ranked if name in fields and fields[name] == getattr(filled, name)]
     try:
-        return read_examples(sources, kind, filled)
+        return read_examples(sources, kind, filled, optional)
     except DataError as error:
         if filled == options:
             raise

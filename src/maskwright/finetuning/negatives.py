@@ -6,7 +6,9 @@ They are kept in the cache directory, so that a repeated command has the same on
 import contextlib
 import io
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,13 @@ from maskwright.checkpoints.sentence_folder import write_sentence_folder
 from maskwright.core.errors import DataError
 from maskwright.core.extras import require
 from maskwright.core.spec import fingerprint
-from maskwright.core.storage.files import cache_folder, read_json, write_json
+from maskwright.core.storage.files import cache_folder, checksum, read_json, write_json
 from maskwright.core.text.amounts import pluralize
 from maskwright.finetuning.examples import ExampleFile, TextExample
 from maskwright.finetuning.published.benchmarks import Split
 from maskwright.machine.devices import choose_device
 from maskwright.reporting.reporter import Reporter
+from maskwright.training.ranks.distributed import on_rank_zero
 
 NEGATIVES = 5
 """For each training query (sentence-transformers: training_gooaq_bce.py)."""
@@ -43,14 +46,10 @@ class NegativeMiner:
     def add_negatives(self, part: Split, file: ExampleFile[TextExample]) -> ExampleFile[TextExample]:
         """Return the pairs, labeled 1, and for each query its nearest other documents of the file, labeled 0."""
         pairs = list(dict.fromkeys(example.texts for example in file.examples))
-        key = fingerprint([self.existing.fingerprint, part == "train", pairs])
-        path = cache_folder() / "negatives" / f"{key}.json"
-        if path.is_file():
-            rows = read_json(path)
-        else:
-            rows = self._mine(pairs, training=part == "train")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, rows)
+        limits: dict[str, Any] = {"num_negatives": NEGATIVES, "relative_margin": MARGIN}
+        if part != "train":
+            limits = {"num_negatives": CANDIDATES, "relative_margin": None}
+        rows = on_rank_zero(lambda: self._labeled_pairs(pairs, limits))
         if all(label for *_, label in rows):
             raise DataError(
                 f"{file.name} has {pluralize(len(pairs), 'pair')} and no other document that is far enough from the "
@@ -66,8 +65,25 @@ class NegativeMiner:
         )
         return replace(file, examples=examples)
 
-    def _mine(self, pairs: list[tuple[str, ...]], *, training: bool) -> list[list[Any]]:
+    def _labeled_pairs(self, pairs: list[tuple[str, ...]], limits: Mapping[str, Any]) -> list[list[Any]]:
+        """Return [query, document, label] from the cache directory, or mined."""
         require("mining negatives for reranking", "embedding", "sentence_transformers", "datasets")
+        existing, modules = self.existing, self.existing.modules
+        dense = () if modules.dense is None else modules.dense.parameters()
+        model = [existing.fingerprint, existing.tokenizer.fingerprint, existing.max_length, repr(modules)]
+        model += [checksum(each.detach().cpu().numpy().tobytes()) for each in dense]
+        key = fingerprint([version("sentence-transformers"), model, limits, pairs])
+        path = cache_folder() / "negatives" / f"{key}.json"
+        if path.is_file():
+            rows: list[list[Any]] = read_json(path)
+            return rows
+        self.reporter.stage("mining negatives (pairs)", 0, len(pairs))
+        rows = self._mine(pairs, limits)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, rows)
+        return rows
+
+    def _mine(self, pairs: list[tuple[str, ...]], limits: Mapping[str, Any]) -> list[list[Any]]:
         from datasets import Dataset
         from sentence_transformers.util import mine_hard_negatives
 
@@ -86,11 +102,8 @@ class NegativeMiner:
             mined = mine_hard_negatives(
                 Dataset.from_dict({"query": queries, "document": documents}),
                 model,
-                num_negatives=NEGATIVES if training else CANDIDATES,
-                relative_margin=MARGIN if training else None,
+                **limits,
                 output_format="labeled-pair",
                 verbose=False,
             )
-        made = {(row["query"], row["document"]): row["label"] for row in mined}
-        # Queries for which too few documents are left are not in the result.
-        return [[*pair, label] for pair, label in (dict.fromkeys(pairs, 1) | made).items()]
+        return [[row["query"], row["document"], row["label"]] for row in mined]

@@ -93,14 +93,16 @@ def ranking_scores(queries: Sequence[tuple[Sequence[bool], Sequence[float]]]) ->
     Means over the queries, in [0, 1]: "ndcg@10", the normalized discounted cumulative gain; "mrr@10", the reciprocal
     rank of the first relevant document, 0 below rank 10; "map", the average precision. Queries without a relevant
     document, or without another one, are left out; one must be left. As sentence-transformers'
-    CrossEncoderRerankingEvaluator.
+    CrossEncoderRerankingEvaluator, except for equal scores: relevant documents rank behind the others in "mrr@10" as
+    in "map", and NDCG is the mean over their orders.
     """
     from sklearn.metrics import average_precision_score, ndcg_score
 
     scores: dict[str, list[float]] = {"ndcg@10": [], "mrr@10": [], "map": []}
     for relevant, predicted in queries:
         if len(set(relevant)) == 2:
-            first = np.flatnonzero(np.asarray(relevant)[np.argsort(-np.asarray(predicted), kind="stable")])[0]
+            order = np.lexsort((np.asarray(relevant), -np.asarray(predicted)))
+            first = np.flatnonzero(np.asarray(relevant)[order])[0]
             scores["ndcg@10"].append(ndcg_score([relevant], [predicted], k=10))
             scores["mrr@10"].append(1 / (first + 1) if first < 10 else 0.0)
             scores["map"].append(average_precision_score(relevant, predicted))

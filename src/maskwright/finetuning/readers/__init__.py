@@ -1,6 +1,6 @@
 """Labeled files and tables in memory as examples: `read_examples` reads any kind of task, from one or several."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -49,16 +49,19 @@ def sources_of(data: Data, name: str) -> tuple[Source, ...]:
     return tuple(one if isinstance(one, Records) else Path(one).expanduser() for one in each)
 
 
-def read_examples(data: Data, kind: Kind, options: ReadOptions = ReadOptions()) -> ExampleFile[Any]:
+def read_examples(
+    data: Data, kind: Kind, options: ReadOptions = ReadOptions(), optional: Collection[str] = ()
+) -> ExampleFile[Any]:
     """Read the examples of a labeled file or a table in memory, or of several as one (C3 has two files for each split).
 
     Later files are read as the first one was. RACE is a folder. What the options leave open is guessed, and the notes
-    list it. DataErrors name the file, the line, what was found and what to do.
+    list it; `optional` is as for `read_texts`. DataErrors name the file, the line, what was found and what to do.
     """
     files: list[ExampleFile[Any]] = []
     for source in sources_of(data, "the data"):
         as_first = with_defaults(options, files[0].read_as) if files else options
-        files.append(_READERS[kind](source, as_first) if kind in _READERS else read_texts(source, kind, as_first))
+        read = _READERS.get(kind)
+        files.append(read(source, as_first) if read else read_texts(source, kind, as_first, optional))
     if not files:
         raise DataError("no file was given", allowed="one file or more")
     return as_one(files)

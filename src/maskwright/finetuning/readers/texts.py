@@ -6,7 +6,7 @@ columns could be meant, the user must name them.
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,8 +30,12 @@ _RELATED: tuple[Kind, ...] = ("embedding", "reranking")
 """Kinds whose rows are related texts: pairs, with or without a number, or triplets."""
 
 
-def read_texts(source: Source, kind: Kind, options: ReadOptions = ReadOptions()) -> ExampleFile[TextExample]:
+def read_texts(
+    source: Source, kind: Kind, options: ReadOptions = ReadOptions(), optional: Collection[str] = ()
+) -> ExampleFile[TextExample]:
     """Read texts, or pairs of texts, with their labels.
+
+    `optional` are fields of the options whose columns the file may lack: they are then guessed.
 
     Formats: CSV, TSV, JSON, JSON Lines or Parquet; or one text per line, where no labels are needed; or data in memory.
 
@@ -40,6 +44,10 @@ def read_texts(source: Source, kind: Kind, options: ReadOptions = ReadOptions())
     """
     skips = Skips(str(source))
     table = read_table(source, format_of(source, kind, options), options, skips)
+    absent = {field for field in optional if table.find(getattr(options, field)) is None}
+    if absent & {"text", "text2"}:  # A pair is guessed as a whole.
+        absent |= {"text", "text2"}.intersection(optional)
+    options = options.replace(**dict.fromkeys(absent, ()))
     notes: list[str] = []
     texts = _text_columns(table, options, notes)
     if kind == "reranking" and len(texts) == 1:
@@ -78,13 +86,14 @@ def read_texts(source: Source, kind: Kind, options: ReadOptions = ReadOptions())
 
 
 def _labeled_pairs(file: ExampleFile[TextExample]) -> ExampleFile[TextExample]:
-    """Return the distinct pairs of triplets, labeled 1 and 0."""
+    """Return the distinct pairs of triplets, labeled 1 and 0; 1 if a pair is relevant in any triplet."""
     pairs: dict[tuple[str, ...], TextExample] = {}
     for example in file.examples:
         query, positive, negative = example.texts
         for suffix, document, label in (("", positive, 1.0), (":negative", negative, 0.0)):
             pair = TextExample(key=f"{example.key}{suffix}", texts=(query, document), label=label)
-            pairs.setdefault(pair.texts, pair)
+            if label > pairs.setdefault(pair.texts, pair).label:
+                pairs[pair.texts] = pair
     return replace(file, examples=tuple(pairs.values()))
 
 

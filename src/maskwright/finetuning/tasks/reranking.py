@@ -76,14 +76,16 @@ class Reranking(TextTask):
         scores = ranking_scores([*by_query.values()])
         return {name: scores[name] for name in self.metrics}
 
-    def check(self, examples: Sequence[TextExample]) -> None:
-        """Raise on a relevance outside of [0, 1], and if no query has both a relevant and another document."""
+    def check_rankings(self, examples: Sequence[TextExample], *, training: bool) -> None:
+        """Raise if no query has both a relevant and another document; to train, they may be of different queries."""
         labels = defaultdict[str, set[bool]](set)
         for example in examples:
-            labels[example.texts[0]].add(self.target(example) >= RELEVANT)
+            labels["" if training else example.texts[0]].add(example.label >= RELEVANT)
         if not any(len(each) == 2 for each in labels.values()):
             raise DataError(
-                "no query has both a relevant document and another one, so that there is nothing to rank",
+                "all pairs are relevant, or none is, so that there is nothing to learn"
+                if training
+                else "no query has both a relevant document and another one, so that there is nothing to rank",
                 allowed="several documents of a query, labeled 1 and 0; or triplets; to train, also relevant pairs",
                 hint='To train on the relevant pairs of a file alone: `--read "only=[[COLUMN, VALUE]]"`.',
             )
