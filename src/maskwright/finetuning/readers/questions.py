@@ -48,7 +48,7 @@ def read_questions(source: Source, options: ReadOptions = ReadOptions()) -> Exam
             raise ValueError("marked as impossible, but with answers")
         if options.labels == "needed" and not is_impossible and not written:
             raise ValueError("no answer, and not marked as impossible")
-        each = () if is_impossible else tuple(_answer(text, *one, corrections) for one in written or ())
+        each = () if is_impossible else tuple(_corrected_answer(text, *one, corrections) for one in written or ())
         return QuestionExample(key=key, question=asked, context=text, answers=each, is_impossible=is_impossible)
 
     return table.file(
@@ -111,7 +111,7 @@ def _answer(text: object, start: object = None) -> tuple[str, int | None]:
     return text, start
 
 
-def _answer(context: str, text: str, start: int | None, corrections: Counter[str]) -> Answer:
+def _corrected_answer(context: str, text: str, start: int | None, corrections: Counter[str]) -> Answer:
     """Find an answer in its context, at its offset or else nearest to it."""
     if start is not None and start >= 0 and context.startswith(text, start):
         return Answer(text=text, start=start)
