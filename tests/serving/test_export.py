@@ -292,7 +292,8 @@ def test_onnx_of_a_sentence_folder_pools_normalizes_and_has_its_length(pooling, 
     shutil.copytree(bert, tmp_path / "source")
     hidden_size = read_checkpoint(bert).config.hidden_size
     dense = torch.nn.Linear(hidden_size, 24) if normalize else None
-    modules = SentenceModules(pooling=pooling, normalize=normalize, dense=dense)
+    size = 7 if normalize else None
+    modules = SentenceModules(pooling=pooling, normalize=normalize, dense=dense, truncate_dim=size)
     write_sentence_modules(tmp_path / "source", modules, hidden_size=hidden_size, max_length=9)
     maskwright.export(tmp_path / "source", to="onnx", out=tmp_path / "out")
     assert read_json(tmp_path / "out" / "tokenizer_config.json")["model_max_length"] == 9
