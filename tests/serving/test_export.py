@@ -295,6 +295,9 @@ def test_onnx_of_a_sentence_folder_pools_normalizes_and_has_its_length(pooling, 
     size = 7 if normalize else None
     modules = SentenceModules(pooling=pooling, normalize=normalize, dense=dense, truncate_dim=size)
     write_sentence_modules(tmp_path / "source", modules, hidden_size=hidden_size, max_length=9)
+    if not normalize:  # A tokenizer without segments, beside an encoder with them.
+        path = tmp_path / "source" / "tokenizer_config.json"
+        write_json(path, {**read_json(path), "model_input_names": ["input_ids", "attention_mask"]})
     maskwright.export(tmp_path / "source", to="onnx", out=tmp_path / "out")
     assert read_json(tmp_path / "out" / "tokenizer_config.json")["model_max_length"] == 9
     import transformers

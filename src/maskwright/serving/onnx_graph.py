@@ -72,7 +72,9 @@ class SentenceEmbedding(torch.nn.Module):
         # The inputs of the export are those of the encoder.
         self.forward = self._typed if "token_type_ids" in inspect.signature(encoder.forward).parameters else self._plain
 
-    def _typed(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> dict[str, Tensor]:
+    def _typed(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> dict[str, Tensor]:
         hidden = self.encoder(input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids)[0]
         return self._pooled(hidden, attention_mask)
 
