@@ -52,6 +52,30 @@ def test_the_typical_step_after_the_first_ones_counts(monkeypatch: pytest.Monkey
     assert found.flops == pytest.approx(1e12 / (2 if is_busy else 1), rel=0.01)
 
 
+def test_a_single_first_step_is_no_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first step of the process takes a minute, later ones a second."""
+    steps = 0
+
+    class Clock:
+        now = 0.0
+
+        def perf_counter(self) -> float:
+            return self.now
+
+        monotonic = perf_counter
+
+    def flops(*_: object) -> float:
+        nonlocal steps
+        steps += 1
+        Clock.now += 60.0 if steps == 1 else 1.0
+        return 1e12
+
+    monkeypatch.setattr(loop, "time", Clock())
+    monkeypatch.setattr(speed, "step_flops", flops)
+    monkeypatch.setattr(speed, "_ROUNDS", ((1.0, 1),))
+    assert measure_speed(toy("bert/tiny"), MINUTE, MACHINE).flops == pytest.approx(1e12, rel=0.01)
+
+
 def test_the_measured_recipe_is_fitted_to_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 

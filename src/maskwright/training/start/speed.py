@@ -17,7 +17,7 @@ from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.ranks.device import Machine, pretraining_microbatch
 from maskwright.training.steps.kernel_check import check_kernels
-from maskwright.training.steps.loop import Position, Schedule, train
+from maskwright.training.steps.loop import Position, Schedule, StepReport, train
 from maskwright.training.steps.model import build_model
 from maskwright.training.steps.optimizer import Optimizer
 from maskwright.training.steps.text import Text, mean_lengths
@@ -150,8 +150,9 @@ def _train_briefly(recipe: Recipe, text: Text, machine: Machine, seconds: float)
         warmup_share=0.1,
         clip_norm=1.0,
     )
-    with use_kernels(enabled):
-        reports = list(
+
+    def steps() -> list[StepReport]:
+        return list(
             train(
                 model,
                 Optimizer(model.named_parameters(), recipe.training.optimizer, peak=schedule.peak),
@@ -164,6 +165,11 @@ def _train_briefly(recipe: Recipe, text: Text, machine: Machine, seconds: float)
                 autocast=machine.autocast,
             )
         )
+
+    with use_kernels(enabled):
+        reports = steps()
+        if len(reports) == 1:  # The first step of a process is no measure: it loads and compiles code.
+            reports = steps()
     is_busy = reports[-1].is_contended
     counted = [each for each in reports[int(_WARMUP_SHARE * len(reports)) :] if each.is_contended == is_busy]
     flops = statistics.median((each.flops - each.skipped_flops) / each.seconds for each in counted)
