@@ -1,6 +1,7 @@
 """What a time budget is planned from: the loop of a run, on random text."""
 
 import dataclasses
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -24,29 +25,32 @@ def test_recipes_of_every_objective_are_measured(name: str, monkeypatch: pytest.
     assert 1e6 < measure_speed(toy(name), MINUTE, MACHINE).flops < 1e13
 
 
-@pytest.mark.parametrize("is_busy", [False, True])
-def test_the_typical_step_after_the_first_ones_counts(monkeypatch: pytest.MonkeyPatch, is_busy: bool) -> None:
-    """Steps take a second, some much longer, and two seconds while other processes compete."""
-    steps = 0
+def count_steps(monkeypatch: pytest.MonkeyPatch, seconds_of: Callable[[int], float]) -> list[float]:
+    """Let training steps take the seconds of their number, from 1 on, and 1e12 FLOPs; return the list of seconds."""
+    seconds: list[float] = []
 
     class Clock:
-        now = 0.0
-
         def perf_counter(self) -> float:
-            return self.now
+            return sum(seconds)
 
         monotonic = perf_counter
 
     def flops(*_: object) -> float:
-        nonlocal steps
-        steps += 1
-        Clock.now += {2: 9.0, 15: 30.0}.get(steps, 2.0 if is_busy and steps > 10 else 1.0)
+        seconds.append(seconds_of(len(seconds) + 1))
         return 1e12
 
     monkeypatch.setattr(loop, "time", Clock())
     monkeypatch.setattr(speed, "step_flops", flops)
+    return seconds
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_the_typical_step_after_the_first_ones_counts(monkeypatch: pytest.MonkeyPatch, is_busy: bool) -> None:
+    """Steps take a second, some much longer, and two seconds while other processes compete."""
+    irregular = {2: 9.0, 15: 30.0}
+    steps = count_steps(monkeypatch, lambda step: irregular.get(step, 2.0 if is_busy and step > 10 else 1.0))
     monkeypatch.setattr(speed, "_ROUNDS", ((80.0, 1),))
-    monkeypatch.setattr(SpinControl, "check", lambda _: is_busy and steps > 10)
+    monkeypatch.setattr(SpinControl, "check", lambda _: is_busy and len(steps) > 10)
     found = measure_speed(toy("bert/tiny"), MINUTE, MACHINE)
     assert (found.is_busy, found.full_step_tokens) == (is_busy, 0)
     assert found.flops == pytest.approx(1e12 / (2 if is_busy else 1), rel=0.01)
@@ -54,24 +58,7 @@ def test_the_typical_step_after_the_first_ones_counts(monkeypatch: pytest.Monkey
 
 def test_a_single_first_step_is_no_measure(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step of the process takes a minute, later ones a second."""
-    steps = 0
-
-    class Clock:
-        now = 0.0
-
-        def perf_counter(self) -> float:
-            return self.now
-
-        monotonic = perf_counter
-
-    def flops(*_: object) -> float:
-        nonlocal steps
-        steps += 1
-        Clock.now += 60.0 if steps == 1 else 1.0
-        return 1e12
-
-    monkeypatch.setattr(loop, "time", Clock())
-    monkeypatch.setattr(speed, "step_flops", flops)
+    count_steps(monkeypatch, lambda step: 60.0 if step == 1 else 1.0)
     monkeypatch.setattr(speed, "_ROUNDS", ((1.0, 1),))
     assert measure_speed(toy("bert/tiny"), MINUTE, MACHINE).flops == pytest.approx(1e12, rel=0.01)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 _ALIGNMENT = 16
-"""Bytes: each tensor of a joint copy begins at a multiple."""
+"""Bytes. In the joint copy of several tensors, each begins at a multiple of it."""
 
 Data = TypeVar("Data")
 
