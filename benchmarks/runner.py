@@ -30,6 +30,7 @@ class Settings:
         quick: Toy sizes.
         rounds: Timed rounds; None for the suite's own number.
         cases, sizes: Names to measure; empty for all.
+        contenders: Parts of names; contenders without one of them are left out. Empty for all.
         against: Name and source folder of another revision.
         in_process: Run contenders in this process (tests).
         corpus, minutes: Text and training time of `quality`.
@@ -42,6 +43,7 @@ class Settings:
     rounds: int | None = None
     cases: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()
+    contenders: tuple[str, ...] = ()
     against: tuple[str, Path] | None = None
     in_process: bool = False
     corpus: Path | None = None
@@ -134,6 +136,8 @@ def measure(
     """
     rounds = settings.rounds or (1 if settings.quick else rounds)
     warm_up = 0 if settings.quick else warm_up
+    if settings.contenders:
+        contenders = [each for each in contenders if any(part in each.name for part in settings.contenders)]
     outcomes = {contender.name: Outcome(contender.name, []) for contender in contenders}
     if len(outcomes) < len(contenders):
         raise ValueError(f"contenders with the same name: {[each.name for each in contenders]}")

@@ -124,7 +124,7 @@ def prepare(
     }
     task = Task(folder=folder, ours=ours, theirs=theirs)
     with lock(settings):
-        alone = dataclasses.replace(settings, lock=None)
+        alone = dataclasses.replace(settings, lock=None, contenders=())
         (start,) = measure([task.own("start", steps=1)], alone, rounds=1, warm_up=0)
     if start.problem:
         raise RuntimeError(f"cannot train {size.recipe}: {start.problem}")
