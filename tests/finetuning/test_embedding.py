@@ -16,7 +16,7 @@ import maskwright
 from damage import HARMS
 from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, RecipeError, TrainingError
 from maskwright.core.storage.checksums import read_record, write_record
-from maskwright.core.storage.files import read_json
+from maskwright.core.storage.files import read_json, write_json
 from maskwright.reporting.reporter import Silent
 
 pytestmark = pytest.mark.skipif(
@@ -252,10 +252,11 @@ def test_a_finished_model_is_evaluated_as_its_test_file_would_have_been(bert_fol
 
 def test_training_keeps_the_modules_of_a_folder(bert_folder, tmp_path):
     maskwright.export(bert_folder, to="sentence-transformers", out=tmp_path / "start", pooling="first", normalize=True)
+    write_json(tmp_path / "start" / "config_sentence_transformers.json", {"truncate_dim": 20})
     done = _finetune(tmp_path / "start", tmp_path, "pairs", settings=("epochs=0.5",))
     assert "first pooling" in done.results.notes[0]
     theirs = _theirs(done.folder)
-    assert (theirs[1].pooling_mode, len(theirs)) == ("cls", 3)
+    assert (theirs[1].pooling_mode, len(theirs), theirs.truncate_dim) == ("cls", 3, 20)
     ours = maskwright.embed(done.folder, SUBJECTS, device="cpu")
     np.testing.assert_allclose(ours, theirs.encode(SUBJECTS, show_progress_bar=False), atol=1e-5)
 

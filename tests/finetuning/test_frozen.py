@@ -41,6 +41,13 @@ def test_a_kept_head_gets_no_added_layer(bert_folder, tmp_path):
     assert torch.equal(again.head.output.weight, model.head.output.weight)
 
 
+def test_other_labels_on_the_added_layer_add_no_second_one(bert_folder, tmp_path):
+    model = build(bert_folder, Classification(labels=LABELS), seed=0, mean_layer=True)
+    model.save(tmp_path / "out")
+    again = build(tmp_path / "out", Classification(labels=("good", "bad")), seed=0, mean_layer=True)
+    assert again.encoder.config.num_layers == model.encoder.config.num_layers
+
+
 def test_a_frozen_encoder_is_not_random(tmp_path):
     with pytest.raises(RecipeError, match="random vectors"):
         maskwright.finetune(

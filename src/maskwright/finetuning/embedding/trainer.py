@@ -289,6 +289,7 @@ def train(
     }
     if settings.dimensions and best_step:
         model[0].auto_model.config.matryoshka_dimensions = list(settings.dimensions)
+    model.truncate_dim = modules.truncate_dim
     save_sentence_folder(model.to("cpu"), folder.path, existing.tokenizer, existing.max_length)
     row = {
         "seed": seed,

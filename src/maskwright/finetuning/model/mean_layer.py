@@ -15,13 +15,14 @@ def with_mean_layer(existing: Checkpoint) -> Checkpoint:
 
     Queries and keys of 0 attend to all tokens alike, values are the hidden states, and the feed-forward sublayer is 0.
     Vectors of first tokens are poor features unless they are trained, and no class of transformers averages. Models
-    that share layers, or normalize before them, are returned as they are.
+    that share layers, or normalize before them, are returned as they are, and so are those that end with such a layer.
     """
-    config = existing.config
+    config, state = existing.config, dict(existing.state)
     last = config.num_layers - 1
     if config.norm_placement != "post" or config.sharing != "none":
         return existing
-    state = dict(existing.state)
+    if not state[f"encoder.attention_blocks.{last}.query.weight"].any():
+        return existing
     for blocks in ("attention_blocks", "ffn_blocks"):
         prefix = f"encoder.{blocks}.{last}."
         for name in [name for name in state if name.startswith(prefix)]:
