@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from maskwright.core.errors import ConversionError, MaskwrightError
+from maskwright.inference.batches import BATCH_TOKENS
 from maskwright.inference.detect import Detection, TokenPrediction, highlight, summary
 from maskwright.inference.long_texts import TruncationWarning
 from maskwright.inference.model import Model, load
@@ -31,8 +32,11 @@ def test_detect_equals_transformers(electra: Model, electra_folder: Path) -> Non
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 20, 8192])
-def test_detect_keeps_the_order_of_the_texts(electra: Model, batch_tokens: int) -> None:
-    together = electra.detect(TEXTS, batch_tokens=batch_tokens)
+def test_detect_keeps_the_order_of_the_texts(
+    electra: Model, batch_tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(BATCH_TOKENS, "cpu", batch_tokens)
+    together = electra.detect(TEXTS)
     assert [detection.text for detection in together] == TEXTS
     for text, detection in zip(TEXTS, together, strict=True):
         (alone,) = electra.detect(text)

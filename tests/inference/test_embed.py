@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from maskwright.core.errors import MaskwrightError
-from maskwright.inference.batches import batches
+from maskwright.inference.batches import BATCH_TOKENS, batches
 from maskwright.inference.embed import nearest_texts
 from maskwright.inference.long_texts import TruncationWarning
 from maskwright.inference.model import Model, load
@@ -41,15 +41,21 @@ def _theirs(folder: Path) -> tuple[Any, Any]:
 @pytest.mark.parametrize("pooling", ["mean", "first"])
 @pytest.mark.parametrize("batch_tokens", [20, 8192])
 def test_embed_equals_transformers(
-    family: str, pooling: str, batch_tokens: int, models: dict[str, Model], request: pytest.FixtureRequest
+    family: str,
+    pooling: str,
+    batch_tokens: int,
+    models: dict[str, Model],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setitem(BATCH_TOKENS, "cpu", batch_tokens)
     theirs, tokenizer = _theirs(request.getfixturevalue(f"{family}_folder"))
     inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
     with torch.inference_mode():
         hidden = theirs(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).last_hidden_state
     mask = inputs["attention_mask"][:, :, None].float()
     expected = hidden[:, 0] if pooling == "first" else (hidden * mask).sum(1) / mask.sum(1)
-    vectors = models[family].embed(TEXTS, pooling=pooling, batch_tokens=batch_tokens)  # type: ignore[arg-type]
+    vectors = models[family].embed(TEXTS, pooling=pooling)  # type: ignore[arg-type]
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, expected.numpy(), atol=1e-5, rtol=0)
 
@@ -94,9 +100,10 @@ def test_the_maximum_length_is_chosen_within_the_positions(models: dict[str, Mod
             model.embed(long, max_length=wrong)
 
 
-def test_embed_reports_progress_up_to_the_end(models: dict[str, Model]) -> None:
+def test_embed_reports_progress_up_to_the_end(models: dict[str, Model], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BATCH_TOKENS, "cpu", 16)
     seen: list[tuple[str, int, int | None]] = []
-    models["bert"].embed(TEXTS, batch_tokens=16, progress=lambda *progress_of: seen.append(progress_of))
+    models["bert"].embed(TEXTS, progress=lambda *progress_of: seen.append(progress_of))
     done = [progress_of[1] for progress_of in seen]
     assert done == sorted(done)
     assert len(seen) > 1

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from maskwright.core.errors import ConversionError, MaskwrightError
 from maskwright.data.tokenizers.spec import Unigram
 from maskwright.data.tokenizers.training import train_unigram
+from maskwright.inference.batches import BATCH_TOKENS
 from maskwright.inference.fill_mask import _window, read_masks
 from maskwright.inference.long_texts import TruncationWarning
 from maskwright.inference.model import Model, UntrainedHead, load
@@ -103,9 +104,12 @@ def test_read_masks_finds_each_mask_and_its_characters(bert: Model, unigram: Mod
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 30, 8192])
-def test_fill_mask_keeps_the_order_of_the_texts(batch_tokens: int, bert: Model) -> None:
+def test_fill_mask_keeps_the_order_of_the_texts(
+    batch_tokens: int, bert: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(BATCH_TOKENS, "cpu", batch_tokens)
     assert bert.fill_mask([]) == []
-    together = bert.fill_mask(BERT_TEXTS, batch_tokens=batch_tokens)
+    together = bert.fill_mask(BERT_TEXTS)
     for text, masks in zip(BERT_TEXTS, together, strict=True):
         (alone,) = bert.fill_mask([text])
         assert len(masks) == text.count("[MASK]")

@@ -69,15 +69,13 @@ class TextEncoder:
         positions: Sequence[IntArray] | None = None,
         *,
         segments: Sequence[IntArray] | None = None,
-        batch_tokens: int | None = None,
         share: slice = slice(None),
     ) -> Iterator[tuple[TextBatch, Tensor]]:
         """Yield batches (see `batches`) with the hidden states of all tokens, or of each text's positions.
 
-        Hidden states are in fp32, shape (M, H), in the order of the texts of a batch. `batch_tokens` None is the
-        number from `BATCH_TOKENS`.
+        Hidden states are in fp32, shape (M, H), in the order of the texts of a batch.
         """
-        device, tokens = self.device, batch_tokens or BATCH_TOKENS[self.device.type]
+        device, tokens = self.device, BATCH_TOKENS[self.device.type]
         for batch in batches(sequences, segments, tokens=tokens, device=device, share=share):
             if positions is None:
                 yield batch, self._states(batch.batch)
@@ -91,12 +89,10 @@ class TextEncoder:
         positions: Sequence[IntArray],
         *,
         segments: Sequence[IntArray] | None = None,
-        batch_tokens: int | None = None,
         share: slice = slice(None),
     ) -> Iterator[tuple[TextBatch, IntArray, Tensor]]:
         """Yield batches, indices (M,) of their positions, counted through all texts, and hidden states (M, H)."""
         counts = np.array([len(each) for each in positions], dtype=np.int64)
         starts = np.cumsum(counts) - counts
-        encoded = self.encode(sequences, positions, segments=segments, batch_tokens=batch_tokens, share=share)
-        for batch, hidden in encoded:
+        for batch, hidden in self.encode(sequences, positions, segments=segments, share=share):
             yield batch, concatenated_ranges(starts[batch.texts], counts[batch.texts]), hidden

@@ -20,7 +20,7 @@ from maskwright.core.tensors import check_finite, mean_of_tokens
 from maskwright.core.text.surrogates import surrogate_problem
 from maskwright.core.types import IntArray, MatmulPrecision
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.inference.batches import TextBatch, TextEncoder
+from maskwright.inference.batches import TextEncoder
 from maskwright.inference.detect import THRESHOLD, Detection, detection
 from maskwright.inference.embed import check_pooling, choose_dimensions
 from maskwright.inference.fill_mask import MaskPrediction, best_tokens, fill, read_masks
@@ -85,9 +85,7 @@ class Model(EncoderWithHeads):
             hint=f"Fine-tune it: `maskwright finetune {self.name} --task ...`. For masked tokens use `fill_mask`.",
         )
 
-    def fill_mask(
-        self, texts: str | Sequence[str], *, top_k: int = 5, batch_tokens: int | None = None
-    ) -> list[list[list[MaskPrediction]]]:
+    def fill_mask(self, texts: str | Sequence[str], *, top_k: int = 5) -> list[list[list[MaskPrediction]]]:
         """Predict the tokens at each mask. Several masks in one text are predicted independently.
 
         A model without a masked language modeling head uses its generator.
@@ -96,7 +94,6 @@ class Model(EncoderWithHeads):
             texts: Texts with `[MASK]` or `<mask>` (both work for any model). Of a text that is too long, the part
                 around its masks is used, with a `TruncationWarning`.
             top_k: Tokens for each mask, 1 to the size of the vocabulary.
-            batch_tokens: Tokens of a forward pass; None for the best number of the device.
 
         Returns:
             For each text, for each of its masks in order, the best tokens, best first.
@@ -112,7 +109,7 @@ class Model(EncoderWithHeads):
         """
         if "mlm" not in self.heads:
             if self.generator is not None:
-                return self.generator.fill_mask(texts, top_k=top_k, batch_tokens=batch_tokens)
+                return self.generator.fill_mask(texts, top_k=top_k)
             others = "`embed` or `detect`" if "rtd" in self.heads else "`embed`"
             raise ConversionError(
                 f"the model {self.name} has no head for masked tokens",
@@ -131,7 +128,7 @@ class Model(EncoderWithHeads):
         self._warn_truncated(truncated, len(texts), self.max_length, "only the part around the masks is used")
         sequences, positions = [text.ids for text in masked], [text.positions for text in masked]
         by_mask: dict[int, tuple[list[float], list[int]]] = {}
-        for masks, logits in self.token_scores(sequences, positions, batch_tokens):
+        for masks, logits in self.token_scores(sequences, positions):
             scores, ids = best_tokens(logits, top_k, vocab_size)
             check_finite(scores.numpy())
             by_mask.update(zip(masks.tolist(), zip(scores.tolist(), ids.tolist(), strict=True), strict=True))
@@ -141,16 +138,13 @@ class Model(EncoderWithHeads):
             for text in masked
         ]
 
-    def detect(
-        self, texts: str | Sequence[str], *, threshold: float = THRESHOLD, batch_tokens: int | None = None
-    ) -> list[Detection]:
+    def detect(self, texts: str | Sequence[str], *, threshold: float = THRESHOLD) -> list[Detection]:
         """Predict which tokens of a text were replaced (Clark et al. 2020).
 
         Args:
             texts: Of a text that is too long, the beginning is used, with a `TruncationWarning`. Special tokens
                 written in a text are ordinary text.
             threshold: Probability from which a token counts as replaced, in [0, 1].
-            batch_tokens: Tokens of a forward pass; None for the best number of the device.
 
         Returns:
             For each text its tokens, each with the probability that it was replaced.
@@ -178,7 +172,7 @@ class Model(EncoderWithHeads):
         sequences, _ = self._sequences([tokens.ids for tokens in encoded], self.max_length)
         probabilities: list[list[float]] = [[] for _ in texts]
         with torch.inference_mode():
-            for batch, hidden in self.encode(sequences, batch_tokens=batch_tokens):
+            for batch, hidden in self.texts.encode(sequences):
                 with threads_of_head(hidden, hidden.shape[1]):
                     scores = torch.sigmoid(self.heads["rtd"](hidden).double()).cpu().numpy()
                 check_finite(scores)
@@ -199,7 +193,6 @@ class Model(EncoderWithHeads):
         max_length: int | None = None,
         windows: bool = False,
         dimensions: int | None = None,
-        batch_tokens: int | None = None,
         progress: Progress = no_progress,
     ) -> NDArray[np.float32]:
         """Compute one embedding per text, shape (n, H), in the order of the texts.
@@ -209,17 +202,11 @@ class Model(EncoderWithHeads):
 
         Args:
             texts: As for `detect`.
-            pooling: "mean" of all tokens, special ones included, or the "first" ([CLS]) token; None for that of a
-                folder of sentence-transformers, else "mean".
-            normalize: Whether to scale embeddings to length 1, so that a dot product is the cosine similarity; None
-                for what a folder of sentence-transformers does, else not.
-            max_length: Maximum tokens of a sequence, special ones included; None for the model's.
-            windows: Read a text that is too long in overlapping windows and return the mean of their embeddings,
-                weighted by tokens, instead of truncating it.
+            pooling, normalize, max_length, windows: As for `maskwright.embed`. The mean is of all tokens, special ones
+                included.
             dimensions: How many leading dimensions to keep, before embeddings are normalized; None for what a folder of
                 sentence-transformers says (`truncate_dim`, after its normalization), else all. Warns
                 (`UntrainedDimensions`) if the model was not trained for this number.
-            batch_tokens: Tokens of a forward pass; None for the best number of the device.
             progress: Called after each forward pass with the tokens done.
 
         Raises:
@@ -241,7 +228,7 @@ class Model(EncoderWithHeads):
         vectors = np.zeros((len(texts), width), dtype=np.float32)
         positions = [_FIRST] * len(sequences) if pooling == "first" else None
         with torch.inference_mode():
-            for batch, hidden in self.encode(sequences, positions, batch_tokens=batch_tokens):
+            for batch, hidden in self.texts.encode(sequences, positions):
                 pooled = hidden if pooling == "first" else mean_of_tokens(hidden, batch.batch)
                 with threads_of_head(pooled, width):
                     of_sequences = (pooled if dense is None else dense(pooled)).cpu().numpy()
@@ -266,22 +253,10 @@ class Model(EncoderWithHeads):
             check_pooling(pooling)
         return pooling or self.modules.pooling, self.modules.normalize if normalize is None else normalize
 
-    def encode(
-        self,
-        sequences: Sequence[IntArray],
-        positions: Sequence[IntArray] | None = None,
-        *,
-        segments: Sequence[IntArray] | None = None,
-        batch_tokens: int | None = None,
-    ) -> Iterator[tuple[TextBatch, Tensor]]:
-        """Yield the hidden states of token ids (see `TextEncoder.encode`)."""
-        return self.texts.encode(sequences, positions, segments=segments, batch_tokens=batch_tokens)
-
     def token_scores(
         self,
         sequences: Sequence[IntArray],
         positions: Sequence[IntArray],
-        batch_tokens: int | None = None,
         *,
         segments: Sequence[IntArray] | None = None,
     ) -> Iterator[tuple[IntArray, Tensor]]:
@@ -290,8 +265,7 @@ class Model(EncoderWithHeads):
         The model has a masked language modeling head. A block is the indices of its positions, counted through all
         texts, shape (M,), and their scores in fp32, (M, V).
         """
-        encoded = self.texts.encode_positions(sequences, positions, segments=segments, batch_tokens=batch_tokens)
-        for _, indices, hidden in encoded:
+        for _, indices, hidden in self.texts.encode_positions(sequences, positions, segments=segments):
             for first in range(0, len(indices), _SCORED_AT_ONCE):
                 block = slice(first, first + _SCORED_AT_ONCE)
                 yield indices[block], self._scores(hidden[block])
@@ -351,27 +325,7 @@ class Model(EncoderWithHeads):
 
 
 def load(model: str | Path | Checkpoint, *, device: str = "auto", precision: Precision = "fp32") -> Model:
-    """Load a model for inference, without dropout. No code of the folder is executed.
-
-    Args:
-        model: A run directory, a Hugging Face directory or hub name of a BERT, RoBERTa, XLM-RoBERTa, CamemBERT, ALBERT,
-            ELECTRA, DistilBERT or ERNIE 1.0; or one that was read. A generator in its subdirectory "generator" is
-            loaded too.
-        device: "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one.
-        precision: Of matmuls: "fp32"; "bf16" or "int8" (CPU only), faster and rounded; "auto" is bf16 on a GPU that
-            supports it. If the device does not support it, fp32 with the warning `PrecisionWarning`.
-
-    Raises:
-        MaskwrightError: If the precision is unknown.
-        ConversionError: If there is no such model, or its files do not fit together.
-        DataError: If its tokenizer cannot be read.
-        DeviceError: If there is no such device.
-
-    Examples:
-        >>> model = maskwright.load("runs/quickstart")
-        >>> model.embed(["A first text.", "A second one."]).shape
-        (2, 256)
-    """
+    """Load a pretrained model, or one that was read: `maskwright.load` without task heads."""
     location = choose_device(device)
     chosen = choose_precision(precision, location)
     checkpoint = model if isinstance(model, Checkpoint) else read_checkpoint(model)

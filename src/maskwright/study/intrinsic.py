@@ -103,7 +103,7 @@ def _pair_states(model: Model, pairs: Sequence[tuple[str, str]]) -> tuple[Floats
         segments.append(np.repeat([0, 1], [kept + 2, len(second) + 1]))
     width = model.encoder.config.hidden_size
     firsts, means = torch.zeros(len(pairs), width), np.zeros((len(pairs), width))
-    for laid, hidden in model.encode(sequences, segments=segments):
+    for laid, hidden in model.texts.encode(sequences, segments=segments):
         firsts[laid.texts] = hidden[laid.starts].cpu()
         means[laid.texts] = mean_of_tokens(hidden.double(), laid.batch).cpu().numpy()
     states = np.concatenate([means, firsts.double().numpy()], axis=1)
@@ -137,7 +137,7 @@ def _replaced_words(model: Model, text: StudyText) -> Measurement:
     encoded = [model.tokenizer.encode(passage) for passage in changed]
     sequences = [np.concatenate([[special.cls], each.ids[:limit], [special.sep]]) for each in encoded]
     states: list[Floats] = [np.zeros(0)] * len(changed)
-    for laid, scores in model.encode(sequences):
+    for laid, scores in model.texts.encode(sequences):
         if "rtd" in model.heads:
             with torch.inference_mode():
                 scores = model.heads["rtd"](scores)[:, None]
