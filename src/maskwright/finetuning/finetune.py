@@ -11,7 +11,7 @@ OUT/runs/trials.json      with `--search`: the trials; trial-N/ are their runs (
 import contextlib
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -54,6 +54,7 @@ from maskwright.finetuning.seed_run import (
     TrainingData,
     layout_of,
     read_result,
+    remove_unfinished,
     sequence_lengths,
     training_data,
 )
@@ -344,7 +345,10 @@ def make_plan(
 
 @dataclass
 class _FineTuningRun:
-    """All runs of one request: every seed, then the test set. `record` is the content of run.json."""
+    """All runs of one request: every seed, then the test set.
+
+    `record` is the content of run.json; `run` sets what dropout masks depend on; `reported` are the notes so far.
+    """
 
     folder: RunDirectory
     plan: Plan
@@ -355,6 +359,9 @@ class _FineTuningRun:
     stop: StopRequest
     trackers: Sequence[str] = ()
     search: SettingsSearch | None = None
+    tokens_per_microbatch: int = 0
+    ranks: int = 1
+    reported: set[str] = field(default_factory=set)
 
     def run(self, seeds: Sequence[int]) -> Results | None:
         """Do all that is not done yet; None if a stop was requested."""
@@ -362,7 +369,7 @@ class _FineTuningRun:
         # As in the first session, since dropout masks depend on it.
         same_kind = str(before.get("device", "")).partition(":")[0] == machine.device.type
         kept: int = before.get("tokens_per_microbatch", 0) if same_kind else 0
-        tokens_per_microbatch = broadcast_object(
+        self.tokens_per_microbatch = broadcast_object(
             kept or machine.tokens_per_microbatch(plan.existing.config.hidden_size)
         )
         begun_with: int = self.record["ranks"] if before else world_size()
@@ -374,7 +381,7 @@ class _FineTuningRun:
             "machine": {
                 **machine.to_json(),
                 "kernels": before.get("kernels", machine.kernels),
-                "tokens_per_microbatch": tokens_per_microbatch,
+                "tokens_per_microbatch": self.tokens_per_microbatch,
             },
             "ranks": begun_with,
             "environment": environment(),
@@ -383,17 +390,16 @@ class _FineTuningRun:
         if rank() == 0:
             self.folder.write_record(record)
         dropout = any(getattr(plan.settings, name) for name in _DROPOUTS)
-        ranks = microbatch_multiple(begun_with, dropout=dropout, reporter=self.reporter)
-        reported: set[str] = set()
+        self.ranks = microbatch_multiple(begun_with, dropout=dropout, reporter=self.reporter)
         if self.search is not None:
-            if not self._search(self.search, seeds[0], tokens_per_microbatch, ranks, reported):
+            if not self._search(self.search, seeds[0]):
                 return None
             record["chosen_settings"] = self.plan.settings.model_dump(mode="json")
             if rank() == 0:
                 self.folder.write_record(record)
         # Those of earlier calls too, since they are in the results.
         wanted = on_rank_zero(lambda: sorted({*seeds, *self._earlier_seeds()}))
-        if not all(self._train(seed, tokens_per_microbatch, ranks, reported) for seed in wanted):
+        if not all(self._train(seed, self._seed_folder(seed), self.plan.settings) for seed in wanted):
             return None
         return on_rank_zero(lambda: self._finish(record))
 
@@ -491,9 +497,10 @@ class _FineTuningRun:
         limit = plan.task.limit(layout)
         report_truncated(plan.labeled.parts, counts, limit, f"{IGNORED}{remedy}", self.reporter)
 
-    def _search(
-        self, search: SettingsSearch, seed: int, tokens_per_microbatch: int, ranks: int, reported: set[str]
-    ) -> bool:
+    def _seed_folder(self, seed: int) -> Path:
+        return self.folder.path / RUNS / f"seed-{seed}"
+
+    def _search(self, search: SettingsSearch, seed: int) -> bool:
         """Train the trials that are left, and choose the best settings; False if a stop was requested."""
         while (trial := on_rank_zero(search.begin)) is not None:
             number, settings = trial
@@ -501,7 +508,7 @@ class _FineTuningRun:
             self.reporter.message("search", f"trial {number}: {search.describe(settings)}")
             diverged = False
             try:
-                if not self._train(seed, tokens_per_microbatch, ranks, reported, folder, settings):
+                if not self._train(seed, folder, settings):
                     return False
             except (DivergenceError, DataError) as error:  # Of a loss, or of predictions on dev.
                 diverged = True
@@ -510,30 +517,17 @@ class _FineTuningRun:
         chosen, best = on_rank_zero(lambda: (search.chosen, search.best))
         self.plan = replace(self.plan, settings=chosen)
         self.reporter.message("search", f"trial {best} was the best on dev: {search.describe(chosen)}")
-        folder, trained = self.folder.path / RUNS / f"seed-{seed}", search.trial_folder(best)
+        folder, trained = self._seed_folder(seed), search.trial_folder(best)
         # The best trial is the run of its seed. Without either folder that seed is trained again.
         if rank() == 0 and not folder.exists() and trained.exists():
             trained.rename(folder)
         return True
 
-    def _train(
-        self,
-        seed: int,
-        tokens_per_microbatch: int,
-        ranks: int,
-        reported: set[str],
-        folder: Path | None = None,
-        settings: Hyperparameters | None = None,
-    ) -> bool:
-        """Train a seed unless it is done; False if a stop was requested. `reported` are the notes so far.
-
-        `folder` and `settings` are those of a trial.
-        """
-        folder = folder or self.folder.path / RUNS / f"seed-{seed}"
-        settings = settings or self.plan.settings
+    def _train(self, seed: int, folder: Path, settings: Hyperparameters) -> bool:
+        """Train a seed, of a trial perhaps, unless it is done; False if a stop was requested."""
         if (before := on_rank_zero(lambda: self._finished(folder))) is not None:
             if rank() == 0:
-                before.clean()
+                remove_unfinished(folder)
             self.reporter.message("finished", f"seed {seed} already trained ({before.chosen.main:.4g})")
             return True
         if self.stop.agree():
@@ -549,8 +543,8 @@ class _FineTuningRun:
         )
         model.read_as = self.plan.labeled.read_as
         for note in model.notes:
-            if note not in reported:
-                reported.add(note)
+            if note not in self.reported:
+                self.reported.add(note)
                 self.reporter.message("model", note)
         if rank() == 0:
             self.folder.write_copy(folder)
@@ -561,8 +555,8 @@ class _FineTuningRun:
             settings=settings,
             seed=seed,
             machine=self.machine,
-            tokens_per_microbatch=tokens_per_microbatch,
-            ranks=ranks,
+            tokens_per_microbatch=self.tokens_per_microbatch,
+            ranks=self.ranks,
             reporter=self.reporter,
             trackers=self.trackers,
         )

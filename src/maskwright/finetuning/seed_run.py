@@ -157,7 +157,7 @@ class SeedResult:
         return len(scores) > 1 and scores[-1] > max(scores[:-1])
 
     def write(self) -> None:
-        """Put the best epoch's model in place, write run.json (without the folder, which may be moved), and clean."""
+        """Put the best epoch's model in place, and write run.json (without the folder, which may be moved)."""
         best = _best_folder(self.folder, self.chosen.step)
         for file in sorted(file for file in best.rglob("*") if file.is_file()):
             path = self.folder / file.relative_to(best)
@@ -167,14 +167,11 @@ class SeedResult:
         data = {name: value for name, value in asdict(self).items() if name != "folder"}
         files = file_checksums(self.folder, without=_NOT_RESULTS)
         write_record(self.folder / RECORD, {**data, "files": files, "finished": True})
-        self.clean()
-
-    def clean(self) -> None:
-        """Remove what only an unfinished run needs."""
-        _remove_unfinished(self.folder)
+        remove_unfinished(self.folder)
 
 
-def _remove_unfinished(folder: Path) -> None:
+def remove_unfinished(folder: Path) -> None:
+    """Remove what only an unfinished run needs."""
     for leftover in (folder / "checkpoints", folder / _BEST):
         shutil.rmtree(leftover, ignore_errors=True)
 
@@ -383,7 +380,7 @@ class SeedRun(Run[FineTunedModel]):
                 self._check_best(saved)
         except CheckpointError as error:
             self.reporter.message("restored", f"{self.title}: {error.problem}; trained again from the start")
-            _remove_unfinished(self.folder)
+            remove_unfinished(self.folder)
             return None
         if saved is None and (self.folder / METRICS).exists():
             self.reporter.message("resuming", f"{self.title} from the start: it was interrupted before a checkpoint")
