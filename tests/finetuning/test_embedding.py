@@ -253,12 +253,15 @@ def test_a_finished_model_is_evaluated_as_its_test_file_would_have_been(bert_fol
 def test_training_keeps_the_modules_of_a_folder(bert_folder, tmp_path):
     maskwright.export(bert_folder, to="sentence-transformers", out=tmp_path / "start", pooling="first", normalize=True)
     write_json(tmp_path / "start" / "config_sentence_transformers.json", {"truncate_dim": 20})
-    done = _finetune(tmp_path / "start", tmp_path, "pairs", settings=("epochs=0.5",))
+    dev = _file(tmp_path / "dev.csv", ROWS["pairs"])
+    done = _finetune(tmp_path / "start", tmp_path, "pairs", dev=dev, settings=("epochs=0.5",))
     assert "first pooling" in done.results.notes[0]
     theirs = _theirs(done.folder)
     assert (theirs[1].pooling_mode, len(theirs), theirs.truncate_dim) == ("cls", 3, 20)
     ours = maskwright.embed(done.folder, SUBJECTS, device="cpu")
     np.testing.assert_allclose(ours, theirs.encode(SUBJECTS, show_progress_bar=False), atol=1e-5)
+    found = maskwright.evaluate(done.folder, file=dev, device="cpu", reporter=Silent())
+    assert found.metrics == pytest.approx(done.results.best.dev, abs=1e-6)
 
 
 def test_the_untouched_model_is_kept_if_dev_falls(bert_folder, tmp_path):

@@ -160,7 +160,7 @@ def _model(existing: Checkpoint, modules: SentenceModules, dropout: float, seed:
             existing.folder,
             Path(start),
             existing.tokenizer,
-            replace(modules, truncate_dim=None),  # Epochs are compared by the whole vectors.
+            replace(modules, truncate_dim=None),  # The loss and `sizes` are of the whole vectors.
             hidden_size=existing.config.hidden_size,
             max_length=existing.max_length,
         )
@@ -240,7 +240,11 @@ def train(
         f"{settings.epochs:g} epoch{'s' * (settings.epochs != 1)}, batch size {settings.batch_size}, peak learning "
         f"rate {settings.learning_rate:g}, up to {settings.max_length} tokens",
     )
-    evaluators = {name: _evaluator(rows[name], part.examples) for name, part in parts.items() if name != "train"}
+    evaluators = {
+        name: _evaluator(rows[name], part.examples, modules.truncate_dim)
+        for name, part in parts.items()
+        if name != "train"
+    }
     dev, main = (evaluators["dev"], METRICS[rows["dev"]][0]) if "dev" in parts else (None, None)
 
     def scores() -> dict[str, dict[str, float]]:
