@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from maskwright.checkpoints.config_json import from_json, to_json
 from maskwright.checkpoints.families import Family, family_named
 from maskwright.checkpoints.location import GENERATOR, locate
 from maskwright.checkpoints.refusals import refuse_inexpressible
-from maskwright.checkpoints.sentence_folder import SentenceModules, read_sentence_modules
+from maskwright.checkpoints.sentence_folder import SentenceModules, read_sentence_modules, write_sentence_folder
 from maskwright.checkpoints.task_entries import TaskEntries, entries_from_json
 from maskwright.checkpoints.weight_files import WEIGHTS, read_config, read_weights
 from maskwright.core.errors import ConversionError
@@ -134,6 +134,11 @@ class Checkpoint:
                 hint="Save or download it again",
             )
         return modules
+
+    def to_sentence_transformer(self, folder: Path, modules: SentenceModules) -> Any:
+        """Write the model with these modules into a folder; return the SentenceTransformer, on the CPU."""
+        size, length = self.config.hidden_size, self.max_length
+        return write_sentence_folder(self.folder, folder, self.tokenizer, modules, hidden_size=size, max_length=length)
 
     @cached_property
     def fingerprint(self) -> str:

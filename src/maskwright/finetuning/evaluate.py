@@ -175,7 +175,6 @@ def refuse_other_texts(examples: Sequence[Example], trained: ReadAs, name: str) 
 
 
 def name_of(model: str | Path | Model) -> str:
-    """Return the path or name of a model, for messages."""
     return str(model) if isinstance(model, str | Path) else getattr(model, "name", "the model")
 
 

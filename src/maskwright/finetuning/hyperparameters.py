@@ -126,7 +126,6 @@ class Hyperparameters(Spec):
         )
 
     def steps_of_epoch(self, num_units: int) -> int:
-        """Steps per epoch; the last batch may be smaller."""
         return math.ceil(num_units / self.batch_size)
 
     def total_steps(self, num_units: int) -> int:
@@ -315,7 +314,6 @@ class FineTuningPlan:
 
 
 def fitted_patience(epochs: float) -> int:
-    """Return the `patience` for a number of epochs."""
     return max(FEWEST_WORSE_EPOCHS, math.ceil(epochs / 4))
 
 

@@ -323,16 +323,13 @@ def load_read_as(folder: str | Path) -> ReadAs:
     return options.model_dump(exclude_defaults=True)
 
 
-def read_for_model(
-    data: Data, kind: Kind, options: ReadOptions, trained: ReadAs, name: str = "file"
-) -> ExampleFile[Any]:
+def read_for_model(data: Data, kind: Kind, options: ReadOptions, trained: ReadAs) -> ExampleFile[Any]:
     """Read examples as a model's training file was read (`trained`), in all that `options` leave open.
 
     Columns are those of the training file, except where a file has one text per line; delimiter, quoting and word
-    ending are those of files of its format. For reranking, columns that the data lack are guessed. `name` is the
-    argument's name, for messages.
+    ending are those of files of its format. For reranking, columns that the data lack are guessed.
     """
-    sources = sources_of(data, name)
+    sources = sources_of(data, "file")
     if not sources:
         raise DataError("no file was given", allowed="one file or more")
     format = format_of(sources[0], kind, options)

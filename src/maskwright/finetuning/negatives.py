@@ -14,7 +14,6 @@ from typing import Any
 
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.quiet import quiet
-from maskwright.checkpoints.sentence_folder import write_sentence_folder
 from maskwright.core.errors import DataError
 from maskwright.core.extras import require
 from maskwright.core.spec import fingerprint
@@ -91,14 +90,7 @@ class NegativeMiner:
         modules.check(existing.name)
         queries, documents = zip(*pairs, strict=True)
         with quiet(), tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-            model = write_sentence_folder(
-                existing.folder,
-                Path(folder),
-                existing.tokenizer,
-                modules,
-                hidden_size=existing.config.hidden_size,
-                max_length=existing.max_length,
-            ).to(choose_device(self.device))
+            model = existing.to_sentence_transformer(Path(folder), modules).to(choose_device(self.device))
             mined = mine_hard_negatives(
                 Dataset.from_dict({"query": queries, "document": documents}),
                 model,

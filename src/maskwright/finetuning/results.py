@@ -83,7 +83,6 @@ class Results:
 
     @property
     def title(self) -> str:
-        """Task and model in one line."""
         return f"{self.task}: {self.model}" + " from scratch" * self.from_scratch
 
     @property

@@ -121,7 +121,6 @@ class SettingsSearch:
         return self._settings_of(self.trials[self.best])
 
     def describe(self, settings: Hyperparameters) -> str:
-        """Return the searched settings as text."""
         return ", ".join(f"{name} {getattr(settings, name):.3g}" for name in self._ranges)
 
     def trial_folder(self, number: int) -> Path:

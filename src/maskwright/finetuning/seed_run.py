@@ -142,17 +142,14 @@ class SeedResult:
 
     @property
     def chosen(self) -> DevResult:
-        """Metrics of the weights that are kept."""
         return self.history[best_of(self.history)]
 
     @property
     def examples_per_second(self) -> float | None:
-        """Training throughput."""
         return round(self.examples / self.seconds, 2) if self.examples and self.seconds else None
 
     @property
     def is_rising(self) -> bool:
-        """Whether the last epoch is better on dev than all before it."""
         scores = [result.main for result in self.history]
         return len(scores) > 1 and scores[-1] > max(scores[:-1])
 

@@ -48,7 +48,6 @@ class Choice:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
 
     def shown(self) -> tuple[str, str]:
-        """Return both values as text."""
         return _shown(self.published), _shown(self.chosen)
 
 
@@ -99,7 +98,6 @@ def is_fixed(path: str, fixed: Collection[str]) -> bool:
 
 
 def round_digits(number: float, digits: int = 2) -> float:
-    """Round to a number of significant digits."""
     return float(f"{number:.{digits}g}")
 
 
@@ -138,6 +136,5 @@ def fitted_table(choices: Sequence[Choice], field: str, origin: str = "published
 
 
 def report_fitted(choices: Sequence[Choice], reporter: Reporter, *, field: str, origin: str = "published") -> None:
-    """Print the fields that were fitted."""
     if choices:
         reporter.table("fitted", fitted_table(choices, field, origin))

@@ -49,7 +49,6 @@ def fill_mask(
 
 
 def filled_to_json(texts: Sequence[str], filled: list[list[list[MaskPrediction]]]) -> list[dict[str, Any]]:
-    """Return the predictions for each text as plain data."""
     return [
         {"text": text, "masks": [[asdict(best) for best in mask] for mask in masks]}
         for text, masks in zip(texts, filled, strict=True)

@@ -42,11 +42,9 @@ class Detection:
 
     @property
     def replaced(self) -> tuple[TokenPrediction, ...]:
-        """The tokens that look replaced."""
         return tuple(token for token in self.tokens if token.replaced)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
         return asdict(self)
 
 

@@ -36,7 +36,6 @@ def choose_dimensions(requested: int | None, modules: SentenceModules, width: in
 
 
 def check_pooling(name: str) -> None:
-    """Raise MaskwrightError if there is no such pooling."""
     if name not in POOLINGS:
         problem, allowed, hint = unknown_name("pooling", name, POOLINGS)
         raise MaskwrightError(problem, allowed=allowed, hint=hint)

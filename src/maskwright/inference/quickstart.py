@@ -36,7 +36,6 @@ class Quickstart:
     filled: list[list[MaskPrediction]]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
         filled = [
             {"text": prompt, "best": [asdict(best) for best in tokens]}
             for prompt, tokens in zip(PROMPTS, self.filled, strict=False)

@@ -130,7 +130,6 @@ class Preview:
         return f"{meanings[label]} (label {label})" if label >= 0 else "no pair: this is a single sentence"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
         return {**asdict(self), "recipe": self.recipe.name}
 
 

@@ -107,7 +107,6 @@ def _sequence_text(tokens: Sequence[TokenPreview]) -> Text:
 
 
 def _legend() -> Text:
-    """Return the legend of the colors."""
     return Text.assemble(
         ("[MASK]", _ON["masked"]),
         ("{original}", _BESIDE["masked"]),

@@ -163,7 +163,6 @@ class EncoderConfig(Spec):
 
     @property
     def head_size(self) -> int:
-        """Width of an attention head."""
         return self.hidden_size // self.num_heads
 
     def layer_plan(self, sublayer: Literal["attention", "ffn"]) -> tuple[int, ...]:

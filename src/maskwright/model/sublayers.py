@@ -104,5 +104,4 @@ class FeedForward(_Sublayer):
 
 
 def layer_norm(config: EncoderConfig, width: int) -> nn.LayerNorm:
-    """Return a LayerNorm of the encoder."""
     return nn.LayerNorm(width, eps=config.layer_norm_eps, bias=config.norm_bias)

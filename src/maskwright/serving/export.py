@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from maskwright.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from maskwright.checkpoints.location import GENERATOR
 from maskwright.checkpoints.quiet import quiet
-from maskwright.checkpoints.sentence_folder import MODULES, Pooling, SentenceModules, write_sentence_folder
+from maskwright.checkpoints.sentence_folder import MODULES, Pooling, SentenceModules
 from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.errors import ConversionError, MaskwrightError, unknown_name
 from maskwright.core.extras import require
@@ -215,18 +215,14 @@ def _to_sentence_transformers(
     model = load(loaded, device="cpu")
     pooling, normalize = model.pooled_as(pooling, normalize)
     with quiet():
-        saved = write_sentence_folder(
-            loaded.folder,
+        saved = loaded.to_sentence_transformer(
             folder,
-            model.tokenizer,
             SentenceModules(
                 pooling=pooling,
                 normalize=normalize,
                 dense=model.modules.dense_after(pooling),
                 truncate_dim=model.modules.truncate_dim,
             ),
-            hidden_size=model.encoder.config.hidden_size,
-            max_length=model.max_length,
         )
         # Whole vectors are compared.
         saved.truncate_dim, model.modules = None, replace(model.modules, truncate_dim=None)

@@ -88,7 +88,6 @@ def check_rows(file: Texts, rows: Rows, *, training: bool = False) -> None:
 
 
 def rows_of(file: Texts) -> Rows:
-    """Return what the rows of a file are."""
     if any(example.label is not None for example in file.examples):
         return "scored pairs"
     by_columns: tuple[Rows, ...] = ("texts", "pairs", "triplets")

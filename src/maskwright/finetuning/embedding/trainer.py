@@ -24,7 +24,7 @@ from torch.utils.data import RandomSampler
 from transformers import PrinterCallback, TrainerCallback, set_seed
 
 from maskwright.checkpoints.checkpoint import Checkpoint
-from maskwright.checkpoints.sentence_folder import SentenceModules, save_sentence_folder, write_sentence_folder
+from maskwright.checkpoints.sentence_folder import save_sentence_folder
 from maskwright.core.errors import TrainingError
 from maskwright.finetuning.embedding.data import EmbeddingSettings, Rows
 from maskwright.finetuning.examples import ExampleFile, TextExample
@@ -152,18 +152,11 @@ def _diverged(problem: str) -> TrainingError:
     return TrainingError(problem, hint="Choose a lower --set learning_rate and a new --out folder.")
 
 
-def _model(existing: Checkpoint, modules: SentenceModules, dropout: float, seed: int) -> SentenceTransformer:
-    """Return the model to train."""
+def _model(existing: Checkpoint, dropout: float, seed: int) -> SentenceTransformer:
     set_seed(seed)  # A pooler that the model lacks is random.
     with tempfile.TemporaryDirectory() as start:
-        model = write_sentence_folder(
-            existing.folder,
-            Path(start),
-            existing.tokenizer,
-            replace(modules, truncate_dim=None),  # The loss and `sizes` are of the whole vectors.
-            hidden_size=existing.config.hidden_size,
-            max_length=existing.max_length,
-        )
+        # The loss and `sizes` are of the whole vectors.
+        model = existing.to_sentence_transformer(Path(start), replace(existing.modules, truncate_dim=None))
     # As published for fine-tuning and SimCSE, whatever the model was pretrained with: without it SimCSE learns nothing.
     for module in model.modules():
         if isinstance(module, nn.Dropout):
@@ -207,7 +200,6 @@ def _arguments(
 
 def train(
     existing: Checkpoint,
-    modules: SentenceModules,
     parts: Mapping[str, ExampleFile[TextExample]],
     rows: Mapping[str, Rows],
     settings: EmbeddingSettings,
@@ -227,7 +219,8 @@ def train(
     dimensions; "loss", its name. None if a stop was requested, after a checkpoint was saved. Raises TrainingError if a
     loss or a weight is not finite.
     """
-    model = _model(existing, modules, settings.dropout, seed).to(machine.device)
+    model, modules = _model(existing, settings.dropout, seed), existing.modules
+    model.to(machine.device)
     kind, examples = rows["train"], parts["train"].examples
     loss = LOSSES[kind](model)
     loss_name = type(loss).__name__
@@ -284,7 +277,7 @@ def train(
         history = [_comparable(entry[f"eval_{main}"]) for entry in state.log_history if f"eval_{main}" in entry]
         is_rising = bool(history) and history[-1] > max([first, *history[:-1]])
         if last < first:
-            model, kept, best_step = _model(existing, modules, settings.dropout, seed), before, 0
+            model, kept, best_step = _model(existing, settings.dropout, seed), before, 0
     sizes = {
         str(size): {
             name: _scores(_evaluator(rows[name], parts[name].examples, size), model, rows[name]) for name in evaluators

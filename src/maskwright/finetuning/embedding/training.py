@@ -146,7 +146,6 @@ def finetune_embedding(
                     seconds = checkpoint_minutes * 60
                     trained = train(
                         existing,
-                        existing.modules,
                         parts,
                         rows,
                         settings,

@@ -9,7 +9,6 @@ import copy
 from collections.abc import Mapping, Set
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import final
 
 import torch
@@ -55,8 +54,6 @@ class FineTunedModel(nn.Module):
         tokenizer: Tokenizer,
         family: FamilyName,
         max_length: int,
-        read_as: ReadAs = MappingProxyType({}),
-        notes: tuple[str, ...] = (),
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -65,12 +62,11 @@ class FineTunedModel(nn.Module):
         self.tokenizer = tokenizer
         self.family: FamilyName = family
         self.max_length = max_length
-        self.read_as: ReadAs = dict(read_as)
-        self.notes = notes
+        self.read_as: ReadAs = {}
+        self.notes: tuple[str, ...] = ()
 
     @property
     def layout(self) -> Layout:
-        """How its inputs become sequences."""
         return Layout(self.tokenizer, self.max_length, reads_segments(self.encoder.config, self.tokenizer))
 
     def scores(self, batch: FeatureBatch) -> Tensor:

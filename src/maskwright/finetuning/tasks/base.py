@@ -89,7 +89,6 @@ class Task(Spec, ABC):
 
     @property
     def num_outputs(self) -> int:
-        """Width of the head's last layer."""
         return len(self.labels) or self.outputs
 
     @abstractmethod

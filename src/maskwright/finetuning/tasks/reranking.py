@@ -46,7 +46,6 @@ class Reranking(TextTask):
     positive_weight: Annotated[float, Field(gt=0)] = 1.0
 
     def target(self, example: TextExample) -> float:
-        """Return the example's relevance."""
         if not 0 <= example.label <= 1:
             raise DataError(
                 f"example {example.key}: the relevance is {example.label}",
@@ -64,7 +63,6 @@ class Reranking(TextTask):
         return probabilities
 
     def describe(self, values: Scores) -> list[Decoded]:
-        """Predict the relevance of each document."""
         return [(relevance, None, {}) for relevance in values[:, 0].tolist()]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:

@@ -151,7 +151,6 @@ class Classification(TextTask):
         return self.labels.index(name)
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
-        """Return the summed cross entropy, weighted by class."""
         assert batch.labels is not None
         assert self.class_weights != "balanced", "fit_class_weights makes numbers of it"
         weight = constant_on(scores.device, self.class_weights) if self.class_weights else None
@@ -237,11 +236,9 @@ class Regression(TextTask):
         return self
 
     def target(self, example: TextExample) -> float:
-        """Return the example's number, scaled."""
         return float((example.label - self.offset) / self.scale)
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
-        """Return the summed squared error of the scaled numbers."""
         assert batch.labels is not None
         return F.mse_loss(scores.squeeze(1), batch.labels, reduction="sum")
 
@@ -249,7 +246,6 @@ class Regression(TextTask):
         return scores * self.scale + self.offset
 
     def describe(self, values: Scores) -> list[Decoded]:
-        """Predict a number per example."""
         return [(number, None, {}) for number in values[:, 0].tolist()]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
@@ -292,7 +288,6 @@ class MultiLabel(TextTask):
         return {"labels": sorted_labels(name for example in examples for name in example.label)}
 
     def target(self, example: TextExample) -> list[bool]:
-        """Return for each class whether the example has it."""
         names = example.label
         for name in names:
             if name not in self.labels:
