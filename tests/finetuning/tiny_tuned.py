@@ -23,8 +23,8 @@ from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.model.fine_tuned import FineTunedModel
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.inference.batches import TextEncoder
+from tests.checkpoints.tiny_models import VOCAB_SIZE, build
 
-VOCAB_SIZE = 73
 LABELS = ("bad", "fair", "good")
 LENGTHS = (13, 5, 20, 2, 9, 7)
 """Tokens of the sequences: six texts, or three questions with two options each."""
@@ -108,17 +108,6 @@ def config_of(family: str, *, labels: tuple[str, ...] = (), vocab_size: int = VO
     return getattr(transformers, f"{name}Config")(**given)
 
 
-def build(model_class: type[PreTrainedModel], config: Any, seed: int = 0) -> PreTrainedModel:
-    """Build a model whose biases and LayerNorms are random too, so that a mix-up of them shows."""
-    torch.manual_seed(seed)
-    model = model_class(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
-                parameter += 0.1 * torch.randn_like(parameter)
-    return model
-
-
 def tuned(family: str, kind: HeadKind, **changes: Any) -> PreTrainedModel:
     """Build a model of the class for a kind of head; of those with labels, with three."""
     labels = LABELS if kind in ("sequence", "token") else ()
@@ -190,13 +179,6 @@ def with_key(batch: FeatureBatch, dropout_key: int | None) -> FeatureBatch:
 def predict_examples(model: FineTunedModel, examples: Sequence[Any]) -> list[Prediction]:
     """Return one prediction per example."""
     return predict_in_order(model, TextEncoder(model.encoder, "fp32"), examples)
-
-
-def tensors_of(folder: Path) -> dict[str, Tensor]:
-    """Read a folder's weights as they are."""
-    from safetensors.torch import load_file
-
-    return load_file(folder / "model.safetensors")
 
 
 def dropouts_of(model: PreTrainedModel) -> Iterator[float]:

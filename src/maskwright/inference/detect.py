@@ -1,8 +1,7 @@
 """Replaced token detection: the results for a text, and their display."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from rich.text import Text
 
@@ -43,9 +42,6 @@ class Detection:
     @property
     def replaced(self) -> tuple[TokenPrediction, ...]:
         return tuple(token for token in self.tokens if token.replaced)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def detection(

@@ -17,11 +17,9 @@ from tiny_tuned import (
     predict_examples,
     pretrained,
     ragged,
-    tensors_of,
     their_scores,
     tokenizer_of,
 )
-from tiny_tuned import build as build_theirs
 
 from maskwright.core.errors import ConversionError, DataError, JsonError, RecipeError
 from maskwright.finetuning.examples import TextExample
@@ -33,6 +31,8 @@ from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regres
 from maskwright.kernels.setting import use_kernels
 from maskwright.model.inference import InferenceEncoder
 from maskwright.training.start.existing import open_existing
+from tests.checkpoints.tiny_models import build as build_theirs
+from tests.checkpoints.tiny_models import tensors_of
 
 TAGS = ("O", "B-PER", "I-PER")
 TASKS = {

@@ -8,12 +8,10 @@ from tiny_tuned import (
     EVERY,
     LENGTHS,
     SOME,
-    build,
     class_of,
     config_of,
     dropouts_of,
     ragged,
-    tensors_of,
     their_scores,
     tuned,
     with_key,
@@ -28,6 +26,7 @@ from maskwright.core.tensors import EncoderOutput
 from maskwright.finetuning.model.heads import Head
 from maskwright.kernels.dropout import DropoutKey
 from maskwright.model.encoder import Encoder
+from tests.checkpoints.tiny_models import build, tensors_of
 
 EVERY_HEAD = pytest.mark.parametrize(("family", "kind"), EVERY, ids=[f"{family} {kind}" for family, kind in EVERY])
 SOME_HEADS = pytest.mark.parametrize(("family", "kind"), SOME, ids=[f"{family} {kind}" for family, kind in SOME])

@@ -164,7 +164,19 @@ def finetune_embedding(
             if not record["row"]["best_epoch"]:
                 notes = (*notes, _decline_message(record, settings))
                 reporter.message("warning", notes[-1])
-            results = _results(existing, parts, truncated, settings, rows["train"], record, notes)
+            results = Results(
+                task=TASK,
+                kind=TASK,
+                model=existing.name,
+                data=data_of(parts, truncated),
+                settings=settings.model_dump(mode="json"),
+                rows=(SeedRow(**record["row"]),),
+                notes=notes,
+                precision=record["machine"]["precision"],
+                pairs=rows["train"] != "texts",
+                baselines={"before training": record["before"]} if record["before"] else {},
+                sizes=record.get("sizes", {}),
+            )
             save_read_as(out, read_as)
             facts = read_card_facts(existing.folder, existing.name)
             write_results(out, results, _model_card(out.name, results, facts))
@@ -181,31 +193,6 @@ def _decline_message(record: Mapping[str, Any], settings: EmbeddingSettings) -> 
         f"Training made the model worse, so the model is saved as it was: {before[0]} on dev fell from {before[1]:.4f} "
         f"to {trained[1]:.4f} in the best epoch. Try `--set learning_rate={settings.learning_rate / 4:.1g}` or more "
         "examples, with a new --out."
-    )
-
-
-def _results(
-    existing: Checkpoint,
-    parts: Mapping[str, Texts],
-    truncated: Mapping[str, int],
-    settings: EmbeddingSettings,
-    rows: Rows,
-    record: Mapping[str, Any],
-    notes: tuple[str, ...],
-) -> Results:
-    """Return the results of a finished training from its record; `rows` are those of the training file."""
-    return Results(
-        task=TASK,
-        kind=TASK,
-        model=existing.name,
-        data=data_of(parts, truncated),
-        settings=settings.model_dump(mode="json"),
-        rows=(SeedRow(**record["row"]),),
-        notes=notes,
-        precision=record["machine"]["precision"],
-        pairs=rows != "texts",
-        baselines={"before training": record["before"]} if record["before"] else {},
-        sizes=record.get("sizes", {}),
     )
 
 
