@@ -47,6 +47,7 @@ class Encoder(nn.Module):
 
     @property
     def head_size(self) -> int:
+        """Width of an attention head."""
         return self.config.head_size
 
     @property
