@@ -83,6 +83,16 @@ def test_a_narrow_student_comes_to_give_its_teacher_s_vectors(
     assert read_json(student.folder / "run.json")["begun_with"]["loaded"] == ["embeddings"]
 
 
+def test_a_narrow_student_begins_with_its_teacher_s_layers(distill: Train, embedder: Path, shared: Path) -> None:
+    settings = ["teacher.initialize=layers", *(each for each in NARROW if "initialize" not in each)]
+    settings = [each for each in settings if "num_heads" not in each]  # One head of the teacher's size.
+    projected = distill(shared / "projected", set=settings, steps=2)
+    random = distill(shared / "random", set=NARROW, steps=2)
+    assert projected.held_out["sentence_vectors"].loss < random.held_out["sentence_vectors"].loss - 0.1
+    begun = read_json(projected.folder / "run.json")["begun_with"]
+    assert begun["loaded"] == ["embeddings", "head 'sentence_vectors'", "layers 0 of 2, projected to 16 axes"]
+
+
 def test_a_resumed_student_equals_an_uninterrupted_one(distill: Train, student: RunResult, shared: Path) -> None:
     with killed_after(2):
         distill(shared / "killed", checkpoint_minutes=0.0)

@@ -123,15 +123,19 @@ class Encoder(nn.Module):
         Rotary positions are not part of it. A segment table of one row is added to every token, whatever its segment
         (RoBERTa).
         """
+        hidden = ops.dropout(self.embedding_norm(self.sum_embeddings(batch)), dropout)
+        return hidden if self.embedding_projection is None else self.embedding_projection(hidden)
+
+    def sum_embeddings(self, batch: PackedBatch) -> Tensor:
+        """Return word + position + segment embeddings, shape (T, E)."""
         offset, segments = self.config.position_offset, self.segment_embeddings
-        hidden = self.word_embeddings(batch.ids)
+        hidden: Tensor = self.word_embeddings(batch.ids)
         if self.position_embeddings is not None:
             positions = batch.position_ids + offset if offset else batch.position_ids
             hidden = hidden + self.position_embeddings(positions)
         if segments is not None:
             hidden = hidden + (segments(batch.segment_ids) if segments.num_embeddings > 1 else segments.weight[0])
-        hidden = ops.dropout(self.embedding_norm(hidden), dropout)
-        return hidden if self.embedding_projection is None else self.embedding_projection(hidden)
+        return hidden
 
     def finish(self, hidden: Tensor, batch: PackedBatch, output_positions: Tensor | None) -> EncoderOutput:
         """Return the output for the hidden states of `encode`."""

@@ -73,7 +73,8 @@ class Teacher(Spec):
     Attributes:
         model: A run directory, a Hugging Face directory or a hub name.
         initialize: "layers": the student starts with the teacher's embeddings, its masked-token head and some of its
-            layers, evenly spaced (distillation: scripts/extract_distilbert.py takes 0, 2, 4, 7, 9 and 11 of 12);
+            layers, evenly spaced (distillation: scripts/extract_distilbert.py takes 0, 2, 4, 7, 9 and 11 of 12), or, if
+            it is narrower, with embeddings and layers on the principal axes of the teacher's states;
             "embeddings": with the embeddings only, on their principal axes if they are narrower; "none": it starts with
             random weights.
     """

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
+from maskwright.checkpoints.checkpoint import EncoderWithHeads
 from maskwright.checkpoints.location import GENERATOR
 from maskwright.core.errors import RecipeError, TrainingError
 from maskwright.core.storage.files import atomic_folder, write_json
@@ -38,6 +39,7 @@ from maskwright.training.runs.run_directory import RECORD, STABLE, RunDirectory
 from maskwright.training.start.continuation import QualityComparison, split_budget, train_head
 from maskwright.training.start.existing import build_teacher
 from maskwright.training.start.preparation import PreparedRun, Request
+from maskwright.training.start.projection import project_weights
 from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.evaluation import (
     Baseline,
@@ -59,6 +61,8 @@ from maskwright.training.steps.optimizer import Optimizer
 from maskwright.training.steps.workload import Workload, build_workload
 
 _CHECKED_SEQUENCES = 8
+_PROJECTION_TOKENS = 16_384
+"""At most so many tokens of text decide how a teacher's layers are projected."""
 _ROUNDING = 1e-9
 """Of a share of the budget: 29 of 100 steps, times 100, are less than 29."""
 _REPLAN_FROM, _REPLAN_FACTOR, _REPLAN_AGAIN_FACTOR = 0.05, 1.25, 2.0
@@ -185,7 +189,13 @@ class PretrainingRun(Run[PretrainingModel]):
         model = build_model(recipe, text.vocab_size, teacher)
         model.initialize(request.seed, text.vocabulary.token_counts)
         if prepared.start is not None:  # A checkpoint replaces these weights.
-            prepared.start.copy_to(model)
+            start = prepared.start
+            if teacher is not None and start.projected_layers:
+                projected = self._project(teacher, start.projected_layers)
+                start = dataclasses.replace(
+                    start, weights={name: projected[name] for name in projected.keys() & model.weights().keys()}
+                )
+            start.copy_to(model)
         model.to(machine.device).train()
         self._comparison = QualityComparison(directory, record, model, text, self.workload)
         training = recipe.training
@@ -209,6 +219,17 @@ class PretrainingRun(Run[PretrainingModel]):
             settings=recipe.model_dump(mode="json"),
         )
         self._plan = PlanMonitor(self.budget, self.expected_tokens, record.get("replanned_tokens"))
+
+    def _project(self, teacher: EncoderWithHeads, layers: tuple[int, ...]) -> dict[str, Tensor]:
+        """Make the weights of a narrower student of its teacher's and the first sequences of the run."""
+        if rank() != 0:
+            return broadcast_object({})
+        phase = self.workload.phases[0]
+        count = _PROJECTION_TOKENS // self.recipe.training.phases[0].max_length
+        rows, _ = phase.sampler.read(phase.sampler.start(), max(1, count))
+        batches = [each.batch for each in phase.collator.collate(rows, 0).micro_batches]
+        weights = project_weights(self.recipe.encoder, teacher, layers, batches)
+        return broadcast_object({name: tensor.cpu() for name, tensor in weights.items()})
 
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> RunResult:
         """Train until the budget is spent or a stop is requested; the model is saved either way.

@@ -73,6 +73,22 @@ def differences_of_layers(config: EncoderConfig, source_config: EncoderConfig) -
     return {field: values for field, values in differences(config, source_config).items() if field not in ignored}
 
 
+_PROJECTED = ("hidden_size", "num_heads", "intermediate_size")
+
+
+def is_projected(config: EncoderConfig, source_config: EncoderConfig) -> bool:
+    """Whether a student's layers are made of its teacher's by projection: it is narrower and otherwise alike."""
+    return (
+        config.hidden_size <= source_config.hidden_size
+        and config.intermediate_size <= source_config.intermediate_size
+        and any(getattr(config, field) != getattr(source_config, field) for field in _PROJECTED)
+        and config.head_size == source_config.head_size
+        and not (config.projects_embeddings or source_config.projects_embeddings)
+        and (config.norm_placement, config.positions, config.feed_forward) == ("post", "absolute", "dense")
+        and not differences_of_layers(config, source_config).keys() - {*_PROJECTED, "embedding_size"}
+    )
+
+
 def describe_differences(different: Differences) -> str:
     """Return the differences in words."""
     return "; ".join(

@@ -33,6 +33,7 @@ from maskwright.training.start.existing import (
     describe_differences,
     differences,
     differences_of_layers,
+    is_projected,
     open_existing,
     parts_of,
     settings,
@@ -93,7 +94,8 @@ class InitialWeights:
     """The initial weights of a run by the names of `PretrainingModel`, and the model that they come from.
 
     `loaded`, `new` (newly initialized) and `ignored` describe parts in words; `modules` are those of an initial model
-    that is a folder of sentence-transformers, `card` what its model card states.
+    that is a folder of sentence-transformers, `card` what its model card states. If there are `projected_layers` of a
+    teacher, `weights` lacks what the run computes of them (`project_weights`), which needs its text.
     """
 
     origin: Mapping[str, str]
@@ -103,6 +105,7 @@ class InitialWeights:
     ignored: tuple[str, ...]
     modules: SentenceModules | None = None
     card: CardFacts = field(default_factory=CardFacts)
+    projected_layers: tuple[int, ...] = ()
 
     def copy_to(self, model: PretrainingModel) -> None:
         """Write the weights into an initialized model."""
@@ -150,9 +153,16 @@ def inherit_from_init(recipe: Recipe, model: Checkpoint, fixed: Collection[str])
 def inherit_from_teacher(recipe: Recipe, teacher: Checkpoint, fixed: Collection[str]) -> Recipe:
     """Return a student's recipe with its teacher's activation; raise RecipeError as `inherit_from_init` does."""
     config, source_config = recipe.encoder, teacher.config
-    different = differences_of_layers(config, source_config)
+    num_heads, rest = divmod(config.hidden_size, source_config.head_size)
+    if config.hidden_size < source_config.hidden_size and not rest and "encoder.num_heads" not in fixed:
+        config = config.replace(num_heads=num_heads)  # Heads of the teacher's size, so that some of them can be loaded.
+        recipe = recipe.replace(encoder=config)
+    projected = is_projected(config, source_config)
+    different = {} if projected else differences_of_layers(config, source_config)
     remedy = "or load its embeddings only, or nothing: `--set teacher.initialize=embeddings`, "
     remedy += "`--set teacher.initialize=none`."
+    if config.hidden_size < source_config.hidden_size and not rest and config.num_heads != num_heads:
+        remedy = f"heads of its size (encoder.num_heads={num_heads}), {remedy}"
     if "position_offset" in different:
         system = "distilroberta" if source_config.position_offset else "distilbert"
         raise RecipeError(
@@ -236,7 +246,8 @@ def check_teacher(recipe: Recipe, model: Checkpoint) -> None:
 
 def describe_changes(before: EncoderConfig, after: EncoderConfig) -> str:
     """Describe the inherited settings; "" if there are none."""
-    changed = [(setting, getattr(before, setting), getattr(after, setting)) for setting in _INHERITED]
+    names = (*_INHERITED, "num_heads")
+    changed = [(name, getattr(before, name), getattr(after, name)) for name in names]
     return ", ".join(f"{setting} {now} (recipe: {was})" for setting, was, now in changed if was != now)
 
 
@@ -261,11 +272,29 @@ def start_from(recipe: Recipe, model: Checkpoint, generator: Checkpoint | None) 
 
 
 def start_from_teacher(recipe: Recipe, teacher: Checkpoint) -> InitialWeights:
-    """Return the weights that a student loads from its teacher: embeddings, some layers, heads of the same kind."""
+    """Return the weights that a student loads from its teacher: embeddings, some layers, heads of the same kind.
+
+    A narrower one loads embeddings and layers by projection, and a head for sentence vectors.
+    """
     with torch.device("meta"):
         target = build_model(recipe, teacher.tokenizer.special_tokens.vocab_size).weights()
     num_layers = teacher.config.num_layers
     layers = spread_layers(recipe.encoder.num_layers, num_layers)
+    if is_projected(recipe.encoder, teacher.config):
+        start = _start(teacher, {}, target, {}, {*parts_of(teacher.state), "other layers"})
+        parts = {"embeddings", "layers", "head 'sentence_vectors'"}
+        chosen = f"layers {', '.join(map(str, layers))} of {num_layers}"
+        loaded = tuple(
+            sorted(parts & {*start.new} - {"layers"} | {f"{chosen}, projected to {recipe.encoder.hidden_size} axes"})
+        )
+        ignored = {*start.ignored} - parts - ({"other layers"} if len(layers) == num_layers else set())
+        return replace(
+            start,
+            loaded=loaded,
+            new=tuple(sorted({*start.new} - parts)),
+            ignored=tuple(sorted(ignored)),
+            projected_layers=layers,
+        )
     state = {name: tensor for name, tensor in teacher.state.items() if "_blocks." not in name}
     for part in ("attention", "ffn"):
         plan, source_plan = recipe.encoder.layer_plan(part), teacher.config.layer_plan(part)
