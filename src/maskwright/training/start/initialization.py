@@ -154,7 +154,7 @@ def inherit_from_teacher(recipe: Recipe, teacher: Checkpoint, fixed: Collection[
     """Return a student's recipe with its teacher's activation; raise RecipeError as `inherit_from_init` does."""
     config, source_config = recipe.encoder, teacher.config
     num_heads, rest = divmod(config.hidden_size, source_config.head_size)
-    if config.hidden_size < source_config.hidden_size and not rest and "encoder.num_heads" not in fixed:
+    if config.hidden_size <= source_config.hidden_size and not rest and "encoder.num_heads" not in fixed:
         config = config.replace(num_heads=num_heads)  # Heads of the teacher's size, so that some of them can be loaded.
         recipe = recipe.replace(encoder=config)
     projected = is_projected(config, source_config)
