@@ -8,6 +8,7 @@ import numpy as np
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import AnnotatedTokens, BoolArray, Documents, Instances, IntArray, Plan, SpecialTokens
 from maskwright.pretext.formats import Format, GatherTokens
+from maskwright.pretext.formats.base import assemble, sequence_lengths
 from maskwright.pretext.replacement import VocabularyFacts
 
 SPECIAL = SpecialTokens(
@@ -42,8 +43,8 @@ def reader(stream: IntArray) -> GatherTokens:
 def lay_out(format: Format, documents: Documents, plan: Plan) -> Instances:
     """Lay a plan out over a stream in which token t has the id 100 + t; the format knows the lengths before."""
     take, points = reader(100 + np.arange(int(documents.sentence_ends[-1]))), format.separator_points(documents)
-    laid_out = format.lay_out(plan, take, SPECIAL, points)
-    assert np.array_equal(format.lengths(plan, points), laid_out.lengths)
+    laid_out = assemble(plan, take, SPECIAL, separator_points=points)
+    assert np.array_equal(sequence_lengths(plan, points), laid_out.lengths)
     return laid_out
 
 

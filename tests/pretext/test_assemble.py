@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pretext_samples import SPECIAL, reader
 
 from maskwright.core.types import Instances, Plan
-from maskwright.pretext.formats.assemble import assemble, sequence_lengths
+from maskwright.pretext.formats.base import assemble, sequence_lengths
 
 CLS, SEP = SPECIAL.cls, SPECIAL.sep
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pretext_samples import SPECIAL, batch_of, looks_uniform, rng_for
 
-from maskwright.pretext.masking.random_order import RandomOrder
+from maskwright.pretext.masking.base import RandomOrder
 
 lengths = st.lists(st.one_of(st.integers(2, 40), st.integers(2, 300)), min_size=1, max_size=8)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pretext_samples import batch_of, ranges, rng_for, with_levels
 
 from maskwright.pretext.masking import KnowledgeMasking, Masking, PMIMasking, WholeWordMasking
-from maskwright.pretext.masking.random_order import RandomOrder
+from maskwright.pretext.masking.base import RandomOrder
 
 
 @pytest.mark.parametrize(

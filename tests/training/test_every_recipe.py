@@ -17,8 +17,8 @@ from maskwright.recipes.catalog import get, names, resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.runs.checkpoint import check_savable, save_models
 from maskwright.training.steps.model import PretrainingModel, build_model
-from maskwright.training.steps.optimizer import Optimizer
 from maskwright.training.steps.step import StepResult
+from maskwright.training.steps.update_rules import build_optimizer
 
 SHRUNK = (
     "encoder.hidden_size=32",
@@ -72,7 +72,7 @@ def teacher_of(recipe: Recipe, steps: int) -> EncoderWithHeads | None:
     alone = recipe.replace(teacher=None, objectives=("mlm",))
     batch, model = step(alone, WHOLE, count=8), build_model(alone, VOCABULARY)
     model.initialize(1)
-    optimizer = Optimizer(model.named_parameters(), alone.training.optimizer)
+    optimizer = build_optimizer(model.named_parameters(), alone.training.optimizer)
     for number in range(steps):
         take_step(model.train(), optimizer, batch, learning_rate=0.005, clip_norm=1.0, step=number)
     return EncoderWithHeads(model.encoder, dict(model.heads.items()))
@@ -106,7 +106,7 @@ def test_recipes_of_every_objective_overfit_one_batch(name: str) -> None:
     recipe = toy(name)
     batch = step(recipe, WHOLE, count=8)
     model = model_of(recipe, teacher_of(recipe, steps=80))
-    optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer, peak=recipe.training.learning_rate)
+    optimizer = build_optimizer(model.named_parameters(), recipe.training.optimizer, peak=recipe.training.learning_rate)
     model.train()
     results: list[StepResult] = []
     while len(results) < 150 and (not results or missing(results)):
@@ -168,7 +168,7 @@ MODERN = (
 def test_every_system_trains_with_modern_layers_and_is_saved_in_our_format(name: str, tmp_path: Path) -> None:
     recipe = resolve(name, (*SHRUNK, *MODERN, "family=maskwright"))
     batch, model = step(recipe, WHOLE, count=8), model_of(recipe).train()
-    optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer, peak=recipe.training.learning_rate)
+    optimizer = build_optimizer(model.named_parameters(), recipe.training.optimizer, peak=recipe.training.learning_rate)
     losses = [
         take_step(model, optimizer, batch, learning_rate=0.005, clip_norm=1.0, step=number).loss for number in range(20)
     ]
@@ -216,7 +216,7 @@ def ten_losses(name: str, *, drops: bool) -> list[float]:
         pytest.skip("PyTorch before 2.13 samples other numbers from a truncated normal distribution")
     batch = step(recipe, count=8)
     model = model_of(recipe, teacher_of(recipe, steps=0)).train()
-    optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer, peak=recipe.training.learning_rate)
+    optimizer = build_optimizer(model.named_parameters(), recipe.training.optimizer, peak=recipe.training.learning_rate)
     batch = batch if drops else batch.without_dropout()
     return [
         take_step(model, optimizer, batch, learning_rate=0.002, clip_norm=1.0, step=number).loss for number in range(10)

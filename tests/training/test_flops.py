@@ -12,7 +12,7 @@ from maskwright.kernels.cpu import linear
 from maskwright.kernels.setting import use_kernels
 from maskwright.recipes.catalog import get, names, resolve
 from maskwright.recipes.sizing import training_flops_per_token
-from maskwright.training.steps.optimizer import Optimizer
+from maskwright.training.steps.update_rules import build_optimizer
 
 # Recipes that are the same at toy size are tested once.
 _WHAT_COSTS = ("encoder", "generator", "teacher", "objectives", "format", "masking", "replacement")
@@ -33,7 +33,7 @@ def test_a_step_has_the_flops_that_pytorch_counts(name: str, monkeypatch: pytest
     recipe = _ABLATIONS.get(name) or toy(name)
     teacher = teacher_of(recipe, steps=0)
     batch, model = step(recipe, tokens_per_microbatch=1, count=4), model_of(recipe, teacher).train()
-    optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer, peak=recipe.training.learning_rate)
+    optimizer = build_optimizer(model.named_parameters(), recipe.training.optimizer, peak=recipe.training.learning_rate)
     # The C kernel computes as many FLOPs as the sequences' lengths say, which the counter does not see.
     with use_kernels(False), FlopCounterMode(display=False) as counter:
         take_step(model, optimizer, batch, learning_rate=1e-3, clip_norm=1.0, step=0)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.recipes.optimization import AdamW, Muon, OptimizerSpec, StableAdamW
-from maskwright.training.steps.adamw import Clipping, total_norm
-from maskwright.training.steps.optimizer import Optimizer
+from maskwright.training.steps.optimizer import Clipping, total_norm
+from maskwright.training.steps.update_rules import build_optimizer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
@@ -43,7 +43,7 @@ def test_updates_on_a_gpu_are_those_of_a_cpu_and_wait_for_nothing(constants: Opt
     on_gpu, on_cpu = parameters_on("cuda"), parameters_on("cpu")
     before = {name: each.detach().clone() for name, each in on_cpu.items()}
     for parameters in (on_gpu, on_cpu):
-        optimizer = Optimizer(parameters.items(), constants, peak=0.01)
+        optimizer = build_optimizer(parameters.items(), constants, peak=0.01)
         for step in range(3):
             norm = total_norm(add_gradients(parameters, step))
             clipping = Clipping.of(norm, torch.ones_like(norm), 1.0)
@@ -62,7 +62,7 @@ def test_updates_on_a_gpu_are_those_of_a_cpu_and_wait_for_nothing(constants: Opt
 @KINDS
 def test_a_skipped_update_on_a_gpu_changes_nothing(constants: OptimizerSpec) -> None:
     parameters = parameters_on("cuda")
-    optimizer = Optimizer(parameters.items(), constants, peak=0.01)
+    optimizer = build_optimizer(parameters.items(), constants, peak=0.01)
     one = torch.ones((), device="cuda")
     for step, loss in enumerate((one, math.nan * one)):
         norm = total_norm(add_gradients(parameters, step))

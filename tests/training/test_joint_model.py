@@ -23,7 +23,7 @@ from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.steps.batches import MicroBatch
 from maskwright.training.steps.model import PretrainingModel
-from maskwright.training.steps.optimizer import Optimizer
+from maskwright.training.steps.update_rules import build_optimizer
 
 LENGTHS, VOCAB = (13, 5, 20, 3, 9), 73
 OBJECTIVES = (MaskedLanguageModeling(), ReplacedTokenDetection(weight=50.0))
@@ -281,7 +281,7 @@ def test_original_tokens_are_predicted_from_the_samples(loss_at: str) -> None:
     text = seen[0].index_copy(0, selected.positions, selected.labels)
     assert torch.equal(targets.labels, text[where])
     assert int(terms["replace_mlm"].tallies["replaced"]) == int((sampled != selected.labels).sum())
-    optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer)
+    optimizer = build_optimizer(model.named_parameters(), recipe.training.optimizer)
     results = [
         take_step(model, optimizer, batch, learning_rate=3e-3, clip_norm=1.0, step=number) for number in range(20)
     ]
@@ -297,7 +297,7 @@ def test_the_encoder_learns_what_its_generator_likes_to_draw() -> None:
         model.heads["mlm"].bias.fill_(-1000.0)
         model.heads["mlm"].bias[favorites] = 0.0
     learning = [named for named in model.named_parameters() if not named[0].startswith(("generator.", "heads.mlm."))]
-    optimizer = Optimizer(learning, recipe.training.optimizer)
+    optimizer = build_optimizer(learning, recipe.training.optimizer)
     batches = [step(recipe, WHOLE, count) for count in (10, 20, 30)]
     for number in range(60):
         batch = batches[number % 3]
@@ -382,7 +382,7 @@ def test_weights_come_whole_and_go_back() -> None:
         assert torch.equal(other.state_dict()[name], value), name
     with pytest.raises(ConversionError, match=r"do not fit the recipe.*heads\.rtd"):
         other.load({name: value for name, value in all_of_it.items() if "rtd" not in name}, "here")
-    names = list(Optimizer(model.named_parameters(), toy().training.optimizer).names.values())
+    names = list(build_optimizer(model.named_parameters(), toy().training.optimizer).names.values())
     assert sorted(names) == sorted(all_of_it)  # Parameters met twice are optimized once.
 
 
@@ -399,7 +399,7 @@ def test_weights_come_whole_and_go_back() -> None:
 def test_detection_goes_with_other_choices(overrides: tuple[str, ...]) -> None:
     recipe = toy(*overrides)
     model, batch = toy_model(recipe).train(), step(recipe, count=16)
-    optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer)
+    optimizer = build_optimizer(model.named_parameters(), recipe.training.optimizer)
     results = [
         take_step(model, optimizer, batch, learning_rate=1e-3, clip_norm=1.0, step=number) for number in range(3)
     ]

@@ -29,7 +29,7 @@ from maskwright.training.steps import kernel_check
 from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.kernel_check import KernelCheck, _loss_and_gradients, check_kernels
 from maskwright.training.steps.model import PretrainingModel
-from maskwright.training.steps.optimizer import Optimizer
+from maskwright.training.steps.update_rules import build_optimizer
 
 HALF = torch.bfloat16
 Found = tuple[float, dict[str, Tensor]]
@@ -127,7 +127,7 @@ def test_gradients_that_are_compared_are_those_of_a_step() -> None:
     assert len(batch.micro_batches) > 1
     loss, gradients = _loss_and_gradients(model, batch, None)
     assert all(parameter.grad is None for parameter in model.parameters())
-    optimizer = Optimizer(model.named_parameters(), toy("electra/tiny").training.optimizer)
+    optimizer = build_optimizer(model.named_parameters(), toy("electra/tiny").training.optimizer)
     result = take_step(model, optimizer, batch.without_dropout(), learning_rate=0.0, clip_norm=0.0, step=0)
     assert loss == pytest.approx(result.loss, rel=1e-5)
     # Encoder and generator share their embeddings, of which each is counted once.

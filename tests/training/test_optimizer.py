@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from maskwright.core.errors import CheckpointError
 from maskwright.recipes.optimization import AdamW, Lamb, Muon, OptimizerSpec, StableAdamW
-from maskwright.training.steps.adamw import MOMENTS, Clipping, clipping_scale, total_norm
-from maskwright.training.steps.optimizer import Optimizer
-from maskwright.training.steps.update_rules import orthogonalize
+from maskwright.training.steps.optimizer import MOMENTS, Clipping, Optimizer, clipping_scale, total_norm
+from maskwright.training.steps.update_rules import build_optimizer, orthogonalize
 
 INF, NAN = math.inf, math.nan
 PEAK = 0.1
@@ -42,7 +41,7 @@ def random_tensors(sizes: Sequence[int], seed: int, scale: float = 1.0) -> list[
 
 
 def optimizer_of(parameters: Sequence[nn.Parameter], constants: OptimizerSpec) -> Optimizer:
-    return Optimizer([(str(i), each) for i, each in enumerate(parameters)], constants, peak=PEAK)
+    return build_optimizer([(str(i), each) for i, each in enumerate(parameters)], constants, peak=PEAK)
 
 
 def take_step(parameters: Sequence[nn.Parameter], optimizer: Optimizer, step: int, clip_norm: float = 0.0) -> None:
@@ -125,7 +124,7 @@ def test_adamw_follows_the_written_formula(
 
 def test_first_step_of_bert_is_3_16_times_the_usual_size() -> None:
     weight = nn.Parameter(torch.zeros(2, 2))
-    optimizer = Optimizer([("w", weight)], AdamW(bias_correction=False, weight_decay=0.0, eps=1e-12))
+    optimizer = build_optimizer([("w", weight)], AdamW(bias_correction=False, weight_decay=0.0, eps=1e-12))
     weight.grad = torch.tensor([[1.0, -2.0], [3.0, -4.0]])
     optimizer.step(1.0)
     torch.testing.assert_close(weight.detach().abs(), torch.full((2, 2), 0.1 / math.sqrt(0.001)), rtol=1e-5, atol=0)
@@ -133,7 +132,7 @@ def test_first_step_of_bert_is_3_16_times_the_usual_size() -> None:
 
 def test_rates_of_parameters_are_scaled_by_name() -> None:
     full, half = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
-    optimizer = Optimizer([("full", full), ("half", half)], AdamW(), lambda name: 0.5 if name == "half" else 1.0)
+    optimizer = build_optimizer([("full", full), ("half", half)], AdamW(), lambda name: 0.5 if name == "half" else 1.0)
     full.grad, half.grad = torch.ones(3), torch.ones(3)
     optimizer.step(0.1)
     torch.testing.assert_close(1 - half.detach(), (1 - full.detach()) / 2)
@@ -201,7 +200,7 @@ def test_lamb_s_ratio_is_one_if_weights_or_update_are_zero(value: float, gradien
     weight = nn.Parameter(torch.full((2, 2), value, dtype=torch.float64))
     weight.grad = torch.full_like(weight, gradient)
     constants = Lamb(weight_decay=0.0)
-    Optimizer([("w", weight)], constants).step(0.5)
+    build_optimizer([("w", weight)], constants).step(0.5)
     update = 0.1 * gradient / (math.sqrt(0.001) * gradient + constants.eps)
     torch.testing.assert_close(weight.detach(), torch.full((2, 2), value - 0.5 * update, dtype=torch.float64))
 
@@ -228,12 +227,12 @@ def test_muon_equals_torch_s_for_matrices_of_layers_and_adamw_for_the_rest(monke
     monkeypatch.setattr(Tensor, "bfloat16", Tensor.float)
     constants = Muon(matrix_learning_rate=0.2, weight_decay=0.1, momentum=0.9)
     ours, theirs = muon_parameters(), muon_parameters()
-    optimizer = Optimizer(ours.items(), constants, peak=0.05)
+    optimizer = build_optimizer(ours.items(), constants, peak=0.05)
     matrices = [each for name, each in theirs.items() if "_blocks." in name and each.ndim == 2]
     rest = {name: each for name, each in theirs.items() if not any(each is matrix for matrix in matrices)}
     assert len(matrices) == 4
     reference = torch.optim.Muon(matrices, lr=0.2, weight_decay=0.1, momentum=0.9)
-    adamw = Optimizer(rest.items(), AdamW(weight_decay=0.1))
+    adamw = build_optimizer(rest.items(), AdamW(weight_decay=0.1))
     for number, share in enumerate((0.5, 1.0, 0.3)):
         add_gradients(ours, number)
         add_gradients(theirs, number)
@@ -256,7 +255,7 @@ def test_orthogonalized_matrices_keep_their_singular_vectors() -> None:
 
 def test_muon_clips_and_skips_as_if_the_host_did() -> None:
     on_device, by_host = muon_parameters(), muon_parameters()
-    first, second = (Optimizer(each.items(), Muon(), peak=0.01) for each in (on_device, by_host))
+    first, second = (build_optimizer(each.items(), Muon(), peak=0.01) for each in (on_device, by_host))
     for number, most in enumerate((1.0, 0.0)):
         add_gradients(on_device, number)
         add_gradients(by_host, number)
@@ -276,7 +275,7 @@ def test_muon_clips_and_skips_as_if_the_host_did() -> None:
 
 def test_a_loaded_state_of_muon_continues_bit_for_bit() -> None:
     one, other = muon_parameters(), muon_parameters()
-    first, second = (Optimizer(each.items(), Muon(), peak=0.01) for each in (one, other))
+    first, second = (build_optimizer(each.items(), Muon(), peak=0.01) for each in (one, other))
     add_gradients(one, 0)
     first.step(0.01)
     state = first.state()
@@ -322,7 +321,7 @@ def test_state_of_another_model_is_refused(constants: OptimizerSpec) -> None:
 @BOTH
 def test_a_tied_parameter_is_updated_once(constants: OptimizerSpec) -> None:
     one, other = ([nn.Parameter(values) for values in random_tensors([6, 8], 0)] for _ in range(2))
-    tied = Optimizer([("0", one[0]), ("1", one[1]), ("tied", one[0])], constants, peak=PEAK)
+    tied = build_optimizer([("0", one[0]), ("1", one[1]), ("tied", one[0])], constants, peak=PEAK)
     plain = optimizer_of(other, constants)
     for parameters, optimizer in ((one, tied), (other, plain)):
         take_step(parameters, optimizer, 1)
@@ -333,7 +332,7 @@ def test_a_tied_parameter_is_updated_once(constants: OptimizerSpec) -> None:
 @BOTH
 def test_parameters_without_a_gradient_stay_and_are_saved_with_zero_moments(constants: OptimizerSpec) -> None:
     reached, unreached = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(3, 3))
-    optimizer = Optimizer([("reached", reached), ("unreached", unreached)], constants, peak=PEAK)
+    optimizer = build_optimizer([("reached", reached), ("unreached", unreached)], constants, peak=PEAK)
     reached.grad = torch.ones(2, 2)
     optimizer.step(0.1)
     assert torch.equal(unreached.detach(), torch.ones(3, 3))

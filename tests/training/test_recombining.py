@@ -11,7 +11,7 @@ from toy_models import take_step
 from docs_pages import Command, commands, page, section
 from maskwright.recipes.catalog import resolve
 from maskwright.training.runs.checkpoint import check_savable
-from maskwright.training.steps.optimizer import Optimizer
+from maskwright.training.steps.update_rules import build_optimizer
 
 RECOMBINED = commands(section(page("systems.md"), "Recombining"))
 STEPS, FALLING = 80, 20
@@ -34,7 +34,7 @@ def test_recombined_recipes_learn_and_are_saved_and_read_again_bit_equal(command
     assert recipe != resolve(command.recipe, SHRUNK)
     check_savable(recipe, recipe.tokenizer.pad)
     batch, model = step(recipe, WHOLE, count=8), model_of(recipe).train()
-    optimizer = Optimizer(model.named_parameters(), recipe.training.optimizer)
+    optimizer = build_optimizer(model.named_parameters(), recipe.training.optimizer)
     results = [
         take_step(model, optimizer, batch, learning_rate=_rate(number), clip_norm=1.0, step=number)
         for number in range(STEPS)

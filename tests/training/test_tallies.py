@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from maskwright.core.tensors import LossTerm
 from maskwright.recipes.catalog import get
-from maskwright.training.steps.sums import Sums, details_of
+from maskwright.training.steps.step import Sums, details_of
 
 PARTS = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=20)
 

@@ -21,7 +21,7 @@ from maskwright.core.ranges import Ranges
 from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import AnnotatedTokens, BoolArray, IntArray, Plan
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.pretext.formats.assemble import assemble
+from maskwright.pretext.formats.base import assemble
 from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.sampler import Cursor, SourcePosition
 from maskwright.training.steps.transfer import move

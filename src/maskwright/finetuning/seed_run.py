@@ -43,7 +43,7 @@ from maskwright.training.runs.checkpoint import TrainingState
 from maskwright.training.runs.run import Run
 from maskwright.training.runs.run_directory import COPIES, METRICS, RECORD
 from maskwright.training.steps.loop import Phase, Schedule, StepReport
-from maskwright.training.steps.optimizer import Optimizer
+from maskwright.training.steps.update_rules import build_optimizer
 
 MODEL = "model"
 """Sub-folder with the best epoch's model."""
@@ -263,7 +263,7 @@ class SeedRun(Run[FineTunedModel]):
         super().__init__(
             folder=folder,
             model=model.train(),
-            optimizer=Optimizer(
+            optimizer=build_optimizer(
                 trained_parameters(model, settings.frozen),
                 settings.optimizer,
                 lambda name: rate_share(name, config, decay),

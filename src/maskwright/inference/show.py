@@ -33,6 +33,7 @@ from maskwright.data.tokenizers.training import train_tokenizer
 from maskwright.data.words.annotator import open_annotator
 from maskwright.data.words.segmenters import describe_traditional
 from maskwright.inference.small_tokenizer import small_tokenizer
+from maskwright.pretext.formats.base import assemble
 from maskwright.pretext.masking import Masking
 from maskwright.pretext.replacement import VocabularyFacts
 from maskwright.pretext.replacement.base import corrupt
@@ -321,7 +322,8 @@ def _laid_out(
 
     plan = recipe.format.plan(documents, recipe.training.phases[0].max_length, seed, mask_sample)
     number = np.arange(min(most, len(plan)))
-    instances = recipe.format.lay_out(plan.rows(number), gather, special, recipe.format.separator_points(documents))
+    points = recipe.format.separator_points(documents)
+    instances = assemble(plan.rows(number), gather, special, separator_points=points)
     return RandomNumbers(seed, np.full(len(number), mask_sample), number), instances, len(plan)
 
 

@@ -57,7 +57,7 @@ from maskwright.training.steps.evaluation import (
 from maskwright.training.steps.kernel_check import KernelCheck, check_kernels
 from maskwright.training.steps.loop import Schedule, StepReport
 from maskwright.training.steps.model import PretrainingModel, build_model
-from maskwright.training.steps.optimizer import Optimizer
+from maskwright.training.steps.update_rules import build_optimizer
 from maskwright.training.steps.workload import Workload, build_workload
 
 _CHECKED_SEQUENCES = 8
@@ -202,7 +202,7 @@ class PretrainingRun(Run[PretrainingModel]):
         super().__init__(
             folder=directory.path,
             model=model,
-            optimizer=Optimizer(model.named_parameters(), training.optimizer, peak=training.learning_rate),
+            optimizer=build_optimizer(model.named_parameters(), training.optimizer, peak=training.learning_rate),
             phases=self.workload.phases,
             budget=budget,
             schedule=Schedule(

@@ -1,21 +1,23 @@
-"""The interface of input formats: documents to a plan of instances, and plan rows to sequences; what formats share."""
+"""The interface of input formats: documents to a plan of instances, and plan rows to sequences with special tokens."""
 
 from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from maskwright.core.errors import RecipeError
+from maskwright.core.flat_arrays import Runs, concatenated_ranges
 from maskwright.core.randomness import generators
 from maskwright.core.spec import Spec
-from maskwright.core.types import Documents, Instances, IntArray, Plan, SpecialTokens
-from maskwright.pretext.formats.assemble import GatherTokens, assemble, sequence_lengths
-
-__all__ = ["Format", "GatherTokens"]
+from maskwright.core.types import AnnotatedTokens, BoolArray, Documents, Instances, IntArray, Plan, SpecialTokens
 
 _BLOCK = 1 << 16
+
+GatherTokens = Callable[[IntArray, IntArray], AnnotatedTokens]
+"""(starts (K,), ends (K,)) -> those ranges of the token stream, concatenated."""
 
 
 class Format(Spec):
@@ -48,18 +50,8 @@ class Format(Spec):
         """
 
     def separator_points(self, documents: Documents) -> IntArray:
-        """Return ascending token offsets at which `lay_out` inserts a separator inside a text. Shape (K,)."""
+        """Return ascending token offsets at which `assemble` inserts a separator inside a text. Shape (K,)."""
         return np.zeros(0, dtype=np.int64)
-
-    def lay_out(
-        self, plan: Plan, gather: GatherTokens, special_tokens: SpecialTokens, separator_points: IntArray
-    ) -> Instances:
-        """Turn plan rows into sequences with special tokens; `gather` reads token ranges of the corpus."""
-        return assemble(plan, gather, special_tokens, separator_points=separator_points)
-
-    def lengths(self, plan: Plan, separator_points: IntArray) -> IntArray:
-        """Return the number of tokens of each row's sequence, without reading text. Shape (N,), int64."""
-        return sequence_lengths(plan, separator_points)
 
     def _text_length(self, max_length: int, num_specials: int, needed: int) -> int:
         text_length = max_length - num_specials
@@ -132,3 +124,128 @@ class PlannedInstances:
             second_end=second_end,
             pair_labels=np.asarray(self._labels),
         )
+
+
+def assemble(
+    plan: Plan,
+    gather: GatherTokens,
+    special_tokens: SpecialTokens,
+    *,
+    num_separators_between: int = 1,
+    separator_points: IntArray | None = None,
+    is_pair: BoolArray | None = None,
+) -> Instances:
+    """Lay out rows as `[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]` for pairs, all rows at once.
+
+    Segment 0 reaches up to and including the separators after A; B and its separator are segment 1. Every
+    token after a special token begins a word.
+
+    DEVIATION: where truncation leaves B beginning with a word's later piece, Google's code
+    (create_pretraining_data.py:342-415) glues that piece to A's last word and masks both together. Here no
+    word reaches across a separator: such a piece is a word of its own, as it already was at the start of A.
+
+    Args:
+        num_separators_between: Separators between A and B: 1 (BERT) or 2 (RoBERTa).
+        separator_points: Ascending token offsets; a separator is inserted at each that is strictly inside a text.
+        is_pair: Shape (N,), which rows are pairs, also those with an empty B; None for those whose B is not empty.
+    """
+    texts = _Texts.of(plan, num_separators_between, separator_points, is_pair)
+    cu_seqlens = np.concatenate([[0], np.cumsum(texts.widths.sum(axis=1))])
+    total = int(cu_seqlens[-1])
+
+    # Texts are cut into pieces at inner separators. For each piece and the end: text tokens before it, and special
+    # tokens inserted there.
+    before_text = np.empty((len(plan), 2), dtype=np.int64)
+    before_text[:, 0] = 2  # the previous row's last separator and this row's classification token
+    before_text[:1, 0] = 1
+    before_text[:, 1] = np.where(texts.is_pair, num_separators_between, 0)
+    text_offsets = np.concatenate([[0], np.cumsum(texts.ends - texts.starts)])
+    next_texts = texts.point_texts + 1
+    num_specials = np.insert(np.append(before_text.ravel(), min(1, len(plan))), next_texts, 1)
+    text_offsets = np.insert(text_offsets, next_texts, text_offsets[texts.point_texts] + texts.point_offsets)
+    special_offsets = np.repeat(text_offsets, num_specials)
+    special_offsets += np.arange(len(special_offsets))
+    pieces = Runs(
+        starts=text_offsets[:-1],
+        target_starts=text_offsets[:-1] + np.cumsum(num_specials[:-1]),
+        lengths=np.diff(text_offsets),
+    )
+
+    tokens = gather(texts.starts, texts.ends)
+    ids = np.empty(total, dtype=np.int32)
+    pieces.copy(tokens.ids, ids)
+    ids[special_offsets] = special_tokens.sep
+    ids[cu_seqlens[:-1]] = special_tokens.cls
+    special = np.zeros(total, dtype=bool)
+    special[special_offsets] = True
+
+    def with_specials(unit_starts: BoolArray) -> BoolArray:
+        starts = np.empty(total, dtype=bool)
+        pieces.copy(unit_starts, starts)
+        starts[special_offsets] = True
+        starts[special_offsets[:-1] + 1] = True
+        return starts
+
+    return Instances(
+        ids=ids,
+        segment_ids=np.repeat(np.tile(np.array([0, 1], dtype=np.int8), len(plan)), texts.widths.ravel()),
+        word_starts=with_specials(tokens.word_starts),
+        special=special,
+        cu_seqlens=cu_seqlens,
+        pair_labels=plan.pair_labels,
+        span_starts={kind: with_specials(starts) for kind, starts in tokens.span_starts.items()},
+    )
+
+
+def sequence_lengths(plan: Plan, separator_points: IntArray | None = None) -> IntArray:
+    """Return the length of each row's sequence from `assemble`, one separator in a pair. Shape (N,), int64."""
+    lengths: IntArray = _Texts.of(plan, 1, separator_points).widths.sum(axis=1)
+    return lengths
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """The texts of N rows, numbered A0 B0 A1 B1 ...; single rows have an empty B.
+
+    Attributes:
+        starts, ends: Shape (2N,), token ranges.
+        is_pair: Shape (N,).
+        point_texts: Shape (P,), the text of each inner separator, ascending.
+        point_offsets: Shape (P,), how many of the text's tokens stand before it.
+        widths: Shape (N, 2), tokens of each segment, special ones counted.
+    """
+
+    starts: IntArray
+    ends: IntArray
+    is_pair: BoolArray
+    point_texts: IntArray
+    point_offsets: IntArray
+    widths: IntArray
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        num_separators_between: int,
+        separator_points: IntArray | None,
+        is_pair: BoolArray | None = None,
+    ) -> "_Texts":
+        starts = np.stack([plan.first_start, plan.second_start], axis=1).ravel()
+        ends = np.stack([plan.first_end, plan.second_end], axis=1).ravel()
+        is_pair = plan.second_end > plan.second_start if is_pair is None else is_pair
+        point_texts, point_offsets = _points_inside(starts, ends, separator_points)
+        widths = (ends - starts + np.bincount(point_texts, minlength=len(starts))).reshape(-1, 2)
+        widths[:, 0] += 1 + np.where(is_pair, num_separators_between, 1)
+        widths[:, 1] += is_pair
+        return cls(starts, ends, is_pair, point_texts, point_offsets, widths)
+
+
+def _points_inside(starts: IntArray, ends: IntArray, points: IntArray | None) -> tuple[IntArray, IntArray]:
+    """Find the points strictly inside each range: (which range (P,), offset from its start (P,))."""
+    if points is None or not len(points):
+        nothing = np.zeros(0, dtype=np.int64)
+        return nothing, nothing
+    low = np.searchsorted(points, starts, side="right")
+    counts = np.maximum(np.searchsorted(points, ends, side="left") - low, 0)
+    texts = np.repeat(np.arange(len(starts)), counts)
+    return texts, points[concatenated_ranges(low, counts)] - starts[texts]

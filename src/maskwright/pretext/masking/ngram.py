@@ -9,8 +9,7 @@ from pydantic import Field, model_validator
 from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import RandomNumbers, as_uniform
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.base import CONTIGUOUS_UNITS, Masking, Share, check_shares
-from maskwright.pretext.masking.random_order import FloatArray, RandomOrder
+from maskwright.pretext.masking.base import CONTIGUOUS_UNITS, FloatArray, Masking, RandomOrder, Share, check_shares
 from maskwright.pretext.masking.units import unit_ends
 
 

@@ -9,8 +9,7 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.spec import Conditions
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.base import Masking
-from maskwright.pretext.masking.random_order import FloatArray, RandomOrder
+from maskwright.pretext.masking.base import FloatArray, Masking, RandomOrder
 
 
 class TokenMasking(Masking):

@@ -5,7 +5,7 @@ import numpy as np
 from maskwright.core.errors import DataError
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import BoolArray, Instances, IntArray, Selection
-from maskwright.pretext.masking.random_order import RandomOrder
+from maskwright.pretext.masking.base import RandomOrder
 
 
 def unit_ends(begins: BoolArray) -> IntArray:

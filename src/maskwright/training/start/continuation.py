@@ -39,8 +39,8 @@ from maskwright.training.runs.run_directory import RECORD, RunDirectory
 from maskwright.training.start.existing import open_existing
 from maskwright.training.steps.evaluation import HeldOutResult, measure
 from maskwright.training.steps.model import PretrainingModel
-from maskwright.training.steps.optimizer import Optimizer
 from maskwright.training.steps.text import Text
+from maskwright.training.steps.update_rules import build_optimizer
 from maskwright.training.steps.workload import Workload
 
 LEARNING_RATE = 5e-5
@@ -239,7 +239,7 @@ def train_head(run: Run[PretrainingModel], budget: Budget, optimizer: OptimizerS
     Raises KeyboardInterrupt if a stop is requested, before anything is saved: the same command starts again.
     """
     heads = run.model.heads.named_parameters(prefix="heads")
-    steps = Optimizer(heads, optimizer, peak=HEAD_LEARNING_RATE)
+    steps = build_optimizer(heads, optimizer, peak=HEAD_LEARNING_RATE)
     spent = Spent()
     run.model.encoder.requires_grad_(False)
     for report in run.reports(stop, steps, budget, replace(run.schedule, peak=HEAD_LEARNING_RATE)):

@@ -33,6 +33,7 @@ from maskwright.data.words.span_facts import describe_spans
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import FULL_LENGTH, CorpusStatistics, Speed, resolve
 from maskwright.fitting.rules import Choice
+from maskwright.pretext.formats.base import assemble
 from maskwright.pretext.replacement.base import VocabularyFacts, corrupt
 from maskwright.recipes.recipe import Recipe
 from maskwright.reporting.reporter import Reporter
@@ -495,7 +496,8 @@ def measured_outcomes(recipe: Recipe, text: Text, seed: int) -> Mapping[str, int
         return {}
     index = np.linspace(0, len(plan) - 1, min(len(plan), _SEQUENCES_MEASURED)).astype(np.int64)
     separators = recipe.format.separator_points(text.documents)
-    instances = recipe.format.lay_out(plan.rows(index), text.gather, text.vocabulary.special_tokens, separators)
+    specials = text.vocabulary.special_tokens
+    instances = assemble(plan.rows(index), text.gather, specials, separator_points=separators)
     rng = RandomNumbers(seed, np.zeros(len(index), dtype=np.int64), index)
     examples = corrupt(instances, recipe.masking.stages[0][1], recipe.replacement, rng, text.vocabulary)
     return recipe.replacement.outcomes(instances, examples.selection, rng, text.vocabulary)

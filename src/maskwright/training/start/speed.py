@@ -19,8 +19,8 @@ from maskwright.training.ranks.device import Machine, pretraining_microbatch
 from maskwright.training.steps.kernel_check import check_kernels
 from maskwright.training.steps.loop import Position, Schedule, StepReport, train
 from maskwright.training.steps.model import build_model
-from maskwright.training.steps.optimizer import Optimizer
 from maskwright.training.steps.text import Text, mean_lengths
+from maskwright.training.steps.update_rules import build_optimizer
 from maskwright.training.steps.workload import build_workload
 
 _ROUNDS = ((1.0, 1), (3.0, 4))
@@ -155,7 +155,7 @@ def _train_briefly(recipe: Recipe, text: Text, machine: Machine, seconds: float)
         return list(
             train(
                 model,
-                Optimizer(model.named_parameters(), recipe.training.optimizer, peak=schedule.peak),
+                build_optimizer(model.named_parameters(), recipe.training.optimizer, peak=schedule.peak),
                 workload.phases,
                 Position(Spent(), 0, first.sampler.start()),
                 budget=Budget("seconds", seconds),

@@ -14,7 +14,7 @@ from maskwright.core.randomness import RandomNumbers, integer_key
 from maskwright.core.tensors import PackedBatch, TargetTensors
 from maskwright.core.types import AnnotatedTokens, Instances, IntArray, Targets
 from maskwright.model.config import EncoderConfig
-from maskwright.pretext.formats.base import Format, GatherTokens
+from maskwright.pretext.formats.base import GatherTokens, assemble, sequence_lengths
 from maskwright.pretext.masking.base import Masking
 from maskwright.pretext.objectives.base import Objective
 from maskwright.pretext.replacement.base import Replacement, VocabularyFacts, corrupt
@@ -79,7 +79,7 @@ class Collator:
     """Turns rows of a plan into a step's tensors; the same rows give the same tensors.
 
     Attributes:
-        format, masking, replacement, objectives: The recipe's choices.
+        masking, replacement, objectives: The recipe's choices.
         separator_points: Where the format puts extra separators (`Format.separator_points`).
         tokens_per_microbatch: Most tokens of a forward and backward pass; a longer sequence has one of its own.
         ranks: The number of micro-batches is a multiple of it, where that is possible.
@@ -88,7 +88,6 @@ class Collator:
         samples: Whether a generator samples tokens: its targets then have one uniform number each ("sampling").
     """
 
-    format: Format
     masking: Masking
     replacement: Replacement
     objectives: tuple[Objective, ...]
@@ -109,7 +108,7 @@ class Collator:
 
         Only the text of the micro-batches in `share` is read; where a step is cut follows from the lengths of all.
         """
-        lengths = self.format.lengths(rows.plan, self.separator_points)
+        lengths = sequence_lengths(rows.plan, self.separator_points)
         bounds = even_bounds(np.concatenate([[0], np.cumsum(lengths)]), self.tokens_per_microbatch, self.ranks)
         parts = list(enumerate(itertools.pairwise(bounds.tolist())))[share]
         share_rows = rows.part(np.concatenate([np.arange(0), *(np.arange(*part) for _, part in parts)]))
@@ -119,7 +118,8 @@ class Collator:
 
         # Phrases and entities are not laid out for maskings that do not use them.
         gather = self.gather if self.masking.span_kinds else gather_words
-        instances = self.format.lay_out(share_rows.plan, gather, self.vocabulary.special_tokens, self.separator_points)
+        specials, points = self.vocabulary.special_tokens, self.separator_points
+        instances = assemble(share_rows.plan, gather, specials, separator_points=points)
         rng = RandomNumbers(self.seed, share_rows.mask_sample, share_rows.index)
         examples = corrupt(instances, self.masking, self.replacement, rng, self.vocabulary)
         targets = {objective.kind: objective.targets(examples) for objective in self.objectives}

@@ -25,10 +25,10 @@ from torch import Tensor
 
 from maskwright.core.types import IntArray
 from maskwright.training.ranks.distributed import all_gather_object, rank, world_size
-from maskwright.training.steps.adamw import total_norm
 from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.model import PretrainingModel
-from maskwright.training.steps.sums import Sums, details_of
+from maskwright.training.steps.optimizer import total_norm
+from maskwright.training.steps.step import Sums, details_of
 
 _DEVIATIONS, _WINDOW, _FEWEST = 7.0, 1000, 100
 _DIVERGED = 2.0

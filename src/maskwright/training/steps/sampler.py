@@ -72,7 +72,7 @@ class InstanceSampler:
 
     Args:
         weights: Share of instances from each source (any scale); None for one source.
-        plan: Plans one epoch of documents for a mask sample (a format with its length and seed).
+        plan: Plans one epoch of some documents for a `mask_sample` (`Format.plan` with its length and seed).
         mask_sample: Maps an epoch to the number of its mask sample (static or dynamic masks).
     """
 
@@ -80,7 +80,7 @@ class InstanceSampler:
         self,
         sources: Sequence[Documents],
         weights: Sequence[float] | None,
-        plan: Callable[[Documents, int], Plan],
+        plan: Callable[..., Plan],
         mask_sample: Callable[[int], int],
         seed: int,
     ) -> None:
@@ -145,7 +145,7 @@ class InstanceSampler:
         mask_sample = self._mask_sample(epoch)
         kept = self._plans.get(source)
         if kept is None or kept[0] != mask_sample:
-            plan = self._plan(self.sources[source], mask_sample)
+            plan = self._plan(self.sources[source], mask_sample=mask_sample)
             if not len(plan):
                 raise DataError(
                     "the corpus gives no training sequence in this input format",

@@ -8,7 +8,7 @@ import numpy as np
 
 from maskwright.core.randomness import keys
 from maskwright.core.types import Documents, IntArray
-from maskwright.pretext.formats.base import GatherTokens
+from maskwright.pretext.formats.base import GatherTokens, sequence_lengths
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
 
@@ -108,6 +108,6 @@ def mean_lengths(recipe: Recipe, text: Text, seed: int) -> tuple[float, ...]:
 
     def measured(length: int) -> float:
         plan = recipe.format.plan(documents, length, seed, 0)
-        return float(recipe.format.lengths(plan, separators).mean()) if len(plan) else float(length)
+        return float(sequence_lengths(plan, separators).mean()) if len(plan) else float(length)
 
     return tuple(measured(phase.max_length) for phase in recipe.training.phases)

@@ -1,15 +1,57 @@
-"""Update rules other than AdamW: StableAdamW, LAMB and Muon."""
+"""The optimizer of a recipe, and update rules other than AdamW: StableAdamW, LAMB and Muon."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from maskwright.recipes.optimization import AdamW, Lamb, Muon, StableAdamW
-from maskwright.training.steps.adamw import MOMENTS, AdamWRule, Clipping
+from maskwright.recipes.optimization import AdamW, Lamb, Muon, OptimizerSpec, StableAdamW
+from maskwright.training.steps.optimizer import MOMENTS, AdamWRule, Clipping, Optimizer, UpdateRule
+
+
+def build_optimizer(
+    named_parameters: Iterable[tuple[str, nn.Parameter]],
+    constants: OptimizerSpec,
+    rate_share: Callable[[str], float] | None = None,
+    *,
+    peak: float | None = None,
+) -> Optimizer:
+    """Build the optimizer of a recipe. Biases and LayerNorm weights, the vectors of these models, have no weight decay.
+
+    A parameter with several names (tied, shared by layers) counts once. `rate_share` gives the factor on the learning
+    rate of the parameter with a name, for AdamW. `peak` is the largest learning rate of the run, for Muon and
+    StableAdamW.
+    """
+    names: dict[nn.Parameter, str] = {}
+    for name, parameter in named_parameters:
+        names.setdefault(parameter, name)
+    assert rate_share is None or isinstance(constants, AdamW), "the others have one schedule for all parameters"
+    rules: dict[nn.Parameter, UpdateRule] = {}
+    match constants:
+        case Lamb():
+            rules |= dict.fromkeys(names, LambRule(names, constants))
+        case Muon():
+            assert peak is not None, "the rate of matrices is a multiple of the share of the peak"
+            matrices = [each for each, name in names.items() if each.ndim == 2 and _is_layer_matrix(name)]
+            rules |= dict.fromkeys(matrices, MuonRule(matrices, constants, peak))
+            if rest := [each for each in names if each not in rules]:
+                adamw = AdamW(betas=constants.betas, eps=constants.eps, weight_decay=constants.weight_decay)
+                rules |= dict.fromkeys(rest, AdamWRule(rest, adamw, {}))
+        case StableAdamW():
+            assert peak is not None, "weight decay is per step at the peak"
+            rules |= dict.fromkeys(names, StableAdamWRule(names, constants, peak))
+        case AdamW():
+            shares = {} if rate_share is None else {each: rate_share(name) for each, name in names.items()}
+            rules |= dict.fromkeys(names, AdamWRule(names, constants, shares))
+    return Optimizer(names, rules)
+
+
+def _is_layer_matrix(name: str) -> bool:
+    """Return whether Muon updates the matrix with this name: those of encoder and generator but the embeddings."""
+    return name.startswith(("encoder.", "generator.")) and "_embeddings." not in name
 
 
 class StableAdamWRule(AdamWRule):

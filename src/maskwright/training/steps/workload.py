@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from maskwright.core.types import Documents, Plan
+from maskwright.core.types import Documents
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.steps.batches import Collator, StepBatch
 from maskwright.training.steps.loop import Phase
@@ -55,7 +56,6 @@ def build_workload(
         measured_part = split(held_out.documents, _HELD_OUT_SEED, share=1.0, max_tokens=held_out_tokens).held_out
         parts = Split(text.documents, measured_part)
     collator = Collator(
-        format=recipe.format,
         masking=recipe.masking,
         replacement=recipe.replacement,
         objectives=recipe.objectives,
@@ -95,7 +95,7 @@ def build_workload(
         ranks=1,
         device=torch.device("cpu"),  # `measure` moves a micro-batch when it is its turn; baselines count on the CPU.
     )
-    return Workload(tuple(phases), _held_out_batches(measured, parts.held_out), parts.held_out)
+    return Workload(tuple(phases), _held_out_batches(recipe, measured, parts.held_out), parts.held_out)
 
 
 def _ends(stretches: Sequence[tuple[float, Any]]) -> list[tuple[float, Any]]:
@@ -105,9 +105,7 @@ def _ends(stretches: Sequence[tuple[float, Any]]) -> list[tuple[float, Any]]:
 
 
 def _sampler(recipe: Recipe, documents: Documents, text: Text, max_length: int, seed: int) -> InstanceSampler:
-    def plan(some: Documents, mask_sample: int) -> Plan:
-        return recipe.format.plan(some, max_length, seed, mask_sample)
-
+    plan = partial(recipe.format.plan, max_length=max_length, seed=seed)
     if text.weights is None:
         return InstanceSampler([documents], None, plan, recipe.masks.mask_sample, seed)
     # A document's source is found by its end: the held-out split may have taken its beginning.
@@ -116,8 +114,8 @@ def _sampler(recipe: Recipe, documents: Documents, text: Text, max_length: int, 
     return InstanceSampler(sources, text.weights, plan, recipe.masks.mask_sample, seed)
 
 
-def _held_out_batches(collator: Collator, documents: Documents) -> list[StepBatch]:
-    if not len(documents) or not len(plan := collator.format.plan(documents, collator.max_length, _HELD_OUT_SEED, 0)):
+def _held_out_batches(recipe: Recipe, collator: Collator, documents: Documents) -> list[StepBatch]:
+    if not len(documents) or not len(plan := recipe.format.plan(documents, collator.max_length, _HELD_OUT_SEED, 0)):
         return []
     index = np.arange(len(plan))
     return [
