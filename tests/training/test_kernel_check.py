@@ -27,7 +27,7 @@ from maskwright.training import pretraining_run
 from maskwright.training.ranks.device import Machine, prepare_machine
 from maskwright.training.steps import kernel_check
 from maskwright.training.steps.batches import StepBatch
-from maskwright.training.steps.kernel_check import KernelCheck, _loss_and_gradients, check_kernels
+from maskwright.training.steps.kernel_check import KernelCheck, _loss_and_gradients, check_kernels, with_samples
 from maskwright.training.steps.model import PretrainingModel
 from maskwright.training.steps.update_rules import build_optimizer
 
@@ -125,10 +125,11 @@ def test_other_errors_are_raised(error: type[BaseException], kernels: Kernels) -
 def test_gradients_that_are_compared_are_those_of_a_step() -> None:
     model, batch = model_and_batch("electra/tiny")
     assert len(batch.micro_batches) > 1
+    batch = with_samples(model, batch)
     loss, gradients = _loss_and_gradients(model, batch, None)
     assert all(parameter.grad is None for parameter in model.parameters())
     optimizer = build_optimizer(model.named_parameters(), toy("electra/tiny").training.optimizer)
-    result = take_step(model, optimizer, batch.without_dropout(), learning_rate=0.0, clip_norm=0.0, step=0)
+    result = take_step(model, optimizer, batch, learning_rate=0.0, clip_norm=0.0, step=0)
     assert loss == pytest.approx(result.loss, rel=1e-5)
     # Encoder and generator share their embeddings, of which each is counted once.
     assert float(torch.nn.utils.get_total_norm(gradients.values())) == pytest.approx(result.gradient_norm, rel=1e-5)

@@ -4,7 +4,7 @@
 one's, byte for byte. Speeds and times go to `timing.jsonl`. Both go to the run's trackers, e.g. TensorBoard.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from maskwright.reporting.metrics import JsonLines, worth_logging
 from maskwright.reporting.reporter import Reporter
 from maskwright.reporting.trackers import Status, Trackers
 from maskwright.training.runs.run_directory import METRICS, TIMING
+from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.evaluation import Baseline, HeldOutResult
 from maskwright.training.steps.loop import StepReport
 
@@ -33,7 +34,7 @@ class MetricsLogger:
     """Writes the metrics of each step and updates the progress line, which begins with `title`.
 
     `last_step` is the number of steps done so far; `peak_flops` is for the model FLOPs utilization (MFU). If that is
-    None, timing.jsonl is not written.
+    None, timing.jsonl is not written. `skipped_flops` are those of a step that it did not compute.
     """
 
     _SMOOTHING = 0.95
@@ -49,11 +50,12 @@ class MetricsLogger:
         *,
         title: str = "",
         peak_flops: float | None = None,
+        skipped_flops: Callable[[StepBatch], float] = lambda batch: 0.0,
         trackers: Trackers | None = None,
     ) -> None:
         self._metrics = JsonLines(folder / METRICS, last_step)
         self._budget, self._reporter, self._trackers = budget, reporter, trackers
-        self._title, self._peak_flops = title, peak_flops
+        self._title, self._peak_flops, self._skipped_flops = title, peak_flops, skipped_flops
         self._timing: JsonLines | None = None
         if peak_flops is not None:
             self._timing = JsonLines(folder / TIMING, last_step)
@@ -64,7 +66,7 @@ class MetricsLogger:
     def step(self, report: StepReport) -> None:
         """Record one step."""
         position, result = report.position, report.result
-        step, flops = position.spent.steps, report.flops - report.skipped_flops
+        step, flops = position.spent.steps, report.flops - self._skipped_flops(report.batch)
         for sums in (self._window, self._session):
             sums += (1, report.batch.num_tokens, report.seconds, report.waited, flops)
         old = self._smooth_loss

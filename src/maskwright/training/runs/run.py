@@ -14,10 +14,11 @@ from torch import Tensor
 
 from maskwright.core.errors import CheckpointError
 from maskwright.fitting.budget import Budget, Spent
+from maskwright.machine.contention import SpinControl
 from maskwright.reporting.reporter import Reporter
 from maskwright.reporting.trackers import TrackedRun, Trackers, status_at_end
 from maskwright.training.ranks.device import Machine
-from maskwright.training.ranks.distributed import all_gather_object, on_rank_zero, rank
+from maskwright.training.ranks.distributed import all_gather_object, on_rank_zero, rank, world_size
 from maskwright.training.ranks.interrupt import StopRequest
 from maskwright.training.ranks.slow_ranks import SlowRanks
 from maskwright.training.runs import checkpoint
@@ -37,13 +38,16 @@ ModelType = TypeVar("ModelType", bound=TrainedModel)
 
 
 class StepMonitor:
-    """Reports spikes, slow ranks and the load of the machine; `hosts` is the name of each rank's machine."""
+    """Reports spikes, slow ranks and the load of the machine; `hosts` is the name of each rank's machine.
 
-    def __init__(self, hosts: Sequence[str], reporter: Reporter) -> None:
+    `spin_control` is None where the load is not watched.
+    """
+
+    def __init__(self, hosts: Sequence[str], reporter: Reporter, spin_control: SpinControl | None) -> None:
         self._hosts, self._reporter = hosts, reporter
         self._spikes, self._num_spikes = Spikes(), 0
         self._slow_ranks, self._num_steps = SlowRanks(), 0
-        self._is_contended = False
+        self._spin_control, self._is_contended = spin_control, False
 
     def step(self, report: StepReport) -> None:
         """Take note of a step of this session."""
@@ -54,7 +58,7 @@ class StepMonitor:
             if self._num_spikes.bit_count() == 1:  # the first, second, fourth, eighth ...
                 where = f"step {report.position.spent.steps:,} ({report.batch.key})"
                 self._reporter.message("spike", f"{where}: {spike}; number {self._num_spikes:,}")
-        if report.is_contended and not self._is_contended:
+        if self._spin_control is not None and self._spin_control.check() and not self._is_contended:
             self._is_contended = True
             self._reporter.message("load", "other processes use the CPU; training is slower than alone")
         if self._num_steps > WARMUP_STEPS:
@@ -138,6 +142,7 @@ class Run(ABC, Generic[ModelType]):
             self.reporter,
             title=self.title,
             peak_flops=peak_flops,
+            skipped_flops=self.skipped_flops,
             trackers=Trackers(self._trackers, replace(self._tracked, last_step=steps), self.reporter),
         )
 
@@ -203,8 +208,11 @@ class Run(ABC, Generic[ModelType]):
         Raises DeviceError if the disk is full, TrainingError if a loss is not finite; the last checkpoint stays intact.
         """
         timer = CheckpointTimer(self.save, self.position.spent.steps if self.was_resumed else -1, checkpoint_seconds)
-        monitor = StepMonitor(all_gather_object(platform.node()), self.reporter)
+        # The other ranks keep the cores busy too.
+        watches_load = self.machine.device.type == "cpu" and world_size() == 1
         with contextlib.ExitStack() as at_end:
+            spin_control = at_end.enter_context(contextlib.closing(SpinControl())) if watches_load else None
+            monitor = StepMonitor(all_gather_object(platform.node()), self.reporter, spin_control)
             if rank() == 0:
                 logger = self.logger = self.new_logger()
                 at_end.push(lambda error, *_: logger.close(status_at_end(error, self.is_finished)))
@@ -234,7 +242,6 @@ class Run(ABC, Generic[ModelType]):
             budget=budget,
             schedule=schedule,
             flops_of=self.flops,
-            skipped_flops_of=self.skipped_flops,
             autocast=self.machine.autocast,
             running=stop.running,
             on_stall=self._report_stall,

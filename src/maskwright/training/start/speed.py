@@ -1,5 +1,6 @@
 """The training speed of a recipe on this machine, measured before a run."""
 
+import contextlib
 import statistics
 from collections.abc import Collection
 from functools import partial
@@ -13,11 +14,12 @@ from maskwright.fitting.flops import skipped_flops, step_flops
 from maskwright.fitting.resolve import CorpusStatistics, Speed, resolve
 from maskwright.fitting.rules import is_fixed
 from maskwright.kernels.setting import kernels_enabled, use_kernels
+from maskwright.machine.contention import SpinControl
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.ranks.device import Machine, pretraining_microbatch
 from maskwright.training.steps.kernel_check import check_kernels
-from maskwright.training.steps.loop import Position, Schedule, StepReport, train
+from maskwright.training.steps.loop import Position, Schedule, train
 from maskwright.training.steps.model import build_model
 from maskwright.training.steps.text import Text, mean_lengths
 from maskwright.training.steps.update_rules import build_optimizer
@@ -151,9 +153,11 @@ def _train_briefly(recipe: Recipe, text: Text, machine: Machine, seconds: float)
         clip_norm=1.0,
     )
 
-    def steps() -> list[StepReport]:
-        return list(
-            train(
+    def steps() -> list[tuple[float, float, bool]]:
+        """Return FLOPs and seconds of each step, and whether other processes then competed for the cores."""
+        is_cpu = machine.device.type == "cpu"
+        with contextlib.closing(SpinControl()) if is_cpu else contextlib.nullcontext() as spin_control:
+            reports = train(
                 model,
                 build_optimizer(model.named_parameters(), recipe.training.optimizer, peak=schedule.peak),
                 workload.phases,
@@ -161,19 +165,25 @@ def _train_briefly(recipe: Recipe, text: Text, machine: Machine, seconds: float)
                 budget=Budget("seconds", seconds),
                 schedule=schedule,
                 flops_of=partial(step_flops, recipe, text.vocab_size),
-                skipped_flops_of=partial(skipped_flops, recipe),
                 autocast=machine.autocast,
             )
-        )
+            return [
+                (
+                    each.flops - skipped_flops(recipe, each.batch),
+                    each.seconds,
+                    spin_control is not None and spin_control.check(),
+                )
+                for each in reports
+            ]
 
     with use_kernels(enabled):
-        reports = steps()
-        if len(reports) == 1:  # The first step of a process is no measure: it loads and compiles code.
-            reports = steps()
-    is_busy = reports[-1].is_contended
-    counted = [each for each in reports[int(_WARMUP_SHARE * len(reports)) :] if each.is_contended == is_busy]
-    flops = statistics.median((each.flops - each.skipped_flops) / each.seconds for each in counted)
-    return _StepSpeed(flops, statistics.median(each.seconds for each in counted), is_busy)
+        measured = steps()
+        if len(measured) == 1:  # The first step of a process is no measure: it loads and compiles code.
+            measured = steps()
+    *_, is_busy = measured[-1]
+    counted = [each[:2] for each in measured[int(_WARMUP_SHARE * len(measured)) :] if each[2] == is_busy]
+    rate = statistics.median(flops / seconds for flops, seconds in counted)
+    return _StepSpeed(rate, statistics.median(seconds for _, seconds in counted), is_busy)
 
 
 def _random_text(vocab_size: int) -> Text:

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -38,12 +39,12 @@ def check_kernels(model: PretrainingModel, batch: StepBatch, autocast: torch.dty
     """
     started = time.perf_counter()
     try:
-        with model.repeated_samples():
-            with use_kernels(False):
-                exact, plain = (_loss_and_gradients(model, batch, dtype) for dtype in (None, autocast))
-            model.capture_passes()
-            for _ in range(_UNTIL_CAPTURED):
-                fast = _loss_and_gradients(model, batch, autocast)
+        with use_kernels(False):
+            batch = with_samples(model, batch)
+            exact, plain = (_loss_and_gradients(model, batch, dtype) for dtype in (None, autocast))
+        model.capture_passes()
+        for _ in range(_UNTIL_CAPTURED):
+            fast = _loss_and_gradients(model, batch, autocast)
     except kernel_errors() as error:
         model.release_passes()
         model.zero_grad(set_to_none=True)
@@ -57,13 +58,30 @@ def check_kernels(model: PretrainingModel, batch: StepBatch, autocast: torch.dty
     return KernelCheck(True, f"kernels checked in {time.perf_counter() - started:.0f} s: {difference}")
 
 
+def with_samples(model: PretrainingModel, batch: StepBatch) -> StepBatch:
+    """Return the batch without dropout and, with a generator, with its samples of now: every pass then has the same.
+
+    A random number at the border of two tokens gives either, so passes that round differently sample others.
+    """
+    batch, micro_batches = batch.without_dropout(), []
+    for micro in batch.micro_batches:
+        targets = dict(micro.targets)
+        with torch.no_grad():
+            terms = {} if model.generator is None else model.losses(micro)
+        for kind, term in terms.items():
+            if term.sampled is not None:
+                targets[kind] = replace(targets[kind], extra={**targets[kind].extra, "samples": term.sampled})
+        micro_batches.append(replace(micro, targets=targets))
+    return replace(batch, micro_batches=tuple(micro_batches))
+
+
 _Computed = tuple[float, Mapping[str, Tensor]]
 """A loss, and gradients by parameter name."""
 
 
 def _loss_and_gradients(model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> _Computed:
     device, loss = next(model.parameters()).device, 0.0
-    for micro in batch.without_dropout().micro_batches:
+    for micro in batch.micro_batches:
         with torch.autocast(device.type, autocast or torch.bfloat16, enabled=autocast is not None):
             terms = model.losses(micro)
         total = weighted_loss(model.objectives, terms, batch.counts)

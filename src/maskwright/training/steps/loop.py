@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from maskwright.fitting.budget import Budget, Shape, Spent, rate_factor
-from maskwright.machine.contention import SpinControl
 from maskwright.recipes.optimization import DECAY_SHARE
 from maskwright.training.ranks.distributed import all_reduce_counts, all_reduce_max_gathering, rank, world_size
 from maskwright.training.steps.batches import StepBatch
@@ -111,10 +110,8 @@ class StepReport:
         progress: Share of the budget spent after the step.
         batch: For its counts (targets, tokens, sequences).
         flops: Training FLOPs of the step by the documented formula.
-        skipped_flops: Those of them that the step did not compute.
         seconds: Wall clock of the step, waiting included.
         waited: Seconds in which the device was idle because the batch was not ready.
-        is_contended: Whether other processes compete for the cores (`SpinControl`); False on a GPU.
         rank_seconds: Each rank's seconds per token of its share, for batch and gradients, without waiting for others.
     """
 
@@ -124,10 +121,8 @@ class StepReport:
     progress: float
     batch: StepBatch
     flops: float
-    skipped_flops: float
     seconds: float
     waited: float
-    is_contended: bool = False
     rank_seconds: Sequence[float] = ()
 
 
@@ -155,7 +150,6 @@ def train(
     budget: Budget,
     schedule: Schedule,
     flops_of: Callable[[StepBatch], float] = lambda batch: 0.0,
-    skipped_flops_of: Callable[[StepBatch], float] = lambda batch: 0.0,
     autocast: torch.dtype | None = None,
     running: Callable[[float], float] = lambda now: now,
     on_stall: Callable[[int], None] = lambda step: None,
@@ -171,12 +165,9 @@ def train(
         on_stall: Called with the number of steps done after each 60 s of waiting for one batch.
     """
     started = running(time.perf_counter()) - position.spent.seconds
-    device = next(model.parameters()).device
-    watches_load = device.type == "cpu" and world_size() == 1  # The other ranks keep the cores busy too.
     with (
         contextlib.closing(Batches(phases, on_stall)) as batches,
         contextlib.closing(Gradients(model, optimizer, batches, autocast)) as gradients,
-        contextlib.closing(SpinControl()) if watches_load else contextlib.nullcontext() as spin_control,
     ):
         while (progress := budget.progress(position.spent)) < 1:
             begun = time.perf_counter()
@@ -204,10 +195,8 @@ def train(
                 progress=budget.progress(spent),
                 batch=step.batch,
                 flops=flops,
-                skipped_flops=skipped_flops_of(step.batch),
                 seconds=time.perf_counter() - begun,
                 waited=launched.idle_seconds,
-                is_contended=spin_control is not None and spin_control.check(),
                 rank_seconds=rank_seconds,
             )
 

@@ -1,7 +1,6 @@
 """The model of a recipe: an encoder, perhaps a generator, and one head for each objective; perhaps a teacher."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -48,7 +47,6 @@ class PretrainingModel(nn.Module):
         self.objectives = objectives
         self.teacher = teacher
         self._passes: dict[str, Callable[[PackedBatch, Tensor | None], EncoderOutput]] = {}
-        self._first_samples: dict[tuple[str, int], Tensor] | None = None
         self.encoder = Encoder(config, vocab_size)
         self.generator = None if generator is None else Encoder(generator, vocab_size)
         self._shares_embeddings = shares_embeddings and generator is not None
@@ -81,7 +79,7 @@ class PretrainingModel(nn.Module):
             key = batch.dropout_key
             generator_batch = batch if key is None else replace(batch, dropout_key=key ^ _GENERATOR_KEY)
             terms = self._losses_of("generator", generator_batch, targets, positions.get("generator"))
-            batch = _with_samples(batch, targets, self._repeat_samples(batch, terms))
+            batch = _with_samples(batch, targets, terms)
         terms |= self._losses_of("encoder", batch, targets, positions.get("encoder"))
         return {objective.kind: terms[objective.kind] for objective in self.objectives}
 
@@ -120,27 +118,6 @@ class PretrainingModel(nn.Module):
     def release_passes(self) -> None:
         """Undo `capture_passes`."""
         self._passes = {}
-
-    @contextmanager
-    def repeated_samples(self) -> Iterator[None]:
-        """Make the generator sample the same tokens on every pass over a batch while the block runs.
-
-        For comparing kernels: a random number at the border of two tokens gives either.
-        """
-        self._first_samples = {}
-        try:
-            yield
-        finally:
-            self._first_samples = None
-
-    def _repeat_samples(self, batch: PackedBatch, terms: Mapping[str, LossTerm]) -> Mapping[str, LossTerm]:
-        if self._first_samples is None:
-            return terms
-        which, kept = int(batch.ids.sum()), dict(terms)
-        for kind, term in terms.items():
-            if term.sampled is not None:
-                kept[kind] = replace(term, sampled=self._first_samples.setdefault((kind, which), term.sampled))
-        return kept
 
     def weights(self) -> dict[str, Tensor]:
         """Return all weights by name, shared ones once, as the encoder's."""
@@ -201,8 +178,9 @@ def _with_samples(
 ) -> PackedBatch:
     """Replace the selected tokens by the generator's samples, including those left unchanged in its input.
 
-    As in electra: pretrain_helpers.py.
+    As in electra: pretrain_helpers.py. Targets may carry other samples (`kernel_check.with_samples`).
     """
     ((kind, term),) = terms.items()
-    assert term.sampled is not None, "the batch has no random numbers to sample with"
-    return replace(batch, ids=batch.ids.index_copy(0, targets[kind].positions, term.sampled))
+    sampled = targets[kind].extra.get("samples", term.sampled)
+    assert sampled is not None, "the batch has no random numbers to sample with"
+    return replace(batch, ids=batch.ids.index_copy(0, targets[kind].positions, sampled))
