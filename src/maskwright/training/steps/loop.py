@@ -25,7 +25,7 @@ from maskwright.training.steps.step import Step, StepResult, TrainedModel, skips
 
 
 class Sampler(Protocol):
-    """The order of the data, as `InstanceSampler`. Rows that it reads have `epochs`, a fraction that includes them."""
+    """The order of the data; `InstanceSampler` is one."""
 
     def start(self) -> Cursor: ...
 
@@ -66,13 +66,17 @@ class BatchKey(NamedTuple):
 class Position:
     """The position of a run between two steps; with weights and moments, all that a checkpoint needs.
 
-    The cursor belongs to the phase; epochs are those of the first source, as a fraction.
+    The cursor belongs to the phase.
     """
 
     spent: Spent
     phase: int
     cursor: Cursor
-    epochs: float = 0.0
+
+    @property
+    def epochs(self) -> float:
+        """Epochs of the first source, as a fraction."""
+        return self.cursor.epochs
 
     @property
     def next_batch(self) -> BatchKey:
@@ -92,13 +96,12 @@ class Position:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a checkpoint."""
-        spent, cursor = dataclasses.asdict(self.spent), self.cursor.to_json()
-        return {"spent": spent, "phase": self.phase, "cursor": cursor, "epochs": self.epochs}
+        return {"spent": dataclasses.asdict(self.spent), "phase": self.phase, "cursor": self.cursor.to_json()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Position":
         """Read what `to_json` wrote."""
-        return cls(Spent(**data["spent"]), data["phase"], Cursor.from_json(data["cursor"]), data["epochs"])
+        return cls(Spent(**data["spent"]), data["phase"], Cursor.from_json(data["cursor"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +190,7 @@ def train(
                 seconds=seconds,
                 flops=position.spent.flops + flops,
             )
-            position = Position(spent, position.phase, launched.cursor, launched.epochs)
+            position = Position(spent, position.phase, launched.prepared.cursor)
             yield StepReport(
                 position=position,
                 result=result,
@@ -202,12 +205,17 @@ def train(
 
 
 class PreparedBatch(NamedTuple):
-    """A batch, with the counts of all ranks; the cursor after it, the epochs including it, and seconds of waiting."""
+    """A batch, with the counts of all ranks; the cursor after it, and seconds of waiting."""
 
+    key: BatchKey
     batch: StepBatch
     cursor: Cursor
-    epochs: float
     waited: float = 0.0
+
+    @property
+    def next_key(self) -> BatchKey:
+        """The batch of the next step, unless another phase begins."""
+        return BatchKey(self.key.phase, self.cursor, self.key.step + 1)
 
 
 class Batches:
@@ -233,38 +241,30 @@ class Batches:
         waiting_since = time.monotonic()
         while wait([future := self._next[1]], STALL_SECONDS).not_done:
             self._on_stall(key.step)
-        batch, cursor, epochs, _ = future.result()
-        waited = time.monotonic() - waiting_since
-        after = BatchKey(key.phase, cursor, key.step + 1)
-        self._next = after, self._pool.submit(self._prepare, after)
+        prepared = future.result()._replace(waited=time.monotonic() - waiting_since)
+        self._next = prepared.next_key, self._pool.submit(self._prepare, prepared.next_key)
+        batch = prepared.batch
         summed = all_reduce_counts(batch.counts | batch.skipped_tokens)
         counts, skipped = ({name: summed[name] for name in each} for each in (batch.counts, batch.skipped_tokens))
-        return PreparedBatch(replace(batch, counts=counts, skipped_tokens=skipped), cursor, epochs, waited)
+        return prepared._replace(batch=replace(batch, counts=counts, skipped_tokens=skipped))
 
     def _prepare(self, key: BatchKey) -> PreparedBatch:
         phase = self._phases[key.phase]
         rows, after = phase.sampler.read(key.cursor, phase.batch_sequences)
-        return PreparedBatch(phase.collator.collate(rows, key.step, self._share), after, rows.epochs)
+        return PreparedBatch(key, phase.collator.collate(rows, key.step, self._share), after)
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchedStep:
-    """A step whose gradients are launched; the cursor after its batch, and the epochs including it.
+class LaunchedStep(NamedTuple):
+    """A step whose gradients are launched, its batch, and the seconds in which the device waited for that."""
 
-    `waited` are the seconds in which this rank waited for the batch, `idle_seconds` those in which its device did.
-    """
-
-    key: BatchKey
+    prepared: PreparedBatch
     step: Step
-    cursor: Cursor
-    epochs: float
-    waited: float
     idle_seconds: float
 
     def seconds_per_token(self) -> float:
         """Return this rank's seconds per token of its share, without waiting for others; after `step.result`."""
         tokens = sum(each.batch.num_tokens for each in self.step.batch.micro_batches)
-        return float((self.waited + self.step.gradient_seconds) / max(1, tokens))
+        return float((self.prepared.waited + self.step.gradient_seconds) / max(1, tokens))
 
 
 class Gradients:
@@ -288,22 +288,20 @@ class Gradients:
 
     def launch(self, key: BatchKey) -> LaunchedStep:
         """Return the step of a batch, launched now unless it was launched ahead."""
-        if self._next is None or self._next.key != key:
+        if self._next is None or self._next.prepared.key != key:
             self.close()
             prepared = self._batches.prepare(key)
-            return self._launched(key, prepared, prepared.waited)
+            return LaunchedStep(prepared, self._step(prepared), prepared.waited)
         launched, self._next = self._next, None
         return launched
 
     def launch_ahead(self, current: LaunchedStep) -> None:
         """Launch the step after the current one, whose update is launched, on a GPU."""
-        if not self._launches_ahead:
-            return
-        key = BatchKey(current.key.phase, current.cursor, current.key.step + 1)
-        prepared = self._batches.prepare(key)
-        if any(prepared.batch.counts.values()):  # Otherwise `launch` raises.
-            self._next = self._launched(key, prepared, prepared.waited if current.step.is_done else 0.0)
+        if self._launches_ahead:
+            prepared = self._batches.prepare(current.prepared.next_key)
+            if any(prepared.batch.counts.values()):  # Otherwise `launch` raises.
+                idle_seconds = prepared.waited if current.step.is_done else 0.0
+                self._next = LaunchedStep(prepared, self._step(prepared), idle_seconds)
 
-    def _launched(self, key: BatchKey, prepared: PreparedBatch, idle_seconds: float) -> LaunchedStep:
-        step = Step(self._model, self._optimizer, prepared.batch, key.step, self._autocast)
-        return LaunchedStep(key, step, prepared.cursor, prepared.epochs, prepared.waited, idle_seconds)
+    def _step(self, prepared: PreparedBatch) -> Step:
+        return Step(self._model, self._optimizer, prepared.batch, prepared.key.step, self._autocast)
