@@ -3,7 +3,6 @@
 import contextlib
 import statistics
 from collections.abc import Collection
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,7 +48,7 @@ _SENTENCE, _SENTENCES, _DOCUMENTS = 20, 30, 300
 
 
 class _StepSpeed(NamedTuple):
-    """FLOP/s and seconds of the median step, and whether other processes compete for the cores."""
+    """FLOP/s and seconds of a step, or the medians of several; whether other processes compete for the cores."""
 
     flops: float
     seconds: float
@@ -153,8 +152,7 @@ def _train_briefly(recipe: Recipe, text: Text, machine: Machine, seconds: float)
         clip_norm=1.0,
     )
 
-    def steps() -> list[tuple[float, float, bool]]:
-        """Return FLOPs and seconds of each step, and whether other processes then competed for the cores."""
+    def steps() -> list[_StepSpeed]:
         is_cpu = machine.device.type == "cpu"
         with contextlib.closing(SpinControl()) if is_cpu else contextlib.nullcontext() as spin_control:
             reports = train(
@@ -164,26 +162,22 @@ def _train_briefly(recipe: Recipe, text: Text, machine: Machine, seconds: float)
                 Position(Spent(), 0, first.sampler.start()),
                 budget=Budget("seconds", seconds),
                 schedule=schedule,
-                flops_of=partial(step_flops, recipe, text.vocab_size),
+                flops_of=lambda batch: step_flops(recipe, text.vocab_size, batch) - skipped_flops(recipe, batch),
                 autocast=machine.autocast,
             )
             return [
-                (
-                    each.flops - skipped_flops(recipe, each.batch),
-                    each.seconds,
-                    spin_control is not None and spin_control.check(),
-                )
+                _StepSpeed(each.flops / each.seconds, each.seconds, bool(spin_control and spin_control.check()))
                 for each in reports
             ]
 
     with use_kernels(enabled):
-        measured = steps()
-        if len(measured) == 1:  # The first step of a process is no measure: it loads and compiles code.
-            measured = steps()
-    *_, is_busy = measured[-1]
-    counted = [each[:2] for each in measured[int(_WARMUP_SHARE * len(measured)) :] if each[2] == is_busy]
-    rate = statistics.median(flops / seconds for flops, seconds in counted)
-    return _StepSpeed(rate, statistics.median(seconds for _, seconds in counted), is_busy)
+        speeds = steps()
+        if len(speeds) == 1:  # The first step of a process is no measure: it loads and compiles code.
+            speeds = steps()
+    is_busy = speeds[-1].is_busy
+    counted = [each for each in speeds[int(_WARMUP_SHARE * len(speeds)) :] if each.is_busy == is_busy]
+    flops, seconds = (statistics.median(getattr(each, name) for each in counted) for name in ("flops", "seconds"))
+    return _StepSpeed(flops, seconds, is_busy)
 
 
 def _random_text(vocab_size: int) -> Text:
