@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from maskwright.model.config import EncoderConfig
 from maskwright.model.sizes import count_parameters, flops_per_token, memory, mlm_head_parameters, total_parameters
+from maskwright.pretext.objectives import TeacherObjective
 from maskwright.recipes.recipe import SHARED_EMBEDDINGS, Recipe
 
 _SHARED = tuple(part.replace("_", " ") for part in SHARED_EMBEDDINGS)
@@ -159,7 +160,7 @@ def training_flops_per_token(
             else:
                 share = predictions_per_token.get(objective.kind, 0.0)
             heads += share * objective.flops(config.head_shape(vocab_size))
-            if teacher is not None:
+            if teacher is not None and isinstance(objective, TeacherObjective):
                 if objective.needs_teacher_scores:
                     distilled += share * objective.flops(teacher.head_shape(vocab_size))
                 relations = 2 * objective.relation_flops(config.hidden_size)

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from maskwright.core.spec import ByName
 from maskwright.pretext.objectives.base import Objective
-from maskwright.pretext.objectives.distillation import Cosine, Relations, SentenceVectors, SoftTargets
+from maskwright.pretext.objectives.distillation import Cosine, Relations, SentenceVectors, SoftTargets, TeacherObjective
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.pretext.objectives.pair import NextSentencePrediction, SentenceOrderPrediction
 from maskwright.pretext.objectives.replace_mlm import ReplaceMLM
@@ -41,4 +41,5 @@ __all__ = [
     "SentenceVectors",
     "SoftTargets",
     "SpanBoundaryObjective",
+    "TeacherObjective",
 ]

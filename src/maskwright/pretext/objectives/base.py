@@ -34,8 +34,6 @@ class Objective(Spec):
         on_generator: Whether this objective trains the generator, if a recipe has one, instead of the encoder.
         needs_pooler: Whether the loss uses `EncoderOutput.pooled`.
         uses_all_tokens: Whether the loss uses the hidden states of all tokens, whatever it predicts.
-        needs_teacher_width: Whether a teacher's hidden states must be as wide as the encoder's.
-        needs_teacher_scores: Whether the loss uses the logits of a teacher's masked-token head.
         classes: Number of labels of a sequence; 0 if tokens are predicted, whose labels are the vocabulary.
     """
 
@@ -46,8 +44,6 @@ class Objective(Spec):
     on_generator: ClassVar[bool] = False
     needs_pooler: ClassVar[bool] = False
     uses_all_tokens: ClassVar[bool] = False
-    needs_teacher_width: ClassVar[bool] = False
-    needs_teacher_scores: ClassVar[bool] = False
     classes: ClassVar[int] = 0
 
     @abstractmethod
@@ -75,19 +71,9 @@ class Objective(Spec):
     def flops(self, shape: HeadShape) -> float:
         """Return the forward FLOPs of one prediction (a multiply and an add are two), without a pooler."""
 
-    def relation_flops(self, hidden_size: int) -> float:
-        """Return the FLOPs of one prediction for each token of its sequence that it is compared with, in one encoder.
-
-        The backward pass has as many.
-        """
-        return 0.0
-
     def projected_layer(self, num_layers: int, *, of_teacher: bool) -> int | None:
         """Return the layer whose `EncoderOutput.projections` the loss uses, counted from 0; None for none."""
         return None
-
-    def check_teacher(self, hidden_size: int, teacher_hidden_size: int, teacher_layers: int) -> None:
-        """Raise RecipeError if encoders of these shapes cannot be student and teacher."""
 
     def predictions_per_token(self, rate: float, length: float) -> float:
         """Return predictions per token of full sequences of some length, of which `rate` tokens are selected."""

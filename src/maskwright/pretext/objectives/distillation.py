@@ -19,7 +19,30 @@ if TYPE_CHECKING:
 _MLM = "mlm"
 
 
-class SoftTargets(EveryTokenObjective):
+class TeacherObjective(Objective):
+    """An objective with a teacher.
+
+    Attributes:
+        needs_teacher_width: Whether the teacher's hidden states must be as wide as the encoder's.
+        needs_teacher_scores: Whether the loss uses the logits of the teacher's masked-token head.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"teacher"})
+    needs_teacher_width: ClassVar[bool] = False
+    needs_teacher_scores: ClassVar[bool] = False
+
+    def check_teacher(self, hidden_size: int, teacher_hidden_size: int, teacher_layers: int) -> None:
+        """Raise RecipeError if encoders of these shapes cannot be student and teacher."""
+
+    def relation_flops(self, hidden_size: int) -> float:
+        """Return the FLOPs of one prediction for each token of its sequence that it is compared with, in one encoder.
+
+        The backward pass has as many.
+        """
+        return 0.0
+
+
+class SoftTargets(EveryTokenObjective, TeacherObjective):
     """Match the teacher's distribution over the vocabulary (Hinton et al. 2015; Sanh et al. 2019, section 3).
 
     The loss is the Kullback-Leibler divergence of the student's distribution from the teacher's, both softened by a
@@ -61,10 +84,9 @@ class SoftTargets(EveryTokenObjective):
         return 2.0 * (shape.hidden_size * shape.embedding_size + shape.embedding_size * shape.vocab_size)
 
 
-class _EncoderComparison(Objective):
+class _EncoderComparison(TeacherObjective):
     """A comparison of two encoders at all tokens, special ones too, without an accuracy or weights of its own."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"teacher"})
     predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "every_token"
     uses_all_tokens: ClassVar[bool] = True
 
@@ -184,7 +206,7 @@ _FEWEST_COMPARED = 3
 """Sequences of a batch from which the similarities of any two are ranked."""
 
 
-class SentenceVectors(Objective):
+class SentenceVectors(TeacherObjective):
     """Match the vectors of a sentence embedder (Reimers and Gurevych 2020, arXiv:2004.09813, section 3).
 
     A sequence's vector is its pooled hidden states; the student's are mapped to the teacher's width by a linear layer
@@ -197,7 +219,6 @@ class SentenceVectors(Objective):
     """
 
     kind: Literal["sentence_vectors"] = "sentence_vectors"
-    needs: ClassVar[frozenset[str]] = frozenset({"teacher"})
     predicts: ClassVar[Literal["token", "every_token", "sequence"]] = "sequence"
     uses_all_tokens: ClassVar[bool] = True
     pooling: Literal["mean", "first"] | None = None

@@ -25,7 +25,7 @@ from maskwright.data.words.lexicon import read_lexicon
 from maskwright.fitting.rules import Choice, Rule, apply_rules
 from maskwright.fitting.schedule import LAMB_SEQUENCES
 from maskwright.model.config import EncoderConfig
-from maskwright.pretext.objectives import SentenceVectors
+from maskwright.pretext.objectives import SentenceVectors, TeacherObjective
 from maskwright.recipes.optimization import Training
 from maskwright.recipes.recipe import Recipe
 from maskwright.reporting.reporter import Reporter
@@ -216,6 +216,8 @@ def check_teacher(recipe: Recipe, model: Checkpoint) -> None:
     """
     config, source_config = recipe.encoder, model.config
     for objective in recipe.objectives:
+        if not isinstance(objective, TeacherObjective):
+            continue
         objective.check_teacher(config.hidden_size, source_config.hidden_size, source_config.num_layers)
         if objective.needs_teacher_scores and not any(name.startswith("heads.mlm.") for name in model.state):
             raise RecipeError(
@@ -236,12 +238,7 @@ def check_teacher(recipe: Recipe, model: Checkpoint) -> None:
                 hint=f"Give `{fitting}` or another size of the recipe, or leave {objective.kind!r} out of the "
                 "objectives.",
             )
-    if recipe.training.max_length > source_config.max_positions:
-        raise RecipeError(
-            f"training.phases reach length {recipe.training.max_length}, but the teacher {model.name} supports "
-            f"{source_config.max_positions} tokens",
-            hint=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {source_config.max_positions}}}]'`.",
-        )
+    _check_length(recipe, f"the teacher {model.name}", source_config.max_positions)
 
 
 def describe_changes(before: EncoderConfig, after: EncoderConfig) -> str:
@@ -412,12 +409,16 @@ def _inherit(recipe: Recipe, model: Checkpoint, names: Iterable[str], fixed: Col
             f"encoder.max_positions is {positions}, but {model.name} has {model.config.max_positions} positions",
             hint=f"Give `--set encoder.max_positions={model.config.max_positions}` or leave it out.",
         )
+    _check_length(recipe, model.name, positions)
+    return recipe.replace(encoder=recipe.encoder.replace(**changes))
+
+
+def _check_length(recipe: Recipe, model: str, positions: int) -> None:
     if recipe.training.max_length > positions:
         raise RecipeError(
-            f"training.phases reach length {recipe.training.max_length}, but {model.name} has {positions} positions",
+            f"training.phases reach length {recipe.training.max_length}, but {model} has {positions} positions",
             hint=f"Give `--set 'training.phases=[{{share: 1.0, max_length: {positions}}}]'`.",
         )
-    return recipe.replace(encoder=recipe.encoder.replace(**changes))
 
 
 _WORDS_SHOWN = 12

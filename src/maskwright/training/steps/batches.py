@@ -85,7 +85,6 @@ class Collator:
         ranks: The number of micro-batches is a multiple of it, where that is possible.
         encoders: The recipe's encoders with their objectives (`Recipe.encoders`).
         device: Where the tensors are.
-        samples: Whether a generator samples tokens: its targets then have one uniform number each ("sampling").
     """
 
     masking: Masking
@@ -100,7 +99,6 @@ class Collator:
     encoders: Mapping[str, tuple[EncoderConfig, Sequence[Objective]]]
     device: torch.device = _CPU
     dropout: bool = True
-    samples: bool = False
     ranks: int = 1
 
     def collate(self, rows: Rows, step: int, share: slice = slice(None)) -> StepBatch:
@@ -125,14 +123,11 @@ class Collator:
         targets = {objective.kind: objective.targets(examples) for objective in self.objectives}
         for each in targets.values():
             assert (each.positions[1:] >= each.positions[:-1]).all(), "Objective.targets says that positions ascend"
-        if self.samples:
-            # The generator's token at each target is sampled from one uniform number.
-            for kind in [objective.kind for objective in self.objectives if objective.on_generator]:
-                sampled_targets = targets[kind]
-                uniform = rng.uniform_of("generator sample", instances.cu_seqlens, sampled_targets.positions)
-                targets[kind] = replace(
-                    sampled_targets, extra={**sampled_targets.extra, "sampling": uniform.astype(np.float32)}
-                )
+        _, on_generator = self.encoders.get("generator", (None, ()))
+        for objective in on_generator:  # The generator's token at each target is sampled from one uniform number.
+            at = targets[objective.kind]
+            uniform = rng.uniform_of("generator sample", instances.cu_seqlens, at.positions).astype(np.float32)
+            targets[objective.kind] = replace(at, extra={**at.extra, "sampling": uniform})
         micro_batches = tuple(self._cut(parts, instances, examples.corrupted, targets, step))
         return StepBatch(
             micro_batches=tuple(each.to(self.device) for each in micro_batches),

@@ -68,7 +68,6 @@ def build_workload(
         encoders=recipe.encoders,
         device=device,
         dropout=bool(recipe.encoder.hidden_dropout or recipe.encoder.attention_dropout),
-        samples=recipe.generator is not None,
         ranks=ranks,
     )
     samplers = {
