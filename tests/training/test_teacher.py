@@ -196,7 +196,7 @@ def test_a_teacher_without_a_masked_token_head_is_refused(bert: Checkpoint) -> N
 
 def test_a_teacher_that_reads_less_than_the_student_is_refused(bert: Checkpoint) -> None:
     long = student("encoder.max_positions=128", "training.phases=[{max_length: 64}]")
-    with pytest.raises(RecipeError, match=r"reach length 64, but the teacher .* supports 40 tokens.*max_length: 40"):
+    with pytest.raises(RecipeError, match=r"reach length 64, but the teacher .* has 40 positions.*max_length: 40"):
         check_teacher(long, bert)
 
 
