@@ -142,18 +142,14 @@ class RandomNumbers:
         sequences = np.repeat(np.arange(len(cu_seqlens) - 1), np.diff(cu_seqlens))[tokens]
         return self.uniform_at(purpose, sequences, tokens - cu_seqlens[sequences])
 
-    def bits_at(self, purpose: str, sequences: Ints, offsets: Ints) -> NDArray[np.uint64]:
-        """Return one 64-bit integer for each of some tokens. Shape (K,).
+    def uniform_at(self, purpose: str, sequences: Ints, offsets: Ints) -> NDArray[np.float64]:
+        """Return one uniform number in [0, 1) for each of some tokens. Shape (K,).
 
         Args:
             sequences: Shape (K,), the instance of each token.
             offsets: Shape (K,), each token's position in its instance.
         """
-        return bits(self.keys(purpose)[sequences], offsets)
-
-    def uniform_at(self, purpose: str, sequences: Ints, offsets: Ints) -> NDArray[np.float64]:
-        """Return one uniform number in [0, 1) for each of some tokens (see `bits_at`). Shape (K,)."""
-        return as_uniform(self.bits_at(purpose, sequences, offsets))
+        return uniform(self.keys(purpose)[sequences], offsets)
 
 
 @dataclass(frozen=True, slots=True)

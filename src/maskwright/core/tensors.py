@@ -2,14 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from maskwright.core.errors import ConversionError
 from maskwright.core.types import IntArray
 
 
@@ -41,6 +38,7 @@ class PackedBatch:
         segment_ids: IntArray,
         lengths: IntArray,
         *,
+        max_seqlen: int | None = None,
         dropout_key: int | None = None,
         device: torch.device | None = None,
     ) -> "PackedBatch":
@@ -51,7 +49,7 @@ class PackedBatch:
             position_ids=torch.from_numpy(np.arange(len(ids)) - np.repeat(cu_seqlens[:-1], lengths)).to(device),
             segment_ids=torch.from_numpy(segment_ids.astype(np.int64, copy=False)).to(device),
             cu_seqlens=torch.from_numpy(cu_seqlens.astype(np.int32)).to(device),
-            max_seqlen=int(lengths.max()),
+            max_seqlen=int(lengths.max()) if max_seqlen is None else max_seqlen,
             dropout_key=dropout_key,
         )
 
@@ -166,12 +164,3 @@ class LossInputs:
     targets: TargetTensors
     teacher: View | None = None
     batch: PackedBatch | None = None
-
-
-def check_finite(*results: NDArray[Any]) -> None:
-    """Raise ConversionError if the results of a model contain NaN or infinity."""
-    if not all(np.isfinite(values).all() for values in results):
-        raise ConversionError(
-            "the model computes NaN or infinite values",
-            hint="Its training diverged or its weights are damaged: choose an earlier checkpoint or another model",
-        )

@@ -13,7 +13,6 @@ import torch
 from maskwright.checkpoints.location import locate
 from maskwright.checkpoints.sentence_folder import MODULES
 from maskwright.core.errors import DataError, MaskwrightError
-from maskwright.core.tensors import check_finite
 from maskwright.core.types import IntArray
 from maskwright.finetuning.examples import Example, ExampleFile, TextExample
 from maskwright.finetuning.features import Features, Layout
@@ -24,7 +23,7 @@ from maskwright.finetuning.readers import Data
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.results import Evaluation as Evaluation
 from maskwright.finetuning.tasks.base import Prediction, Scores
-from maskwright.inference.batches import TextEncoder
+from maskwright.inference.batches import TextEncoder, check_finite
 from maskwright.inference.long_texts import choose_length
 from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision, choose_precision

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.core.batching import by_length
+from maskwright.core.errors import ConversionError
 from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import IntArray, MatmulPrecision
@@ -96,3 +98,12 @@ class TextEncoder:
         starts = np.cumsum(counts) - counts
         for batch, hidden in self.encode(sequences, positions, segments=segments, share=share):
             yield batch, concatenated_ranges(starts[batch.texts], counts[batch.texts]), hidden
+
+
+def check_finite(scores: NDArray[Any]) -> None:
+    """Raise ConversionError if the results of a model contain NaN or infinity."""
+    if not np.isfinite(scores).all():
+        raise ConversionError(
+            "the model computes NaN or infinite values",
+            hint="Its training diverged or its weights are damaged: choose an earlier checkpoint or another model",
+        )

@@ -16,11 +16,11 @@ from maskwright.checkpoints.checkpoint import Checkpoint, EncoderWithHeads, read
 from maskwright.checkpoints.sentence_folder import Pooling, SentenceModules
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError
 from maskwright.core.ranges import Ranges, cut_windows
-from maskwright.core.tensors import check_finite, mean_of_tokens
+from maskwright.core.tensors import mean_of_tokens
 from maskwright.core.text.surrogates import surrogate_problem
 from maskwright.core.types import IntArray, MatmulPrecision
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.inference.batches import TextEncoder
+from maskwright.inference.batches import TextEncoder, check_finite
 from maskwright.inference.detect import THRESHOLD, Detection, detection
 from maskwright.inference.embed import check_pooling, choose_dimensions
 from maskwright.inference.fill_mask import MaskPrediction, best_tokens, fill, read_masks

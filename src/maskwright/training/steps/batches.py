@@ -151,15 +151,13 @@ class Collator:
         step: int,
     ) -> Iterator[MicroBatch]:
         cu_seqlens, last = instances.cu_seqlens, 0
-        position_ids = np.arange(len(corrupted)) - np.repeat(cu_seqlens[:-1], instances.lengths)
         for number, (first_of_step, last_of_step) in parts:
             first, last = last, last + last_of_step - first_of_step
             start, end = cu_seqlens[first], cu_seqlens[last]
-            batch = PackedBatch(
-                ids=_tensor(corrupted[start:end]),
-                position_ids=_tensor(position_ids[start:end]),
-                segment_ids=_tensor(instances.segment_ids[start:end]),
-                cu_seqlens=torch.from_numpy((cu_seqlens[first : last + 1] - start).astype(np.int32)),
+            batch = PackedBatch.of(
+                corrupted[start:end],
+                instances.segment_ids[start:end],
+                instances.lengths[first:last],
                 max_seqlen=self.max_length,
                 dropout_key=integer_key(self.seed, "dropout", step, number) if self.dropout else None,
             )
