@@ -19,6 +19,7 @@ from maskwright.training.runs.checkpoint import check_savable, save_models
 from maskwright.training.steps.model import PretrainingModel, build_model
 from maskwright.training.steps.step import StepResult
 from maskwright.training.steps.update_rules import build_optimizer
+from maskwright.training.steps.weights import encoder_weights, generator_weights
 
 SHRUNK = (
     "encoder.hidden_size=32",
@@ -139,9 +140,9 @@ def test_every_recipe_saves_and_reloads_bit_equal(name: str, tmp_path: Path) -> 
 def assert_saved_bit_equal(recipe: Recipe, model: PretrainingModel, folder: Path) -> None:
     """Save the encoder and perhaps the generator of a toy, and compare what is loaded again."""
     save_models(folder, recipe, model, PAD_SECOND if recipe.family == "roberta" else SPECIAL)
-    written = [(folder, recipe.encoder, model.encoder_weights())]
+    written = [(folder, recipe.encoder, encoder_weights(model))]
     if model.generator is not None:
-        written.append((folder / GENERATOR, model.generator.config, model.generator_weights()))
+        written.append((folder / GENERATOR, model.generator.config, generator_weights(model)))
     for place, config, state in written:
         loaded = read_checkpoint(place)
         assert (loaded.family, loaded.vocab_size, loaded.max_length) == (recipe.family, VOCABULARY, 32)

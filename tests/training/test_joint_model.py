@@ -24,6 +24,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.training.steps.batches import MicroBatch
 from maskwright.training.steps.model import PretrainingModel
 from maskwright.training.steps.update_rules import build_optimizer
+from maskwright.training.steps.weights import all_weights, encoder_weights, generator_weights, load_weights
 
 LENGTHS, VOCAB = (13, 5, 20, 3, 9), 73
 OBJECTIVES = (MaskedLanguageModeling(), ReplacedTokenDetection(weight=50.0))
@@ -68,14 +69,14 @@ def ours_of(generator: ElectraForMaskedLM, discriminator: ElectraForPreTraining,
     discriminator.save_pretrained(folder / "discriminator")
     small, large = read_checkpoint(folder / "generator"), read_checkpoint(folder / "discriminator")
     model = PretrainingModel(large.config, VOCAB, OBJECTIVES, generator=small.config)
-    model.load(joined(small.state, large.state, model), "both folders")
+    load_weights(model, joined(small.state, large.state, model), "both folders")
     return model.train()
 
 
 def joined(small: dict[str, Tensor], large: dict[str, Tensor], model: PretrainingModel) -> dict[str, Tensor]:
     """The weights of both folders under the names of the joint model."""
     of_generator = {name.replace("encoder.", "generator."): tensor for name, tensor in small.items()}
-    return {name: tensor for name, tensor in {**of_generator, **large}.items() if name in model.weights()}
+    return {name: tensor for name, tensor in {**of_generator, **large}.items() if name in all_weights(model)}
 
 
 def ragged(right: Tensor | None = None) -> tuple[dict[str, Tensor], Tensor, MicroBatch]:
@@ -205,7 +206,7 @@ def test_detection_teaches_the_encoder_and_masked_tokens_the_generator_both_the_
 def test_separate_embeddings_are_separate() -> None:
     model = toy_model(toy("generator.shared=none"))
     assert not SHARED_NAMES & learners(model, "mlm")
-    assert model.weights().keys() == model.state_dict().keys()
+    assert all_weights(model).keys() == model.state_dict().keys()
     assert not torch.equal(model.generator.word_embeddings.weight, model.encoder.word_embeddings.weight)
 
 
@@ -368,7 +369,7 @@ def test_encoder_and_generator_drop_other_places() -> None:
 
 def test_weights_come_whole_and_go_back() -> None:
     model, other = toy_model(toy()), toy_model(toy())
-    small, large, all_of_it = model.generator_weights(), model.encoder_weights(), model.weights()
+    small, large, all_of_it = generator_weights(model), encoder_weights(model), all_weights(model)
     assert not any(name.startswith(("generator.", "heads.rtd.")) for name in small)
     assert not any(name.startswith(("generator.", "heads.mlm.")) for name in large)
     for part in ("word_embeddings.weight", "embedding_norm.bias"):
@@ -377,11 +378,11 @@ def test_weights_come_whole_and_go_back() -> None:
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.zero_()
-    other.load(all_of_it, "here")
+    load_weights(other, all_of_it, "here")
     for name, value in model.state_dict().items():
         assert torch.equal(other.state_dict()[name], value), name
     with pytest.raises(ConversionError, match=r"do not fit the recipe.*heads\.rtd"):
-        other.load({name: value for name, value in all_of_it.items() if "rtd" not in name}, "here")
+        load_weights(other, {name: value for name, value in all_of_it.items() if "rtd" not in name}, "here")
     names = list(build_optimizer(model.named_parameters(), toy().training.optimizer).names.values())
     assert sorted(names) == sorted(all_of_it)  # Parameters met twice are optimized once.
 
@@ -422,7 +423,9 @@ def test_whatever_objective_trains_the_generator_fills_in() -> None:
     usual = PretrainingModel(config, VOCABULARY, OBJECTIVES, generator=generator)
     renamed = PretrainingModel(config, VOCABULARY, (Filler(), OBJECTIVES[1]), generator=generator)
     usual.initialize(0)
-    renamed.load({name.replace("heads.mlm", "heads.filler"): value for name, value in usual.weights().items()}, "")
+    load_weights(
+        renamed, {name.replace("heads.mlm", "heads.filler"): value for name, value in all_weights(usual).items()}, ""
+    )
     micro = step(recipe, count=8).micro_batches[0]
     other = replace(micro, targets={"filler": micro.targets["mlm"], "rtd": micro.targets["rtd"]})
     first, second = usual.losses(micro), renamed.losses(other)

@@ -12,6 +12,7 @@ from docs_pages import Command, commands, page, section
 from maskwright.recipes.catalog import resolve
 from maskwright.training.runs.checkpoint import check_savable
 from maskwright.training.steps.update_rules import build_optimizer
+from maskwright.training.steps.weights import all_weights
 
 RECOMBINED = commands(section(page("systems.md"), "Recombining"))
 STEPS, FALLING = 80, 20
@@ -42,7 +43,7 @@ def test_recombined_recipes_learn_and_are_saved_and_read_again_bit_equal(command
     for objective in recipe.objectives:
         losses = [result.losses[objective.kind] for result in results]
         assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:5]), (objective.kind, losses)
-    assert {name.split(".")[1] for name in model.weights() if name.startswith("heads.")} == {
+    assert {name.split(".")[1] for name in all_weights(model) if name.startswith("heads.")} == {
         objective.kind for objective in recipe.objectives
     }
     assert_saved_bit_equal(recipe, model, tmp_path)

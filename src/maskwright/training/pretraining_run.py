@@ -58,6 +58,7 @@ from maskwright.training.steps.kernel_check import KernelCheck, check_kernels
 from maskwright.training.steps.loop import Schedule, StepReport
 from maskwright.training.steps.model import PretrainingModel, build_model
 from maskwright.training.steps.update_rules import build_optimizer
+from maskwright.training.steps.weights import all_weights, load_weights
 from maskwright.training.steps.workload import Workload, build_workload
 
 _CHECKED_SEQUENCES = 8
@@ -311,10 +312,10 @@ class PretrainingRun(Run[PretrainingModel]):
         return skipped_flops(self.recipe, batch)
 
     def weights(self) -> Mapping[str, Tensor]:
-        return self.model.weights()
+        return all_weights(self.model)
 
     def load_weights(self, saved: TrainingState) -> None:
-        self.model.load(saved.weights, str(saved.folder))
+        load_weights(self.model, saved.weights, str(saved.folder))
 
     def state(self) -> dict[str, Any]:
         """Return the position, and the held-out loss before the first step."""
@@ -399,7 +400,7 @@ class PretrainingRun(Run[PretrainingModel]):
     def _check(self, step: int, held_out: Mapping[str, HeldOutResult]) -> None:
         """Raise TrainingError if the run has diverged."""
         baseline = 0.0 if self.baseline is None else self.baseline.loss
-        if problem := divergence(self._loss(held_out), self._first_loss, baseline, self.model.weights().values()):
+        if problem := divergence(self._loss(held_out), self._first_loss, baseline, all_weights(self.model).values()):
             kept = max(self.directory.checkpoints.glob("step-*"), default=None)
             raise TrainingError(
                 f"training has diverged: after step {step:,} {problem}; "

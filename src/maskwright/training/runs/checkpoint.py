@@ -40,6 +40,7 @@ from maskwright.training.ranks.distributed import broadcast, rank
 from maskwright.training.runs.run_directory import COPIES
 from maskwright.training.steps.model import PretrainingModel
 from maskwright.training.steps.optimizer import Optimizer
+from maskwright.training.steps.weights import encoder_weights, generator_weights
 
 _KEPT = 2
 _TENSORS = ("weights.safetensors", "optimizer.safetensors")
@@ -194,9 +195,9 @@ def save_models(folder: Path, recipe: Recipe, model: PretrainingModel, special_t
 
     Raises DeviceError if the directory cannot be written.
     """
-    models = [(folder, recipe.encoder, model.encoder_weights())]
+    models = [(folder, recipe.encoder, encoder_weights(model))]
     if model.generator is not None:
-        models.append((folder / GENERATOR, model.generator.config, model.generator_weights()))
+        models.append((folder / GENERATOR, model.generator.config, generator_weights(model)))
     for path, config, state in models:
         save_model(
             path,

@@ -39,6 +39,7 @@ from maskwright.training.start.existing import (
     settings,
 )
 from maskwright.training.steps.model import PretrainingModel, build_model
+from maskwright.training.steps.weights import all_weights, encoder_weights, generator_weights
 
 _COMPATIBLE = frozenset({"bert", "ernie", "electra"})
 """Families whose encoders are the same network."""
@@ -109,7 +110,7 @@ class InitialWeights:
 
     def copy_to(self, model: PretrainingModel) -> None:
         """Write the weights into an initialized model."""
-        target = model.weights()
+        target = all_weights(model)
         with torch.no_grad():
             for name, tensor in self.weights.items():
                 target[name].copy_(tensor)
@@ -252,8 +253,8 @@ def start_from(recipe: Recipe, model: Checkpoint, generator: Checkpoint | None) 
     """Return the weights that a run loads from a model that passed `inherit_from_init`."""
     with torch.device("meta"):
         built = build_model(recipe, model.tokenizer.special_tokens.vocab_size)
-    target = built.weights()
-    on_generator = target.keys() - built.encoder_weights().keys()
+    target = all_weights(built)
+    on_generator = target.keys() - encoder_weights(built).keys()
     state = {name: tensor for name, tensor in model.state.items() if name not in on_generator}
     described = {}
     if built.generator is not None and generator is not None:
@@ -261,7 +262,7 @@ def start_from(recipe: Recipe, model: Checkpoint, generator: Checkpoint | None) 
             described["generator"] = f"generator ({describe_differences(different)})"
         else:
             # By the names in a generator's directory.
-            names = {name: name.replace("encoder.", "generator.", 1) for name in built.generator_weights()}
+            names = {name: name.replace("encoder.", "generator.", 1) for name in generator_weights(built)}
             state |= {names[name]: tensor for name, tensor in generator.state.items() if names.get(name) in target}
     ignored = parts_of(model.state.keys() & on_generator)
     start = _start(model, state, target, described, ignored, on_generator)
@@ -274,7 +275,7 @@ def start_from_teacher(recipe: Recipe, teacher: Checkpoint) -> InitialWeights:
     A narrower one loads embeddings and layers by projection, and a head for sentence vectors.
     """
     with torch.device("meta"):
-        target = build_model(recipe, teacher.tokenizer.special_tokens.vocab_size).weights()
+        target = all_weights(build_model(recipe, teacher.tokenizer.special_tokens.vocab_size))
     num_layers = teacher.config.num_layers
     layers = spread_layers(recipe.encoder.num_layers, num_layers)
     if is_projected(recipe.encoder, teacher.config):
@@ -315,7 +316,7 @@ def start_from_embeddings(recipe: Recipe, teacher: Checkpoint) -> InitialWeights
     student's embeddings are wider.
     """
     with torch.device("meta"):
-        target = build_model(recipe, teacher.tokenizer.special_tokens.vocab_size).weights()
+        target = all_weights(build_model(recipe, teacher.tokenizer.special_tokens.vocab_size))
     names = [f"encoder.{part}_embeddings.weight" for part in ("word", "position", "segment")]
     words, positions, segments = (teacher.state.get(name) for name in names)
     assert words is not None

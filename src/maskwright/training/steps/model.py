@@ -7,7 +7,6 @@ from typing import cast
 from torch import Tensor, nn
 
 from maskwright.checkpoints.checkpoint import EncoderWithHeads
-from maskwright.core.errors import ConversionError
 from maskwright.core.tensors import EncoderOutput, LossInputs, LossTerm, PackedBatch, TargetTensors, View
 from maskwright.core.types import IntArray
 from maskwright.kernels import ops
@@ -49,15 +48,15 @@ class PretrainingModel(nn.Module):
         self._passes: dict[str, Callable[[PackedBatch, Tensor | None], EncoderOutput]] = {}
         self.encoder = Encoder(config, vocab_size)
         self.generator = None if generator is None else Encoder(generator, vocab_size)
-        self._shares_embeddings = shares_embeddings and generator is not None
-        if self.generator is not None and self._shares_embeddings:
+        self.shares_embeddings = shares_embeddings and generator is not None
+        if self.generator is not None and self.shares_embeddings:
             for part in SHARED_EMBEDDINGS:
                 setattr(self.generator, part, getattr(self.encoder, part))
-        self._of_encoder = by_encoder(objectives, has_generator=generator is not None)
+        self.objectives_of = by_encoder(objectives, has_generator=generator is not None)
         self.heads = nn.ModuleDict(
             {
                 objective.kind: objective.head(self._encoder(name).config.head_shape(vocab_size))
-                for name, on_encoder in self._of_encoder.items()
+                for name, on_encoder in self.objectives_of.items()
                 for objective in on_encoder
             }
         )
@@ -86,7 +85,7 @@ class PretrainingModel(nn.Module):
     def _losses_of(
         self, name: str, batch: PackedBatch, targets: Mapping[str, TargetTensors], output_positions: Tensor | None
     ) -> dict[str, LossTerm]:
-        objectives, encoder = self._of_encoder[name], self._encoder(name)
+        objectives, encoder = self.objectives_of[name], self._encoder(name)
         if not objectives:
             return {}
         heads = {objective.kind: self.heads[objective.kind] for objective in objectives}
@@ -113,45 +112,11 @@ class PretrainingModel(nn.Module):
 
     def capture_passes(self) -> None:
         """Compute the encoders by CUDA graphs from now on, where that is supported."""
-        self._passes = {name: ops.capture(self._encoder(name)) for name in self._of_encoder}
+        self._passes = {name: ops.capture(self._encoder(name)) for name in self.objectives_of}
 
     def release_passes(self) -> None:
         """Undo `capture_passes`."""
         self._passes = {}
-
-    def weights(self) -> dict[str, Tensor]:
-        """Return all weights by name, shared ones once, as the encoder's."""
-        state = self.state_dict()
-        if self._shares_embeddings:
-            shared = tuple(f"generator.{part}." for part in SHARED_EMBEDDINGS)
-            state = {name: tensor for name, tensor in state.items() if not name.startswith(shared)}
-        return dict(state)
-
-    def generator_weights(self) -> dict[str, Tensor]:
-        """Return the weights of the generator and its heads, named as those of a model: "encoder.*", "heads.*"."""
-        return {name.replace("generator.", "encoder.", 1): each for name, each in self._weights_of("generator").items()}
-
-    def encoder_weights(self) -> dict[str, Tensor]:
-        """Return the weights of the encoder and of the heads on it."""
-        return self._weights_of("encoder")
-
-    def _weights_of(self, encoder: str) -> dict[str, Tensor]:
-        heads = tuple(f"heads.{each.kind}." for each in self._of_encoder[encoder])
-        return {name: each for name, each in self.state_dict().items() if name.startswith((f"{encoder}.", *heads))}
-
-    def load(self, state: Mapping[str, Tensor], source: str) -> None:
-        """Load all weights from a state dict of exactly this model.
-
-        Raises ConversionError if a name is missing or too many, or a shape differs.
-        """
-        problem = f"the weights in {source} do not fit the recipe"
-        try:
-            result = self.load_state_dict(dict(state), strict=False)
-        except RuntimeError as error:
-            raise ConversionError(f"{problem}: {error}") from error
-        # Not missing are shared weights, which come with their first name.
-        if wrong := [*result.unexpected_keys, *(self.weights().keys() & result.missing_keys)]:
-            raise ConversionError(f"{problem}; unknown or missing: {', '.join(sorted(wrong)[:5])}")
 
 
 def build_model(recipe: Recipe, vocab_size: int, teacher: EncoderWithHeads | None = None) -> PretrainingModel:
