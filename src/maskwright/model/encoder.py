@@ -37,6 +37,8 @@ class Encoder(nn.Module):
         self.embedding_norm = layer_norm(config, embedding_size)
         self.embedding_projection = nn.Linear(embedding_size, hidden_size) if projects else None
         self.plan = tuple(zip(config.layer_plan("attention"), config.layer_plan("ffn"), strict=True))
+        self._windows = tuple(config.window(layer) for layer in range(config.num_layers))
+        self._thetas = tuple(config.theta(layer) for layer in range(config.num_layers))
         self.attention_blocks = nn.ModuleList(
             SelfAttention(config, has_norm=block > 0 or config.first_attention_norm)
             for block in range(len(set(config.layer_plan("attention"))))
@@ -104,8 +106,8 @@ class Encoder(nn.Module):
                 sequences,
                 dropout.layer(layer),
                 positions,
-                rotation=rotations.get(self.config.theta(layer)),
-                window=self.config.window(layer),
+                rotation=rotations.get(self._thetas[layer]),
+                window=self._windows[layer],
             )
             hidden = self.ffn_blocks[ffn](hidden, dropout.layer(layer))
         return (hidden if self.final_norm is None else self.final_norm(hidden))[:count], kept
@@ -114,8 +116,7 @@ class Encoder(nn.Module):
         """Return the rotation of the tokens for each theta; none with a position table."""
         if self.position_embeddings is not None:
             return {}
-        thetas = {self.config.theta(layer) for layer in range(len(self.plan))}
-        return {theta: Rotation.at(batch.position_ids, self.head_size, theta) for theta in sorted(thetas)}
+        return {theta: Rotation.at(batch.position_ids, self.head_size, theta) for theta in sorted({*self._thetas})}
 
     def embed(self, batch: PackedBatch, dropout: ops.DropoutMask | None) -> Tensor:
         """Return the input of the first layer, shape (T, H): word + position + segment embeddings, projected if E != H.
