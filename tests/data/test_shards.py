@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from token_samples import chinese_documents, clean_corpus_of, english_documents, files_of
 
 from maskwright.core.errors import DataError
+from maskwright.core.storage.checksums import CONTENTS, write_record
 from maskwright.data.cleaning.store import CleanCorpus
+from maskwright.data.shards.checked_array import CheckedArray, block_checksums
 from maskwright.data.shards.corpus import Corpus
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.tokenizers.backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
@@ -209,3 +211,23 @@ def test_preparing_text_does_not_import_torch() -> None:
         "sys.exit(','.join({'torch', 'transformers', 'pyarrow'} & set(sys.modules)) or 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_block_of_an_array_is_compared_when_it_is_first_read(tmp_path: Path) -> None:
+    folder, path = tmp_path / "kept", tmp_path / "kept" / "a.npy"
+    folder.mkdir()
+    np.save(path, np.arange(100_000, dtype="<u2"))
+    written = block_checksums(path)
+    data = bytearray(path.read_bytes())
+    data[70_000] ^= 1  # element 34,936, in the second of four blocks
+    path.write_bytes(data)
+    write_record(folder / CONTENTS, {})
+    array = CheckedArray(path, written)
+    array.compare(np.array([0, 65_536]), np.array([32_704, 100_000]))
+    assert (folder / CONTENTS).exists()
+    with pytest.raises(DataError, match="65,536 bytes at 65,536 are damaged"):
+        array.compare(np.array([0, 0, 40_000]), np.array([10, 32_705, 40_001]))
+    assert not (folder / CONTENTS).exists(), "the next call of open_or_build rebuilds the folder"
+    path.write_bytes(data[:-2])
+    with pytest.raises(ValueError, match=r"."):
+        CheckedArray(path, written)

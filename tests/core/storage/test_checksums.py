@@ -1,19 +1,15 @@
-"""Checksums of records and arrays; the book of checksums: right, computed once for each state of a file."""
+"""Checksums of records; the book of checksums: right, computed once for each state of a file."""
 
 import errno
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from maskwright.core.errors import DataError, DeviceError
+from maskwright.core.errors import DeviceError
 from maskwright.core.storage import checksums, files
 from maskwright.core.storage.checksums import (
-    CONTENTS,
-    CheckedArray,
     ChecksumCache,
-    block_checksums,
     compare_files,
     read_record,
     write_record,
@@ -81,26 +77,6 @@ def test_record_that_is_not_what_was_written_is_refused(tmp_path: Path, harm: st
     path.write_text(harm.replace("%s", read_json(path)["checksum"]) * (100_000 if harm == "[" else 1))
     with pytest.raises(ValueError, match=r"record\.json "):
         read_record(path)
-
-
-def test_a_block_of_an_array_is_compared_when_it_is_first_read(tmp_path: Path) -> None:
-    folder, path = tmp_path / "kept", tmp_path / "kept" / "a.npy"
-    folder.mkdir()
-    np.save(path, np.arange(100_000, dtype="<u2"))
-    written = block_checksums(path)
-    data = bytearray(path.read_bytes())
-    data[70_000] ^= 1  # element 34,936, in the second of four blocks
-    path.write_bytes(data)
-    write_record(folder / CONTENTS, {})
-    array = CheckedArray(path, written)
-    array.compare(np.array([0, 65_536]), np.array([32_704, 100_000]))
-    assert (folder / CONTENTS).exists()
-    with pytest.raises(DataError, match="65,536 bytes at 65,536 are damaged"):
-        array.compare(np.array([0, 0, 40_000]), np.array([10, 32_705, 40_001]))
-    assert not (folder / CONTENTS).exists(), "the next call of open_or_build rebuilds the folder"
-    path.write_bytes(data[:-2])
-    with pytest.raises(ValueError, match=r"."):
-        CheckedArray(path, written)
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES, errno.EIO])

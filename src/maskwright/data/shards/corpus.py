@@ -1,7 +1,7 @@
 """A corpus of token shards: the manifest and the memory-mapped arrays that training reads.
 
 Processes that read the same directory share its pages. Tokens and starts of words and spans are compared with
-checksums when they are first read (`core.storage.checksums`). The ends of sentences and documents, 8 bytes each,
+checksums when they are first read (`checked_array`). The ends of sentences and documents, 8 bytes each,
 are compared at every opening by every rank, so opening takes time in proportion to the number of sentences.
 """
 
@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError
 from maskwright.core.flat_arrays import Runs, concatenated_ranges
-from maskwright.core.storage.checksums import CheckedArray, refuse_unreadable
+from maskwright.core.storage.checksums import refuse_unreadable
 from maskwright.core.storage.files import read_json
 from maskwright.core.types import AnnotatedTokens, Documents, IntArray
+from maskwright.data.shards.checked_array import CheckedArray
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 
 FORMAT = "maskwright token shards"

@@ -18,12 +18,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from maskwright.core.errors import DataError
 from maskwright.core.spec import fingerprint
-from maskwright.core.storage.checksums import block_checksums
 from maskwright.core.storage.files import cache_folder, write_json
 from maskwright.core.types import IntArray
 from maskwright.data.cache import open_or_build
 from maskwright.data.cleaning.store import CleanCorpus, read_block
 from maskwright.data.engines import ordered_map
+from maskwright.data.shards.checked_array import block_checksums
 from maskwright.data.shards.corpus import (
     BLOCK_CHECKSUMS,
     CHECKED_WHEN_READ,
