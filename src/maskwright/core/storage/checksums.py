@@ -4,7 +4,7 @@
 |---|---|---|
 | a JSON record (`run.json`, a checkpoint's `state.json`) | the record itself ("checksum") | whenever it is read |
 | files of a run, a seed of a fine-tuning, a checkpoint or a cache folder | such a record | when it is used again |
-| token shards, by blocks (`data.shards.checked_array`) | a file of their cache folder | when a process first reads a block |
+| token shards, by blocks (`data.shards.checked_array`) | a file beside them | when a process first reads a block |
 | files of a corpus | `ChecksumCache`, in the cache directory | if a file's size or times have changed |
 """
 
