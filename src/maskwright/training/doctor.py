@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from maskwright.kernels import ops
+from maskwright.machine.threads import cpu_quota
 from maskwright.training.ranks import device as machines
 from maskwright.training.ranks.device import (
     Machine,
@@ -24,7 +25,6 @@ from maskwright.training.ranks.device import (
 _INSTRUCTIONS = ("avx2", "avx512_f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "neon", "bf16", "i8mm")
 """Instruction sets that matter to matmul, as torch names them."""
 _MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-_CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 _LITTLE_MEMORY = 2 << 30
 
 
@@ -151,10 +151,7 @@ def advise(hardware: Hardware, machine: Machine) -> Iterator[str]:
 
 def _usable_cores() -> float:
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with contextlib.suppress(OSError, ValueError):  # "max" if unlimited
-        quota, period = _CPU_LIMIT.read_text().split()
-        return min(float(allowed), int(quota) / int(period))
-    return float(allowed)
+    return min(float(allowed), cpu_quota() or float(allowed))
 
 
 def _memory() -> int:
