@@ -144,10 +144,8 @@ def held_out_table(result: Mapping[str, Any], *, by_generator: bool = False) -> 
     return table if any(row[-1] for row in rows) else table.without("details")
 
 
-def _before_and_after(quality: Mapping[str, Any] | None) -> Table:
+def _before_and_after(quality: Mapping[str, Any]) -> Table:
     rows = list[Row]()
-    if quality is None:
-        return Table((), rows)
     before, after = quality["before"], quality["after"]
     for kind, each in before["held_out"].items():
         if kind in after["held_out"]:
