@@ -13,6 +13,7 @@ from toy_runs import train_toy
 
 from maskwright.training.runs import run
 from maskwright.training.steps import loop
+from maskwright.training.steps.step import Step
 from tests.docs_pages import ROOT, page
 
 SOURCE = ROOT / "src/maskwright"
@@ -20,24 +21,30 @@ SOURCE = ROOT / "src/maskwright"
 
 @pytest.mark.slow
 def test_the_list_of_a_steps_files_is_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file counts if one of its functions is called, in any thread; of the kernels only their interface."""
-    called, is_step = set[str](), False
+    """A file counts if one of its functions is called between a report and the next update, or prepares a batch.
+
+    Of the kernels only the interface counts.
+    """
+    called, is_step, update = set[str](), False, Step.update
 
     def record(frame: FrameType, event: str, _: object) -> None:
-        if is_step and event == "call" and not frame.f_code.co_name.startswith("<"):
+        is_counted = is_step or threading.current_thread() is not threading.main_thread()
+        if is_counted and event == "call" and not frame.f_code.co_name.startswith("<"):
             called.add(frame.f_code.co_filename)
 
     def train(*arguments: Any, **named: Any) -> Iterator[loop.StepReport]:
         nonlocal is_step
-        reports = loop.train(*arguments, **named)
-        is_step = True
-        for report in reports:
-            is_step = False
+        for report in loop.train(*arguments, **named):
             yield report
             is_step = True
+
+    def update_then_stop(*arguments: Any) -> None:
+        nonlocal is_step
+        update(*arguments)
         is_step = False
 
     monkeypatch.setattr(run, "train", train)
+    monkeypatch.setattr(Step, "update", update_then_stop)
     before = sys.getprofile()
     sys.setprofile(record)
     threading.setprofile(record)  # Of threads that begin later.
@@ -47,6 +54,6 @@ def test_the_list_of_a_steps_files_is_what_runs(tmp_path: Path, monkeypatch: pyt
         sys.setprofile(before)
         threading.setprofile(None)  # type: ignore[arg-type]
     files = {Path(name).relative_to(SOURCE).as_posix() for name in called if Path(name).is_relative_to(SOURCE)}
-    text = page("architecture.md").partition("### Which files does a step of training use?\n")[2].partition("\n### ")[0]
     files -= {name for name in files if name.startswith("kernels/") and name != "kernels/ops.py"}
+    text = page("architecture.md").partition("### Which files does a step of training use?\n")[2].partition("\n### ")[0]
     assert sorted(re.findall(r"`([\w/]+\.py)`", text)) == sorted(files)
