@@ -22,7 +22,7 @@ def plan(some: Documents, mask_sample: int) -> Plan:
 
 
 def sampler(count: int = 23, copies: int | None = None) -> InstanceSampler:
-    return InstanceSampler([documents(count)], None, plan, lambda e: e if copies is None else e % copies, 5)
+    return InstanceSampler([documents(count)], None, plan, copies, 5)
 
 
 def ids(rows: Rows) -> list[tuple[int, int]]:
@@ -59,7 +59,7 @@ def test_static_copies_repeat_and_dynamic_ones_do_not() -> None:
 
 
 def test_weights_are_met_closely_at_every_length() -> None:
-    mixed = InstanceSampler([documents(5), documents(50)], (3.0, 1.0), plan, lambda e: e, 0)
+    mixed = InstanceSampler([documents(5), documents(50)], (3.0, 1.0), plan, None, 0)
     rows, cursor = mixed.read(mixed.start(), 1000)
     from_first = rows.index < 1 << 40
     assert abs(from_first.mean() - 0.75) < 0.01
@@ -68,7 +68,7 @@ def test_weights_are_met_closely_at_every_length() -> None:
 
 
 def test_mixed_sources_resume_where_they_stood() -> None:
-    mixed = InstanceSampler([documents(5), documents(50)], (1.0, 2.0), plan, lambda e: e, 0)
+    mixed = InstanceSampler([documents(5), documents(50)], (1.0, 2.0), plan, None, 0)
     whole, _ = mixed.read(mixed.start(), 100)
     first, cursor = mixed.read(mixed.start(), 37)
     rest, _ = mixed.read(cursor, 63)

@@ -41,6 +41,7 @@ from maskwright.recipes.catalog import names, resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.table import format_name
 from maskwright.reporting.reporter import Progress, no_progress
+from maskwright.training.steps.sampler import mask_sample_of
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 
@@ -200,7 +201,7 @@ def show(
     notes = list(_notes(chosen, stage, masking, used, prepared, num_documents=len(documents)))
     if note := describe_traditional(chosen.words, chain.from_iterable(documents)):
         notes.append(note)
-    mask_sample = chosen.masks.mask_sample(epoch)
+    mask_sample = mask_sample_of(epoch, chosen.masks.copies)
     stream, encoded = _encoded(chosen, documents, used, prepared)
     special = used.special_tokens
     counts = prepared.token_counts if prepared else np.bincount(encoded.ids, minlength=special.vocab_size)

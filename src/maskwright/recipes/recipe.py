@@ -32,10 +32,6 @@ class MaskSampling(Spec):
 
     copies: PositiveInt | None = None
 
-    def mask_sample(self, epoch: int) -> int:
-        """Return the number of the sample that an epoch (from 0) uses."""
-        return epoch if self.copies is None else epoch % self.copies
-
 
 class Generator(Spec):
     """A small masked language model whose samples replace the selected tokens (Clark et al. 2020, section 2).

@@ -67,13 +67,18 @@ class Rows:
         return Rows(self.plan.rows(numbers), self.mask_sample[numbers], self.index[numbers], self.epochs)
 
 
+def mask_sample_of(epoch: int, copies: int | None) -> int:
+    """Return the number of the mask sample that an epoch (from 0) uses (`MaskSampling.copies`)."""
+    return epoch if copies is None else epoch % copies
+
+
 class InstanceSampler:
     """Instances of one or several sources, shuffled anew in every epoch.
 
     Args:
         weights: Share of instances from each source (any scale); None for one source.
         plan: Plans one epoch of some documents for a `mask_sample` (`Format.plan` with its length and seed).
-        mask_sample: Maps an epoch to the number of its mask sample (static or dynamic masks).
+        mask_copies: Number of mask samples (static masks); None for one in every epoch (dynamic masks).
     """
 
     def __init__(
@@ -81,13 +86,13 @@ class InstanceSampler:
         sources: Sequence[Documents],
         weights: Sequence[float] | None,
         plan: Callable[..., Plan],
-        mask_sample: Callable[[int], int],
+        mask_copies: int | None,
         seed: int,
     ) -> None:
         self.sources = tuple(sources)
         shares = np.asarray(weights if weights is not None else [1.0] * len(sources), dtype=np.float64)
         self._upper = np.cumsum(shares / shares.sum())
-        self._plan, self._mask_sample, self.seed = plan, mask_sample, seed
+        self._plan, self._mask_copies, self.seed = plan, mask_copies, seed
         self._plans: dict[int, tuple[int, Plan]] = {}
 
     def start(self) -> Cursor:
@@ -116,7 +121,7 @@ class InstanceSampler:
                 order = Permutation(len(plan), integer_key(self.seed, "order", current.epoch, source))
                 numbers = order(np.arange(current.position, current.position + take))
                 slots.append(picked[done : done + take])
-                mask_sample = np.full(take, self._mask_sample(current.epoch), dtype=np.int64)
+                mask_sample = np.full(take, mask_sample_of(current.epoch, self._mask_copies), dtype=np.int64)
                 parts.append((plan.rows(numbers), mask_sample, numbers + source * _SOURCE_STRIDE))
                 done += take
                 current = SourcePosition(current.epoch, current.position + take)
@@ -142,7 +147,7 @@ class InstanceSampler:
         return np.minimum(np.searchsorted(self._upper, numbers, side="right"), len(self.sources) - 1)
 
     def _planned(self, source: int, epoch: int) -> Plan:
-        mask_sample = self._mask_sample(epoch)
+        mask_sample = mask_sample_of(epoch, self._mask_copies)
         kept = self._plans.get(source)
         if kept is None or kept[0] != mask_sample:
             plan = self._plan(self.sources[source], mask_sample=mask_sample)

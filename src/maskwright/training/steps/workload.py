@@ -106,11 +106,11 @@ def _ends(stretches: Sequence[tuple[float, Any]]) -> list[tuple[float, Any]]:
 def _sampler(recipe: Recipe, documents: Documents, text: Text, max_length: int, seed: int) -> InstanceSampler:
     plan = partial(recipe.format.plan, max_length=max_length, seed=seed)
     if text.weights is None:
-        return InstanceSampler([documents], None, plan, recipe.masks.mask_sample, seed)
+        return InstanceSampler([documents], None, plan, recipe.masks.copies, seed)
     # A document's source is found by its end: the held-out split may have taken its beginning.
     source_of = text.sources[np.searchsorted(text.document_ends, documents.bounds(documents.last))]
     sources = [documents.pick(source_of == number) for number in range(len(text.weights))]
-    return InstanceSampler(sources, text.weights, plan, recipe.masks.mask_sample, seed)
+    return InstanceSampler(sources, text.weights, plan, recipe.masks.copies, seed)
 
 
 def _held_out_batches(recipe: Recipe, collator: Collator, documents: Documents) -> list[StepBatch]:
