@@ -14,6 +14,7 @@ from maskwright.pretext.objectives import SpanBoundaryObjective
 from maskwright.pretext.replacement import MaskRandomKeep, SimilarWord
 from maskwright.recipes.catalog import get
 from maskwright.recipes.recipe import MaskSampling
+from maskwright.training.steps.sampler import mask_sample_of
 
 FIRST_ID = 100
 """Id of a sentence's first token; the others follow."""
@@ -153,7 +154,9 @@ def masks(sampling: MaskSampling, epochs: int) -> list[IntArray]:
     """What a sentence of 60 words gives up in each epoch."""
     instances = times([["word"]] * 60, 1)
     return [
-        TokenMasking().select(instances, rng_for(instances, mask_sample=sampling.mask_sample(epoch))).positions
+        TokenMasking()
+        .select(instances, rng_for(instances, mask_sample=mask_sample_of(epoch, sampling.copies)))
+        .positions
         for epoch in range(epochs)
     ]
 

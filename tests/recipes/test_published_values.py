@@ -19,6 +19,7 @@ from maskwright.model.sizes import count_parameters
 from maskwright.pretext.masking import SpanMasking
 from maskwright.recipes import catalog
 from maskwright.recipes.systems import bert_wwm
+from maskwright.training.steps.sampler import mask_sample_of
 
 
 def parts(**groups: dict[str, Any]) -> dict[str, Any]:
@@ -462,8 +463,8 @@ def test_students_have_half_the_layers_of_the_size_in_their_name(size: str) -> N
 
 def test_masks_are_sampled_ten_times_or_in_every_epoch() -> None:
     static, dynamic = catalog.get("bert/base").masks, catalog.get("roberta/base").masks
-    assert [static.mask_sample(epoch) for epoch in range(12)] == [*range(10), 0, 1]
-    assert [dynamic.mask_sample(epoch) for epoch in range(12)] == list(range(12))
+    assert [mask_sample_of(epoch, static.copies) for epoch in range(12)] == [*range(10), 0, 1]
+    assert [mask_sample_of(epoch, dynamic.copies) for epoch in range(12)] == list(range(12))
 
 
 @pytest.mark.parametrize(
