@@ -123,16 +123,16 @@ class Step:
         if skips_on_device(self._device, self._optimizer):
             total = torch.stack([self._sums.total("loss", each.kind) for each in self._model.objectives]).sum()
             self._optimizer.step(learning_rate, clipping=Clipping.of(norm, total, clip_norm))
-            self._numbers = self._sums.to_host()
+            self._sums.to_host()
         else:
-            self._numbers = self._sums.to_host()
+            self._sums.to_host()
             scale = clipping_scale(self.result().gradient_norm, clip_norm)
             self._optimizer.step(learning_rate, gradient_scale=scale)
 
     @property
     def is_done(self) -> bool:
         """Whether the device has finished the update."""
-        return self._numbers.is_done
+        return self._sums.is_done
 
     @property
     def gradient_seconds(self) -> float:
@@ -146,7 +146,7 @@ class Step:
 
         Raises DivergenceError if the loss or the gradient is not finite; weights are untouched.
         """
-        numbers, counts, objectives = self._numbers.read(), self.batch.counts, self._model.objectives
+        numbers, counts, objectives = self._sums.read(), self.batch.counts, self._model.objectives
         totals, correct, gradient_norm = numbers["loss"], numbers["correct"], numbers["norm"][""]
         losses = {kind: totals[kind] / count for kind, count in counts.items() if count}
         loss = sum(objective.weight * losses.get(objective.kind, 0.0) for objective in objectives)
@@ -189,10 +189,11 @@ def skips_on_device(device: torch.device, optimizer: Optimizer) -> bool:
 
 
 class Sums:
-    """Sums of scalar tensors, in fp64, by group and name: adding does not wait for a GPU."""
+    """Sums of scalar tensors, in fp64, by group and name: adding does not wait for a GPU, only `read` does."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, str], Tensor] = {}
+        self._copied: torch.cuda.Event | None = None
 
     def add(self, group: str, name: str, value: Tensor) -> None:
         """Add a scalar tensor of any type, without its gradient."""
@@ -215,35 +216,27 @@ class Sums:
         """Add the sums of all ranks, which have the same names."""
         all_reduce_sum(list(self._sums.values()))
 
-    def to_host(self) -> "HostSums":
+    def to_host(self) -> "Sums":
         """Start copying all sums to the host."""
-        return HostSums(self._sums)
-
-
-class HostSums:
-    """Sums on their way to the host; further work of a GPU is not waited for."""
-
-    def __init__(self, sums: Mapping[tuple[str, str], Tensor]) -> None:
-        self._keys = list(sums)
-        self._values = torch.stack(list(sums.values())) if sums else torch.empty(0, dtype=torch.float64)
-        self._copied: torch.cuda.Event | None = None
+        self._values = torch.stack(list(self._sums.values())) if self._sums else torch.empty(0, dtype=torch.float64)
         if self._values.is_cuda:
             pinned = torch.empty(self._values.shape, dtype=self._values.dtype, pin_memory=True)
             self._values = pinned.copy_(self._values, non_blocking=True)
             self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self._copied.record()
+        return self
 
     @property
     def is_done(self) -> bool:
-        """Whether reading waits for nothing."""
+        """Whether `read` waits for nothing."""
         return self._copied is None or bool(self._copied.query())  # type: ignore[no-untyped-call]
 
     def read(self) -> Numbers:
-        """Wait for the sums and return them."""
+        """Wait for the sums that were copied and return them."""
         if self._copied is not None:
             self._copied.synchronize()
         numbers: dict[str, dict[str, float]] = {"loss": {}, "correct": {}}
-        for (group, name), value in zip(self._keys, self._values.tolist(), strict=True):
+        for (group, name), value in zip(self._sums, self._values.tolist(), strict=True):
             numbers.setdefault(group, {})[name] = value
         return numbers
 
