@@ -194,7 +194,7 @@ class PretrainingRun(Run[PretrainingModel]):
             if teacher is not None and start.projected_layers:
                 projected = self._project(teacher, start.projected_layers)
                 start = dataclasses.replace(
-                    start, weights={name: projected[name] for name in projected.keys() & model.weights().keys()}
+                    start, weights={name: projected[name] for name in projected.keys() & all_weights(model).keys()}
                 )
             start.copy_to(model)
         model.to(machine.device).train()
