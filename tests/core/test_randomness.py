@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from maskwright.core.randomness import (
     Permutation,
     RandomNumbers,
+    as_uniform,
+    bits,
     generator,
     generators,
     integer_key,
@@ -71,8 +73,10 @@ def test_a_batch_draws_what_its_instances_draw_one_by_one(seed, instances):
     sequences = np.repeat(np.arange(len(lengths)), lengths)
     offsets = np.concatenate([np.arange(length) for length in lengths])
     together, cu_seqlens = RandomNumbers(seed, epoch, index), np.append(0, np.cumsum(lengths))
-    bits, uniforms = together.bits_at("a", sequences, offsets), together.uniform_at("a", sequences, offsets)
-    assert together.bits_everywhere("a", cu_seqlens).tolist() == bits.tolist()
+    uniforms = together.uniform_at("a", sequences, offsets)
+    numbers = bits(together.keys("a")[sequences], offsets)
+    assert together.bits_everywhere("a", cu_seqlens).tolist() == numbers.tolist()
+    assert as_uniform(numbers).tolist() == uniforms.tolist()
     tokens = np.arange(len(offsets))[index[0] % 2 :: 2]
     assert together.uniform_of("a", cu_seqlens, tokens).tolist() == uniforms[tokens].tolist()
     for row in range(len(lengths)):
@@ -80,7 +84,6 @@ def test_a_batch_draws_what_its_instances_draw_one_by_one(seed, instances):
         own = sequences == row
         places = np.zeros(int(own.sum()), dtype=np.int64), offsets[own]
         assert np.array_equal(uniforms[own], alone.uniform_at("a", *places))
-        assert np.array_equal(bits[own], alone.bits_at("a", *places))
         assert together.per_instance("b")[row] == alone.per_instance("b")[0]
 
 

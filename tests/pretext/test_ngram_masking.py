@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pretext_samples import batch_of, looks_uniform, ranges, rng_for, within
 from pydantic import ValidationError
 
-from maskwright.core.randomness import RandomNumbers
+from maskwright.core.randomness import RandomNumbers, bits
 from maskwright.core.types import Instances
 from maskwright.pretext.masking import NgramMasking
 
@@ -62,8 +62,8 @@ def length_drawn(masking: NgramMasking, rng: RandomNumbers, number: int, counter
 
 
 def visiting_order(rng: RandomNumbers, number: int, offsets: list[int]) -> list[int]:
-    bits = rng.bits_at("masking order", np.full(len(offsets), number), np.array(offsets))
-    return sorted(range(len(offsets)), key=lambda place: (int(bits[place]) >> 36, offsets[place]))
+    numbers = bits(rng.keys("masking order")[number], np.array(offsets))
+    return sorted(range(len(offsets)), key=lambda place: (int(numbers[place]) >> 36, offsets[place]))
 
 
 def told_plainly(masking: NgramMasking, instances: Instances, rng: RandomNumbers) -> list[tuple[int, int]]:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pretext_samples import SPECIAL, batch_of, looks_uniform, rng_for
 
+from maskwright.core.randomness import bits
 from maskwright.pretext.masking.base import RandomOrder
 
 lengths = st.lists(st.one_of(st.integers(2, 40), st.integers(2, 300)), min_size=1, max_size=8)
@@ -22,7 +23,7 @@ def test_each_sequence_is_ordered_by_its_own_numbers(lengths: list[int], seed: i
     expected, expected_firsts = [], []
     for sequence, (low, high) in enumerate(zip(instances.cu_seqlens[:-1], instances.cu_seqlens[1:], strict=True)):
         offsets = np.flatnonzero(wanted[low:high])
-        numbers = rng.bits_at("masking order", np.full(len(offsets), sequence), offsets) >> np.uint64(36)
+        numbers = bits(rng.keys("masking order")[sequence], offsets) >> np.uint64(36)
         if weights is not None:
             uniform = rng.uniform_at("masking order", np.full(len(offsets), sequence), offsets)
             times = (-np.log1p(-uniform) / weights[instances.ids[low + offsets]]).astype(np.float32)
