@@ -30,8 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--contenders", default="", help="only contenders whose names contain one of these parts")
     parser.add_argument("--rounds", type=int, help="timed rounds (each suite has its own number)")
     parser.add_argument("--threads", type=int, help="threads of every contender (default: all cores)")
-    parser.add_argument("--against", metavar="REV", help="also measure this git revision (train, inference, gpu)")
+    parser.add_argument(
+        "--against", metavar="REV", help="also measure this git revision (train, inference, gpu, latency)"
+    )
     parser.add_argument("--corpus", type=Path, metavar="PATH", help="real text (quality)")
+    parser.add_argument("--model", type=Path, metavar="FOLDER", help="a model of the hub (latency)")
     parser.add_argument(
         "--minutes", type=float, default=5.0, help="minutes that maskwright trains (quality; default: 5)"
     )
@@ -75,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 in_process=options.in_process,
                 corpus=options.corpus,
                 minutes=options.minutes,
+                model=options.model,
             )
             before = page
             try:

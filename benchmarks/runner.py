@@ -1,20 +1,29 @@
 """Measure contenders in turns, each in a process of its own."""
 
+import ctypes
 import fcntl
 import importlib
 import json
 import os
+import select
 import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parent.parent
+_PR_SET_PDEATHSIG = 1
+_BACKGROUND_SECONDS = 15.0
+"""Until background work that was started computes."""
+
+Beside = Callable[[], AbstractContextManager[None]]
+"""Other work, which continues within the context."""
 
 
 class ContenderError(Exception):
@@ -34,6 +43,7 @@ class Settings:
         against: Name and source folder of another revision.
         in_process: Run contenders in this process (tests).
         corpus, minutes: Text and training time of `quality`.
+        model: Folder of the model of `latency`.
         lock: A file. Processes that share it prepare and warm up at the same time, and are timed one by one while
             nothing else of theirs runs.
     """
@@ -48,6 +58,7 @@ class Settings:
     in_process: bool = False
     corpus: Path | None = None
     minutes: float = 5.0
+    model: Path | None = None
     lock: Path | None = None
 
     def wants(self, case: str) -> bool:
@@ -123,7 +134,13 @@ class Outcome:
 
 
 def measure(
-    contenders: Sequence[Contender], settings: Settings, *, rounds: int, warm_up: int = 1, busy: int = 0
+    contenders: Sequence[Contender],
+    settings: Settings,
+    *,
+    rounds: int,
+    warm_up: int = 1,
+    beside: Beside = nullcontext,
+    limit: float | None = None,
 ) -> list[Outcome]:
     """Run contenders in turns; each round begins with another one.
 
@@ -132,7 +149,8 @@ def measure(
         settings: May override `rounds`.
         rounds: Timed rounds.
         warm_up: Rounds before them that are not counted.
-        busy: How many other processes keep a core busy during each timed run.
+        beside: Other work during each run.
+        limit: Seconds after which a contender that does not answer has failed.
     """
     rounds = settings.rounds or (1 if settings.quick else rounds)
     warm_up = 0 if settings.quick else warm_up
@@ -146,7 +164,7 @@ def measure(
         running: dict[str, _Child | _Local] = {}
         for contender in contenders:
             try:
-                process = _Local(contender) if settings.in_process else _Child(contender)
+                process = _Local(contender) if settings.in_process else _Child(contender, limit)
                 stack.callback(process.close)
                 process.wait_until_ready()
                 running[contender.name] = process
@@ -160,7 +178,7 @@ def measure(
             for name in (*names[first:], *names[:first]):
                 print(f"\r  round {turn - warm_up + 1} of {rounds}: {name:<40}", end="", file=sys.stderr, flush=True)
                 try:
-                    with busy_processes(busy):
+                    with beside():
                         found = running[name].run()
                 except ContenderError as error:
                     outcomes[name] = Outcome(name, [], str(error))
@@ -211,7 +229,8 @@ class _Child:
     An idle OpenMP thread may spin for milliseconds, with OMP_WAIT_POLICY=active for minutes: stopped, it cannot.
     """
 
-    def __init__(self, contender: Contender) -> None:
+    def __init__(self, contender: Contender, limit: float | None = None) -> None:
+        self._limit = limit
         path = [str(contender.source)] if contender.source else []
         path += [value for value in [os.environ.get("PYTHONPATH", "")] if value]
         self._process = subprocess.Popen(
@@ -236,21 +255,36 @@ class _Child:
 
     def _receive(self) -> dict[str, Any]:
         assert self._process.stdout is not None
+        if not self.has_answered(self._limit):
+            raise ContenderError(f"no answer within {self._limit:g} s")
         line = self._process.stdout.readline()
         if not line:
             raise ContenderError(f"its process ended with exit code {self._process.wait()}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise ContenderError(answer["error"])
-        os.killpg(self._process.pid, signal.SIGSTOP)
+        self.stop()
         return answer
+
+    def has_answered(self, seconds: float | None = 0.0) -> bool:
+        assert self._process.stdout is not None
+        return bool(select.select([self._process.stdout], [], [], seconds)[0])
+
+    def stop(self) -> None:
+        os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.killpg(self._process.pid, signal.SIGCONT)
 
     def wait_until_ready(self) -> None:
         self._receive()
 
-    def run(self) -> dict[str, Any]:
-        os.killpg(self._process.pid, signal.SIGCONT)
+    def begin(self) -> None:
+        self.resume()
         self._send({"do": "run"})
+
+    def run(self) -> dict[str, Any]:
+        self.begin()
         return self._receive()
 
     def close(self) -> None:
@@ -263,6 +297,31 @@ class _Child:
                     pipe.close()
                 except BrokenPipeError:
                     continue
+
+
+@contextmanager
+def background(contender: Contender) -> Iterator[Beside]:
+    """Begin the one long run of a contender, stop it, and yield what resumes it for the length of a context."""
+    child = _Child(contender)
+
+    @contextmanager
+    def beside() -> Iterator[None]:
+        if child.has_answered():
+            raise ContenderError(f"{contender.name} ended")
+        child.resume()
+        try:
+            yield
+        finally:
+            child.stop()
+
+    try:
+        child.wait_until_ready()
+        child.begin()
+        time.sleep(_BACKGROUND_SECONDS)
+        child.stop()
+        yield beside
+    finally:
+        child.close()
 
 
 @contextmanager
@@ -296,6 +355,8 @@ def _describe(error: Exception) -> str:
 
 def _serve() -> None:
     """Answer the parent process line by line: first set up, then one run a line."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # A stopped process ends with its parent too.
     # Libraries print to standard output; the answers have it for themselves.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

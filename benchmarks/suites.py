@@ -4,6 +4,7 @@ import dataclasses
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import numpy as np
 
 from benchmarks import texts
 from benchmarks.faults import faults
+from benchmarks.latency import contenders, measure_latency
 from benchmarks.ours import GPU_LEVERS, INFERENCE_LEVERS, LEVERS
 from benchmarks.quality import quality
-from benchmarks.runner import Contender, Outcome, Settings, Spread, lock, measure
+from benchmarks.runner import Contender, Outcome, Settings, Spread, busy_processes, lock, measure
 from benchmarks.serving import measure_serving
 from benchmarks.table import Table, compare, number, spread
 
@@ -437,7 +439,9 @@ def beside(settings: Settings) -> Iterator[Table]:
         if settings.quick:
             policies = {name: policies[name] for name in list(policies)[:2]}
         contenders = [task.own(name, env=env) for name, env in policies.items()]
-        quiet, one, two = (measure(contenders, settings, rounds=5, busy=busy) for busy in (0, 1, 2))
+        quiet, one, two = (
+            measure(contenders, settings, rounds=5, beside=partial(busy_processes, busy)) for busy in (0, 1, 2)
+        )
         rows = [
             (
                 mine.name,
@@ -471,6 +475,14 @@ def serve(settings: Settings) -> Iterator[Table]:
             yield dataclasses.replace(table, title=f"{name}: {table.title}")
 
 
+def latency(settings: Settings) -> Iterator[Table]:
+    """Measure each call of embed: quiet, beside a busy process, beside a training (--model: a hub folder)."""
+    task = prepare(settings, SIZES["tiny"])
+    training = task.own("training", steps=1_000_000, env={"OMP_NUM_THREADS": "2"})
+    compared = contenders(settings.model or task.folder / "start", settings)
+    yield from measure_latency(_with_revision(settings, compared), training, settings)
+
+
 def _share(part: Outcome, whole: Outcome) -> str:
     if not part.rounds or not whole.rounds:
         return ""
@@ -488,6 +500,7 @@ SUITES: Mapping[str, Callable[[Settings], Iterator[Table]]] = {
     "gpu": gpu,
     "beside": beside,
     "serve": serve,
+    "latency": latency,
     "quality": quality,
     "faults": faults,
 }

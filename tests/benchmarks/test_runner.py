@@ -1,11 +1,23 @@
 """Measuring in turns, with contenders that do nothing but count."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.runner import Contender, Outcome, Settings, Spread, busy_processes, measure
+from benchmarks import runner
+from benchmarks.runner import (
+    Contender,
+    ContenderError,
+    Outcome,
+    Settings,
+    Spread,
+    background,
+    busy_processes,
+    measure,
+)
 from benchmarks.table import Table, compare, number
 
 ORDER: list[str] = []
@@ -98,3 +110,54 @@ def test_spread_and_numbers() -> None:
 
 def test_cells_with_bars_stay_one_cell() -> None:
     assert Table("", ("a", "b"), [("x|y", "1")]).markdown().splitlines()[-1] == "| x\\|y | 1 |"
+
+
+class Counts:
+    """Writes how often it counted."""
+
+    def __init__(self, file: str, most: int) -> None:
+        self._file, self._most = Path(file), most
+
+    def run(self) -> dict[str, Any]:
+        for count in range(self._most):
+            self._file.write_text(str(count), encoding="ascii")
+        return {}
+
+
+def test_background_work_continues_within_the_context_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_BACKGROUND_SECONDS", 0.2)
+    file = tmp_path / "count"
+    options = {"file": str(file), "most": 10**9}
+    with background(Contender(name="a", make="tests.benchmarks.test_runner:Counts", options=options)) as beside:
+        stopped = _settled(file)
+        with beside():
+            _wait_for(lambda: file.read_text(encoding="ascii") not in ("", stopped))
+    options["most"] = 1
+    with (
+        background(Contender(name="a", make="tests.benchmarks.test_runner:Counts", options=options)) as beside,
+        pytest.raises(ContenderError, match="a ended"),
+        beside(),
+    ):
+        pass
+
+
+def _settled(file: Path) -> str:
+    """Return what a file contains, which nothing changes."""
+    first = file.read_text(encoding="ascii")
+    time.sleep(0.1)
+    assert file.read_text(encoding="ascii") == first
+    return first
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_contender_that_does_not_answer_has_failed(tmp_path: Path) -> None:
+    options = {"file": str(tmp_path / "count"), "most": 10**9}
+    slow = Contender(name="slow", make="tests.benchmarks.test_runner:Counts", options=options)
+    (outcome,) = measure([slow], Settings(scratch=tmp_path), rounds=1, warm_up=0, limit=2.0)
+    assert outcome.problem == "no answer within 2 s"

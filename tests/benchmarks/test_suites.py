@@ -26,6 +26,7 @@ pytest.importorskip("transformers")
         pytest.param(["finetune"], 4, marks=pytest.mark.slow),
         pytest.param(["corpus"], 2, marks=pytest.mark.slow),
         (["memory"], 3),
+        pytest.param(["latency", "--cases", "quiet"], 8, marks=pytest.mark.slow),
         (["scaling", "--cases", "length"], 1),
         pytest.param(["scaling", "--cases", "processes"], 2, marks=pytest.mark.slow),
     ],
