@@ -98,6 +98,26 @@ def test_onnx_gives_the_results_of_the_source(family, kind, tmp_path, monkeypatc
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["pretrained"])
+def test_openvino_gives_the_results_of_the_source(kind, tmp_path, monkeypatch):
+    openvino = pytest.importorskip("openvino")
+    pytest.importorskip("nncf")
+    monkeypatch.setattr(export, "LIMITS", {"fp32": (1e-4, 1.0), "fp16": (1e-2, 0.8), "int8": (1.0, 0.5)})
+    out = tmp_path / "out"
+    model = _model(tmp_path, "bert", kind)
+    parities = maskwright.export(model, to="openvino", out=out, precision=["fp16", "int8"])
+    assert [each.precision for each in parities] == ["fp16", "int8"]
+    assert 0 < parities[0].difference < parities[1].difference
+    names = {path.name for path in (out / "openvino").iterdir()}
+    stems = ("openvino_model_fp16", "openvino_model_qint8_quantized")
+    assert names == {f"{stem}.{suffix}" for stem in stems for suffix in ("xml", "bin")}
+    graph = openvino.Core().read_model(out / "openvino" / "openvino_model_qint8_quantized.xml")
+    types = {operation.get_element_type().to_string() for operation in graph.get_ops()}
+    assert "i8" in types
+    assert _front_matter(out)["library_name"] == "openvino"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert"] if len(CASES) < len(EVERY) else FAMILIES)
 @pytest.mark.parametrize(("pooling", "normalize"), [("mean", False), ("first", True)])
 def test_sentence_transformers_gives_the_vectors_of_embed(family, pooling, normalize, tmp_path):
@@ -266,11 +286,12 @@ def test_a_precision_that_passes_is_kept_when_another_fails(tmp_path):
     bad = Parity(precision="int8", difference=1.0, agreement=0.5, **facts)
     for name in ("model.onnx", "model.onnx_data", "model_quantized.onnx", "model_quantized.onnx_data"):
         (tmp_path / name).touch()
+    files = {"fp32": tmp_path / "model.onnx", "int8": tmp_path / "model_quantized.onnx"}
     with pytest.warns(export.PrecisionLeftOut, match=r"50\.00%"):
-        assert export._passing([good, bad], tmp_path) == [good]
+        assert export._passing([good, bad], files) == [good]
     assert {path.name for path in tmp_path.iterdir()} == {"model.onnx", "model.onnx_data"}
     with pytest.raises(ConversionError, match=r"50\.00%"):
-        export._passing([bad], tmp_path)
+        export._passing([bad], files)
 
 
 def test_an_export_keeps_license_tags_and_base_model_of_its_source(bert, tmp_path):

@@ -52,7 +52,7 @@ SUBCOMMANDS: Mapping[str, Subcommand] = MappingProxyType(
         "predict": Subcommand("Predict with a fine-tuned model.", _USE),
         "evaluate": Subcommand("Evaluate a fine-tuned model on labeled examples.", _USE),
         "serve": Subcommand("Serve models by HTTP, with a playground page.", _USE),
-        "export": Subcommand("Write a model for ONNX Runtime, sentence-transformers or the hub.", _USE),
+        "export": Subcommand("Write a model for ONNX Runtime, OpenVINO, sentence-transformers or the hub.", _USE),
         "push": Subcommand("Upload an exported model to the model hub.", _USE),
         "recipes": Subcommand("List, show, compare and size the recipes of the published systems.", _SEE),
         "show": Subcommand("Show how a recipe masks a text, in color.", _SEE),

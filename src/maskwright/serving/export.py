@@ -1,11 +1,11 @@
-"""`maskwright.export`: a trained model as a folder for ONNX Runtime, sentence-transformers or the model hub."""
+"""`maskwright.export`: a trained model as a folder for ONNX Runtime, OpenVINO, sentence-transformers or the hub."""
 
 import shutil
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from maskwright.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from maskwright.checkpoints.location import GENERATOR
@@ -18,11 +18,11 @@ from maskwright.core.storage.files import atomic_folder, read_json, read_object,
 from maskwright.core.storage.tensor_files import full_disk_named
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.model import fine_tuned
-from maskwright.serving import model_card, onnx_graph
-from maskwright.serving.onnx_graph import FILES, PRECISIONS, OnnxPrecision
+from maskwright.serving import model_card, onnx_graph, openvino_graph
+from maskwright.serving.onnx_graph import PRECISIONS, OnnxPrecision
 from maskwright.serving.parity import Parity, compare_embeddings, compare_heads, compare_tasks, examples_for, texts_for
 
-Target = Literal["onnx", "sentence-transformers", "hub"]
+Target = Literal["onnx", "openvino", "sentence-transformers", "hub"]
 TARGETS: tuple[Target, ...] = get_args(Target)
 LIMITS: Mapping[str, tuple[float, float]] = {"fp32": (1e-4, 0.98), "fp16": (1e-2, 0.98), "int8": (1.0, 0.9)}
 """By precision, the largest difference as a share of the largest score, and the least agreement of an export."""
@@ -30,13 +30,28 @@ LIMITS: Mapping[str, tuple[float, float]] = {"fp32": (1e-4, 0.98), "fp16": (1e-2
 _TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt", "*.model")
 _LIBRARIES = {
     "onnx": ("onnx", "onnx", "onnxruntime", "onnxscript", "transformers"),
+    "openvino": ("openvino", "openvino", "nncf", "onnx", "onnxscript", "transformers"),
     "sentence-transformers": ("embedding", "sentence_transformers"),
 }
 """The extra of a target, and its libraries."""
 
 
+class GraphFormat(NamedTuple):
+    """The files of a graph by precision, how they are made from an ONNX file in fp32, and how they are computed."""
+
+    files: Mapping[OnnxPrecision, str]
+    convert: Callable[[Path, Path, OnnxPrecision], None]
+    run: Callable[[Path, str], onnx_graph.Run]
+
+
+_GRAPHS: Mapping[str, GraphFormat] = {
+    "onnx": GraphFormat(onnx_graph.FILES, onnx_graph.convert, onnx_graph.run_onnx),
+    "openvino": GraphFormat(openvino_graph.FILES, openvino_graph.convert, openvino_graph.run_openvino),
+}
+
+
 class PrecisionLeftOut(UserWarning):
-    """An ONNX file differs too much from its source and was not kept; that of another precision was."""
+    """A graph differs too much from its source and was not kept; that of another precision was."""
 
 
 def export(
@@ -56,10 +71,10 @@ def export(
 
     Args:
         model: A run directory, or a Hugging Face model directory or hub name.
-        to: onnx, sentence-transformers, or hub (safetensors for transformers).
+        to: onnx, openvino, sentence-transformers, or hub (safetensors for transformers).
         out: A new directory. If the check fails, nothing is left of it.
-        precision: Of ONNX files: fp32, fp16 or int8.
-        encoder: Export hidden states to ONNX instead of the head's scores.
+        precision: Of ONNX and OpenVINO files: fp32, fp16 or int8.
+        encoder: Export hidden states instead of the head's scores (onnx, openvino).
         pooling, normalize: As for `embed`.
         texts: Texts for the check; for a fine-tuned model a file as for `maskwright predict`, of which 500 are used.
             Default: examples of the run's corpus and eight sentences.
@@ -88,11 +103,11 @@ def export(
     precisions = [name for name in PRECISIONS if name in wanted]
     parities: list[Parity] = []
     head = "encoder" if encoder or to == "sentence-transformers" else onnx_graph.head_of(loaded)
-    if to == "onnx" and not encoder and (loaded.folder / MODULES).is_file() and not loaded.modules.problem:
+    if to in _GRAPHS and not encoder and (loaded.folder / MODULES).is_file() and not loaded.modules.problem:
         head = "embedding"
     with atomic_folder(out) as folder:
-        if to == "onnx":
-            parities = _to_onnx(loaded, tokenizer, head, folder, precisions, file)
+        if to in _GRAPHS:
+            parities = _to_graph(to, loaded, tokenizer, head, folder, precisions, file)
         elif to == "sentence-transformers":
             with full_disk_named(out):
                 parities = [_to_sentence_transformers(loaded, folder, pooling, normalize, file)]
@@ -112,8 +127,8 @@ def _check_choices(
                 problem, allowed, hint = unknown_name(kind, name, known)
                 raise MaskwrightError(problem, allowed=allowed, hint=hint)
     for option, given, applies in (
-        ("--precision", tuple(precisions) != ("fp32",), to == "onnx"),
-        ("--encoder", encoder, to == "onnx"),
+        ("--precision", tuple(precisions) != ("fp32",), to in _GRAPHS),
+        ("--encoder", encoder, to in _GRAPHS),
         ("--pooling and --normalize", pooled, to == "sentence-transformers"),
         ("--texts", texts is not None, to != "hub"),
     ):
@@ -141,7 +156,8 @@ def _check_tokenizer(loaded: Checkpoint) -> Tokenizer:
     return tokenizer
 
 
-def _to_onnx(
+def _to_graph(
+    to: str,
     loaded: Checkpoint,
     tokenizer: Tokenizer,
     head: str,
@@ -149,33 +165,35 @@ def _to_onnx(
     precisions: Sequence[OnnxPrecision],
     file: Path | None,
 ) -> list[Parity]:
-    source, places = loaded.folder, {name: folder / "onnx" / FILES[name] for name in PRECISIONS}
+    source, graph_format = loaded.folder, _GRAPHS[to]
+    files = {name: folder / to / graph_format.files[name] for name in precisions}
+    onnx = folder / to / onnx_graph.FILES["fp32"]
     # The texts are read first: the rest takes long.
     tuned = fine_tuned.load(loaded) if loaded.task is not None and head == loaded.task.kind else None
     examples: Sequence[Any] = texts_for(source, file) if tuned is None else examples_for(tuned, file)
-    (folder / "onnx").mkdir()
+    onnx.parent.mkdir()
     model = onnx_graph.load_transformers(source, head, loaded.modules)
-    onnx_graph.write_onnx(model, source, head, places["fp32"])
-    for name in set(precisions) - {"fp32"}:
-        onnx_graph.convert(places["fp32"], places[name], name)
-    if "fp32" not in precisions:
-        for path in places["fp32"].parent.glob(f"{FILES['fp32']}*"):
-            path.unlink()
+    onnx_graph.write_onnx(model, source, head, onnx)
+    for name, path in files.items():
+        if path != onnx:
+            graph_format.convert(onnx, path, name)
+    if onnx not in files.values():
+        _remove(onnx)
     _copy(source, folder, *_TOKENIZER_FILES)
     _set_max_length(folder, loaded.max_length)
     write_json(
         folder / "config.json", {**read_json(source / "config.json"), "architectures": model.config.architectures}
     )
     original = onnx_graph.run_original(model, head)
-    exported: dict[str, onnx_graph.Run] = {name: onnx_graph.run_onnx(places[name], head) for name in precisions}
+    exported: dict[str, onnx_graph.Run] = {name: graph_format.run(path, head) for name, path in files.items()}
     if tuned is not None:
         parities = compare_tasks(tuned, original, exported, examples)
     else:
         parities = compare_heads(head, original, exported, examples, tokenizer, loaded.max_length)
-    return _passing(parities, folder / "onnx")
+    return _passing(parities, files)
 
 
-def _passing(parities: Sequence[Parity], folder: Path) -> list[Parity]:
+def _passing(parities: Sequence[Parity], files: Mapping[OnnxPrecision, Path]) -> list[Parity]:
     """Remove the files of precisions that fail the check; raise ConversionError if none passes."""
     failed: dict[str, ConversionError] = {}
     for parity in parities:
@@ -185,12 +203,17 @@ def _passing(parities: Sequence[Parity], folder: Path) -> list[Parity]:
             failed[parity.precision] = error
     if len(failed) == len(parities):
         raise next(iter(failed.values()))
-    for precision, name in FILES.items():
+    for precision, path in files.items():
         if precision in failed:
             warnings.warn(f"left out: {failed[precision]}", PrecisionLeftOut, stacklevel=4)
-            for path in folder.glob(f"{name}*"):
-                path.unlink()
+            _remove(path)
     return [parity for parity in parities if parity.precision not in failed]
+
+
+def _remove(graph: Path) -> None:
+    """Remove a graph and the file of its weights, if it has one."""
+    for path in graph.parent.glob(f"{graph.stem}.*"):
+        path.unlink()
 
 
 def _set_max_length(folder: Path, max_length: int) -> None:

@@ -64,8 +64,8 @@ def _text(
     if (loaded.task is not None or compares) and written.is_file():
         _, _, body = written.read_text(encoding="utf-8").removeprefix("---\n").partition("\n---\n")
         body = body.partition("\n## Limits\n")[0]  # of an earlier export
-    if to == "onnx":
-        library = "transformers.js"
+    if to in ("onnx", "openvino"):
+        library = "transformers.js" if to == "onnx" else "openvino"
     elif to == "sentence-transformers" or compares:
         library, pipeline = "sentence-transformers", "sentence-similarity"
     tags = ("maskwright", loaded.family, *([to] if to != "hub" else []))
@@ -151,9 +151,10 @@ def _exported(name: str, head: str, to: str, parities: Sequence[Parity], compare
             yield f"model = {HEADS[head].auto_class}.from_pretrained({quoted})"
             yield from (f"tokenizer = AutoTokenizer.from_pretrained({quoted})", "```")
         return
-    if to == "onnx":
-        yield from ("", "## ONNX", "")
-        yield f"Opset {OPSET}; any batch size and length; outputs {', '.join(HEADS[head].outputs)}."
+    if to in ("onnx", "openvino"):
+        yield from ("", "## ONNX" if to == "onnx" else "## OpenVINO", "")
+        version = f"Opset {OPSET}; any" if to == "onnx" else "Any"
+        yield f"{version} batch size and length; outputs {', '.join(HEADS[head].outputs)}."
     else:
         yield from ("", "## sentence-transformers", "", "```python")
         yield from ("from sentence_transformers import SentenceTransformer", "")

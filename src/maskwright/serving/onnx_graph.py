@@ -167,7 +167,7 @@ def run_original(model: Any, head: str) -> Run:
     def run(inputs: Arrays) -> NDArray[np.float32]:
         with torch.inference_mode():
             output = model(**{name: torch.from_numpy(array) for name, array in inputs.items() if name in known})
-        return _scores(head, [output[name].numpy() for name in HEADS[head].outputs])
+        return scores_of(head, [output[name].numpy() for name in HEADS[head].outputs])
 
     return run
 
@@ -178,10 +178,11 @@ def run_onnx(path: Path, head: str) -> Run:
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [each.name for each in session.get_inputs()]
-    return lambda inputs: _scores(head, session.run(None, {name: inputs[name] for name in names}))
+    return lambda inputs: scores_of(head, session.run(None, {name: inputs[name] for name in names}))
 
 
-def _scores(head: str, outputs: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+def scores_of(head: str, outputs: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """Return what a `Run` returns, from all outputs of a head."""
     if head == "embedding":
         return outputs[1]
     return outputs[0] if len(outputs) == 1 else np.stack(outputs, axis=-1)

@@ -68,8 +68,8 @@ class Parity:
         peak: The largest score of the source.
         agreement: The share of equal results, or another number up to 1: see `measure`.
         measure: What `agreement` is.
-        milliseconds, source_milliseconds: Time per text: of ONNX in turns, in batches of 8; of sentence-transformers
-            one after the other, each in its own batches.
+        milliseconds, source_milliseconds: Time per text: of ONNX and OpenVINO in turns, in batches of 8; of
+            sentence-transformers one after the other, each in its own batches.
     """
 
     precision: str

@@ -1,4 +1,4 @@
-"""`maskwright export`: a trained model for ONNX Runtime, sentence-transformers or the model hub."""
+"""`maskwright export`: a trained model for ONNX Runtime, OpenVINO, sentence-transformers or the model hub."""
 
 from pathlib import Path
 

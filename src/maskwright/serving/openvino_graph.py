@@ -1,0 +1,42 @@
+"""OpenVINO files of a model, made from its ONNX file."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from maskwright.checkpoints.quiet import quiet
+from maskwright.serving.onnx_graph import Arrays, OnnxPrecision, Run, scores_of
+
+FILES: Mapping[OnnxPrecision, str] = {
+    "fp32": "openvino_model.xml",
+    "fp16": "openvino_model_fp16.xml",
+    "int8": "openvino_model_qint8_quantized.xml",
+}
+"""Names of optimum-intel and sentence-transformers, in the subdirectory `openvino`. Weights are beside them, `.bin`."""
+
+
+def convert(source: Path, target: Path, precision: OnnxPrecision) -> None:
+    """Write an ONNX file in fp32 for OpenVINO, with weights in fp16 or, one scale per output, in int8."""
+    import openvino
+
+    with quiet():
+        model = openvino.Core().read_model(source)
+        if precision == "int8":
+            import nncf
+
+            model = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
+        openvino.save_model(model, target, compress_to_fp16=precision == "fp16")
+
+
+def run_openvino(path: Path, head: str) -> Run:
+    """Return the function that computes with OpenVINO."""
+    import openvino
+
+    compiled = openvino.compile_model(path, "CPU")
+    names = [each.any_name for each in compiled.inputs]
+
+    def run(inputs: Arrays) -> Any:
+        outputs = compiled({name: inputs[name] for name in names})
+        return scores_of(head, list(outputs.to_tuple()))
+
+    return run
