@@ -50,14 +50,14 @@ def contenders(model: Path, settings: Settings) -> list[Contender]:
     ]
 
 
-def measure_latency(compared: Sequence[Contender], training: Contender, settings: Settings) -> Iterator[Table]:
-    """Yield a table for each situation; `training` runs until it is stopped."""
+def measure_latency(compared: Sequence[Contender], training: Contender | None, settings: Settings) -> Iterator[Table]:
+    """Yield a table for each situation; `training`, which the situation of this name needs, runs until it is stopped."""
     for case in filter(settings.wants, ("quiet", "busy", "training")):
         with ExitStack() as stack:
             beside: Callable[[], Any] = nullcontext
             if case == "busy":
                 beside = partial(busy_processes, 1)
-            elif case == "training":
+            elif training and case == "training":
                 beside = stack.enter_context(background(training))
             outcomes = measure(compared, settings, rounds=4, warm_up=0, beside=beside, limit=_LIMIT)
         columns = ("texts", "contender", "median, ms", "99th percentile", "worst", "calls", "lowest cosine")

@@ -477,10 +477,12 @@ def serve(settings: Settings) -> Iterator[Table]:
 
 def latency(settings: Settings) -> Iterator[Table]:
     """Measure each call of embed: quiet, beside a busy process, beside a training (--model: a hub folder)."""
-    task = prepare(settings, SIZES["tiny"])
-    training = task.own("training", steps=1_000_000, env={"OMP_NUM_THREADS": "2"})
-    compared = contenders(settings.model or task.folder / "start", settings)
-    yield from measure_latency(_with_revision(settings, compared), training, settings)
+    training, model = None, settings.model
+    if model is None or settings.wants("training"):
+        task = prepare(settings, SIZES["tiny"])
+        training = task.own("training", steps=1_000_000, env={"OMP_NUM_THREADS": "2"})
+        model = model or task.folder / "start"
+    yield from measure_latency(_with_revision(settings, contenders(model, settings)), training, settings)
 
 
 def _share(part: Outcome, whole: Outcome) -> str:
