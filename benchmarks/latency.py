@@ -51,7 +51,7 @@ def contenders(model: Path, settings: Settings) -> list[Contender]:
 
 
 def measure_latency(compared: Sequence[Contender], training: Contender | None, settings: Settings) -> Iterator[Table]:
-    """Yield a table for each situation; `training`, which the situation of this name needs, runs until it is stopped."""
+    """Yield a table for each situation. `training`, needed by the one of this name, has one run without end."""
     for case in filter(settings.wants, ("quiet", "busy", "training")):
         with ExitStack() as stack:
             beside: Callable[[], Any] = nullcontext

@@ -98,14 +98,12 @@ def test_onnx_gives_the_results_of_the_source(family, kind, tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["pretrained"])
-def test_openvino_gives_the_results_of_the_source(kind, tmp_path, monkeypatch):
+def test_openvino_gives_the_results_of_the_source(bert, tmp_path, monkeypatch):
     openvino = pytest.importorskip("openvino")
     pytest.importorskip("nncf")
     monkeypatch.setattr(export, "LIMITS", {"fp32": (1e-4, 1.0), "fp16": (1e-2, 0.8), "int8": (1.0, 0.5)})
     out = tmp_path / "out"
-    model = _model(tmp_path, "bert", kind)
-    parities = maskwright.export(model, to="openvino", out=out, precision=["fp16", "int8"])
+    parities = maskwright.export(bert, to="openvino", out=out, precision=["fp16", "int8"])
     assert [each.precision for each in parities] == ["fp16", "int8"]
     assert 0 < parities[0].difference < parities[1].difference
     names = {path.name for path in (out / "openvino").iterdir()}
