@@ -37,6 +37,8 @@ def test_nearest_finds_a_slip_and_nothing_else():
 
 
 def test_unknown_name_lists_and_suggests():
-    problem, allowed, hint = unknown_name("recipe", "bert/bse", ["bert/tiny", "bert/base"])
-    message = str(RecipeError(problem, allowed=allowed, hint=hint))
-    assert message == "unknown recipe 'bert/bse'. Allowed: bert/base, bert/tiny. Did you mean 'bert/base'?"
+    error = unknown_name(RecipeError, "recipe", "bert/bse", ["bert/tiny", "bert/base"], "--recipe: ")
+    assert isinstance(error, RecipeError)
+    assert str(error) == (
+        "--recipe: unknown recipe 'bert/bse'. Allowed: bert/base, bert/tiny. Did you mean 'bert/base'?"
+    )

@@ -81,7 +81,7 @@ def test_the_paragraph_is_dropped_and_counted_and_the_files_content_counts(tmp_p
     ("name", "text", "says"),
     [
         ("dev.tsv", "too\tshort\n", "13 words"),
-        ("dev.json", '{"a": ', "line 1 is not JSON"),
+        ("dev.json", '{"a": ', "line 1: not JSON"),
         ("dev.txt", None, "there is no|cannot read"),
         ("dev.gz", "no gzip", "damaged"),
     ],

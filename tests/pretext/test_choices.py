@@ -1,16 +1,16 @@
-"""Choices by bare name, by fields, in tuples, as JSON and in JSON Schema."""
+"""Choices by bare name, in tuples, as JSON."""
 
-from typing import Annotated, Any, get_args
+from typing import Annotated
 
 import pytest
 from pydantic import Field
 
+from maskwright.core.fields import members
 from maskwright.core.spec import Spec, validate
-from maskwright.pretext import formats, masking, objectives, replacement
-from maskwright.pretext.formats import Format, FormatChoice, SegmentPair
-from maskwright.pretext.masking import Masking, MaskingChoice, TokenMasking
-from maskwright.pretext.objectives import MaskedLanguageModeling, Objective, ObjectiveChoice
-from maskwright.pretext.replacement import MaskRandomKeep, Replacement, ReplacementChoice
+from maskwright.pretext.formats import FormatChoice, SegmentPair
+from maskwright.pretext.masking import MaskingChoice, TokenMasking
+from maskwright.pretext.objectives import MaskedLanguageModeling, ObjectiveChoice
+from maskwright.pretext.replacement import MaskRandomKeep, ReplacementChoice
 
 
 class Choices(Spec):
@@ -20,18 +20,7 @@ class Choices(Spec):
     objectives: Annotated[tuple[ObjectiveChoice, ...], Field(min_length=1)] = (MaskedLanguageModeling(),)
 
 
-def members(choice: Any) -> list[type[Spec]]:
-    """The classes that a axis's union names."""
-    return list(get_args(get_args(choice)[0]))
-
-
-AXES: dict[str, tuple[Any, type[Spec], Any]] = {
-    "format": (FormatChoice, Format, formats),
-    "masking": (MaskingChoice, Masking, masking),
-    "replacement": (ReplacementChoice, Replacement, replacement),
-    "objectives": (ObjectiveChoice, Objective, objectives),
-}
-EVERY_MEMBER = [(axis, member) for axis, (choice, _, _) in AXES.items() for member in members(choice)]
+EVERY_MEMBER = [(axis, member) for axis, field in Choices.model_fields.items() for member in members(field.annotation)]
 
 
 @pytest.mark.parametrize(("axis", "member"), EVERY_MEMBER)

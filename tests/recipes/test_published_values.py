@@ -14,7 +14,6 @@ from maskwright.checkpoints.families import family_named
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.types import Instances, SpecialTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.fitting.budget import rate_factor
 from maskwright.model.sizes import count_parameters
 from maskwright.pretext.masking import SpanMasking
 from maskwright.recipes import catalog
@@ -528,15 +527,6 @@ def test_electra_s_original_samples_fewer_distinct_positions(length: int, count:
     ours = masking.select(full(length, rounds), rng_of_all).positions
     assert len(np.unique(ours)) == len(ours)
     assert np.bincount(ours // length, minlength=rounds).tolist() == [count] * rounds
-
-
-def test_electra_s_learning_rate_never_reaches_its_peak() -> None:
-    training = catalog.get("electra/small").training
-    share = training.warmup_steps / training.steps
-    steps = np.arange(0, 100_000, 50)
-    factors = [rate_factor(training.schedule, step / training.steps, share) for step in steps]
-    assert max(factors) == pytest.approx(0.99, abs=1e-9)
-    assert steps[int(np.argmax(factors))] == training.warmup_steps
 
 
 def test_spanbert_s_lengths_are_normalized_not_clipped() -> None:

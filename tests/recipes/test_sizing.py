@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from maskwright.model.encoder import Encoder
 from maskwright.recipes import catalog
 from maskwright.recipes.sizing import sizes, training_flops_per_token
 from maskwright.training.steps.model import build_model
@@ -39,6 +40,9 @@ COUNTS = {
     "macbert/base": (102_267_648,),
     "macbert/large": (325_522_432,),
     "ernie/base": (99_866_112, 99_275_520, 100_477_778),
+    # Weller et al. 2025 (17M) and Warner et al. 2024 (149M)
+    "modernbert/mini": (16_797_440, 16_797_440, 16_913_600, 16_913_600),
+    "modernbert/base": (149_014_272, 149_014_272, 149_655_232, 149_655_232),
 }
 
 
@@ -52,16 +56,17 @@ def test_published_numbers_of_parameters(name):
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("base", 102_267_648),
-        ("large", 325_522_432),
-        ("rbt3", 38_476_800),
-        ("rbt4", 45_564_672),
-        ("rbt6", 59_740_416),
-        ("rbtl3", 61_001_728),
+        ("roberta-wwm/base", 102_267_648),
+        ("roberta-wwm/large", 325_522_432),
+        ("roberta-wwm/rbt3", 38_476_800),
+        ("roberta-wwm/rbt4", 45_564_672),
+        ("roberta-wwm/rbt6", 59_740_416),
+        ("roberta-wwm/rbtl3", 61_001_728),
+        ("roberta/base", 124_645_632),
     ],
 )
-def test_roberta_wwm_has_the_published_number_of_parameters(name, parameters):
-    with_pooler = catalog.resolve(f"roberta-wwm/{name}", ["encoder.pooler=true"])
+def test_published_models_with_an_untrained_pooler_have_their_number_of_parameters(name, parameters):
+    with_pooler = catalog.resolve(name, ["encoder.pooler=true"])
     assert sizes(with_pooler).encoder_and_pooler == parameters
 
 
@@ -102,7 +107,13 @@ def test_electra_has_the_published_numbers_of_parameters(name, overrides, encode
         (["encoder.sharing=none"], 89_650_176),
         (["encoder.sharing=attention"], 63_647_232),
         (["encoder.sharing=ffn"], 37_686_528),
+        (["encoder.sharing=none", "encoder.embedding_size=64"], 87_648_000),
+        (["encoder.sharing=none", "encoder.embedding_size=256"], 93_654_528),
         (["encoder.sharing=none", "encoder.embedding_size=768"], 109_081_344),
+        (
+            ["encoder.sharing=none", "encoder.embedding_size=768", "encoder.embedding_projection=always"],
+            109_671_936,
+        ),
         (["encoder.sharing=attention", "encoder.embedding_size=768"], 83_078_400),
         (["encoder.sharing=ffn", "encoder.embedding_size=768"], 57_117_696),
         (["encoder.num_groups=4"], 11_683_584 + 3 * 7_087_872),
@@ -110,7 +121,10 @@ def test_electra_has_the_published_numbers_of_parameters(name, overrides, encode
     ],
 )
 def test_albert_s_ablations_are_one_setting_away(overrides, parameters):
-    assert sizes(catalog.resolve("albert/base", overrides)).encoder_and_pooler == parameters
+    recipe = catalog.resolve("albert/base", overrides)
+    assert sizes(recipe).encoder_and_pooler == parameters
+    with torch.device("meta"):
+        assert _parameters(Encoder(recipe.encoder, recipe.tokenizer.vocab_size)) == parameters
 
 
 @pytest.mark.parametrize("name", catalog.names())

@@ -1,6 +1,5 @@
 """What a model card (README.md) states about the rights and the origin of a model, kept by models made from it."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -44,19 +43,17 @@ class CardFacts:
         self, library: str, pipeline: str, *, license: str = "", language: str = "", tags: tuple[str, ...] = ()
     ) -> list[str]:
         """Return lines of a card's front matter; license and language replace the model's, tags are added."""
-        license = license or self.license
-        return [
-            "---",
-            *([f"license: {_quoted(license)}"] if license else []),
-            *_listed("language", (language,) if language else self.language),
-            *([f"base_model: {_quoted(self.base_model)}"] if self.base_model else []),
-            f"library_name: {library}",
-            f"pipeline_tag: {pipeline}",
-            "tags:",
-            *(f"- {_quoted(tag)}" for tag in dict.fromkeys((*tags, *self.tags))),
-            "---",
-            "",
-        ]
+        entries = {
+            "license": license or self.license,
+            "language": language or (self.language[0] if len(self.language) == 1 else list(self.language)),
+            "base_model": self.base_model,
+            "library_name": library,
+            "pipeline_tag": pipeline,
+            "tags": list(dict.fromkeys((*tags, *self.tags))),
+        }
+        stated = {name: value for name, value in entries.items() if value}
+        text = yaml.safe_dump(stated, sort_keys=False, allow_unicode=True, width=2 * _LONGEST)
+        return ["---", *text.rstrip("\n").split("\n"), "---", ""]
 
 
 def read_card_facts(folder: Path, name: str = "") -> CardFacts:
@@ -94,15 +91,3 @@ def _front_matter(path: Path) -> Any:
 def _texts(value: Any) -> tuple[str, ...]:
     texts = value if isinstance(value, list) else [value]
     return tuple(text for text in texts if isinstance(text, str) and 0 < len(text) <= _LONGEST and text.isprintable())
-
-
-def _listed(name: str, values: tuple[str, ...]) -> list[str]:
-    if len(values) > 1:
-        return [f"{name}:", *(f"- {_quoted(value)}" for value in values)]
-    return [f"{name}: {_quoted(value)}" for value in values]
-
-
-def _quoted(text: str) -> str:
-    """Return a YAML scalar; names without quotes, unless YAML 1.1 reads another type ("no")."""
-    is_plain = re.fullmatch(r"[a-z][\w.-]*", text) and yaml.safe_load(text) == text
-    return text if is_plain else json.dumps(text, ensure_ascii=False)

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 from maskwright.core.errors import ConversionError, nearest
-from maskwright.core.extras import install
 
 GENERATOR = "generator"
 """The subdirectory of ELECTRA's generator in the folder of its discriminator: a model folder too."""
@@ -64,13 +63,8 @@ def _models_in(parent: Path) -> list[str]:
 
 
 def _from_hub(name: str) -> Path:
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError as error:
-        raise ConversionError(
-            f"there is no folder {name!r}, and huggingface_hub, which downloads models, is not installed",
-            hint=f"Give the path of a model folder, or install the extra: {install('hf')}",
-        ) from error
+    from huggingface_hub import snapshot_download  # a dependency of tokenizers
+
     try:
         return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
     except (OSError, ValueError) as error:

@@ -7,6 +7,7 @@ import difflib
 import json
 from collections.abc import Iterable
 from itertools import islice
+from typing import TypeVar
 
 _MAX_CHARACTERS = 4000
 _MAX_COMPARED, _LONGEST_COMPARED = 1000, 100
@@ -34,6 +35,9 @@ class MaskwrightError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # The default pickling loses keyword-only arguments, and errors are sent between processes.
         return _rebuild, (type(self), self.problem, self.allowed, self.hint)
+
+
+ErrorType = TypeVar("ErrorType", bound=MaskwrightError)
 
 
 def json_problem(error: Exception) -> str:
@@ -95,15 +99,19 @@ def nearest(name: str, options: Iterable[str], cutoff: float = 0.5) -> str | Non
     return matches[0] if matches else None
 
 
-def unknown_name(what: str, name: str, options: Iterable[str]) -> tuple[str, str, str]:
-    """Return (problem, allowed, hint) for a name that is not among the options.
+def suggestion(name: str, options: Iterable[str], otherwise: str = "", cutoff: float = 0.5) -> str:
+    """Return the hint that names the option most similar to `name` (see `nearest`); `otherwise` without one.
 
     Example:
-        >>> unknown_name("recipe", "bert/bse", ["bert/base", "bert/tiny"])
-        ("unknown recipe 'bert/bse'", 'bert/base, bert/tiny', "Did you mean 'bert/base'?")
+        >>> suggestion("bert/bse", ["bert/base", "bert/tiny"])
+        "Did you mean 'bert/base'?"
     """
+    guess = nearest(name, options, cutoff)
+    return f"Did you mean {guess!r}?" if guess else otherwise
+
+
+def unknown_name(error: type[ErrorType], what: str, name: str, options: Iterable[str], where: str = "") -> ErrorType:
+    """Return the error for a name that is not among the options; its message begins with `where`."""
     known = sorted(options)
-    guess = nearest(name, known)
-    hint = f"Did you mean {guess!r}?" if guess else ""
     shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
-    return f"unknown {what} {name!r}", shown, hint
+    return error(f"{where}unknown {what} {name!r}", allowed=shown, hint=suggestion(name, known))

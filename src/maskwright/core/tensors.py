@@ -1,13 +1,21 @@
-"""Torch value types passed between packages. T tokens, B sequences, H hidden, M targets, R row length."""
+"""Torch value types passed between packages. T tokens, B sequences, H hidden, M targets, R row length.
+
+The module does not import PyTorch, so that recipes, of which objectives are parts, are read without it.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from maskwright.core.types import IntArray
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +49,10 @@ class PackedBatch:
         max_seqlen: int | None = None,
         dropout_key: int | None = None,
         device: torch.device | None = None,
-    ) -> "PackedBatch":
+    ) -> PackedBatch:
         """Make a batch, on the CPU by default; `ids` and `segment_ids` have shape (T,), `lengths` of sequences (B,)."""
+        import torch
+
         cu_seqlens = np.append(0, np.cumsum(lengths))
         return cls(
             ids=torch.from_numpy(ids.astype(np.int64, copy=False)).to(device),
@@ -76,6 +86,8 @@ class PackedBatch:
 
 def mean_of_tokens(hidden: Tensor, batch: PackedBatch) -> Tensor:
     """Return the mean of each sequence's hidden states, special tokens included. Shape (T, H) to (B, H)."""
+    import torch
+
     # Not index_add, which is nondeterministic on a GPU.
     return torch.segment_reduce(hidden, "mean", lengths=batch.lengths)
 

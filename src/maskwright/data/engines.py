@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, Literal, TypeVar
 
 from maskwright.core.errors import DataError, MaskwrightError, unknown_name
-from maskwright.data.libraries import imported
+from maskwright.core.extras import imported
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -51,8 +51,7 @@ def use_engine(engine: Engine | None) -> Iterator[None]:
     """
     engine = _engine.get() if engine is None else engine
     if not isinstance(engine, Executor) and engine not in _ENGINES:
-        problem, allowed, hint = unknown_name("engine", engine, _ENGINES)
-        raise DataError(problem, allowed=allowed, hint=hint)
+        raise unknown_name(DataError, "engine", engine, _ENGINES)
     token = _engine.set(engine)
     try:
         yield

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from maskwright.core.errors import DataError
+from maskwright.core.extras import imported
 from maskwright.core.storage.files import open_file
-from maskwright.data.libraries import imported
 
 COMPRESSIONS = (".gz", ".zst")
 MAX_LINE_BYTES = 1 << 24
@@ -129,6 +129,24 @@ def decoded_lines(stream: BinaryIO, name: str, on_bad_line: OnBadLine = refuse_l
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             on_bad_line(undecodable(line, error, name, number))
+
+
+def decode_lines(data: bytes, file: str, first_line: int = 1, on_bad_line: OnBadLine = refuse_line) -> str:
+    """Decode UTF-8; where it is broken, report the line and, if that returns, leave the whole line out."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    lines = []
+    start = 0
+    for number, line in enumerate(io.BytesIO(data), first_line):
+        try:
+            lines.append(line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            whole = UnicodeDecodeError("utf-8", data, start + error.start, start + error.end, error.reason)
+            on_bad_line(undecodable(data, whole, file, number))
+        start += len(line)
+    return "".join(lines)
 
 
 def skip_long_line(stream: BinaryIO, name: str, number: int, on_bad_line: OnBadLine) -> None:

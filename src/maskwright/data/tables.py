@@ -13,11 +13,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
-from maskwright.core.errors import DataError, json_problem, nearest
+from maskwright.core.errors import DataError, json_problem, suggestion
+from maskwright.core.extras import imported
 from maskwright.core.storage.files import parse_json
 from maskwright.core.text.amounts import pluralize
 from maskwright.data.files import MAX_LINE_BYTES, BadLine, OnBadLine, decoded_lines, decompressed, undecodable
-from maskwright.data.libraries import imported
 
 TableFormat = Literal["csv", "tsv", "jsonl", "parquet"]
 TABLE_SUFFIXES: Mapping[str, TableFormat] = {
@@ -70,12 +70,8 @@ def text_column(columns: Sequence[str], textual: Sequence[str], wanted: str | No
     if wanted is not None:
         if wanted in columns:
             return wanted
-        guess = nearest(wanted, columns)
-        raise DataError(
-            f"{name} has no column {wanted!r}",
-            allowed=describe_columns(columns),
-            hint=f"Did you mean {guess!r}?" if guess else "",
-        )
+        problem, hint = f"{name} has no column {wanted!r}", suggestion(wanted, columns)
+        raise DataError(problem, allowed=describe_columns(columns), hint=hint)
     usual = usual_text_column(textual)
     if usual is not None or len(textual) == 1:
         return textual[0] if usual is None else usual

@@ -139,8 +139,7 @@ def system_of(existing: Checkpoint, wanted: str | None) -> str:
     """
     families = {name.partition("/")[0]: get(name).family for name in names()}
     if wanted and wanted.partition("/")[0] not in families:
-        problem, allowed, hint = unknown_name("system", wanted, families)
-        raise RecipeError(problem, allowed=allowed, hint=hint)
+        raise unknown_name(RecipeError, "system", wanted, families)
     recorded = (wanted, _entry(existing, "recipe.json", "name"), _entry(existing, "run.json", "system"))
     system = next((name for name in recorded if isinstance(name, str) and name), "").partition("/")[0]
     candidates = (system, families.get(system, existing.family))

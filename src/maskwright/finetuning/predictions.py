@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from maskwright.core.errors import DataError
+from maskwright.core.extras import imported
 from maskwright.core.storage.files import check_writable, write_text
-from maskwright.data.libraries import imported
 
 if TYPE_CHECKING:  # PyTorch takes seconds to import, and names of files are checked before.
     from maskwright.finetuning.tasks.base import Prediction

@@ -9,9 +9,9 @@ from typing import Any
 
 from maskwright.checkpoints.card_facts import CardFacts
 from maskwright.checkpoints.families import family_named
+from maskwright.core.extras import imported
 from maskwright.core.storage.files import write_json, write_text
 from maskwright.core.types import HeadKind, MatmulPrecision
-from maskwright.data.libraries import imported
 from maskwright.finetuning.baselines import FROZEN
 from maskwright.finetuning.examples import ExampleFile
 from maskwright.finetuning.model.fine_tuned import FineTunedModel

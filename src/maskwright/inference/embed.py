@@ -37,8 +37,7 @@ def choose_dimensions(requested: int | None, modules: SentenceModules, width: in
 
 def check_pooling(name: str) -> None:
     if name not in POOLINGS:
-        problem, allowed, hint = unknown_name("pooling", name, POOLINGS)
-        raise MaskwrightError(problem, allowed=allowed, hint=hint)
+        raise unknown_name(MaskwrightError, "pooling", name, POOLINGS)
 
 
 def nearest_texts(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

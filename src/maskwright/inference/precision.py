@@ -33,8 +33,7 @@ def choose_precision(name: str, device: torch.device) -> MatmulPrecision:
             return _fp32(f"int8 is for CPUs, and the model is on {device}")
         unavailable = ops.int8_problem()
         return "int8" if unavailable is None else _fp32(unavailable.problem)
-    problem, allowed, hint = unknown_name("precision", name, PRECISIONS)
-    raise MaskwrightError(problem, allowed=allowed, hint=hint)
+    raise unknown_name(MaskwrightError, "precision", name, PRECISIONS)
 
 
 def _fp32(why: str) -> MatmulPrecision:

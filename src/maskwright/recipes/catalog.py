@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from maskwright.core.errors import RecipeError, nearest
+from maskwright.core.errors import RecipeError, nearest, suggestion
 from maskwright.core.spec import override, parse_overrides
 from maskwright.recipes import systems
 from maskwright.recipes.recipe import Recipe
@@ -34,12 +34,8 @@ def get(name: str) -> Recipe:
         raise RecipeError(f"recipe {name!r} needs a size", allowed=", ".join(sizes[system]))
     hint = "`maskwright recipes` lists all recipes"
     if system in sizes:
-        guess = nearest(name, sizes[system])
-        raise RecipeError(
-            f"system {system!r} has no size {size!r}",
-            allowed=", ".join(sizes[system]),
-            hint=f"Did you mean {guess!r}?" if guess else hint,
-        )
+        hint = suggestion(name, sizes[system], hint)
+        raise RecipeError(f"system {system!r} has no size {size!r}", allowed=", ".join(sizes[system]), hint=hint)
     # A high cutoff: "bret" is a misspelled BERT, but "deberta" is another system. "bert-base-uncased" is a hub name.
     meant = nearest(system, sizes, cutoff=0.74)
     guesses = (f"{meant}/{size}", f"{meant}/base", name.removesuffix("-uncased").replace("-", "/", 1))

@@ -199,8 +199,7 @@ def choose_trackers(names: Sequence[str] | None) -> tuple[str, ...]:
         raise MaskwrightError(f"--report-to {','.join(chosen)} combines none with trackers", hint="Leave out none.")
     for name in chosen:
         if name not in _TRACKERS:
-            problem, allowed, hint = unknown_name("tracker", name, [*_TRACKERS, "none"])
-            raise MaskwrightError(f"--report-to: {problem}", allowed=allowed, hint=hint)
+            raise unknown_name(MaskwrightError, "tracker", name, [*_TRACKERS, "none"], "--report-to: ")
         require(f"--report-to {name}", name, name)
     return chosen
 

@@ -124,8 +124,7 @@ def _check_choices(
     for kind, names, known in (("target", (to,), TARGETS), ("precision", precisions, PRECISIONS)):
         for name in names:
             if name not in known:
-                problem, allowed, hint = unknown_name(kind, name, known)
-                raise MaskwrightError(problem, allowed=allowed, hint=hint)
+                raise unknown_name(MaskwrightError, kind, name, known)
     for option, given, applies in (
         ("--precision", tuple(precisions) != ("fp32",), to in _GRAPHS),
         ("--encoder", encoder, to in _GRAPHS),

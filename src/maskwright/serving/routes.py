@@ -155,8 +155,7 @@ class Service:
         """Return the model of that name; raises HTTPException if there is none."""
         if name in self.models:
             return self.models[name]
-        problem, allowed, hint = unknown_name("model", name, list(self.models))
-        raise HTTPException(404, str(DataError(problem, allowed=allowed, hint=hint)))
+        raise HTTPException(404, str(unknown_name(DataError, "model", name, list(self.models))))
 
     def able(self, name: str | None, task: TaskName) -> ServedModel:
         """Return the model of that name, or the first one for the task; raises HTTPException if there is none."""

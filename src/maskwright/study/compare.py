@@ -143,8 +143,7 @@ def compare(
     variants = variants_of(recipes, vary or {}, set)
     baseline = baseline or next(iter(variants))
     if baseline not in variants:
-        problem, allowed, hint = unknown_name("baseline", baseline, list(variants))
-        raise RecipeError(problem, allowed=allowed, hint=hint)
+        raise unknown_name(RecipeError, "baseline", baseline, list(variants))
     if seeds < 1:
         raise RecipeError(f"--seeds is {seeds}", allowed="1 or more")
     if tune_rate and TUNING_SEED in range(seed, seed + seeds):

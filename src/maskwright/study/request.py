@@ -77,8 +77,7 @@ def variants_of(
     for text in set:
         target, colon, _ = text.partition("=")[0].rpartition(":")
         if colon and target not in of_label:
-            problem, allowed, hint = unknown_name("label", target, labels)
-            raise RecipeError(f"--set {text}: {problem}", allowed=allowed, hint=hint)
+            raise unknown_name(RecipeError, "label", target, labels, f"--set {text}: ")
         for label in [target] if colon else labels:
             of_label[label].append(text[len(target) + 1 :] if colon else text)
     variants = {}
@@ -102,8 +101,7 @@ def tasks_of(tasks: Sequence[str]) -> tuple[Task, ...]:
         front, _, path = text.partition("=")
         label, _, kind = front.rpartition(":")
         if kind not in (*DEFAULT_TASKS, *_WITH_PATH):
-            problem, allowed, hint = unknown_name("task", kind, (*DEFAULT_TASKS, *_WITH_PATH))
-            raise RecipeError(problem, allowed=allowed, hint=hint)
+            raise unknown_name(RecipeError, "task", kind, (*DEFAULT_TASKS, *_WITH_PATH))
         if bool(path) == (kind in DEFAULT_TASKS) or (path and not Path(path).expanduser().exists()):
             raise RecipeError(
                 f"task {text!r}" + (f": there is no {path}" if path and kind in _WITH_PATH else ""),

@@ -7,7 +7,7 @@ from maskwright.checkpoints.families.base import Family
 from maskwright.checkpoints.families.maskwright import MASKWRIGHT
 from maskwright.checkpoints.families.modernbert import MODERNBERT
 from maskwright.checkpoints.families.tables import ALBERT, BERT, DISTILBERT, ELECTRA, ERNIE, ROBERTA
-from maskwright.core.errors import ConversionError, nearest
+from maskwright.core.errors import ConversionError, suggestion
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {family.name: family for family in (BERT, ROBERTA, ALBERT, ELECTRA, DISTILBERT, ERNIE, MODERNBERT, MASKWRIGHT)}
@@ -24,9 +24,8 @@ def family_named(name: str, source: str = "") -> Family:
     name = _SAME_ARCHITECTURE.get(name, name)
     if name in FAMILIES:
         return FAMILIES[name]
-    guess = nearest(name, FAMILIES, cutoff=0.8)
     raise ConversionError(
         f"{source}: unsupported model_type {name!r}" if source else f"unknown model_type {name!r}",
         allowed=", ".join((*FAMILIES, *_SAME_ARCHITECTURE)),
-        hint=f"Did you mean {guess!r}?" if guess else "Use transformers for this model, or choose another",
+        hint=suggestion(name, FAMILIES, "Use transformers for this model, or choose another", cutoff=0.8),
     )

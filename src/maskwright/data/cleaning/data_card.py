@@ -58,43 +58,34 @@ def data_card(sources: list[SourceCount], cleaning: Cleaning, fingerprint: str) 
     }
 
 
+_DROPPED: Mapping[str, Mapping[str, str]] = {
+    "control characters and white space": {"characters": "removed_characters"},
+    "paragraphs with evaluation text": {"paragraphs": "excluded_paragraphs", "characters": "excluded_characters"},
+    "short documents": {"documents": "short_documents", "characters": "short_characters"},
+    "repeated documents": {"documents": "repeated_documents", "characters": "repeated_document_characters"},
+    "nearly repeated documents": {"documents": "near_documents", "characters": "near_document_characters"},
+    "repeated paragraphs": {"paragraphs": "repeated_paragraphs", "characters": "repeated_paragraph_characters"},
+    "documents too short without their repeated paragraphs": {
+        "documents": "remnants",
+        "characters": "remnant_characters",
+    },
+}
+"""Reasons for which text is dropped: by unit the field of `Counts`."""
+
+
 def _section(counts: Counts, kept: TextStatistics, bytes_on_disk: int) -> dict[str, Any]:
     return {
         "read": {
             "bytes_on_disk": bytes_on_disk,
-            "documents": counts.documents,
-            "paragraphs": counts.paragraphs,
-            "characters": counts.characters,
+            **{unit: getattr(counts, unit) for unit in ("documents", "paragraphs", "characters")},
         },
         "dropped": {
-            "control characters and white space": {"characters": counts.removed_characters},
-            "paragraphs with evaluation text": {
-                "paragraphs": counts.excluded_paragraphs,
-                "characters": counts.excluded_characters,
-            },
-            "short documents": {"documents": counts.short_documents, "characters": counts.short_characters},
-            "repeated documents": {
-                "documents": counts.repeated_documents,
-                "characters": counts.repeated_document_characters,
-            },
-            "nearly repeated documents": {
-                "documents": counts.near_documents,
-                "characters": counts.near_document_characters,
-            },
-            "repeated paragraphs": {
-                "paragraphs": counts.repeated_paragraphs,
-                "characters": counts.repeated_paragraph_characters,
-            },
-            "documents too short without their repeated paragraphs": {
-                "documents": counts.remnants,
-                "characters": counts.remnant_characters,
-            },
+            reason: {unit: getattr(counts, field) for unit, field in fields.items()}
+            for reason, fields in _DROPPED.items()
         },
         "bad_lines": {"count": counts.bad_lines, "first": counts.first_bad_lines},
         "kept": {
-            "documents": kept.documents,
-            "sentences": kept.sentences,
-            "characters": kept.characters,
+            **{unit: getattr(kept, unit) for unit in ("documents", "sentences", "characters")},
             "bytes": kept.num_bytes,
         },
         "scripts": kept.scripts(),

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError
+from maskwright.core.extras import imported
 from maskwright.core.storage.files import parse_json
 from maskwright.data.cleaning.text import Cleaning, clean_document
-from maskwright.data.files import COMPRESSIONS, decompressed, reading
-from maskwright.data.libraries import imported
+from maskwright.data.files import COMPRESSIONS, decode_lines, decompressed, reading, refuse_line
 from maskwright.data.scripts import HAN_AND_KANA
+from maskwright.data.tables import json_values
 
 BANDS, _BAND_SIZE, _BAND_NGRAM = 14, 8, 5
 LEAK_NGRAM = 13
@@ -82,11 +83,7 @@ def excluded_hashes(cleaning: Cleaning) -> NDArray[np.uint64]:
 def _texts(path: Path) -> Iterator[str]:
     """Yield the texts of an evaluation file: all strings in JSON or JSON Lines, the lines of any other text file."""
     with reading(path) as file:
-        data = decompressed(file, path).read()
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8", hint="Save it as UTF-8.") from error
+        text = decode_lines(decompressed(file, path).read(), str(path)).removeprefix("\ufeff")
     lines = text.split("\n")  # Other line separators of Unicode are text, in JSON too.
     suffix = next((suffix for suffix in reversed(path.suffixes) if suffix not in COMPRESSIONS), "")
     if not suffix.startswith(".json"):
@@ -95,12 +92,8 @@ def _texts(path: Path) -> Iterator[str]:
     try:
         yield from _strings(parse_json(text))
     except ValueError:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                try:
-                    yield from _strings(parse_json(line))
-                except ValueError as error:
-                    raise DataError(f"{path}, line {number} is not JSON: {error}", hint="Repair the file.") from error
+        for _, value in json_values(lines, str(path), refuse_line):
+            yield from _strings(value)
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from maskwright.core.errors import DataError
-from maskwright.data.libraries import imported
+from maskwright.core.extras import imported
 from maskwright.data.sources.arguments import HubDataset
 from maskwright.data.tables import text_column, text_of
 

@@ -17,11 +17,11 @@ from maskwright.data.files import (
     MAX_LINE_BYTES,
     START_BYTES,
     OnBadLine,
+    decode_lines,
     decompressed,
     reading,
     refuse_utf_16,
     skip_long_line,
-    undecodable,
 )
 from maskwright.data.sources.arguments import Source, TextDocuments, file_format
 from maskwright.data.sources.docstrings import docstring_documents
@@ -254,24 +254,6 @@ def documents_of(piece: Piece, on_bad_line: OnBadLine) -> Iterator[str]:
                 yield strip_markdown(text)
             case _:
                 yield text
-
-
-def decode_lines(data: bytes, file: str, first_line: int, on_bad_line: OnBadLine) -> str:
-    """Decode UTF-8; where it is broken, report the line and, if that returns, leave the whole line out."""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        pass
-    lines = []
-    start = 0
-    for number, line in enumerate(io.BytesIO(data), first_line):
-        try:
-            lines.append(line.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            whole = UnicodeDecodeError("utf-8", data, start + error.start, start + error.end, error.reason)
-            on_bad_line(undecodable(data, whole, file, number))
-        start += len(line)
-    return "".join(lines)
 
 
 def _wiki_articles(text: str) -> Iterator[str]:

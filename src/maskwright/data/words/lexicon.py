@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError
+from maskwright.core.extras import imported
 from maskwright.core.storage.files import checksum
 from maskwright.core.types import BoolArray, IntArray
-from maskwright.data.libraries import imported
+from maskwright.data.files import decode_lines, reading
 from maskwright.data.scripts import NO_SPACES_CLASS
 from maskwright.data.tokenizers.word_starts import JOINERS
 
@@ -24,10 +25,8 @@ _DICTIONARY_LINE = re.compile(rf"\s*(\S{{1,{_MAX_CHARACTERS}}})(?:\s+(\d+))?(?:\
 
 def content_of(path: Path) -> str:
     """Return the checksum of a word list; DataError if it cannot be read."""
-    try:
-        return checksum(path.expanduser())
-    except OSError as error:
-        raise _unreadable(path, error) from error
+    with reading(path.expanduser()) as file:
+        return checksum(file.read())
 
 
 def read_dictionary(path: Path) -> list[tuple[str, int | None, str]]:
@@ -68,23 +67,12 @@ def read_lexicon(path: Path) -> list[str]:
 
 def _lines(path: Path) -> list[tuple[int, str]]:
     """Return the lines that are not blank, with their numbers from 1."""
-    try:
-        data = path.expanduser().read_bytes()
-        text = data.decode("utf-8-sig")
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{path}, line {line}: not UTF-8", hint="Save the word list as UTF-8.") from error
-    text = unicodedata.normalize("NFC", text)
+    with reading(path.expanduser()) as file:
+        text = unicodedata.normalize("NFC", decode_lines(file.read(), str(path)).removeprefix("\ufeff"))
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise DataError(f"the word list {path} is empty", allowed="one word per line")
     return lines
-
-
-def _unreadable(path: Path, error: OSError) -> DataError:
-    return DataError(f"cannot read the word list {path}: {error.strerror}", hint="Check the path.")
 
 
 def _shown(line: str) -> str:

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from maskwright.core.extras import install
+from maskwright.core.extras import imported, install
 from maskwright.core.spec import fingerprint
-from maskwright.data.libraries import imported
 from maskwright.data.scripts import code_points, has_han, traditional_texts
 from maskwright.data.words.lexicon import content_of, read_dictionary
 from maskwright.data.words.spec import Words

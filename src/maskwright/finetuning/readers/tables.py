@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.errors import DataError, json_problem, nearest
+from maskwright.core.errors import DataError, json_problem, suggestion
 from maskwright.core.storage.files import parse_json
 from maskwright.core.text.surrogates import surrogate_problem
 from maskwright.data.files import OnBadLine
@@ -106,12 +106,12 @@ class Table:
         """
         if (column := self.find(names)) is not None:
             return column
-        guess = nearest(names[0], self.columns) if len(names) == 1 else None
+        named = f"Name it, `{option} COLUMN`."
         wanted = f"{names[0]!r} for {what}" if len(names) == 1 else f"for {what}, such as {', '.join(names)}"
         raise DataError(
             f"{self.name} has no column {wanted}",
             allowed=describe_columns(self.columns),
-            hint=f"Did you mean {guess!r}?" if guess else f"Name it, `{option} COLUMN`.",
+            hint=suggestion(names[0], self.columns, named) if len(names) == 1 else named,
         )
 
     def roles(self, kind: Kind, options: ReadOptions) -> dict[str, str | None]:

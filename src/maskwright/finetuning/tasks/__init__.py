@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from maskwright.checkpoints.task_entries import ProblemType, TaskEntries, unnamed_labels
-from maskwright.core.errors import ConversionError, DataError, RecipeError, unknown_name
+from maskwright.core.errors import ConversionError, DataError, RecipeError, suggestion, unknown_name
 from maskwright.core.spec import validate
 from maskwright.core.storage.files import read_object
 from maskwright.finetuning.examples import TaggedExample
@@ -53,8 +53,7 @@ _OTHER_NAMES: Mapping[str, str] = {
 def task_from_json(data: Mapping[str, Any]) -> Task:
     kind = data.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        problem, allowed, hint = unknown_name("kind of task", str(kind), KINDS)
-        raise DataError(problem, allowed=allowed, hint=hint)
+        raise unknown_name(DataError, "kind of task", str(kind), KINDS)
     return validate(KINDS[kind], dict(data), f"task {kind!r}")
 
 
@@ -66,11 +65,12 @@ def task_named(name: str) -> tuple[Kind, Benchmark | None]:
     row = benchmark(name)
     if row is None:
         kinds = [kind.replace("_", "-") for kind in get_args(Kind)]
-        problem, _, hint = unknown_name("task", name, [*BENCHMARKS, *kinds])
-        if usual := _OTHER_NAMES.get(name.replace("_", "-").lower()):
-            hint = f"Did you mean {usual!r}?"
-        allowed = f"a kind of task ({', '.join(kinds)}), or a benchmark ({', '.join(BENCHMARKS)})"
-        raise RecipeError(problem, allowed=allowed, hint=hint)
+        usual = _OTHER_NAMES.get(name.replace("_", "-").lower(), name)
+        raise RecipeError(
+            f"unknown task {name!r}",
+            allowed=f"a kind of task ({', '.join(kinds)}), or a benchmark ({', '.join(BENCHMARKS)})",
+            hint=suggestion(usual, sorted([*BENCHMARKS, *kinds])),
+        )
     return row.kind, row
 
 

@@ -178,8 +178,7 @@ def check_labels(labels: Sequence[str], what: str) -> None:
 
 def unknown_label(where: str, label: object, labels: Sequence[str], what: str = "label") -> DataError:
     """Return the error for a label that the task does not have; `where` is "example 3", or a field."""
-    problem, allowed, hint = unknown_name(what, str(label), labels)
-    return DataError(f"{where}: {problem}", allowed=allowed, hint=hint)
+    return unknown_name(DataError, what, str(label), labels, f"{where}: ")
 
 
 def unmapped_label(example: str, label: str, labels: Sequence[str]) -> DataError:

@@ -12,12 +12,11 @@ import numpy as np
 from pydantic import Field
 
 from maskwright.core.spec import Spec
+from maskwright.core.tensors import LossInputs, LossTerm
 from maskwright.core.types import Examples, HeadShape, IntArray, Targets
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-    from maskwright.core.tensors import LossInputs, LossTerm
 
 
 class Objective(Spec):
@@ -64,7 +63,7 @@ class Objective(Spec):
         """Set the parts of a new head that depend on the corpus's count of each id (V,); None if unknown."""
 
     @abstractmethod
-    def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
+    def loss(self, head: "nn.Module", inputs: LossInputs) -> LossTerm:
         """Compute the summed loss at the targets only, of which there may be none."""
 
     @abstractmethod

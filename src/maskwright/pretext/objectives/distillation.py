@@ -8,13 +8,13 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from maskwright.core.errors import RecipeError
+from maskwright.core.tensors import LossInputs, LossTerm, mean_of_tokens
 from maskwright.core.types import Examples, HeadShape, Targets
 from maskwright.pretext.objectives.base import EveryTokenObjective, Objective
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from maskwright.core.tensors import LossInputs, LossTerm
 
 _MLM = "mlm"
 
@@ -60,10 +60,9 @@ class SoftTargets(EveryTokenObjective, TeacherObjective):
     needs_teacher_scores: ClassVar[bool] = True
     temperature: float = Field(default=2.0, gt=0)
 
-    def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
+    def loss(self, head: "nn.Module", inputs: LossInputs) -> LossTerm:
         import torch
 
-        from maskwright.core.tensors import LossTerm
         from maskwright.kernels import ops
 
         assert inputs.teacher is not None, "Recipe checks that there is a teacher"
@@ -106,11 +105,9 @@ class Cosine(_EncoderComparison):
     kind: Literal["cosine"] = "cosine"
     needs_teacher_width: ClassVar[bool] = True
 
-    def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
+    def loss(self, head: "nn.Module", inputs: LossInputs) -> LossTerm:
         """Sum 1 - cosine over the targets, in fp32. Tally: the sum of the "cosine"."""
         import torch
-
-        from maskwright.core.tensors import LossTerm
 
         assert inputs.teacher is not None, "Recipe checks that there is a teacher"
         positions = inputs.targets.positions
@@ -169,11 +166,10 @@ class Relations(_EncoderComparison):
     def projected_layer(self, num_layers: int, *, of_teacher: bool) -> int | None:
         return (self.teacher_layer if of_teacher and self.teacher_layer else num_layers) - 1
 
-    def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
+    def loss(self, head: "nn.Module", inputs: LossInputs) -> LossTerm:
         """Sum the divergences over all tokens of the batch, which are the targets."""
         import torch
 
-        from maskwright.core.tensors import LossTerm
         from maskwright.kernels import ops
 
         assert inputs.teacher is not None, "Recipe checks that there is a teacher"
@@ -240,15 +236,13 @@ class SentenceVectors(TeacherObjective):
         projects = self.vector_size not in (None, shape.hidden_size)
         return (shape.hidden_size + 1) * (self.vector_size or 0) if projects else 0
 
-    def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
+    def loss(self, head: "nn.Module", inputs: LossInputs) -> LossTerm:
         """Sum 1 - cosine over the sequences, in fp32.
 
         Tallies: the sum of the "cosine"; of batches of at least three sequences "spearman", the rank correlation of the
         similarities of any two vectors with the teacher's, times the "compared" sequences.
         """
         import torch
-
-        from maskwright.core.tensors import LossTerm
 
         student, teacher = self._vectors(head, inputs)
         cosines = torch.nn.functional.cosine_similarity(student, teacher)
@@ -263,11 +257,9 @@ class SentenceVectors(TeacherObjective):
             tallies["compared"] = cosines.new_tensor(compared)
         return LossTerm(total=(1 - cosines).sum(), correct=None, tallies=tallies)
 
-    def _vectors(self, head: "nn.Module", inputs: "LossInputs") -> "tuple[Tensor, Tensor]":
+    def _vectors(self, head: "nn.Module", inputs: LossInputs) -> "tuple[Tensor, Tensor]":
         """Return the vectors of student and teacher, each of shape (B, `vector_size`), in fp32 or fp64."""
         import torch
-
-        from maskwright.core.tensors import mean_of_tokens
 
         assert inputs.teacher is not None, "Recipe checks that there is a teacher"
         assert inputs.batch is not None

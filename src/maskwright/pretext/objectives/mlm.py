@@ -4,13 +4,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import numpy as np
 
+from maskwright.core.tensors import LossInputs, LossTerm
 from maskwright.core.types import Examples, HeadShape, Targets
 from maskwright.pretext.objectives.base import VocabularyObjective
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-    from maskwright.core.tensors import LossInputs, LossTerm
 
 
 class MaskedLanguageModeling(VocabularyObjective):
@@ -36,12 +35,11 @@ class MaskedLanguageModeling(VocabularyObjective):
         vectors = 1 + shape.norm_bias + shape.dense_bias
         return (shape.hidden_size + vectors) * shape.embedding_size + shape.vocab_size
 
-    def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
+    def loss(self, head: "nn.Module", inputs: LossInputs) -> LossTerm:
         """Sum the cross entropy at the targets.
 
         Where the targets carry uniform random numbers ("sampling", shape (M,)), a token is sampled at each target too.
         """
-        from maskwright.core.tensors import LossTerm
         from maskwright.kernels import ops
 
         targets = inputs.targets

@@ -4,13 +4,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
+from maskwright.core.tensors import LossInputs, LossTerm
 from maskwright.core.types import Examples, HeadShape, Targets
 from maskwright.pretext.objectives.base import Objective
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from maskwright.core.tensors import LossInputs, LossTerm
 
 
 class PairObjective(Objective):
@@ -37,10 +36,8 @@ class PairObjective(Objective):
         """Dense H x 2 with bias."""
         return self.classes * (shape.hidden_size + 1)
 
-    def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
+    def loss(self, head: "nn.Module", inputs: LossInputs) -> LossTerm:
         from torch.nn.functional import cross_entropy
-
-        from maskwright.core.tensors import LossTerm
 
         targets, pooled = inputs.targets, inputs.view.output.pooled
         assert pooled is not None, "Recipe checks that there is a pooler"

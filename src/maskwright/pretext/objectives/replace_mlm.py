@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
+from maskwright.core.tensors import LossInputs, LossTerm
 from maskwright.core.types import HeadShape
 from maskwright.pretext.objectives.base import EveryTokenObjective, VocabularyObjective
 from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
@@ -10,7 +11,6 @@ from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from maskwright.core.tensors import LossInputs, LossTerm
 
 _MLM = MaskedLanguageModeling()
 
@@ -39,12 +39,11 @@ class ReplaceMLM(EveryTokenObjective, VocabularyObjective):
         """Those of `mlm`; everywhere: also dense H x 1 with bias."""
         return _MLM.num_parameters(shape) + (0 if self.loss_at == "selected" else shape.hidden_size + 1)
 
-    def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
+    def loss(self, head: "nn.Module", inputs: LossInputs) -> LossTerm:
         """Sum the cross entropy over the targets.
 
         Tallies: the number of "replaced" tokens; everywhere also of those that are predicted correctly ("restored").
         """
-        from maskwright.core.tensors import LossTerm
         from maskwright.kernels import ops
 
         positions, labels = inputs.targets.positions, inputs.targets.labels

@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from maskwright.core.tensors import LossInputs, LossTerm
 from maskwright.core.types import HeadShape
 from maskwright.pretext.objectives.base import EveryTokenObjective
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from maskwright.core.tensors import LossInputs, LossTerm
 
 
 class ReplacedTokenDetection(EveryTokenObjective):
@@ -38,15 +37,13 @@ class ReplacedTokenDetection(EveryTokenObjective):
         """Dense H x H and dense H x 1, with biases."""
         return (shape.hidden_size + 1) * (shape.hidden_size + 1)
 
-    def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
+    def loss(self, head: "nn.Module", inputs: LossInputs) -> LossTerm:
         """Sum the sigmoid cross entropy over the targets.
 
         Tallies: the number of "replaced" tokens, the number "flagged" by the head, and the number of these that are
         replaced ("hit").
         """
         from torch.nn.functional import binary_cross_entropy_with_logits
-
-        from maskwright.core.tensors import LossTerm
 
         targets = inputs.targets
         scores = head(inputs.view.output.hidden[targets.positions]).float()

@@ -6,13 +6,13 @@ import numpy as np
 from pydantic import Field
 
 from maskwright.core.flat_arrays import concatenated_ranges
+from maskwright.core.tensors import LossInputs, LossTerm
 from maskwright.core.types import Examples, HeadShape, Selection, Targets
 from maskwright.pretext.objectives.base import VocabularyObjective
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from maskwright.core.tensors import LossInputs, LossTerm
 
 POSITION_WIDTH = 200
 """Width of the position embeddings; constant, since the original's flag for it never reaches the constructor."""
@@ -65,8 +65,7 @@ class SpanBoundaryObjective(VocabularyObjective):
         inner = (2 * hidden + POSITION_WIDTH + 3) * hidden
         return self.max_places * POSITION_WIDTH + inner + (hidden + 3) * width + shape.vocab_size
 
-    def loss(self, head: "nn.Module", inputs: "LossInputs") -> "LossTerm":
-        from maskwright.core.tensors import LossTerm
+    def loss(self, head: "nn.Module", inputs: LossInputs) -> LossTerm:
         from maskwright.kernels import ops
 
         targets, hidden = inputs.targets, inputs.view.output.hidden
