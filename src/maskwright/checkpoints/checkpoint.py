@@ -22,6 +22,7 @@ from maskwright.core.spec import fingerprint
 from maskwright.core.storage.files import atomic_path, checksum, write_json
 from maskwright.core.storage.tensor_files import write_tensors
 from maskwright.core.tensors import PackedBatch, View
+from maskwright.core.text.amounts import listed
 from maskwright.core.types import FamilyName, SpecialTokens
 from maskwright.data.tokenizers.extension import Extension
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -229,7 +230,8 @@ def save_model(
     if expected != state.keys():
         raise ConversionError(
             f"cannot save to {folder}: the weights do not fit the encoder's configuration; "
-            f"missing {_listed(expected - state.keys())}; unknown {_listed(state.keys() - expected)}"
+            f"missing {listed(sorted(expected - state.keys()), _NAMES_SHOWN) or 'nothing'}; "
+            f"unknown {listed(sorted(state.keys() - expected), _NAMES_SHOWN) or 'nothing'}"
         )
     weights = {
         saved: state[name].detach().to("cpu", torch.float32, copy=True, memory_format=torch.contiguous_format)
@@ -282,7 +284,7 @@ def read_checkpoint(folder_or_name: str | Path) -> Checkpoint:
     used = {saved for _, saved in pairs}
     if missing := used - names:
         raise ConversionError(
-            f"the weights in {folder} lack {_listed(missing)}, which {source} requires",
+            f"the weights in {folder} lack {listed(sorted(missing), _NAMES_SHOWN)}, which {source} requires",
             hint="Check num_hidden_layers and model_type there, or download the weights again",
         )
     state: dict[str, Tensor] = {}
@@ -310,7 +312,7 @@ def read_checkpoint(folder_or_name: str | Path) -> Checkpoint:
     _check_shapes(loaded, family, dict(pairs))
     if layers := {name for name in loaded.unexpected if name.startswith(family.layer_starts(prefix))}:
         raise ConversionError(
-            f"the weights in {folder} have more layers than {source} states: {_listed(layers)}",
+            f"the weights in {folder} have more layers than {source} states: {listed(sorted(layers), _NAMES_SHOWN)}",
             hint="Correct num_hidden_layers there, or download both files again",
         )
     return loaded
@@ -332,13 +334,6 @@ def _vocabulary_weights(config: EncoderConfig, names: Collection[str]) -> set[st
 
 def _kinds(state: Iterable[str]) -> frozenset[str]:
     return frozenset(name.split(".")[1] for name in state if name.startswith("heads."))
-
-
-def _listed(names: set[str]) -> str:
-    if not names:
-        return "nothing"
-    shown = ", ".join(sorted(names)[:_NAMES_SHOWN])
-    return shown + (f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else "")
 
 
 def _join(weights: Mapping[str, Tensor], family: Family) -> dict[str, Tensor]:

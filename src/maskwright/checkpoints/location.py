@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from maskwright.core.errors import ConversionError, nearest
+from maskwright.core.text.amounts import listed
 
 GENERATOR = "generator"
 """The subdirectory of ELECTRA's generator in the folder of its discriminator: a model folder too."""
@@ -34,7 +35,7 @@ def check_folder(folder_or_name: str | Path) -> Path | None:
     if is_local or guess is not None:
         raise ConversionError(
             f"there is no folder {str(folder)!r}",
-            allowed=", ".join(str(folder.parent / name) for name in models[:10]),
+            allowed=listed((str(folder.parent / name) for name in models), 10),
             hint=f"Did you mean {str(folder.parent / guess)!r}?" if guess else "Check the path",
         )
     return None

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TypeVar
 
+from maskwright.core.text.amounts import listed
+
 _MAX_CHARACTERS = 4000
 _MAX_COMPARED, _LONGEST_COMPARED = 1000, 100
 
@@ -113,5 +115,4 @@ def suggestion(name: str, options: Iterable[str], otherwise: str = "", cutoff: f
 def unknown_name(error: type[ErrorType], what: str, name: str, options: Iterable[str], where: str = "") -> ErrorType:
     """Return the error for a name that is not among the options; its message begins with `where`."""
     known = sorted(options)
-    shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
-    return error(f"{where}unknown {what} {name!r}", allowed=shown, hint=suggestion(name, known))
+    return error(f"{where}unknown {what} {name!r}", allowed=listed(known), hint=suggestion(name, known))

@@ -41,6 +41,11 @@ def _mix_in_place(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return z
 
 
+def hash_64(content: bytes) -> int:
+    """Return the first 64 bits of a BLAKE2b hash."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
+
+
 def keys(seed: int, purpose: str, epoch: Ints | int, index: Ints | int) -> NDArray[np.uint64]:
     """Return one 64-bit key per (epoch, index), broadcast against each other.
 
@@ -49,8 +54,7 @@ def keys(seed: int, purpose: str, epoch: Ints | int, index: Ints | int) -> NDArr
         epoch: Epoch, or epoch modulo the number of static copies. Shape (B,) or scalar.
         index: Instance, document or step number. Shape (B,) or scalar.
     """
-    digest = hashlib.blake2b(f"{seed}\x1f{purpose}".encode(), digest_size=8).digest()
-    root = np.uint64(int.from_bytes(digest, "little"))
+    root = np.uint64(hash_64(f"{seed}\x1f{purpose}".encode()))
     with np.errstate(over="ignore"):
         level = mix(root + (np.atleast_1d(np.asarray(epoch)).astype(np.uint64) + np.uint64(1)) * _STEP)
         return mix(level + (np.atleast_1d(np.asarray(index)).astype(np.uint64) + np.uint64(1)) * _STEP)

@@ -1,16 +1,15 @@
 """Held-out documents, chosen by a hash of their text: independent of order, seed, recipe and tokenizer."""
 
-import hashlib
-
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.core.randomness import hash_64
 from maskwright.core.types import BoolArray, IntArray
 
 
 def document_key(text: str) -> int:
     """Return 64 bits that identify a document by its text."""
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+    return hash_64(text.encode("utf-8", "surrogatepass"))
 
 
 def held_out(keys: NDArray[np.uint64], sizes: IntArray, limit: int) -> BoolArray:

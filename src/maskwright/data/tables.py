@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 from maskwright.core.errors import DataError, json_problem, suggestion
 from maskwright.core.extras import imported
 from maskwright.core.storage.files import parse_json
-from maskwright.core.text.amounts import pluralize
+from maskwright.core.text.amounts import listed, pluralize
 from maskwright.data.files import MAX_LINE_BYTES, BadLine, OnBadLine, decoded_lines, decompressed, undecodable
 
 TableFormat = Literal["csv", "tsv", "jsonl", "parquet"]
@@ -32,7 +32,6 @@ TEXT_COLUMNS = ("text", "sentence", "content", "review", "comment")
 
 _ROWS_SAMPLED = 20
 _ROWS_AT_ONCE = 512
-_COLUMNS_SHOWN = 20
 _FEWEST_SUSPECT_LINES = 100
 """Lines of one field from which a missing quotation mark is suspected."""
 
@@ -51,11 +50,6 @@ class Row(NamedTuple):
 # Columns.
 
 
-def describe_columns(columns: Sequence[str]) -> str:
-    """Return the names of the columns for a message; of many, the first ones."""
-    return ", ".join(columns[:_COLUMNS_SHOWN]) + (", ..." if len(columns) > _COLUMNS_SHOWN else "")
-
-
 def usual_text_column(columns: Sequence[str]) -> str | None:
     """Return the first column of a usual name of texts; exact names come before other case."""
     usual = [column for name in TEXT_COLUMNS for column in columns if column.casefold() == name]
@@ -71,13 +65,13 @@ def text_column(columns: Sequence[str], textual: Sequence[str], wanted: str | No
         if wanted in columns:
             return wanted
         problem, hint = f"{name} has no column {wanted!r}", suggestion(wanted, columns)
-        raise DataError(problem, allowed=describe_columns(columns), hint=hint)
+        raise DataError(problem, allowed=listed(columns), hint=hint)
     usual = usual_text_column(textual)
     if usual is not None or len(textual) == 1:
         return textual[0] if usual is None else usual
-    problem = f"several columns could contain the text ({describe_columns(textual)})"
+    problem = f"several columns could contain the text ({listed(textual)})"
     raise DataError(
-        f"{name}: {problem if textual else 'no column contains text'}; it has {describe_columns(columns)}",
+        f"{name}: {problem if textual else 'no column contains text'}; it has {listed(columns)}",
         allowed=f"a single column of texts, or one named {', '.join(TEXT_COLUMNS)}",
         hint=f"Name the column, e.g. `{hint.format((textual or columns or ['body'])[0])}`",
     )

@@ -1,5 +1,7 @@
 """Numbers as people write them: 1M, 125k, 15 %, 1e-4, 2.3 GB."""
 
+from collections.abc import Iterable
+
 _LARGE = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -23,6 +25,13 @@ def short_count(value: float) -> str:
 def pluralize(count: int, noun: str) -> str:
     """Write a count of things: 1 text -> "1 text", 1200 of them -> "1,200 texts"."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def listed(names: Iterable[str], most: int = 20) -> str:
+    """Write names as a list, of many the first ones: "a, b and 3 more"."""
+    every = list(names)
+    more = f" and {len(every) - most:,} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
 
 
 def exact_or_short(value: int) -> str:

@@ -1,6 +1,5 @@
 """Texts that overlap: near duplicates (`Cleaning.near_duplicates`), and evaluation text (`Cleaning.exclude`)."""
 
-import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError
 from maskwright.core.extras import imported
+from maskwright.core.randomness import hash_64
 from maskwright.core.storage.files import parse_json
 from maskwright.data.cleaning.text import Cleaning, clean_document
 from maskwright.data.files import COMPRESSIONS, decode_lines, decompressed, reading, refuse_line
@@ -31,7 +31,7 @@ def words_of(text: str) -> list[str]:
 def hash_of(text: bytes) -> int:
     """Return 64 bits that are not 0."""
     # 64 bits: among a thousand million paragraphs, the chance that any two different ones collide is 3 %.
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") or 1
+    return hash_64(text) or 1
 
 
 def band_hashes(text: str) -> list[int]:

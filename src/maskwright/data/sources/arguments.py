@@ -25,6 +25,7 @@ from typing import Literal
 from maskwright.core.errors import DataError, nearest
 from maskwright.core.storage.files import cache_folder
 from maskwright.core.storage.object_stores import is_url
+from maskwright.core.text.amounts import listed
 from maskwright.data.files import COMPRESSIONS
 from maskwright.data.sources.objects import fetch, list_objects
 from maskwright.data.tables import TABLE_SUFFIXES, TableFormat
@@ -153,7 +154,7 @@ def _from_path(path: Path) -> Source:
             raise _is_prepared(str(path))
         files, ignored_files = _divide(_walk(path))
         if not files:
-            others = ", ".join(f"{count} {suffix}" for suffix, count in ignored_files[:8]) or "nothing else"
+            others = listed((f"{count} {suffix}" for suffix, count in ignored_files), 8) or "nothing else"
             raise DataError(f"the folder {path} contains no text files; it contains {others}", allowed=_READ)
         return Source(name=path.resolve().name or str(path), files=files, ignored_files=ignored_files)
     if file_format(path) is None:
@@ -211,7 +212,7 @@ def _from_url(url: str, *, cache: Path, progress: Progress) -> Source:
         raise _is_prepared(url)
     names, ignored_files = _divide(objects)
     if not names:
-        suffixes = ", ".join(f"{count} {suffix}" for suffix, count in ignored_files[:8]) or "nothing"
+        suffixes = listed((f"{count} {suffix}" for suffix, count in ignored_files), 8) or "nothing"
         raise DataError(f"{url} names no text files; it names {suffixes}", allowed=_READ)
     files = fetch([objects[name] for name in names], cache, progress)
     return Source(name=Path(url).name, files=files, ignored_files=ignored_files)

@@ -14,6 +14,7 @@ from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from maskwright.core.errors import DataError
 from maskwright.core.storage.files import read_object, write_json, write_text
+from maskwright.core.text.amounts import listed
 from maskwright.data.tokenizers.backends import (
     BYTE_BPE_NAMES,
     CONTINUATION,
@@ -74,9 +75,8 @@ def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
         backend = _byte_bpe(folder, vocabulary, names)
     else:
         files = sorted(path.name for path in folder.iterdir())
-        listed = ", ".join([*files[:8], *(["..."] if len(files) > 8 else [])]) or "nothing"
         raise DataError(
-            f"the folder {str(folder)!r} contains no tokenizer (it contains: {listed})",
+            f"the folder {str(folder)!r} contains no tokenizer (it contains: {listed(files, 8) or 'nothing'})",
             allowed=_LAYOUTS,
             hint="Choose a folder that contains one, or save one there with transformers' `save_pretrained`.",
         )

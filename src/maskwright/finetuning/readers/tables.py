@@ -9,6 +9,7 @@ from typing import Any
 
 from maskwright.core.errors import DataError, json_problem, suggestion
 from maskwright.core.storage.files import parse_json
+from maskwright.core.text.amounts import listed
 from maskwright.core.text.surrogates import surrogate_problem
 from maskwright.data.files import OnBadLine
 from maskwright.data.tables import (
@@ -16,7 +17,6 @@ from maskwright.data.tables import (
     Records,
     Row,
     delimited_rows,
-    describe_columns,
     guess_delimiter,
     json_values,
     open_parquet,
@@ -110,7 +110,7 @@ class Table:
         wanted = f"{names[0]!r} for {what}" if len(names) == 1 else f"for {what}, such as {', '.join(names)}"
         raise DataError(
             f"{self.name} has no column {wanted}",
-            allowed=describe_columns(self.columns),
+            allowed=listed(self.columns),
             hint=suggestion(names[0], self.columns, named) if len(names) == 1 else named,
         )
 

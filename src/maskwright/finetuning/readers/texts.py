@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from maskwright.core.errors import DataError
-from maskwright.core.text.amounts import pluralize
-from maskwright.data.tables import Cells, Row, describe_columns, is_number, usual_text_column
+from maskwright.core.text.amounts import listed, pluralize
+from maskwright.data.tables import Cells, Row, is_number, usual_text_column
 from maskwright.finetuning.examples import ExampleFile, Skipped, TextExample
 from maskwright.finetuning.readers.files import Skips, format_of
 from maskwright.finetuning.readers.options import Kind, ReadOptions
@@ -58,7 +58,7 @@ def read_texts(
     if both := [column for column in texts if column in labels]:
         raise DataError(
             f"{table.name}: column {both[0]!r} is named as the text and as the label",
-            allowed=describe_columns(table.columns),
+            allowed=listed(table.columns),
             hint="Name two different ones.",
         )
     columns: dict[str, Any] = dict(zip(("text", "text2", "negative"), texts, strict=False))
@@ -129,7 +129,7 @@ def _guessed(option: str) -> str:
 def _to_be_named(table: Table, problem: str, role: str) -> DataError:
     return DataError(
         f"{table.name}: {problem}",
-        allowed=describe_columns(table.columns),
+        allowed=listed(table.columns),
         hint=f"Name it, `--{role} COLUMN`" + ", or two for pairs, `--text COLUMN --text2 COLUMN`" * (role == "text"),
     )
 
