@@ -4,7 +4,6 @@ import pickle
 import shutil
 import unicodedata
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ import regex
 import tokenizers
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from token_samples import AWKWARD, CHINESE, auto_tokenizer, awkward_text
+from token_samples import AWKWARD, CHINESE, assert_same_as_transformers, auto_tokenizer, awkward_text
 
 from maskwright.core.errors import DataError
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -271,31 +270,13 @@ def test_unreadable_file_is_named(name: str, content: str, google: Tokenizer, tm
 TEXTS = [*AWKWARD, *CHINESE, "Final Σίγμα and a quite longer line, with (brackets) and numbers 12345."]
 
 
-def assert_same_as_transformers(tokenizer: Tokenizer, theirs: Any) -> None:
-    marked = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
-    for text, other in zip(TEXTS, reversed(TEXTS), strict=True):
-        other = other or "transformers takes an empty second text for none"
-        assert theirs(text, add_special_tokens=False)["input_ids"] == tokenizer.encode(text).ids.tolist()
-        ours, expected = marked.encode(text, other), theirs(text, other)
-        assert expected["input_ids"] == ours.ids
-        assert expected.get("token_type_ids", ours.type_ids) == ours.type_ids
-    mask = tokenizer.special_tokens.names[4]
-    assert theirs.mask_token_id == tokenizer.special_tokens.mask
-    assert theirs.pad_token_id == tokenizer.special_tokens.pad
-    for text in (f"a {mask} b", f"a{mask}. {mask}", f"{mask} {mask}"):
-        found = theirs(text, add_special_tokens=False)["input_ids"]
-        assert found == tokenizer.encode(text, special_tokens_in_text=True).ids.tolist()
-        assert tokenizer.special_tokens.mask in found
-
-
 def test_saved_folder_loads_in_transformers_with_the_same_ids(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path, max_length=128)
-    theirs = auto_tokenizer(tmp_path)
+    theirs = assert_same_as_transformers(tokenizer, tmp_path, TEXTS)
     classes = {"wordpiece": "BertTokenizer", "byte_bpe": "RobertaTokenizer", "unigram": "AlbertTokenizer"}
     assert type(theirs).__name__ == classes[tokenizer.kind]
     assert ("token_type_ids" in theirs("a")) == (tokenizer.kind != "byte_bpe")
     assert theirs.model_max_length == 128
-    assert_same_as_transformers(tokenizer, theirs)
 
 
 def test_folder_saved_by_transformers_reads_back_the_same(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -315,11 +296,11 @@ def test_tokenizer_of_other_assembly_loads_in_transformers_with_the_same_ids(
     backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     mixed = Tokenizer(backend, trained["uncased"].special_tokens.names)
     mixed.save(tmp_path / "wordpiece")
-    assert_same_as_transformers(mixed, auto_tokenizer(tmp_path / "wordpiece"))
+    assert_same_as_transformers(mixed, tmp_path / "wordpiece", TEXTS)
     backend = tokenizers.Tokenizer.from_str(trained["byte_bpe"].backend.to_str())
     backend.normalizer = tokenizers.normalizers.Sequence([tokenizers.normalizers.Lowercase()])
     lowered = Tokenizer(backend, trained["byte_bpe"].special_tokens.names)
     assert lowered.lowercase
     lowered.save(tmp_path / "byte_bpe")
-    assert_same_as_transformers(lowered, auto_tokenizer(tmp_path / "byte_bpe"))
+    assert_same_as_transformers(lowered, tmp_path / "byte_bpe", TEXTS)
     shutil.rmtree(tmp_path)

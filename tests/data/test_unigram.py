@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from token_samples import AWKWARD, CHINESE, auto_tokenizer, awkward_text, chinese_documents, english_sentences
+from token_samples import (
+    AWKWARD,
+    CHINESE,
+    assert_same_as_transformers,
+    awkward_text,
+    chinese_documents,
+    english_sentences,
+)
 from tokenizers import normalizers, pre_tokenizers
 
 from maskwright.data.tokenizers.backends import NEVER, UNIGRAM_NAMES, unigram_backend
@@ -142,18 +149,6 @@ def test_text_goes_on_after_a_mask_as_after_a_word(learnt: dict[bool, Tokenizer]
 # Folders.
 
 
-def assert_same_as_transformers(tokenizer: Tokenizer, folder: Path) -> None:
-    theirs, as_text = auto_tokenizer(folder), auto_tokenizer(folder, split_special_tokens=True)
-    for text in TEXTS:
-        marked = tokenizer.encode(text, special_tokens_in_text=True).ids.tolist()
-        assert theirs(text, add_special_tokens=False)["input_ids"] == marked
-        assert as_text(text, add_special_tokens=False)["input_ids"] == tokenizer.encode(text).ids.tolist()
-    special = tokenizer.special_tokens
-    assert (theirs.pad_token_id, theirs.unk_token_id) == (special.pad, special.unk)
-    assert (theirs.cls_token_id, theirs.sep_token_id, theirs.mask_token_id) == (special.cls, special.sep, special.mask)
-    assert len(theirs) == special.vocab_size
-
-
 def test_unigram_tokenizer_of_other_assembly_reads_and_saves_with_the_same_ids(
     learnt: dict[bool, Tokenizer], tmp_path: Path
 ) -> None:
@@ -176,7 +171,7 @@ def test_unigram_tokenizer_of_other_assembly_reads_and_saves_with_the_same_ids(
     assert words_of(tokenizer, "Don't do it") == ["Don", "'", "t", "do", "it"]
     tokenizer.save(tmp_path / "saved")
     assert Tokenizer.from_folder(tmp_path / "saved").fingerprint == tokenizer.fingerprint
-    assert_same_as_transformers(tokenizer, tmp_path / "saved")
+    assert_same_as_transformers(tokenizer, tmp_path / "saved", TEXTS)
 
 
 # Training.

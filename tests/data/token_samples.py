@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 from hypothesis import strategies as st
 
 from maskwright.core.spec import fingerprint
 from maskwright.core.storage.files import checksum
 from maskwright.data.cleaning.store import CleanCorpus
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 
 CHINESE = (
     "编码器把一句话变成一串向量。",
@@ -113,6 +115,27 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def auto_tokenizer(folder: Path, **options: Any) -> Any:
     return pytest.importorskip("transformers").AutoTokenizer.from_pretrained(folder, **options)
+
+
+def assert_same_as_transformers(tokenizer: Tokenizer, folder: Path, texts: Sequence[str]) -> Any:
+    """Compare ids, segments and special tokens with those of transformers' tokenizer of a folder; return it."""
+    theirs, as_text = auto_tokenizer(folder), auto_tokenizer(folder, split_special_tokens=True)
+    special, marked = tokenizer.special_tokens, tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
+    assert (theirs.pad_token_id, theirs.unk_token_id) == (special.pad, special.unk)
+    assert (theirs.cls_token_id, theirs.sep_token_id, theirs.mask_token_id) == (special.cls, special.sep, special.mask)
+    assert len(theirs) == special.vocab_size
+    mask = special.names[4]
+    texts = [*texts, f"a {mask} b", f"a{mask}. {mask}", f"{mask} {mask}"]
+    for text, other in zip(texts, reversed(texts), strict=True):
+        found = theirs(text, add_special_tokens=False)["input_ids"]
+        assert found == tokenizer.encode(text, special_tokens_in_text=True).ids.tolist()
+        assert (special.mask in found) == (mask in text)
+        assert as_text(text, add_special_tokens=False)["input_ids"] == tokenizer.encode(text).ids.tolist()
+        other = other or "transformers takes an empty second text for none"
+        ours, expected = marked.encode(text, other), theirs(text, other)
+        assert expected["input_ids"] == ours.ids
+        assert expected.get("token_type_ids", ours.type_ids) == ours.type_ids
+    return theirs
 
 
 def clean_corpus_of(

@@ -36,7 +36,6 @@ class CardFacts:
         return cls(license=first["license"], language=names["language"], tags=names["tags"], base_model=base_model)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
     def front_matter(

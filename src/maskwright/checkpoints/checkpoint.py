@@ -62,7 +62,6 @@ class EncoderWithHeads:
             module.eval().requires_grad_(False)
 
     def to(self, device: torch.device) -> "EncoderWithHeads":
-        """Move it to a device, in place."""
         for module in (self.encoder, *self.heads.values()):
             module.to(device)
         return self

@@ -18,7 +18,6 @@ class Ranges:
 
     @property
     def lengths(self) -> IntArray:
-        """Shape (B,)."""
         return self.ends - self.starts
 
     @property

@@ -65,12 +65,10 @@ class PackedBatch:
 
     @property
     def num_tokens(self) -> int:
-        """T."""
         return len(self.ids)
 
     @property
     def num_sequences(self) -> int:
-        """B."""
         return len(self.cu_seqlens) - 1
 
     @property

@@ -77,7 +77,6 @@ class Documents:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens in all documents."""
         return int((self.bounds(self.last) - self.bounds(self.first)).sum())
 
 
@@ -176,7 +175,6 @@ class Selection:
         return concatenated_ranges(self.starts, self.ends - self.starts)
 
     def merge_adjacent(self) -> "Selection":
-        """Merge adjacent units."""
         apart = self.starts[1:] != self.ends[:-1]
         some = np.ones(min(1, len(self.starts)), dtype=bool)
         return Selection(self.starts[np.concatenate([some, apart])], self.ends[np.concatenate([apart, some])])

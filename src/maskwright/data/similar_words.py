@@ -62,7 +62,6 @@ class Coverage:
     share: float
 
     def describe(self) -> str:
-        """Describe the coverage in a sentence."""
         where = "the corpus" if self.share == 1 else f"a sample of the corpus ({self.share:.1%} of its tokens)"
         return (
             f"{self.covered / max(1, self.words):.1%} of the words in {where} have a similar word "

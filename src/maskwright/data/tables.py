@@ -362,7 +362,7 @@ class Records:
         return self.name
 
     def numbered(self) -> Iterator[Row]:
-        """Yield the rows with their places."""
+        """Yield the rows with their locations."""
         for number, cells in enumerate(self.rows, 1):
             yield Row(f"{self.name}, record {number}", str(number), cells)
 

@@ -178,5 +178,4 @@ class Training(Spec):
 
     @property
     def max_length(self) -> int:
-        """The longest sequence of all phases."""
         return max(phase.max_length for phase in self.phases)

@@ -40,7 +40,6 @@ class FieldDifference:
 
     @property
     def differs(self) -> bool:
-        """Whether the values differ."""
         return self.left != self.right
 
 

@@ -146,7 +146,6 @@ def sources_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def card_page(card: dict[str, Any]) -> str:
-    """Return the card as a Markdown page."""
     kept = card["total"]["kept"]
     lines = [
         "# Data card",

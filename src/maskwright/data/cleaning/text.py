@@ -124,15 +124,9 @@ def is_wrapped(text: str) -> bool:
     """
     breaks = continued = 0
     previous = ""
-    start = 0
-    for _ in range(_LINES_LOOKED_AT):
-        end = text.find("\n", start)
-        line = text[start : end if end >= 0 else len(text)].strip()
+    for line in map(str.strip, text.split("\n", _LINES_LOOKED_AT)[:_LINES_LOOKED_AT]):
         if line and previous:
             breaks += 1
             continued += line[0].islower() and _MID_SENTENCE_ENDS.search(previous) is not None
         previous = line
-        if end < 0:
-            break
-        start = end + 1
     return breaks >= _MIN_BREAKS and continued > _MIN_WRAPPED_SHARE * breaks

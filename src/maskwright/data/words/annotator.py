@@ -54,7 +54,6 @@ class Annotator:
         self._lexicons = lexicons
 
     def annotate(self, texts: Sequence[str], stream: TokenStream) -> Annotation:
-        """Find the words and spans of some texts."""
         assert stream.offsets is not None
         text = _Text.of(texts)
         chinese = self._segment(text)

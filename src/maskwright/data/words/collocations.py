@@ -86,28 +86,23 @@ def running_text(sentences: Iterable[str], segmenter: Segmenter | None) -> Runni
 
 def _with_words(pieces: list[str], segmenter: Segmenter | None) -> list[str]:
     """Segment the runs of Han characters in pieces; a space before a run belongs to its first word."""
-    runs = [run for piece in pieces if _HAN.search(piece) for run in _HAN_OR_NOT.findall(piece) if _HAN.match(run)]
-    if not runs:
-        return pieces
+    parts = [part for piece in pieces for part in (_HAN_OR_NOT.findall(piece) if _HAN.search(piece) else (piece,))]
+    runs = [part for part in parts if _HAN.match(part)]
     words = iter(segmenter.cut(runs) if segmenter else "".join(runs))
     cut: list[str] = []
-    for piece in pieces:
-        if not _HAN.search(piece):
-            cut.append(piece)
-            continue
-        space = ""
-        for run in _HAN_OR_NOT.findall(piece):
-            if run == " ":
-                space = run
-            elif not _HAN.match(run):
-                cut.append(run)
-            else:
-                length = 0
-                while length < len(run):
-                    word = next(words)
-                    length += len(word)
-                    cut.append(space + word)
-                    space = ""
+    space = ""
+    for part in parts:
+        if part == " ":
+            space = part
+        elif not _HAN.match(part):
+            cut.append(part)
+        else:
+            length = 0
+            while length < len(part):
+                word = next(words)
+                length += len(word)
+                cut.append(space + word)
+                space = ""
     return cut
 
 

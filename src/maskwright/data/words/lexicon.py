@@ -108,7 +108,6 @@ def longest(spans: Spans) -> Spans:
 
 
 def has_lexicon_search() -> bool:
-    """Return whether pyahocorasick is installed."""
     return find_spec("ahocorasick") is not None
 
 

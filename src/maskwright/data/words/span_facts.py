@@ -26,7 +26,6 @@ class SpanFacts:
     counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: "SpanFacts") -> None:
-        """Add another part of the corpus to this."""
         self.units += other.units
         self.tokens += other.tokens
         if len(self.counts) + len(other.counts) <= _MAX_DISTINCT:

@@ -15,7 +15,6 @@ _SOURCES: dict[SpanKind, tuple[str, ...]] = {"phrase": ("segmenter", "collocatio
 
 
 def is_lexicon(source: str) -> bool:
-    """Return whether a source of phrases or entities is the path of a lexicon."""
     return Path(source).suffix in (".txt", ".tsv")
 
 
