@@ -2,7 +2,15 @@
 
 import pytest
 
-from maskwright.core.text.amounts import exact_or_short, plain_float, pluralize, share, short_count, size_in_bytes
+from maskwright.core.text.amounts import (
+    exact_or_short,
+    listed,
+    plain_float,
+    pluralize,
+    share,
+    short_count,
+    size_in_bytes,
+)
 
 
 @pytest.mark.parametrize(
@@ -49,3 +57,10 @@ def test_size_in_bytes(value, text):
 @pytest.mark.parametrize(("count", "text"), [(0, "0 texts"), (1, "1 text"), (2, "2 texts"), (1200, "1,200 texts")])
 def test_counted_things_are_one_or_several(count, text):
     assert pluralize(count, "text") == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, ""), (2, "a, b"), (3, "a, b and 1 more"), (1300, "a, b and 1,298 more")]
+)
+def test_of_many_names_the_first_are_listed(count, text):
+    assert listed("ab" + "c" * (count - 2) if count else "", 2) == text
