@@ -59,8 +59,6 @@ def test_counted_things_are_one_or_several(count, text):
     assert pluralize(count, "text") == text
 
 
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, ""), (2, "a, b"), (3, "a, b and 1 more"), (1300, "a, b and 1,298 more")]
-)
+@pytest.mark.parametrize(("count", "text"), [(0, ""), (2, "a, b"), (1300, "a, b and 1,298 more")])
 def test_of_many_names_the_first_are_listed(count, text):
     assert listed("ab" + "c" * (count - 2) if count else "", 2) == text
