@@ -172,11 +172,11 @@ def _whole(data: Mapping[str, Any], name: str, default: int, source: str) -> int
     return found
 
 
-def _check_type(stated: object, read: object, place: str) -> None:
+def _check_type(stated: object, read: object, entry: str) -> None:
     """Refuse 64.0 or "64" for 64: other programs do."""
     kind = type(read)
     if stated is not None and type(stated) not in ((int, float) if kind is float else (kind,)):
-        raise ConversionError(f"{place} is {stated!r}", allowed=f"a value of the type {kind.__name__}")
+        raise ConversionError(f"{entry} is {stated!r}", allowed=f"a value of the type {kind.__name__}")
 
 
 def _activation(name: str, field: str, source: str) -> str:

@@ -42,15 +42,15 @@ class TaskEntries:
 
 def unnamed_labels(number: int) -> tuple[str, ...]:
     """Return Hugging Face's names for unnamed labels."""
-    return tuple(f"LABEL_{place}" for place in range(number))
+    return tuple(f"LABEL_{index}" for index in range(number))
 
 
 def entries_to_json(family: Family, task: TaskEntries) -> dict[str, Any]:
     """Return the entries of config.json that a class with such a head reads."""
     data: dict[str, Any] = {}
     if task.kind not in _WIDTHS:
-        data["id2label"] = {str(place): label for place, label in enumerate(task.labels)}
-        data["label2id"] = {label: place for place, label in enumerate(task.labels)}
+        data["id2label"] = {str(number): label for number, label in enumerate(task.labels)}
+        data["label2id"] = {label: number for number, label in enumerate(task.labels)}
     if task.problem_type is not None:
         data["problem_type"] = task.problem_type
     row = family.tasks[task.kind]
@@ -95,6 +95,6 @@ def _labels(data: Mapping[str, Any], source: str) -> tuple[str, ...]:
     if not isinstance(names, dict) or not names or sorted(names) != sorted(map(str, range(len(names)))):
         raise ConversionError(
             f"{source}: id2label is {names!r}",
-            allowed='an object that maps places from 0 to names, e.g. {"0": "negative", "1": "positive"}',
+            allowed='an object that maps numbers from 0 to names, e.g. {"0": "negative", "1": "positive"}',
         )
-    return tuple(str(names[str(place)]) for place in range(len(names)))
+    return tuple(str(names[str(number)]) for number in range(len(names)))

@@ -1,6 +1,6 @@
 """Types of the family tables: Hugging Face's names of weights and config fields.
 
-A weight table lists pairs (ours, theirs). In their names "{n}" is the place of a layer ("3", or its group); in ours it
+A weight table lists pairs (ours, theirs). In their names "{n}" is the name of a layer ("3", or its group); in ours it
 is the number of the distinct block that the layer uses.
 """
 
@@ -159,17 +159,19 @@ class Family:
 
         Blocks that layers share are listed once per layer, or once per group if groups express the sharing.
         """
-        places = tuple(str(layer) for layer in range(config.num_layers))
+        layer_names = tuple(str(layer) for layer in range(config.num_layers))
         if self.config.grouped:
             groups = config.layer_plan("attention") if groups_of(config) else range(config.num_layers)
-            places = tuple(f"{group}.albert_layers.0" for group in groups)
+            layer_names = tuple(f"{group}.albert_layers.0" for group in groups)
         pairs = []
         for ours, theirs in self.body:
             if "{n}" not in ours:
                 pairs.append((ours, theirs))
                 continue
             plan = config.layer_plan("attention" if ours.startswith("attention_blocks") else "ffn")
-            pairs += [(ours.format(n=block), theirs.format(n=place)) for block, place in zip(plan, places, strict=True)]
+            pairs += [
+                (ours.format(n=block), theirs.format(n=name)) for block, name in zip(plan, layer_names, strict=True)
+            ]
         if config.projects_embeddings:
             pairs += self.projection
         if config.pooler:
@@ -188,7 +190,7 @@ class Family:
         return None
 
     def layer_starts(self, prefix: str) -> tuple[str, ...]:
-        """Return what the names of all layers' weights begin with, up to the layer's place."""
+        """Return what the names of all layers' weights begin with, up to the name of the layer."""
         return tuple({prefix + theirs.partition("{n}")[0] for _, theirs in self.body if "{n}" in theirs})
 
     def architecture(self, heads: frozenset[str]) -> str:

@@ -105,8 +105,8 @@ class PieceWords:
         """
         starts: BoolArray = self._spaced[ids]
         starts[1:] |= (self._begins[ids[1:]] | self._ends[ids[:-1]]) & ~self._lone[ids[:-1]]
-        places = np.asarray(firsts, dtype=np.int64)
-        starts[places[places < len(ids)]] = True
+        begins = np.asarray(firsts, dtype=np.int64)
+        starts[begins[begins < len(ids)]] = True
         return starts
 
 

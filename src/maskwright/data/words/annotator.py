@@ -61,7 +61,7 @@ class Annotator:
         span_starts: dict[str, BoolArray] = {}
         facts: dict[SpanKind, SpanFacts] = {}
         for kind in self._words.span_kinds:
-            spans = tokens.whole_words(self._found(kind, text, chinese))
+            spans = tokens.whole_words(self._find_spans(kind, text, chinese))
             span_starts[kind] = tokens.starts_of(spans)
             starts, ends = stream.offsets.first[spans.starts], stream.offsets.end[spans.ends - 1]
             facts[kind] = SpanFacts(
@@ -113,7 +113,7 @@ class Annotator:
         starts: BoolArray = np.where(chinese.mask[first], by_segmenter, stream.word_starts | by_segmenter)
         return starts
 
-    def _found(self, kind: str, text: "_Text", chinese: "_Chinese") -> list[Spans]:
+    def _find_spans(self, kind: str, text: "_Text", chinese: "_Chinese") -> list[Spans]:
         """Return the spans that each source of a kind finds, as characters of all texts joined."""
         spans = [_NO_SPANS]
         if kind == "phrase" and "segmenter" in self._words.phrases:

@@ -75,11 +75,11 @@ def running_text(sentences: Iterable[str], segmenter: Segmenter | None) -> Runni
         pieces = [piece for sentence in batch for piece in (*find(sentence.lower()), _END)]
         pieces = _with_words(pieces, segmenter)
         words = [piece.removeprefix(" ") for piece in pieces]
-        found = [
+        numbered = [
             numbers.setdefault(word, len(numbers)) if word[0].isalnum() and not _NUMBER.fullmatch(word) else -1
             for word in words
         ]
-        ids.append(np.array(found, dtype=np.int32))
+        ids.append(np.array(numbered, dtype=np.int32))
         spaced.append(np.fromiter((piece[0] == " " for piece in pieces), dtype=np.bool_, count=len(pieces)))
     return RunningText(np.concatenate(ids).astype(np.int64), np.concatenate(spaced), list(numbers))
 
@@ -161,8 +161,8 @@ def find_collocations(clean: CleanCorpus, words: Words, *, cache: Path, progress
 
     def make(folder: Path) -> None:
         progress("finding collocations", 0, None)
-        found = collocations_of(clean.sample(_SAMPLE_BYTES, _SAMPLE_SEED), open_segmenter(words))
-        write_text(folder / _FILE, "".join(f"{phrase}\n" for phrase in found))
+        phrases = collocations_of(clean.sample(_SAMPLE_BYTES, _SAMPLE_SEED), open_segmenter(words))
+        write_text(folder / _FILE, "".join(f"{phrase}\n" for phrase in phrases))
         progress("finding collocations", 1, 1)
 
     key = fingerprint(["collocations", _VERSION, clean.fingerprint, segmenter_fingerprint(words)])
