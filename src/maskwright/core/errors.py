@@ -102,12 +102,7 @@ def nearest(name: str, options: Iterable[str], cutoff: float = 0.5) -> str | Non
 
 
 def suggestion(name: str, options: Iterable[str], otherwise: str = "", cutoff: float = 0.5) -> str:
-    """Return the hint that names the option most similar to `name` (see `nearest`); `otherwise` without one.
-
-    Example:
-        >>> suggestion("bert/bse", ["bert/base", "bert/tiny"])
-        "Did you mean 'bert/base'?"
-    """
+    """Return the hint that names the option most similar to `name` (see `nearest`); `otherwise` without one."""
     guess = nearest(name, options, cutoff)
     return f"Did you mean {guess!r}?" if guess else otherwise
 

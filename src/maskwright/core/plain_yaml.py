@@ -21,10 +21,6 @@ _SCALARS = {
 def read_yaml(text: str) -> Any:
     """Read one YAML value; quoted scalars stay text, and only `true` and `false` are booleans.
 
-    Example:
-        >>> read_yaml("[1e-4, no, true, '5']")
-        [0.0001, 'no', True, '5']
-
     Raises ValueError if it is not YAML.
     """
     try:

@@ -152,9 +152,6 @@ def override(spec: SpecType, pairs: Iterable[tuple[str, Any]]) -> SpecType:
     starts from that member's defaults. A field that the changes leave without effect (`Spec.used_with`) gets its
     default, unless it is among the changes itself.
 
-    Example:
-        >>> override(recipe, [("masking", "whole_word"), ("objectives.mlm.weight", 2.0)])
-
     Raises RecipeError if a field is unknown (the nearest name is suggested) or a value is not allowed.
     """
     model = type(spec)

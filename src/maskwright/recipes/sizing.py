@@ -75,12 +75,7 @@ class Sizes:
 
 
 def sizes(recipe: Recipe) -> Sizes:
-    """Count a recipe's parameters, FLOPs and memory.
-
-    Example:
-        >>> sizes(catalog.get("bert/base")).encoder_and_pooler
-        109482240
-    """
+    """Count a recipe's parameters, FLOPs and memory."""
     config, vocab_size = recipe.encoder, recipe.tokenizer.vocab_size
     parts = count_parameters(config, vocab_size)
     pooler = parts.pop("pooler")
@@ -109,12 +104,7 @@ def sizes(recipe: Recipe) -> Sizes:
 
 
 def embedding_sizes(recipe: Recipe) -> tuple[int, int]:
-    """Return V x E + E x H, the weights of factorized word embeddings, and V x H; both are V x H if E is H.
-
-    Example:
-        >>> embedding_sizes(catalog.get("albert/base"))
-        (3938304, 23040000)
-    """
+    """Return V x E + E x H, the weights of factorized word embeddings, and V x H; both are V x H if E is H."""
     config, vocab_size = recipe.encoder, recipe.tokenizer.vocab_size
     projection = config.embedding_width * config.hidden_size if config.projects_embeddings else 0
     return vocab_size * config.embedding_width + projection, vocab_size * config.hidden_size

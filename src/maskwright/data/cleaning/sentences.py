@@ -58,10 +58,6 @@ def language_of(paragraph: str) -> str:
 
     Latin script gives "en": its rules (abbreviations, initials, quotation marks) also hold for most
     European languages; set `Cleaning.language` where they do not.
-
-    Example:
-        >>> language_of("我用 Python 写程序。"), language_of("The word 中 is Chinese.")
-        ('zh', 'en')
     """
     if paragraph.isascii() or not (letter := _NOT_LATIN.search(paragraph, 0, _LOOKED_AT)):
         return "en"
@@ -84,10 +80,6 @@ def split_paragraph(paragraph: str, language: str = "auto", max_characters: int 
 
     Returns:
         Sentences with `"".join(sentences) == paragraph`; none is empty or a lone space.
-
-    Example:
-        >>> split_paragraph("Mr. Smith left. Why?"), split_paragraph("他说：“走吧。”我们走了。")
-        (['Mr. Smith left.', ' Why?'], ['他说：“走吧。”', '我们走了。'])
     """
     if not paragraph:
         return []

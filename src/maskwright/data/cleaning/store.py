@@ -217,9 +217,6 @@ def clean_corpus(
     Raises:
         DataError: If an argument cannot be read, a line is broken, or no text is left of a source.
         DeviceError: If the cache folder's disk is full or cannot be written.
-
-    Example:
-        >>> corpus = clean_corpus(["novels.txt", "news/*.jsonl.gz:0.3"])  # doctest: +SKIP
     """
     cache = cache or cache_folder()
     if prepared := find_prepared(corpus, cache, progress):

@@ -85,12 +85,7 @@ _MIN_WRAPPED_SHARE = 0.4
 
 
 def clean_document(text: str, cleaning: Cleaning) -> list[str]:
-    """Return a document's clean paragraphs: no line break, no double space, none empty.
-
-    Example:
-        >>> clean_document("A  line\\u00a0of text.\\r\\n\\r\\nAnother.", Cleaning())
-        ['A line of text.', 'Another.']
-    """
+    """Return a document's clean paragraphs: no line break, no double space, none empty."""
     tidy = not _UNTIDY.search(text)  # most texts are, which saves most of the work below
     if not tidy:
         text = _without_unwanted(text, cleaning)

@@ -170,12 +170,7 @@ def _docstrings(path: Path) -> Iterator[str]:
 
 
 def prose_paragraphs(docstring: str) -> list[str]:
-    """Return the paragraphs of a docstring (as `inspect.cleandoc` leaves it) that are English prose, one line each.
-
-    Example:
-        >>> prose_paragraphs("Open a file, which must exist, and return a stream to read from it.\\n\\n>>> open(1)\\n")
-        ['Open a file, which must exist, and return a stream to read from it.']
-    """
+    """Return the paragraphs of a docstring (as `inspect.cleandoc` leaves it) that are English prose, one line each."""
     blocks: list[list[str]] = [[]]
     first_indent = 0
     for line in docstring.expandtabs().split("\n"):

@@ -11,12 +11,7 @@ _SHOWN = {"text": "", "code_inline": "", "softbreak": " ", "hardbreak": " "}
 
 
 def strip_markdown(text: str) -> str:
-    """Return the prose of a Markdown page: paragraphs, headings and list items set apart by blank lines.
-
-    Example:
-        >>> strip_markdown("# Title\\n\\nSome *plain* [text](there)\\nthat goes on.\\n\\n    code()\\n")
-        'Title\\n\\nSome plain text that goes on.'
-    """
+    """Return the prose of a Markdown page: paragraphs, headings and list items set apart by blank lines."""
     paragraphs = []
     in_table = False
     for token in _parser().parse(_FRONT_MATTER.sub("", text)):

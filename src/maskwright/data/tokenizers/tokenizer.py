@@ -48,11 +48,6 @@ class Tokenizer:
         special_tokens: Ids and names of the special tokens, and the vocabulary's size.
         lowercase: Whether text is lower-cased.
 
-    Example:
-        >>> tokenizer = Tokenizer.from_folder(Path("bert-base-uncased"))  # doctest: +SKIP
-        >>> tokenizer.tokens(tokenizer.encode("unaffable").ids)  # doctest: +SKIP
-        ['una', '##ffa', '##ble']
-
     Raises:
         DataError: If the tokenizer is of another kind.
     """

@@ -57,13 +57,7 @@ def with_span_facts(page: str, facts: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def describe_spans(kind: str, facts: Mapping[str, Any]) -> str:
-    """Describe the spans of a kind (`SpanFacts.to_json`) in a sentence.
-
-    Example:
-        >>> describe_spans("phrase", {"units": 2, "share_of_tokens": 0.5, "distinct": 1,
-        ...                           "all_distinct_counted": True, "examples": ["New York"]})
-        '2 phrases of two words or more (1 distinct, 50.0 % of the tokens): New York'
-    """
+    """Describe the spans of a kind (`SpanFacts.to_json`) in a sentence."""
     if not facts["units"]:
         return f"no {kind} of two words or more (Chinese: two characters or more) was found"
     plural = {"phrase": "phrases", "entity": "entities"}[kind]

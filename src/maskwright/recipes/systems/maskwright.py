@@ -41,12 +41,7 @@ SIZES: tuple[tuple[str, Size], ...] = (
 
 
 def gated_size(hidden_size: int) -> int:
-    """Return the width of a gated feed-forward layer with about the parameters of BERT's: 8/3 H, a multiple of 64.
-
-    Example:
-        >>> gated_size(512)
-        1344
-    """
+    """Return the width of a gated feed-forward layer with about the parameters of BERT's: 8/3 H, a multiple of 64."""
     return 64 * (8 * hidden_size // 3 // 64)
 
 
