@@ -27,7 +27,6 @@ def open_or_build(
     Args:
         folder: Its name contains the fingerprint of its inputs.
         open_folder: Raises DataError if the folder is damaged, which is then rebuilt with a warning.
-        make: Fills an empty folder.
         checked_when_read: Patterns of large files, which have checksums of their own (`core.storage.checksums`). All
             others are compared with theirs before `open_folder` is called.
 

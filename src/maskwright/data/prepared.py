@@ -57,9 +57,6 @@ def write_prepared(
 
     Args:
         described: names, weights, cleaning and tokenizer, as in `PreparedText`.
-
-    Raises:
-        DeviceError: If it cannot be written.
     """
     digest = fingerprint([read_record(folder / CONTENTS) for folder in (clean, tokens)])
     files = {

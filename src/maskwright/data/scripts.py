@@ -76,12 +76,7 @@ def chinese_characters(codes: NDArray[np.uint32], lengths: NDArray[np.int64]) ->
 def traditional_texts(codes: NDArray[np.uint32], lengths: NDArray[np.int64]) -> BoolArray:
     """Return which texts are traditional Chinese: with more characters that only Big5 has than that only GB 2312 has.
 
-    Args:
-        codes: Code points of all texts joined. Shape (C,).
-        lengths: Characters of each text. Shape (N,).
-
-    Returns:
-        Shape (N,).
+    Arguments as of `chinese_characters`. Shape (N,).
     """
     balance = np.zeros(len(codes), dtype=np.int64)
     ideographs = _within(codes, ((_FIRST_IDEOGRAPH, _LAST_IDEOGRAPH),))

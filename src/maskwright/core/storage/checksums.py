@@ -99,11 +99,7 @@ def _checksum_of(record: Mapping[str, Any]) -> str:
 
 
 def file_checksums(folder: Path, *, without: Iterable[str] = ()) -> dict[str, str]:
-    """Return the checksums of all files in a folder, by relative path.
-
-    Args:
-        without: Patterns of files to leave out.
-    """
+    """Return the checksums of the files in a folder by relative path, `without` those that match a pattern."""
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     return {name: checksum(folder / name) for name in names if not any(fnmatch(name, each) for each in without)}
 

@@ -35,11 +35,7 @@ def hash_of(text: bytes) -> int:
 
 
 def band_hashes(text: str) -> list[int]:
-    """Return the hash of each band of a document's MinHash over sequences of words (`Cleaning.near_duplicates`).
-
-    Raises:
-        DataError: If the library is missing.
-    """
+    """Return the hash of each band of a document's MinHash over sequences of words (`Cleaning.near_duplicates`)."""
     rensa = imported("rensa", "near_duplicates", "dedup")
     words = words_of(text)
     minhash = rensa.RMinHash(num_perm=BANDS * _BAND_SIZE, seed=0)

@@ -83,9 +83,6 @@ def frequent_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
 def extend_vocabulary(tokenizer: Tokenizer, words: Sequence[str], most: int | None = None) -> Extension:
     """Return an extended copy with words as entries, in the order given; existing entries are skipped.
 
-    Args:
-        most: Maximum number of entries to add; None for no limit.
-
     Raises:
         DataError: If something is not a single word, or nothing is left to add.
     """

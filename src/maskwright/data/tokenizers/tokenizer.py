@@ -96,9 +96,6 @@ class Tokenizer:
             segments: Whether transformers passes segment ids to its model; None leaves it to the classes.
             split_special_tokens: Whether transformers treats special tokens in a text as text; not for models that
                 fill masks.
-
-        Raises:
-            DeviceError: If it cannot be written.
         """
         settings: dict[str, Any] = {}
         if max_length is not None:

@@ -279,9 +279,6 @@ def train_unigram(spec: Unigram, texts: Sequence[str], reading: Iterable[str]) -
 
     The characters that have entries of their own are all of printable ASCII and, most frequent first, as many as
     cover `spec.character_coverage` of the text or four fifths of the vocabulary hold.
-
-    Raises:
-        DataError: If the texts hold no characters.
     """
     import sentencepiece  # slow to import
 

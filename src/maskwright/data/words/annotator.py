@@ -215,11 +215,7 @@ def check_words(words: Words) -> None:
 
 
 def words_fingerprint(words: Words) -> str:
-    """Identify words and spans: the choices, the content (not the path) of the files, the segmenter's version.
-
-    Raises:
-        DataError: If a file cannot be read.
-    """
+    """Identify words and spans: the choices, the content (not the path) of the files, the segmenter's version."""
     phrases, entities = (
         [content_of(Path(source)) if is_lexicon(source) else source for source in sources]
         for sources in (words.phrases, words.entities)
@@ -233,9 +229,6 @@ def open_annotator(words: Words, collocations: Path | None = None) -> Annotator 
 
     Args:
         collocations: The phrases found in the corpus, one per line; None for none.
-
-    Raises:
-        DataError: If something cannot be loaded.
     """
     if words.are_the_tokenizers:
         return None
