@@ -1,14 +1,15 @@
-"""Masked language modeling, next-sentence and sentence-order prediction: targets, heads, losses."""
+"""Masked language modeling, next-sentence and sentence-order prediction: targets, heads, losses.
+
+Losses and gradients are compared with those of transformers in tests/checkpoints/test_parity_with_transformers.py.
+"""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from pretext_samples import VOCABULARY, batch_of, rng_for
 from torch.nn.functional import cross_entropy, gelu, layer_norm, linear
-from transformers import AlbertConfig, AlbertForPreTraining, BertConfig, BertForPreTraining
 
 from maskwright.core.tensors import EncoderOutput, LossInputs, TargetTensors, View
 from maskwright.core.types import Examples, HeadShape, Selection
@@ -26,7 +27,6 @@ from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.pretext.replacement.base import corrupt
 
 SHAPE = HeadShape(hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation="gelu_tanh", layer_norm_eps=1e-12)
-NO_EMBEDDINGS = torch.zeros(0, 0)
 
 
 def inputs_of(output: EncoderOutput, targets: TargetTensors, embeddings: torch.Tensor) -> LossInputs:
@@ -104,60 +104,6 @@ def test_without_targets_the_loss_is_zero_and_still_differentiable(objective: Ob
     for parameter in (hidden, *head.parameters()):
         assert parameter.grad is not None
         assert not parameter.grad.any()
-
-
-SIZES: dict[str, Any] = {
-    "vocab_size": 60,
-    "hidden_size": 24,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "initializer_range": 0.5,
-}
-
-
-@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "relu", "albert"])
-def test_heads_and_losses_equal_those_of_transformers(activation: str) -> None:
-    torch.manual_seed(1)
-    pair: NextSentencePrediction | SentenceOrderPrediction = NextSentencePrediction()
-    model: Any
-    if activation == "albert":
-        pair, shape = SentenceOrderPrediction(), SHAPE
-        model = AlbertForPreTraining(AlbertConfig(**SIZES, embedding_size=12)).eval()
-        encoder, predictions, classifier = model.albert, model.predictions, model.sop_classifier.classifier
-        transform, names = predictions, ("sentence_order_label", "sop_logits")
-    else:
-        shape = replace(SHAPE, embedding_size=24, hidden_activation=activation)
-        theirs = {"gelu_tanh": "gelu_new"}.get(activation, activation)
-        model = BertForPreTraining(BertConfig(**SIZES, hidden_act=theirs, layer_norm_eps=1e-12)).eval()
-        encoder, predictions, classifier = model.bert, model.cls.predictions, model.cls.seq_relationship
-        transform, names = predictions.transform, ("next_sentence_label", "seq_relationship_logits")
-    torch.nn.init.normal_(predictions.bias)
-    mlm = MaskedLanguageModeling()
-    mlm_head, pair_head = mlm.head(shape), pair.head(shape)
-    mlm_head.dense.load_state_dict(transform.dense.state_dict())
-    mlm_head.layer_norm.load_state_dict(transform.LayerNorm.state_dict())
-    mlm_head.bias.data.copy_(predictions.bias.data)
-    pair_head.classifier.load_state_dict(classifier.state_dict())
-
-    ids = torch.randint(60, (3, 10))
-    labels = torch.where(torch.rand(3, 10) < 0.4, torch.randint(60, (3, 10)), -100)
-    pair_labels = torch.tensor([0, 1, 1])
-    with torch.no_grad():
-        encoded = encoder(ids)
-        expected = model(ids, labels=labels, **{names[0]: pair_labels})
-        output = EncoderOutput(encoded.last_hidden_state.flatten(0, 1), encoded.pooler_output)
-        positions = (labels.flatten() >= 0).nonzero().flatten()
-        embeddings = encoder.embeddings.word_embeddings.weight
-        mlm_targets = targets_of(positions.tolist(), labels.flatten()[positions].tolist())
-        mlm_term = mlm.loss(mlm_head, inputs_of(output, mlm_targets, embeddings))
-        pair_term = pair.loss(pair_head, inputs_of(output, targets_of([0, 1, 2], pair_labels.tolist()), NO_EMBEDDINGS))
-        logits = mlm.logits(mlm_head, output.hidden, embeddings)
-        scores = pair_head(encoded.pooler_output)
-    assert (logits - expected.prediction_logits.flatten(0, 1)).abs().max() <= 1e-5
-    assert (scores - expected[names[1]]).abs().max() <= 1e-5
-    ours = mlm_term.total / len(positions) + pair_term.total / 3
-    assert ours.item() == pytest.approx(expected.loss.item(), abs=1e-5)
 
 
 def labeled(labels: list[int]) -> Examples:

@@ -460,12 +460,6 @@ def test_students_have_half_the_layers_of_the_size_in_their_name(size: str) -> N
             assert getattr(ours, field) == getattr(theirs, field)
 
 
-def test_masks_are_sampled_ten_times_or_in_every_epoch() -> None:
-    static, dynamic = catalog.get("bert/base").masks, catalog.get("roberta/base").masks
-    assert [mask_sample_of(epoch, static.copies) for epoch in range(12)] == [*range(10), 0, 1]
-    assert [mask_sample_of(epoch, dynamic.copies) for epoch in range(12)] == list(range(12))
-
-
 @pytest.mark.parametrize(
     ("name", "overrides", "hidden", "heads", "layers"),
     [
