@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +9,6 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.spec import validate
 from maskwright.core.storage.files import read_json
 from maskwright.recipes.recipe import Recipe
-
-
-@dataclass(frozen=True, slots=True)
-class _RetiredField:
-    """A field of earlier versions, with its new name; None if it was removed and null was its neutral value.
-
-    `kind` is the member of a union that had the field; None for every member.
-    """
-
-    parent: str
-    name: str
-    new_name: str | None = None
-    kind: str | None = None
-
-
-_RETIRED = (
-    _RetiredField("masking", "final_rate"),
-    _RetiredField("training.optimizer", "weight_decay", "weight_decay_per_step", kind="stable_adamw"),
-)
 
 
 def read_recipe(file: Path) -> Recipe:
@@ -42,23 +22,23 @@ def recipe_from_json(data: Any, source: str) -> Recipe:
     Raises RecipeError if the data is not valid or a removed field has an effect.
     """
     data = deepcopy(data)
-    for field in _RETIRED:
-        part = data
-        for step in field.parent.split("."):
-            part = part.get(step) if isinstance(part, dict) else None
-        if not isinstance(part, dict) or field.name not in part or field.kind not in (None, part.get("kind")):
-            continue
-        if field.new_name is not None:
-            if field.new_name not in part:
-                part[field.new_name] = part.pop(field.name)
-        elif (value := part.pop(field.name)) is not None:
-            path = f"{field.parent}.{field.name}"
-            raise RecipeError(
-                f"{source}: {path} is {value!r}, but this field was removed",
-                allowed="null",
-                hint=f"Use the version of maskwright that wrote it, or a recipe without {path}.",
-            )
+    masking, optimizer = _part(data, "masking"), _part(data, "training", "optimizer")
+    if (rate := masking.pop("final_rate", None)) is not None:
+        raise RecipeError(
+            f"{source}: masking.final_rate is {rate!r}, but this field was removed",
+            allowed="null",
+            hint="Use the version of maskwright that wrote it, or a recipe without masking.final_rate.",
+        )
+    names = {"weight_decay", "weight_decay_per_step"} & optimizer.keys()
+    if optimizer.get("kind") == "stable_adamw" and names == {"weight_decay"}:
+        optimizer["weight_decay_per_step"] = optimizer.pop("weight_decay")
     return validate(Recipe, data, source)
+
+
+def _part(data: Any, *steps: str) -> dict[str, Any]:
+    for step in steps:
+        data = data.get(step) if isinstance(data, dict) else None
+    return data if isinstance(data, dict) else {}
 
 
 def updated_request(request: Mapping[str, Any], source: str) -> dict[str, Any]:
