@@ -1,6 +1,5 @@
 """Memory-mapped arrays whose blocks are compared with checksums when they are first read."""
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.flat_arrays import concatenated_ranges
+from maskwright.core.randomness import hash_64
 from maskwright.core.storage.checksums import damaged_file_error
 
 _BLOCK = 1 << 16
@@ -18,11 +18,7 @@ def block_checksums(path: Path) -> NDArray[np.uint64]:
     """Return the checksum of each block of 64 KiB of a file."""
     with open(path, "rb") as file:
         blocks = iter(lambda: file.read(_BLOCK), b"")
-        return np.fromiter(map(_block_checksum, blocks), dtype=np.uint64)
-
-
-def _block_checksum(block: Any) -> int:
-    return int.from_bytes(hashlib.blake2b(block, digest_size=8).digest(), "little")
+        return np.fromiter(map(hash_64, blocks), dtype=np.uint64)
 
 
 class CheckedArray:
@@ -60,6 +56,6 @@ class CheckedArray:
     def _compare(self, blocks: Iterable[int]) -> None:
         for block in blocks:
             start = block * _BLOCK
-            if _block_checksum(self._bytes[start : start + _BLOCK]) != self._checksums[block]:
+            if hash_64(self._bytes[start : start + _BLOCK].data) != self._checksums[block]:
                 raise damaged_file_error(self._path, f"the {_BLOCK:,} bytes at {start:,} are damaged")
             self._unread[block] = False

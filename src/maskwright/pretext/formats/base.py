@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -103,27 +103,19 @@ class PlannedInstances:
     """A growing plan, 33 bytes per row."""
 
     def __init__(self) -> None:
-        self._bounds = tuple(array("q") for _ in range(4))
-        self._labels = array("b")
+        self._columns = {column.name: array("b" if column.name == "pair_labels" else "q") for column in fields(Plan)}
 
     def add(
         self, first_start: int, first_end: int, second_start: int = 0, second_end: int = 0, label: int = -1
     ) -> None:
         """Append a row: one text, or two texts with their label."""
-        for column, value in zip(self._bounds, (first_start, first_end, second_start, second_end), strict=True):
+        row = (first_start, first_end, second_start, second_end, label)
+        for column, value in zip(self._columns.values(), row, strict=True):
             column.append(value)
-        self._labels.append(label)
 
     def plan(self) -> Plan:
         """Return the rows as a plan that shares their memory; add no more rows afterwards."""
-        first_start, first_end, second_start, second_end = map(np.asarray, self._bounds)
-        return Plan(
-            first_start=first_start,
-            first_end=first_end,
-            second_start=second_start,
-            second_end=second_end,
-            pair_labels=np.asarray(self._labels),
-        )
+        return Plan(**{name: np.asarray(column) for name, column in self._columns.items()})
 
 
 def assemble(
