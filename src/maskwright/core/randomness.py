@@ -41,7 +41,7 @@ def _mix_in_place(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return z
 
 
-def hash_64(content: bytes) -> int:
+def hash_64(content: bytes | memoryview) -> int:
     """Return the first 64 bits of a BLAKE2b hash."""
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
