@@ -88,6 +88,8 @@ def _with_words(pieces: list[str], segmenter: Segmenter | None) -> list[str]:
     """Segment the runs of Han characters in pieces; a space before a run belongs to its first word."""
     parts = [part for piece in pieces for part in (_HAN_OR_NOT.findall(piece) if _HAN.search(piece) else (piece,))]
     runs = [part for part in parts if _HAN.match(part)]
+    if not runs:
+        return pieces
     words = iter(segmenter.cut(runs) if segmenter else "".join(runs))
     cut: list[str] = []
     space = ""
