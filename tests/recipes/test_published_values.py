@@ -18,7 +18,6 @@ from maskwright.model.sizes import count_parameters
 from maskwright.pretext.masking import SpanMasking
 from maskwright.recipes import catalog
 from maskwright.recipes.systems import bert_wwm
-from maskwright.training.steps.sampler import mask_sample_of
 
 
 def parts(**groups: dict[str, Any]) -> dict[str, Any]:
