@@ -1,4 +1,4 @@
-"""CPU time of preparation, of workers and the leading process: `python -m benchmarks.preparation FILE ...`
+"""CPU time and disk of preparation, of workers and the leading process: `python -m benchmarks.preparation FILE ...`
 
 Everything runs in one process, which pickles what would travel between processes; CPU time is counted, so other load on
 the machine matters little. From it follow times for clusters: a stage takes as long as the slower of the two, the
@@ -7,6 +7,7 @@ leading process or all workers together.
 
 import argparse
 import pickle
+import resource
 import tempfile
 import time
 from collections import defaultdict
@@ -15,74 +16,100 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
-import maskwright
-from maskwright.data.cleaning.store import clean_corpus
-from maskwright.reporting.reporter import Reporter
+from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
+from maskwright.data.engines import use_engine
+from maskwright.data.shards.tokenize import tokenize_corpus
+from maskwright.data.tokenizers.training import train_tokenizer
+from maskwright.recipes.catalog import resolve
 
 CORES = 16
 """Of a node."""
 
 
 class _Counted(Executor):
-    """Calls functions in this process and counts their CPU time, less that of pickling."""
+    """Calls functions in this process and counts their CPU time, with the pickling that a worker would do."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **_: Any) -> "Future[Any]":
-        sent = pickle.loads(pickle.dumps((function, arguments)))
+        sent = pickle.dumps((function, arguments))
         start = time.process_time()
-        result = sent[0](*sent[1])
+        function, arguments = pickle.loads(sent)
+        result = pickle.dumps(function(*arguments))
         self.seconds += time.process_time() - start
         future: Future[Any] = Future()
-        future.set_result(pickle.loads(pickle.dumps(result)))
+        future.set_result(pickle.loads(result))
         return future
 
 
-class _Stages(Reporter):
+class _Stages:
     """Divides the CPU time of the leading process and of the workers by stage, at each call of progress."""
 
-    def __init__(self, engine: _Counted) -> None:
-        self._engine, self._last = engine, (time.process_time(), engine.seconds)
+    def __init__(self, engine: _Counted, folder: Path) -> None:
+        self._engine, self._folder = engine, folder
         self.leading: dict[str, float] = defaultdict(float)
         self.workers: dict[str, float] = defaultdict(float)
+        self.disk: dict[str, int] = defaultdict(int)
+        self._last = (time.process_time(), engine.seconds)
 
-    def stage(self, name: str, done: int, total: int | None) -> None:
+    def progress(self, name: str, done: int = 0, total: int | None = None) -> None:
+        name = name.partition(" (")[0]
         now = (time.process_time(), self._engine.seconds)
         whole, called = now[0] - self._last[0], now[1] - self._last[1]
         self.leading[name] += whole - called
         self.workers[name] += called
-        self._last = now
+        size = sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
+        self.disk[name] = max(self.disk[name], size)
+        self._last = (time.process_time(), self._engine.seconds)
+
+
+def _prepare(corpus: Sequence[Path], folder: Path, engine: _Counted) -> tuple[_Stages, CleanCorpus]:
+    folder.mkdir()
+    stages, recipe = _Stages(engine, folder), resolve("bert/base")
+    clean = clean_corpus(corpus, cache=folder, progress=stages.progress)
+    stages.progress("deduplicating")  # What follows the last block.
+    for _ in clean.sample(clean.num_bytes >> 6, seed=0):
+        pass
+    stages.progress("sampling")
+    tokenizer = train_tokenizer(recipe.tokenizer, clean, seed=0, cache=folder)
+    stages.progress("training")
+    tokenize_corpus(clean, tokenizer, words=recipe.words, cache=folder, progress=stages.progress)
+    stages.progress("tokenizing")
+    return stages, clean
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the CPU time of each stage, and the times that follow for clusters."""
+    """Print the CPU time and disk of each stage, and the times that follow for clusters."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.preparation", description=__doc__)
-    parser.add_argument("corpus", nargs="+", help="text files, as for pretrain")
+    parser.add_argument("corpus", nargs="+", type=Path, help="text files, as for pretrain")
     options = parser.parse_args(arguments)
     engine = _Counted()
-    with tempfile.TemporaryDirectory(prefix="maskwright-benchmarks-") as scratch:
-        out = Path(scratch) / "text"
+    with tempfile.TemporaryDirectory(prefix="maskwright-benchmarks-") as scratch, use_engine(engine):
         # Imports and other costs of the first call are not those of a gigabyte.
         (first := Path(scratch) / "first.txt").write_text(
             "\n\n".join(f"This is the short text {n}." * 9 for n in range(99))
         )
-        maskwright.prepare(first, out=Path(scratch) / "first", recipe="bert/base", engine=engine, reporter=Reporter())
-        stages = _Stages(engine)
-        maskwright.prepare(options.corpus, out=out, recipe="bert/base", engine=engine, workers=1, reporter=stages)
-        gigabytes = clean_corpus([out], cache=out).num_bytes / 1e9
-    print("| stage | leading process, s/GB | workers, core-hours/GB |\n|---|---:|---:|")
-    rates = {name: (stages.leading[name] / gigabytes, stages.workers[name] / gigabytes) for name in stages.leading}
+        _prepare([first], Path(scratch) / "first", engine)
+        stages, clean = _prepare(options.corpus, Path(scratch) / "text", engine)
+    gigabytes = clean.num_bytes / 1e9
+    print(f"{clean.num_bytes:,} bytes of clean text; peak memory {_peak_memory():.0f} MB\n")
+    print("| stage | leading process, s/GB | workers, core-hours/GB | disk, GB/GB |\n|---|---:|---:|---:|")
+    del stages.leading["training"]  # On a sample of bounded size.
+    rates = {name: (seconds / gigabytes, stages.workers[name] / gigabytes) for name, seconds in stages.leading.items()}
     for name, (leading, workers) in rates.items():
-        print(f"| {name} | {leading:.1f} | {workers / 3600:.3f} |")
-    rates = {name: rate for name, rate in rates.items() if name != "training the tokenizer"}  # On a sample.
+        print(f"| {name} | {leading:.1f} | {workers / 3600:.3f} | {stages.disk[name] / 1e9 / gigabytes:.2f} |")
     print("\n| text, GB | nodes | hours | workers busy | core-hours of the nodes |\n|---:|---:|---:|---:|---:|")
     for amount in (160, 2000):
         for nodes in (1, 8, 64):
             seconds = [max(leading, workers / (nodes * CORES)) * amount for leading, workers in rates.values()]
             hours, busy = sum(seconds) / 3600, sum(each for _, each in rates.values()) * amount / 3600
             held = hours * nodes * CORES
-            print(f"| {amount:,} | {nodes} | {hours:.1f} | {busy / held:.0%} | {held:,.0f} |")
+            print(f"| {amount:,} | {nodes} | {hours:.2f} | {busy / held:.0%} | {held:,.0f} |")
+
+
+def _peak_memory() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

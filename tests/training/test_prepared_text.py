@@ -1,8 +1,11 @@
 """Text prepared ahead: a run trains on it, without the corpus, as on the corpus itself."""
 
+import os
+import pickle
+import random
 import shutil
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,9 @@ import pytest
 from toy_runs import CLEAN, TOY, assert_same_files, train_toy, write_corpus
 
 from maskwright.core.errors import DataError
+from maskwright.data.cleaning import deduplication
+from maskwright.data.shards.tokenize import tokenize_corpus
+from maskwright.data.sources import readers
 from maskwright.data.sources.arguments import PREPARED
 from maskwright.reporting.reporter import Silent
 from maskwright.training.start.prepared_text import prepare
@@ -18,8 +24,8 @@ from maskwright.training.start.prepared_text import prepare
 TOKENIZER = "tokenizer.vocab_size=300"
 
 
-def prepare_toy(folder: Path, out: str | Path, **changes: Any) -> str:
-    write_corpus(corpus := folder / "corpus.txt")
+def prepare_toy(folder: Path, out: str | Path, documents: int = 60, **changes: Any) -> str:
+    write_corpus(corpus := folder / "corpus.txt", documents)
     settings = {"recipe": "bert/tiny", "set": [TOKENIZER], "clean": CLEAN, "reporter": Silent(), "workers": 1}
     return prepare(corpus, out=out, **{**settings, **changes}).digest
 
@@ -80,6 +86,53 @@ def test_damaged_prepared_text_is_refused(tmp_path: Path) -> None:
     record.write_text(record.read_text().replace("clean-", "clean_"))
     with pytest.raises(DataError, match=r"prepared.json cannot be used.*maskwright prepare"):
         train_toy(tmp_path, corpus=tmp_path / "prepared", clean=())
+
+
+class LostNodes(Executor):
+    """Runs waiting calls in any order once a result is wanted, and a tenth of them twice."""
+
+    def __init__(self) -> None:
+        self.random = random.Random(0)
+        self.waiting: list[Callable[[], None]] = []
+        self.most_waiting = self.repeated = 0
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **_: Any) -> "Future[Any]":
+        executor = self
+        sent = pickle.dumps((function, arguments))
+
+        class Result(Future[Any]):
+            def run(self) -> None:
+                for _ in range(again := 1 + (executor.random.random() < 0.1)):
+                    function, arguments = pickle.loads(sent)
+                    result = pickle.dumps(function(*arguments))
+                executor.repeated += again - 1
+                self.set_result(pickle.loads(result))
+
+            def result(self, timeout: float | None = None) -> Any:
+                while not self.done():
+                    number = executor.random.randrange(len(executor.waiting))
+                    executor.waiting.pop(number)()
+                return super().result()
+
+        future = Result()
+        self.waiting.append(future.run)
+        self.most_waiting = max(self.most_waiting, len(self.waiting))
+        return future
+
+
+def test_512_workers_in_any_order_with_repeated_calls_give_the_bytes_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # takes most of the time
+    monkeypatch.setattr(readers, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(deduplication, "STORED_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(deduplication, "PARTITION_BYTES", 3000)
+    monkeypatch.setitem(tokenize_corpus.__kwdefaults__, "shard_tokens", 512)
+    one = prepare_toy(tmp_path, tmp_path / "one", documents=540, clean=())
+    nodes = LostNodes()
+    assert prepare_toy(tmp_path, tmp_path / "many", documents=540, clean=(), engine=nodes, workers=512) == one
+    assert nodes.most_waiting > 512
+    assert nodes.repeated > 50
 
 
 def test_engines_and_folders_give_the_same_bytes(tmp_path: Path, memory: Any) -> None:

@@ -165,10 +165,10 @@ def kept_ranges(
     near_repeats: BoolArray,
     repeated_paragraphs: BoolArray,
     min_document_bytes: int,
-) -> tuple[list[tuple[int, int]], Counts]:
-    """Return the ranges of a block's text, as `clean_block` wrote it, without repeated documents and paragraphs.
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Counts]:
+    """Return starts and ends in a block's text, as `clean_block` wrote it, of what is no repeat, and the counts.
 
-    Their counts are the second result.
+    The ranges are disjoint, unordered, and none is empty.
 
     Args:
         repeated_documents: Shape (D,), True where an earlier document is equal.
@@ -177,47 +177,43 @@ def kept_ranges(
         min_document_bytes: Documents that shrink below this are removed.
     """
     lasts = np.cumsum(index.paragraphs)
-    firsts = lasts - index.paragraphs
+    document = np.repeat(np.arange(len(lasts)), index.paragraphs)
     # A document's bytes are its paragraphs and a line break; its characters the paragraphs joined by one each.
-    ends = np.cumsum(index.stored_bytes) + np.repeat(np.arange(len(firsts)), index.paragraphs)
+    ends = np.cumsum(index.stored_bytes) + document
     starts = ends - index.stored_bytes
-    characters = np.add.reduceat(index.characters, firsts) + index.paragraphs - 1 if len(firsts) else firsts
-    touched = np.add.reduceat(repeated_paragraphs, firsts, dtype=np.int64) > 0 if len(firsts) else firsts > 0
+
+    def by_document(values: NDArray[Any]) -> NDArray[np.int64]:
+        return np.diff(np.cumsum(values, dtype=np.int64)[lasts - 1], prepend=0)
+
+    characters = by_document(index.characters) + index.paragraphs - 1
+    shrunk = by_document(repeated_paragraphs) > 0
+    remnants = shrunk & (by_document(index.text_bytes * ~repeated_paragraphs) < min_document_bytes)
+    remnants &= ~(repeated_documents | near_repeats)
+    stays = ~(repeated_documents | near_repeats | remnants)
+    kept = np.flatnonzero(~repeated_paragraphs & stays[document])
     counts = Counts(
         repeated_documents=int(repeated_documents.sum()),
         repeated_document_characters=int(characters[repeated_documents].sum()),
         near_documents=int(near_repeats.sum()),
         near_document_characters=int(characters[near_repeats].sum()),
+        repeated_paragraphs=int(index.paragraphs[stays].sum()) - len(kept),
+        repeated_paragraph_characters=int((characters[stays] + 1).sum() - (index.characters[kept] + 1).sum()),
+        remnants=int(remnants.sum()),
+        remnant_characters=int(characters[remnants].sum()),
     )
-    dropped = repeated_documents | near_repeats
-    ranges: list[tuple[int, int]] = []
-    copied = 0
-    for document in np.flatnonzero(dropped | touched):
-        first, last = int(firsts[document]), int(lasts[document])
-        ranges.append((copied, int(starts[first])))
-        copied = int(ends[last - 1]) + 1
-        if dropped[document]:
-            continue
-        kept = first + np.flatnonzero(~repeated_paragraphs[first:last])
-        if int(index.text_bytes[kept].sum()) < min_document_bytes:
-            counts.remnants += 1
-            counts.remnant_characters += int(characters[document])
-            continue
-        counts.repeated_paragraphs += last - first - len(kept)
-        gone = int(characters[document] - index.characters[kept].sum()) - len(kept) + 1
-        counts.repeated_paragraph_characters += gone
-        # The first paragraph of a document has no white space before it; a line break ends the document.
-        begins = starts[kept] + ((kept > first) & (kept == kept[0]))
-        ranges += zip(begins.tolist(), ends[kept].tolist(), strict=True)
-        ranges.append((copied - 1, copied))
-    size = int(ends[-1]) + 1 if len(ends) else 0
-    ranges.append((copied, size))
-    return ranges, counts
+    # The first paragraph of a document has no white space before it; a line break ends the document.
+    is_first = np.diff(document[kept], prepend=-1) > 0
+    had_space = kept > (lasts - index.paragraphs)[document[kept]]
+    breaks = ends[lasts - 1][stays]
+    begins = np.concatenate([starts[kept] + (is_first & had_space), breaks])
+    return begins, np.concatenate([ends[kept], breaks + 1]), counts
 
 
 def without_repeats(data: bytes, index: BlockIndex, *repeats: Any) -> tuple[bytes, Counts]:
     """Return a block's text in its `kept_ranges`, and the counts; the other arguments are those of `kept_ranges`."""
-    ranges, counts = kept_ranges(index, *repeats)
+    starts, ends, counts = kept_ranges(index, *repeats)
+    # Where a range begins at the end of another, both are one.
+    ranges = np.setxor1d(starts, ends, assume_unique=True).reshape(-1, 2).tolist()
     return b"".join(data[start:end] for start, end in ranges), counts
 
 
@@ -256,8 +252,8 @@ def plan_blocks(
             named, size, parts = named + (size > 0), 0, []
         current = source
         parts.append((number, duplicates.of_block(number)))
-        ranges, _ = kept_ranges(read_index(folder, number), *parts[-1][1], min_document_bytes)
-        size += sum(end - start for start, end in ranges)
+        starts, ends, _ = kept_ranges(read_index(folder, number), *parts[-1][1], min_document_bytes)
+        size += int((ends - starts).sum())
         if size >= STORED_BLOCK_BYTES:
             yield plan()
             named, size, parts = named + 1, 0, []

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import chain, compress, tee
+from itertools import tee
 from pathlib import Path
 from typing import Any
 
@@ -167,22 +167,31 @@ class CleanCorpus:
         share = 1.0 if self.num_bytes <= max_bytes else 0.98 * max_bytes / self.num_bytes
         threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
         spent = first = 0
-        for block in range(len(self.blocks)):
-            documents = self.sentences(block)
-            lengths = np.array([len(document) for document in documents])
-            key = keys(seed, "corpus sample", 0, np.arange(first, first + len(documents)))
-            first += len(documents)
+        for path, expected in zip(self.blocks, self.checksums, strict=True):
+            data = _checked_bytes(path, expected)
+            ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == 0x0A)
+            starts = np.append(0, ends + 1)[:-1]
+            # Blank lines end documents.
+            lengths = np.diff(np.flatnonzero(starts == ends), prepend=-1) - 1
+            starts, ends = starts[starts < ends], ends[starts < ends]
+            key = keys(seed, "corpus sample", 0, np.arange(first, first + len(lengths)))
+            first += len(lengths)
             position = concatenated_ranges(np.zeros_like(lengths), lengths)
             chosen = bits(np.repeat(key, lengths), position) <= threshold
-            for sentence in compress(chain.from_iterable(documents), chosen):
-                spent += len(sentence.encode())
+            for start, end in zip(starts[chosen].tolist(), ends[chosen].tolist(), strict=True):
+                spent += end - start
                 if spent > max_bytes:
                     return
-                yield sentence
+                yield data[start:end].decode()
 
 
 def read_block(path: Path, expected_checksum: str) -> list[list[str]]:
     """Return the documents of a block, each the list of its sentences as stored; DataError if the file is damaged."""
+    text = _checked_bytes(path, expected_checksum).decode()
+    return [document.split("\n") for document in text.split("\n\n")[:-1]]
+
+
+def _checked_bytes(path: Path, expected_checksum: str) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -190,7 +199,7 @@ def read_block(path: Path, expected_checksum: str) -> list[list[str]]:
         raise damaged_file_error(path, f"it cannot be read ({error.strerror})") from error
     if checksum(data) != expected_checksum:
         raise damaged_file_error(path, "it is damaged (its checksum differs)")
-    return [document.split("\n") for document in data.decode().split("\n\n")[:-1]]
+    return data
 
 
 def clean_corpus(

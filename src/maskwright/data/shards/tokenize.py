@@ -1,14 +1,15 @@
 """Token shards: ids (2 or 4 bytes), word, phrase and entity starts (1 bit each), sentence and document ends.
 
-Blocks are encoded in a process pool and written in order as they arrive, so memory is bounded for any corpus and the
-bytes are the same for any number of workers.
+Workers encode blocks to files, and write each shard from those of its blocks. The process that calls them receives only
+the lengths of sentences and documents, so memory is bounded for any corpus and the bytes are the same for any workers.
 """
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import chain
+from itertools import chain, tee
 from pathlib import Path
 from shutil import copyfile
 from typing import Any, BinaryIO
@@ -19,8 +20,9 @@ from numpy.typing import DTypeLike, NDArray
 from maskwright.core.errors import DataError
 from maskwright.core.spec import fingerprint
 from maskwright.core.storage.files import cache_folder, write_json
-from maskwright.core.types import IntArray
+from maskwright.core.types import BoolArray
 from maskwright.data.cache import open_or_build
+from maskwright.data.cleaning.block import whole_file
 from maskwright.data.cleaning.store import CleanCorpus, read_block
 from maskwright.data.engines import ordered_map
 from maskwright.data.shards.checked_array import block_checksums
@@ -43,24 +45,31 @@ from maskwright.data.shards.corpus import (
 )
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder, TokenStream
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.data.words.annotator import Annotation, Annotator, check_words, open_annotator, words_fingerprint
+from maskwright.data.words.annotator import Annotator, check_words, open_annotator, words_fingerprint
 from maskwright.data.words.collocations import find_collocations
 from maskwright.data.words.span_facts import SpanFacts
-from maskwright.data.words.spec import Words
+from maskwright.data.words.spec import SpanKind, Words
 from maskwright.reporting.reporter import Progress, no_progress
 
 SHARD_TOKENS = 1 << 28
 """512 MB of two-byte ids."""
 _SENTENCES_AT_ONCE = 2048
+_WORK = "work"
+Shard = tuple[int, tuple[tuple[int, int], ...]]
+"""Its number, and the number and token offset of each block that has tokens in it."""
 
 
 class ArrayWriter:
-    """Appends to a one-dimensional .npy file; a context manager."""
+    """Appends to a one-dimensional .npy file; a context manager that leaves the file open.
 
-    def __init__(self, path: Path, dtype: DTypeLike) -> None:
+    Args:
+        file: An empty file; seekable.
+    """
+
+    def __init__(self, file: BinaryIO, dtype: DTypeLike) -> None:
         self.count = 0
         self._dtype = np.dtype(dtype)
-        self._file: BinaryIO = open(path, "wb")  # noqa: SIM115 (closed by `__exit__`)
+        self._file = file
         self._write_header()
 
     def append(self, values: NDArray[Any]) -> None:
@@ -78,62 +87,6 @@ class ArrayWriter:
     def __exit__(self, *_: object) -> None:
         self._file.seek(0)
         self._write_header()  # of the same size: numpy's format reserves space for the length to grow
-        self._file.close()
-
-
-class TokenWriter:
-    """Appends tokens, word starts and the starts of some kinds of spans to shards; a context manager.
-
-    Args:
-        shard_tokens: Tokens in each shard but the last; a multiple of 8.
-        kinds: Kinds of spans.
-    """
-
-    def __init__(self, folder: Path, dtype: "np.dtype[Any]", shard_tokens: int, kinds: Sequence[str] = ()) -> None:
-        self.count = 0
-        self._kinds = ("word", *kinds)
-        self._folder = folder
-        self._dtype = dtype
-        self._shard_tokens = shard_tokens
-        self._files = ExitStack()
-        # Starts of words and spans, a row each, that do not fill a byte yet.
-        self._waiting = np.empty((len(self._kinds), 0), dtype=np.bool_)
-
-    def append(self, ids: IntArray, annotation: Annotation) -> None:
-        """Append T tokens. Shape (T,)."""
-        starts = np.stack([annotation.word_starts, *(annotation.span_starts[kind] for kind in self._kinds[1:])])
-        done = 0
-        while done < len(ids):
-            position = self.count % self._shard_tokens
-            if position == 0:
-                self._next_shard()
-            end = min(len(ids), done + self._shard_tokens - position)
-            self._ids.append(ids[done:end])
-            self._waiting = np.concatenate([self._waiting, starts[:, done:end]], axis=1)
-            self._write_bits(self._waiting.shape[1] // 8 * 8)
-            self.count += end - done
-            done = end
-
-    def _write_bits(self, count: int) -> None:
-        for file, row in zip(self._starts, self._waiting, strict=True):
-            file.append(np.packbits(row[:count], bitorder="little"))
-        self._waiting = self._waiting[:, count:]
-
-    def _next_shard(self) -> None:
-        # A full shard contains whole bytes, so no bit is waiting here.
-        self._files.close()
-        shard = self.count // self._shard_tokens
-        self._ids = self._files.enter_context(ArrayWriter(self._folder / tokens_file(shard), self._dtype))
-        names = [starts_file(kind, shard) for kind in self._kinds]
-        self._starts = [self._files.enter_context(ArrayWriter(self._folder / name, "u1")) for name in names]
-
-    def __enter__(self) -> "TokenWriter":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.count:
-            self._write_bits(self._waiting.shape[1])
-        self._files.close()
 
 
 def tokenize_corpus(
@@ -190,9 +143,6 @@ def tokenize_corpus(
             "source_names": clean.source_names,
         }
         write_json(folder / MANIFEST, manifest)
-        shards = sorted(path for pattern in CHECKED_WHEN_READ for path in folder.glob(pattern))
-        checksums: dict[str, Any] = {path.name: block_checksums(path) for path in shards}
-        np.savez(folder / BLOCK_CHECKSUMS, **checksums)
 
     return open_or_build(cache / f"tokens-{key}", Corpus.open, make, CHECKED_WHEN_READ)
 
@@ -209,36 +159,62 @@ def _write_shards(
     """Write all arrays; return the manifest's counts."""
     facts = {kind: SpanFacts() for kind in words.span_kinds}
     token_counts = np.zeros(vocab_size, dtype=np.int64)
-    done, total = 0, sum(path.stat().st_size for path in clean.blocks)
+    checksums: dict[str, Any] = {}
+    (work := folder / _WORK).mkdir()
     with ExitStack() as files:
-        tokens = files.enter_context(TokenWriter(folder, id_type(vocab_size), shard_tokens, words.span_kinds))
-        sentence_ends = files.enter_context(ArrayWriter(folder / SENTENCE_ENDS, "<i8"))
-        document_sentences = files.enter_context(ArrayWriter(folder / DOCUMENT_SENTENCES, "<i8"))
-        document_ends = files.enter_context(ArrayWriter(folder / DOCUMENT_ENDS, "<i8"))
-        document_sources = files.enter_context(ArrayWriter(folder / DOCUMENT_SOURCES, "<i4"))
+
+        def opened(name: str, dtype: str) -> ArrayWriter:
+            return files.enter_context(ArrayWriter(files.enter_context(open(folder / name, "wb")), dtype))
+
+        sentence_ends, document_sentences = opened(SENTENCE_ENDS, "<i8"), opened(DOCUMENT_SENTENCES, "<i8")
+        document_ends, document_sources = opened(DOCUMENT_ENDS, "<i8"), opened(DOCUMENT_SOURCES, "<i4")
         document_sentences.append(np.zeros(1, dtype=np.int64))
         files.callback(block_tools.cache_clear)
-        checked = zip(clean.blocks, clean.checksums, strict=True)
-        encoded = ordered_map(partial(encode_block, folder=folder, words=words), checked, workers=workers)
-        for path, source, block in zip(clean.blocks, clean.block_sources, encoded, strict=True):
-            ends = tokens.count + np.cumsum(block.sentence_lengths)
-            last = np.cumsum(block.document_lengths)
-            document_sentences.append(sentence_ends.count + last)
-            document_ends.append(ends[last - 1])
-            document_sources.append(np.full(len(last), source))
-            sentence_ends.append(ends)
-            tokens.append(block.ids, block.annotation)
-            for kind, of_kind in facts.items():
-                of_kind.add(block.annotation.facts[kind])
-            token_counts += np.bincount(block.ids, minlength=vocab_size)
-            done += path.stat().st_size
-            progress("tokenizing (bytes)", done, total)
-    if not tokens.count:
+
+        def shards() -> Iterator[Shard]:
+            """Append the boundaries of each encoded block; yield each shard once all its tokens are encoded."""
+            number = num_tokens = done = 0
+            total = sum(path.stat().st_size for path in clean.blocks)
+            blocks: list[tuple[int, int]] = []
+            checked = zip(range(len(clean.blocks)), clean.blocks, clean.checksums, strict=True)
+            encoded = ordered_map(partial(encode_block, folder=folder, words=words), checked, workers=workers)
+            for index, block in enumerate(encoded):
+                ends = num_tokens + np.cumsum(block.sentence_lengths)
+                last = np.cumsum(block.document_lengths)
+                document_sentences.append(sentence_ends.count + last)
+                document_ends.append(ends[last - 1])
+                document_sources.append(np.full(len(last), clean.block_sources[index]))
+                sentence_ends.append(ends)
+                for kind, of_kind in facts.items():
+                    of_kind.add(block.facts[kind])
+                blocks.append((index, num_tokens))
+                num_tokens += int(block.sentence_lengths.sum())
+                while num_tokens >= (number + 1) * shard_tokens:
+                    yield number, tuple(blocks)
+                    number, blocks = number + 1, blocks[-1:]
+                done += clean.blocks[index].stat().st_size
+                progress("tokenizing (bytes)", done, total)
+            if num_tokens > number * shard_tokens:
+                yield number, tuple(blocks)
+
+        planned, plans = tee(shards())
+        write = partial(
+            write_shard, folder=folder, kinds=tuple(facts), shard_tokens=shard_tokens, vocab_size=vocab_size
+        )
+        for (_, blocks), (counts, of_files) in zip(planned, ordered_map(write, plans, workers=workers), strict=True):
+            token_counts += counts
+            checksums |= of_files
+            for block, _ in blocks[:-1]:  # The last one may continue in the next shard.
+                encoded_file(work, block).unlink()
+    if not checksums:
         raise DataError("the corpus contains no tokens", hint="Name files that contain text.")
+    shutil.rmtree(work)
     np.save(folder / TOKEN_COUNTS, token_counts)
+    np.savez(folder / BLOCK_CHECKSUMS, **dict(sorted(checksums.items())))
+    num_tokens = int(token_counts.sum())
     return {
-        "levels": {kind: of_kind.to_json(tokens.count) for kind, of_kind in facts.items()},
-        "num_tokens": tokens.count,
+        "levels": {kind: of_kind.to_json(num_tokens) for kind, of_kind in facts.items()},
+        "num_tokens": num_tokens,
         "num_sentences": sentence_ends.count,
         "num_documents": document_ends.count,
         "dropped_sentences": clean.num_sentences - sentence_ends.count,
@@ -248,18 +224,17 @@ def _write_shards(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedBlock:
-    """The tokens of a block, without sentences and documents that have none.
+    """What a worker returns of a block, without sentences and documents that have no tokens; tokens are on disk.
 
     Attributes:
-        ids: Shape (T,), in their stored type.
         sentence_lengths: Shape (S,), int64: tokens of each sentence, at least 1.
         document_lengths: Shape (D,), int64: sentences of each document, at least 1.
+        facts: For each kind, its spans of two and more words.
     """
 
-    ids: IntArray
-    annotation: Annotation
     sentence_lengths: NDArray[np.int64]
     document_lengths: NDArray[np.int64]
+    facts: dict[SpanKind, SpanFacts]
 
 
 def id_type(vocab_size: int) -> "np.dtype[np.uint16] | np.dtype[np.uint32]":
@@ -267,45 +242,81 @@ def id_type(vocab_size: int) -> "np.dtype[np.uint16] | np.dtype[np.uint32]":
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
-def encode_block(block: tuple[Path, str], folder: Path, words: Words) -> EncodedBlock:
-    """Encode a block of clean text; tokenizer and word lists are read once per process.
+def encoded_file(work: Path, block: int) -> Path:
+    """Return the file of `encode_block`: ids, shape (T,), and for words and each kind of spans a row of starts."""
+    return work / f"{block:08d}.npz"
+
+
+def encode_block(block: tuple[int, Path, str], *, folder: Path, words: Words) -> EncodedBlock:
+    """Encode a block of clean text to a file in `folder`; tokenizer and word lists are read once per process.
 
     Args:
-        block: Its path and checksum.
+        block: Its number, path and checksum.
         folder: Holds the tokenizer and, if wanted, the collocations.
 
     Raises:
         DataError: If block, tokenizer or word lists cannot be read.
     """
     encoder, annotator, vocab_size = block_tools(folder, words)
-    documents = read_block(*block)
+    number, path, checksum = block
+    documents = read_block(path, checksum)
     streams: list[TokenStream] = []
-    annotations: list[Annotation] = []
+    starts: list[list[BoolArray]] = []
+    facts = {kind: SpanFacts() for kind in words.span_kinds}
     sentences = list(chain.from_iterable(documents))
     for start in range(0, max(1, len(sentences)), _SENTENCES_AT_ONCE):
         batch = sentences[start : start + _SENTENCES_AT_ONCE]
-        stream = encoder.encode(batch)
-        streams.append(stream)
-        annotations.append(
-            Annotation(stream.word_starts, {}, {}) if annotator is None else annotator.annotate(batch, stream)
-        )
+        streams.append(stream := encoder.encode(batch))
+        if annotator is None:
+            starts.append([stream.word_starts])
+            continue
+        annotation = annotator.annotate(batch, stream)
+        starts.append([annotation.word_starts, *(annotation.span_starts[kind] for kind in facts)])
+        for kind, of_kind in facts.items():
+            of_kind.add(annotation.facts[kind])
     lengths = np.concatenate([stream.lengths for stream in streams])
     document_of = np.repeat(np.arange(len(documents)), list(map(len, documents)))
     kept_sentences = np.bincount(document_of[lengths > 0], minlength=len(documents))
-    facts = {kind: SpanFacts() for kind in words.span_kinds}
-    for annotation in annotations:
-        for kind, of_kind in facts.items():
-            of_kind.add(annotation.facts[kind])
+    ids = np.concatenate([stream.ids for stream in streams]).astype(id_type(vocab_size))
+    with whole_file(encoded_file(folder / _WORK, number), folder / _WORK) as file:
+        np.savez(file, ids=ids, starts=np.concatenate(starts, axis=1))
     return EncodedBlock(
-        ids=np.concatenate([stream.ids for stream in streams]).astype(id_type(vocab_size)),
-        annotation=Annotation(
-            word_starts=np.concatenate([annotation.word_starts for annotation in annotations]),
-            span_starts={kind: np.concatenate([each.span_starts[kind] for each in annotations]) for kind in facts},
-            facts=facts,
-        ),
-        sentence_lengths=lengths[lengths > 0],
-        document_lengths=kept_sentences[kept_sentences > 0],
+        sentence_lengths=lengths[lengths > 0], document_lengths=kept_sentences[kept_sentences > 0], facts=facts
     )
+
+
+def write_shard(
+    shard: Shard, *, folder: Path, kinds: Sequence[str], shard_tokens: int, vocab_size: int
+) -> tuple[NDArray[np.int64], dict[str, NDArray[np.uint64]]]:
+    """Write a shard from the files of `encode_block`; the same bytes if it is repeated.
+
+    Returns:
+        The count of each id, shape (V,), and the checksums of each file (`block_checksums`).
+    """
+    number, blocks = shard
+    work = folder / _WORK
+    names = [tokens_file(number), *(starts_file(kind, number) for kind in ("word", *kinds))]
+    counts = np.zeros(vocab_size, dtype=np.int64)
+    with ExitStack() as files:
+        tokens, *starts = (
+            files.enter_context(ArrayWriter(files.enter_context(whole_file(folder / name, work)), dtype))
+            for name, dtype in zip(names, (id_type(vocab_size), *("u1" for _ in names[1:])), strict=True)
+        )
+        # Starts, a row each, that do not fill a byte yet.
+        waiting = np.empty((len(starts), 0), dtype=np.bool_)
+        for block, offset in blocks:
+            first = number * shard_tokens - offset
+            part = slice(max(0, first), first + shard_tokens)
+            with np.load(encoded_file(work, block), allow_pickle=False) as arrays:
+                ids, waiting = arrays["ids"][part], np.concatenate([waiting, arrays["starts"][:, part]], axis=1)
+            tokens.append(ids)
+            counts += np.bincount(ids, minlength=vocab_size)
+            size = waiting.shape[1]
+            whole = size if block == blocks[-1][0] else size // 8 * 8
+            for file, row in zip(starts, waiting, strict=True):
+                file.append(np.packbits(row[:whole], bitorder="little"))
+            waiting = waiting[:, whole:]
+    return counts, {name: block_checksums(folder / name) for name in names}
 
 
 @lru_cache(maxsize=1)
