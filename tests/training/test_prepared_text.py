@@ -120,6 +120,7 @@ class LostNodes(Executor):
         return future
 
 
+@pytest.mark.slow
 def test_512_workers_in_any_order_with_repeated_calls_give_the_bytes_of_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
