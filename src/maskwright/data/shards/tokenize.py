@@ -6,7 +6,7 @@ the lengths of sentences and documents, so memory is bounded for any corpus and 
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain, tee
@@ -55,38 +55,38 @@ SHARD_TOKENS = 1 << 28
 """512 MB of two-byte ids."""
 _SENTENCES_AT_ONCE = 2048
 _WORK = "work"
+_BOUNDARIES = ((SENTENCE_ENDS, "<i8"), (DOCUMENT_SENTENCES, "<i8"), (DOCUMENT_ENDS, "<i8"), (DOCUMENT_SOURCES, "<i4"))
 Shard = tuple[int, tuple[tuple[int, int], ...]]
 """Its number, and the number and token offset of each block that has tokens in it."""
 
 
 class ArrayWriter:
-    """Appends to a one-dimensional .npy file; a context manager that leaves the file open.
-
-    Args:
-        file: An empty file; seekable.
-    """
+    """Appends to a one-dimensional .npy file (see `array_writer`)."""
 
     def __init__(self, file: BinaryIO, dtype: DTypeLike) -> None:
         self.count = 0
         self._dtype = np.dtype(dtype)
         self._file = file
-        self._write_header()
+        self.write_header()
 
     def append(self, values: NDArray[Any]) -> None:
         """Append elements, cast to the array's type. Shape (N,)."""
         self._file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
         self.count += len(values)
 
-    def _write_header(self) -> None:
+    def write_header(self) -> None:
+        """Write the header, of the same size for any length: numpy's format reserves space for it to grow."""
         description = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.count,)}
         np.lib.format.write_array_header_1_0(self._file, description)
 
-    def __enter__(self) -> "ArrayWriter":
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._file.seek(0)
-        self._write_header()  # of the same size: numpy's format reserves space for the length to grow
+@contextmanager
+def array_writer(path: Path, temporary: Path, dtype: DTypeLike) -> Iterator[ArrayWriter]:
+    """Write a file of the folder `temporary` that is moved to `path` at the end of the block (`whole_file`)."""
+    with whole_file(path, temporary) as file:
+        yield (writer := ArrayWriter(file, dtype))
+        file.seek(0)
+        writer.write_header()
 
 
 def tokenize_corpus(
@@ -162,12 +162,9 @@ def _write_shards(
     checksums: dict[str, Any] = {}
     (work := folder / _WORK).mkdir()
     with ExitStack() as files:
-
-        def opened(name: str, dtype: str) -> ArrayWriter:
-            return files.enter_context(ArrayWriter(files.enter_context(open(folder / name, "wb")), dtype))
-
-        sentence_ends, document_sentences = opened(SENTENCE_ENDS, "<i8"), opened(DOCUMENT_SENTENCES, "<i8")
-        document_ends, document_sources = opened(DOCUMENT_ENDS, "<i8"), opened(DOCUMENT_SOURCES, "<i4")
+        sentence_ends, document_sentences, document_ends, document_sources = (
+            files.enter_context(array_writer(folder / name, work, dtype)) for name, dtype in _BOUNDARIES
+        )
         document_sentences.append(np.zeros(1, dtype=np.int64))
         files.callback(block_tools.cache_clear)
 
@@ -205,7 +202,7 @@ def _write_shards(
             token_counts += counts
             checksums |= of_files
             for block, _ in blocks[:-1]:  # The last one may continue in the next shard.
-                encoded_file(work, block).unlink()
+                (work / f"{block:08d}.npz").unlink()
     if not checksums:
         raise DataError("the corpus contains no tokens", hint="Name files that contain text.")
     shutil.rmtree(work)
@@ -242,13 +239,10 @@ def id_type(vocab_size: int) -> "np.dtype[np.uint16] | np.dtype[np.uint32]":
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
-def encoded_file(work: Path, block: int) -> Path:
-    """Return the file of `encode_block`: ids, shape (T,), and for words and each kind of spans a row of starts."""
-    return work / f"{block:08d}.npz"
-
-
 def encode_block(block: tuple[int, Path, str], *, folder: Path, words: Words) -> EncodedBlock:
-    """Encode a block of clean text to a file in `folder`; tokenizer and word lists are read once per process.
+    """Write ids, shape (T,), and starts, a row for words and each kind of spans, of a block of clean text.
+
+    Tokenizer and word lists are read once per process.
 
     Args:
         block: Its number, path and checksum.
@@ -278,7 +272,7 @@ def encode_block(block: tuple[int, Path, str], *, folder: Path, words: Words) ->
     document_of = np.repeat(np.arange(len(documents)), list(map(len, documents)))
     kept_sentences = np.bincount(document_of[lengths > 0], minlength=len(documents))
     ids = np.concatenate([stream.ids for stream in streams]).astype(id_type(vocab_size))
-    with whole_file(encoded_file(folder / _WORK, number), folder / _WORK) as file:
+    with whole_file(folder / _WORK / f"{number:08d}.npz", folder / _WORK) as file:
         np.savez(file, ids=ids, starts=np.concatenate(starts, axis=1))
     return EncodedBlock(
         sentence_lengths=lengths[lengths > 0], document_lengths=kept_sentences[kept_sentences > 0], facts=facts
@@ -299,7 +293,7 @@ def write_shard(
     counts = np.zeros(vocab_size, dtype=np.int64)
     with ExitStack() as files:
         tokens, *starts = (
-            files.enter_context(ArrayWriter(files.enter_context(whole_file(folder / name, work)), dtype))
+            files.enter_context(array_writer(folder / name, work, dtype))
             for name, dtype in zip(names, (id_type(vocab_size), *("u1" for _ in names[1:])), strict=True)
         )
         # Starts, a row each, that do not fill a byte yet.
@@ -307,7 +301,7 @@ def write_shard(
         for block, offset in blocks:
             first = number * shard_tokens - offset
             part = slice(max(0, first), first + shard_tokens)
-            with np.load(encoded_file(work, block), allow_pickle=False) as arrays:
+            with np.load(work / f"{block:08d}.npz", allow_pickle=False) as arrays:
                 ids, waiting = arrays["ids"][part], np.concatenate([waiting, arrays["starts"][:, part]], axis=1)
             tokens.append(ids)
             counts += np.bincount(ids, minlength=vocab_size)
