@@ -92,24 +92,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         _prepare([first], Path(scratch) / "first", engine)
         stages, clean = _prepare(options.corpus, Path(scratch) / "text", engine)
-    gigabytes = clean.num_bytes / 1e9
-    print(f"{clean.num_bytes:,} bytes of clean text; peak memory {_peak_memory():.0f} MB\n")
+    gigabytes, peak = clean.num_bytes / 1e9, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{clean.num_bytes:,} bytes of clean text; peak memory {peak:.0f} MB\n")
     print("| stage | leading process, s/GB | workers, core-hours/GB | disk, GB/GB |\n|---|---:|---:|---:|")
     del stages.leading["training"]  # On a sample of bounded size.
     rates = {name: (seconds / gigabytes, stages.workers[name] / gigabytes) for name, seconds in stages.leading.items()}
     for name, (leading, workers) in rates.items():
         print(f"| {name} | {leading:.1f} | {workers / 3600:.3f} | {stages.disk[name] / 1e9 / gigabytes:.2f} |")
-    print("\n| text, GB | nodes | hours | workers busy | core-hours of the nodes |\n|---:|---:|---:|---:|---:|")
+    disk = max(stages.disk.values()) / clean.num_bytes
+    print("\n| text, GB | nodes | hours | workers busy | core-hours of the nodes | disk, GB |")
+    print("|---:|---:|---:|---:|---:|---:|")
     for amount in (160, 2000):
         for nodes in (1, 8, 64):
             seconds = [max(leading, workers / (nodes * CORES)) * amount for leading, workers in rates.values()]
             hours, busy = sum(seconds) / 3600, sum(each for _, each in rates.values()) * amount / 3600
             held = hours * nodes * CORES
-            print(f"| {amount:,} | {nodes} | {hours:.2f} | {busy / held:.0%} | {held:,.0f} |")
-
-
-def _peak_memory() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            print(f"| {amount:,} | {nodes} | {hours:.2f} | {busy / held:.0%} | {held:,.0f} | {disk * amount:,.0f} |")
 
 
 if __name__ == "__main__":
