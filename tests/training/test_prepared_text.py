@@ -129,9 +129,9 @@ def test_512_workers_in_any_order_with_repeated_calls_give_the_bytes_of_one(
     monkeypatch.setattr(deduplication, "STORED_BLOCK_BYTES", 1000)
     monkeypatch.setattr(deduplication, "PARTITION_BYTES", 3000)
     monkeypatch.setitem(tokenize_corpus.__kwdefaults__, "shard_tokens", 512)
-    one = prepare_toy(tmp_path, tmp_path / "one", documents=540, clean=())
+    one = prepare_toy(tmp_path, tmp_path / "one", documents=600, clean=())
     nodes = LostNodes()
-    assert prepare_toy(tmp_path, tmp_path / "many", documents=540, clean=(), engine=nodes, workers=512) == one
+    assert prepare_toy(tmp_path, tmp_path / "many", documents=600, clean=(), engine=nodes, workers=512) == one
     assert nodes.most_waiting > 512
     assert nodes.repeated > 50
 
