@@ -2,7 +2,8 @@
 
 A job is a call of `pretrain`, `finetune` or `compare` by the first `ranks` processes: its arguments, after how many
 steps of a run the last of them gets SIGTERM (0: never), a free port, and a file for the keys of the samples that each
-process trains on; for a slow process also its rank (`slow`) and a file for the messages of the run.
+process trains on. A job with a slow process has its rank (`slow`) and a file for the messages of the run; one with slow
+uploads has the seconds of each (`upload`) and the time limit of messages (`timeout`).
 """
 
 import itertools
@@ -12,15 +13,19 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from torch.distributed import distributed_c10d
 from toy_runs import Listening
 
 import maskwright
+from maskwright.training.ranks import gradients
 from maskwright.training.ranks.distributed import rank, world_size
 from maskwright.training.runs import run as training_run
+from maskwright.training.runs.mirror import Mirror
 from maskwright.training.steps import loop
 from maskwright.training.steps.batches import Collator, StepBatch
 from maskwright.training.steps.loop import StepReport
@@ -28,7 +33,7 @@ from maskwright.training.steps.model import PretrainingModel
 from maskwright.training.steps.sampler import Rows
 
 _collate, _train = Collator.collate, loop.train
-_losses = PretrainingModel.losses
+_losses, _upload = PretrainingModel.losses, Mirror.upload
 
 
 def do(job: dict[str, Any]) -> None:
@@ -53,6 +58,10 @@ def do(job: dict[str, Any]) -> None:
             time.sleep(0.02 + 8 * (time.perf_counter() - begun))
         return terms
 
+    def upload(self: Mirror) -> None:
+        time.sleep(job.get("upload", 0))
+        _upload(self)
+
     def train(*arguments: Any, **named: Any) -> Iterator[StepReport]:
         for report in _train(*arguments, **named):
             if report.position.spent.steps == job["stop_after"] and rank() == world_size() - 1:
@@ -63,6 +72,9 @@ def do(job: dict[str, Any]) -> None:
         patch.object(Collator, "collate", collate),
         patch.object(PretrainingModel, "losses", losses),
         patch.object(training_run, "train", train),
+        patch.object(Mirror, "upload", upload),
+        patch.object(distributed_c10d, "default_pg_timeout", timedelta(seconds=job.get("timeout", 1800))),
+        patch.object(gradients, "_BUCKET_NUMBERS", 1000),  # Several buckets in toy models.
     ):
         run = getattr(maskwright, job["call"])(reporter=(listening := Listening()), **job["arguments"])
     if "slow" in job and os.environ["RANK"] == "0":

@@ -12,6 +12,7 @@ import torch
 from maskwright.core.errors import CheckpointError, ConversionError, DeviceError
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.training import train_byte_bpe, train_unigram, train_wordpiece
+from maskwright.fitting.budget import Spent
 from maskwright.recipes.catalog import names, resolve
 from maskwright.training.ranks import interrupt
 from maskwright.training.ranks.interrupt import stop_on_signals
@@ -90,10 +91,10 @@ def test_a_full_disk_keeps_the_old_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seconds", [0.0, 1000.0])
 def test_the_timer_waits_between_checkpoints_and_writes_each_step_once(seconds: float) -> None:
     written = list[int]()
-    timer = CheckpointTimer(lambda: written.append(1), -1, seconds)
+    timer = CheckpointTimer(lambda: written.append(1), -1, 5.0, seconds)
     for _ in range(2):
-        assert timer.is_due() == (seconds == 0)
-        timer.save_step(3)
+        assert timer.is_due(6.0) == (seconds == 0)
+        timer.save_step(Spent(3, seconds=6.0))
     assert len(written) == 1
 
 

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -105,6 +106,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     place = Workplace(tmp_path_factory.mktemp("ranks"))
     jobs = [place.job(recipe, ranks) for ranks in (1, 2, 4) for recipe in RECIPES_TRAINED]
     resumed = partial(place.job, "electra/tiny", out="resumed")
+    jobs.append(place.job("bert/tiny", 2, out="bf16", log="bf16", gradient_precision="bf16"))
     jobs += [
         resumed(ranks, log=f"resumed-{ranks}", stop_after=after, checkpoint_minutes=each)
         for (ranks, after), each in zip(STOPS.items(), (1.0, 0.0, 1.0), strict=True)  # 0: after every step
@@ -131,6 +133,14 @@ def test_a_slow_process_is_named(tmp_path: Path) -> None:
     do([{**job, "slow": 1, "messages": str(messages)}], tmp_path)
     (line,) = [text for topic, text in json.loads(messages.read_text(encoding="utf-8")) if topic == "slow"]
     assert line.startswith(f"rank 1 on {platform.node()} takes ")
+
+
+@pytest.mark.slow
+def test_the_other_processes_wait_for_an_upload_that_takes_longer_than_their_timeout(tmp_path: Path) -> None:
+    mirror = f"file://{tmp_path / 'mirror'}"
+    job = Workplace(tmp_path).job("bert/tiny", 2, steps=2, mirror=mirror, checkpoint_minutes=0.0)
+    do([{**job, "timeout": 4, "upload": 6}], tmp_path)
+    assert read_json(tmp_path / "mirror/latest.json")["copy"] == "step-000000002"
 
 
 def write_labeled(folder: Path) -> tuple[Path, Path]:
@@ -179,6 +189,15 @@ class TestTrained:
         assert set(shares) == set(range(ranks))
         # A cut at equal tokens gives the last rank the fewest sequences: of 8, one to each of four at least.
         assert min(shares.values()) > {2: 0.4, 4: 0.1}[ranks] * len(samples)
+
+    def test_bf16_gradients_change_little(self, trained: Workplace) -> None:
+        exact, rounded = (
+            np.array([row["loss"] for row in read_rows(trained.folder / run / "metrics.jsonl") if "loss" in row])
+            for run in ("bert-2", "bf16")
+        )
+        assert len(rounded) == len(exact)
+        assert rounded[0] == exact[0]
+        assert 1e-6 < np.abs(rounded / exact - 1).max() < 0.01
 
     def test_a_run_continues_with_any_number_of_processes_and_sees_each_sample_once(self, trained: Workplace) -> None:
         sessions = {log: trained.samples(f"resumed-{log}") for log in ("1", "2", "3", "last")}

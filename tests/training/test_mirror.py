@@ -117,7 +117,7 @@ def test_a_process_that_is_cut_off_does_not_write_over_another(train: Train, tmp
     def other_run(*_: Any) -> None:
         put("/mirrors/run/latest.json", b"of another process")
 
-    with patch.object(CheckpointTimer, "is_due", side_effect=lambda: other_run() or True), pytest.raises(DeviceError):
+    with patch.object(CheckpointTimer, "is_due", side_effect=lambda _: other_run() or True), pytest.raises(DeviceError):
         train("run", mirror=URL, reporter=listening)
     assert listening.on("warning", "another process has written to memory://mirrors/run")
     assert store.cat_file("/mirrors/run/latest.json") == b"of another process"

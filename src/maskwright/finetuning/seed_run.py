@@ -395,10 +395,9 @@ class SeedRun(Run[FineTunedModel]):
     def save(self) -> None:
         """Write a checkpoint, on rank 0, and remove the models of epochs that are no longer the best."""
         super().save()
-        if rank() == 0:
-            # That of the checkpoint before, too: the run resumes from it if this one is damaged.
-            self._kept_best = (*self._kept_best[-1:], self._best_step())
-            self._remove_worse(set(self._kept_best))
+        # That of the checkpoint before, too: the run resumes from it if this one is damaged.
+        self._kept_best = (*self._kept_best[-1:], self._best_step())
+        self._remove_worse(set(self._kept_best))
 
     def _remove_worse(self, kept: set[int]) -> None:
         for folder in set((self.folder / _BEST).glob("step-*")) - {_best_folder(self.folder, step) for step in kept}:

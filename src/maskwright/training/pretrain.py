@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from maskwright.training.pretraining_run import PretrainingRun
 from maskwright.training.pretraining_run import RunResult as RunResult
 from maskwright.training.ranks.device import Machine, Precision, pretraining_microbatch, restore_machine, use_machine
 from maskwright.training.ranks.distributed import process_group, rank, rank_zero_first, world_size
+from maskwright.training.ranks.gradients import GradientPrecision, gradient_dtype
 from maskwright.training.ranks.interrupt import stop_on_signals
 from maskwright.training.runs.report import PAGE, write_page
 from maskwright.training.runs.run_directory import RECORD, RunDirectory, environment
@@ -64,6 +66,7 @@ def pretrain(
     clean: Sequence[str] = (),
     device: str = "auto",
     precision: Precision = "auto",
+    gradient_precision: GradientPrecision = "fp32",
     kernels: Kernels = "auto",
     workers: int | None = None,
     engine: Engine | None = None,
@@ -101,6 +104,8 @@ def pretrain(
         device: auto, cpu, cuda or cuda:N.
         precision: Precision of matrix multiplications: auto (bf16 on a GPU that supports it), fp32 or bf16. Weights,
             sums and losses are always fp32.
+        gradient_precision: Precision in which several processes exchange gradients: fp32, or bf16, which halves the
+            bytes and rounds every addition.
         kernels: auto (C attention on a CPU in fp32; kernels and CUDA graphs on a GPU in bf16, if they give the same
             loss and gradients on one batch) or reference (PyTorch).
         workers: Processes that prepare text. Default: one per core (at most 16), or all of a cluster.
@@ -135,13 +140,14 @@ def pretrain(
         held_out=held_out,
         clean=clean,
         precision=precision,
+        gradient_precision=gradient_precision,
         workers=workers,
         cache=cache,
         fixed=("training.phases",) if continues else (),  # Its length is the model's.
     )
     if keep < 0:
         raise RecipeError(f"--keep is {keep}", allowed="a number of models from 0 on")
-    trackers = choose_trackers(report_to)
+    trackers, exchanged = choose_trackers(report_to), gradient_dtype(gradient_precision)
     directory = RunDirectory(Path(out).expanduser())
     with (
         process_group(),
@@ -157,6 +163,7 @@ def pretrain(
         with rank_zero_first():
             record = session.record if rank() == 0 else read_json(directory.path / RECORD)
             machine, warning = restore_machine(record.get("machine", {}), device, request.cache, precision, kernels)
+            machine = replace(machine, gradient_dtype=exchanged)
             if warning:
                 reporter.message("warning", warning)
             at_end.enter_context(use_machine(machine))
@@ -188,6 +195,7 @@ def request_of(
     held_out: str | Path | Sequence[str | Path] = (),
     clean: Sequence[str] = (),
     precision: Precision = "auto",
+    gradient_precision: GradientPrecision = "fp32",
     workers: int | None = None,
     cache: str | Path | None = None,
     fixed: Collection[str] = (),
@@ -220,6 +228,7 @@ def request_of(
         extend_vocabulary=None if extend_vocabulary is None else _words_to_add(extend_vocabulary, init),
         cleaning=override(Cleaning(), parse_overrides(clean)),
         precision=precision,
+        gradient_precision=gradient_precision,
         workers=workers,
         cache=None if cache is None else Path(cache).expanduser(),
         held_out=_sources(held_out),

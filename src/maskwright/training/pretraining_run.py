@@ -6,6 +6,7 @@ import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ from maskwright.training.ranks.distributed import (
     all_reduce_max,
     broadcast_object,
     microbatch_multiple,
+    on_rank_zero,
     rank,
-    single_process,
     world_size,
 )
 from maskwright.training.ranks.interrupt import StopRequest
@@ -297,10 +298,10 @@ class PretrainingRun(Run[PretrainingModel]):
                 self.logger.held_out(spent.steps, self._held_out, self.baseline)
             self._check(spent.steps, self._held_out)
         kept, kept_before = (int(share * self._keep_count + _ROUNDING) for share in (progress, progress_before))
-        if rank() == 0 and kept > kept_before:
-            self._keep(spent.steps)
+        if kept > kept_before:
+            on_rank_zero(partial(self._keep, spent.steps))
         if progress_before < stable_until(self.recipe.training) <= progress:
-            self.write_checkpoint(self.folder / STABLE)
+            on_rank_zero(partial(self.write_checkpoint, self.folder / STABLE))
 
     def new_logger(self, peak_flops: float | None = None) -> MetricsLogger:
         return super().new_logger(peak_flops or self.machine.peak_flops * world_size())
@@ -331,13 +332,10 @@ class PretrainingRun(Run[PretrainingModel]):
 
     def save(self) -> None:
         super().save()
-        if rank() == 0:
-            self._on_saved()
+        self._on_saved()
 
     def write_checkpoint(self, checkpoints: Path) -> None:
         """Save the models, then a checkpoint, on rank 0."""
-        if rank():
-            return
         self._check_sample(self.position.spent.steps)
         # The models first: a checkpoint of a step implies that the models of that step are saved.
         self._save_models()
@@ -429,8 +427,7 @@ class PretrainingRun(Run[PretrainingModel]):
     def _check_sample(self, step: int) -> None:
         """Raise TrainingError if a few sequences show that the run has diverged, whose weights are then not saved."""
         # The step's own loss was that of the weights before.
-        with single_process():
-            self._check(step, measure(self.model, self.workload.held_out_sample()))
+        self._check(step, measure(self.model, self.workload.held_out_sample()))
 
     def _save_models(self) -> None:
         save_models(self.directory.path, self.recipe, self.model, self.text.vocabulary.special_tokens)

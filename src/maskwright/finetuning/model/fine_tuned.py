@@ -45,6 +45,8 @@ class FineTunedModel(nn.Module):
     messages on loaded, newly initialized and ignored weights.
     """
 
+    uses_graphs = False
+
     def __init__(
         self,
         *,

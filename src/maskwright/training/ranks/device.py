@@ -62,6 +62,7 @@ class Machine:
         peak_flops: Measured peak matmul throughput in the run's precision, FLOP/s.
         autocast: bfloat16 for matmuls, or None (fp32).
         kernels: "auto" if kernels may be used, "reference" if only PyTorch computes.
+        gradient_dtype: Type in which ranks exchange gradients.
     """
 
     device: torch.device
@@ -71,6 +72,7 @@ class Machine:
     peak_flops: float
     autocast: torch.dtype | None
     kernels: Kernels = "auto"
+    gradient_dtype: torch.dtype = torch.float32
 
     @property
     def precision(self) -> Literal["fp32", "bf16"]:

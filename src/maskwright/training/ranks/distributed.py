@@ -1,7 +1,7 @@
 """The processes of a run that torchrun starts: each has one device, the same weights, and a share of every batch.
 
-Gradients are summed by one all-reduce of all of them, when a step's micro-batches are done. Losses are divided by the
-counts of the whole batch before the backward pass, so the gradient is the sum over processes, not their mean.
+Losses are divided by the counts of the whole batch before the backward pass, so the gradient is the sum over processes,
+not their mean (`gradients.py`).
 
 In a run of one process every function returns its argument or does nothing.
 """
@@ -42,6 +42,11 @@ class _Groups(NamedTuple):
 _groups: _Groups | None = None
 
 
+def is_launched() -> bool:
+    """Whether torchrun or the like started this process, perhaps as the only one for now."""
+    return dist.is_initialized() or os.environ.keys() >= _VARIABLES
+
+
 def world_size() -> int:
     """Return the number of processes."""
     return dist.get_world_size() if _groups else 1
@@ -62,11 +67,10 @@ def process_group() -> Iterator[None]:
     the others wait for it.
     """
     global _groups
-    started = os.environ.keys() >= _VARIABLES and os.environ["WORLD_SIZE"] != "1"
-    if _groups or not (dist.is_initialized() or started):
+    owns = not dist.is_initialized()
+    if _groups or not is_launched() or (owns and os.environ["WORLD_SIZE"] == "1"):
         yield
         return
-    owns = not dist.is_initialized()
     with _reaching_others():
         if owns:
             store, own_rank, size = _new_store()
@@ -252,12 +256,19 @@ def broadcast(tensors: Iterable[Tensor]) -> None:
                 dist.broadcast(tensor, src=0)
 
 
-def all_reduce_sum(tensors: list[Tensor]) -> None:
-    """Add up tensors of one type over all ranks, in place, in one all-reduce; every rank gets the same bits."""
-    if _groups and tensors:
-        sizes = [tensor.numel() for tensor in tensors]
-        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        with _reaching_others():
-            dist.all_reduce(flat)
-        parts = flat.split_with_sizes(sizes)
-        torch._foreach_copy_(tensors, [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)])
+class RankSum:
+    """The sum of a tensor over all ranks, computed in place and in the background; every rank gets the same bits."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+        self._work: dist.Work | None = None
+        if _groups:
+            with _reaching_others():
+                self._work = dist.all_reduce(tensor, async_op=True)
+
+    def wait(self) -> Tensor:
+        """Return the sum; a GPU waits for it before it does what is launched next."""
+        if self._work is not None:
+            with _reaching_others():
+                self._work.wait()
+        return self._tensor

@@ -34,9 +34,10 @@ from maskwright.core.storage.checksums import (
 from maskwright.core.storage.files import atomic_folder, atomic_path
 from maskwright.core.storage.tensor_files import write_tensors
 from maskwright.core.types import SpecialTokens
+from maskwright.fitting.budget import Spent
 from maskwright.pretext.objectives import SentenceVectors
 from maskwright.recipes.recipe import Recipe
-from maskwright.training.ranks.distributed import broadcast, rank
+from maskwright.training.ranks.distributed import broadcast, on_rank_zero, rank
 from maskwright.training.runs.run_directory import COPIES
 from maskwright.training.steps.model import PretrainingModel
 from maskwright.training.steps.optimizer import Optimizer
@@ -152,29 +153,40 @@ def _read(folder: Path) -> TrainingState:
 
 
 class CheckpointTimer:
-    """Calls `save` every `seconds` (0: after every step), or less often if saving takes more than `share` of the time.
+    """Saves every `seconds` (0: after every step), or less often if saving takes more than `share` of the time.
 
-    `last_step` is the step of the newest checkpoint, -1 for none.
+    The ranks agree on when: the time is that of `Spent`. All wait for rank 0, however long it takes.
+
+    Args:
+        save: Called on rank 0.
+        last_step: The step of the newest checkpoint, -1 for none.
+        now: Seconds spent so far.
     """
 
-    def __init__(self, save: Callable[[], None], last_step: int, seconds: float = 60.0, share: float = 0.03) -> None:
+    def __init__(
+        self, save: Callable[[], None], last_step: int, now: float, seconds: float = 60.0, share: float = 0.03
+    ) -> None:
         self._save, self._last_step = save, last_step
         self._seconds, self._share = seconds, share
-        self._next = time.monotonic() + seconds
+        self._next = now + seconds
 
-    def is_due(self) -> bool:
+    def is_due(self, now: float) -> bool:
         """Whether a checkpoint is due."""
-        return time.monotonic() >= self._next
+        return now >= self._next
 
-    def save_step(self, step: int) -> None:
+    def save_step(self, spent: Spent) -> None:
         """Save this step, unless it is saved already."""
-        if step == self._last_step:
+        if spent.steps == self._last_step:
             return
-        begun = time.monotonic()
-        self._save()
-        ended = time.monotonic()
-        self._last_step = step
-        self._next = ended + (max(self._seconds, (ended - begun) / self._share) if self._seconds else 0.0)
+
+        def seconds_of_saving() -> float:
+            begun = time.monotonic()
+            self._save()
+            return time.monotonic() - begun
+
+        seconds = on_rank_zero(seconds_of_saving)
+        self._last_step = spent.steps
+        self._next = spent.seconds + (seconds + max(self._seconds, seconds / self._share) if self._seconds else 0.0)
 
 
 def check_savable(recipe: Recipe, pad: int) -> None:

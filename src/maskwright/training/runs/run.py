@@ -207,7 +207,8 @@ class Run(ABC, Generic[ModelType]):
 
         Raises DeviceError if the disk is full, TrainingError if a loss is not finite; the last checkpoint stays intact.
         """
-        timer = CheckpointTimer(self.save, self.position.spent.steps if self.was_resumed else -1, checkpoint_seconds)
+        last_saved = self.position.spent.steps if self.was_resumed else -1
+        timer = CheckpointTimer(self.save, last_saved, self.position.spent.seconds, checkpoint_seconds)
         # The other ranks keep the cores busy too.
         watches_load = self.machine.device.type == "cpu" and world_size() == 1
         with contextlib.ExitStack() as at_end:
@@ -224,10 +225,10 @@ class Run(ABC, Generic[ModelType]):
                 self.evaluate(report, progress_before)
                 if stop.agree() or self.is_finished:
                     break
-                if timer.is_due():
-                    timer.save_step(self.position.spent.steps)
+                if timer.is_due(self.position.spent.seconds):
+                    timer.save_step(self.position.spent)
             if self.saves_when_finished or not self.is_finished:
-                timer.save_step(self.position.spent.steps)
+                timer.save_step(self.position.spent)
         return self.is_finished
 
     def reports(
@@ -243,6 +244,7 @@ class Run(ABC, Generic[ModelType]):
             schedule=schedule,
             flops_of=self.flops,
             autocast=self.machine.autocast,
+            gradient_dtype=self.machine.gradient_dtype,
             running=stop.running,
             on_stall=self._report_stall,
         )
@@ -253,8 +255,7 @@ class Run(ABC, Generic[ModelType]):
 
     def write_checkpoint(self, checkpoints: Path) -> None:
         """Write a checkpoint into a folder of checkpoints, on rank 0."""
-        if self.logger is None:
-            return
+        assert self.logger is not None, "rank 0 has one in training"
         self.logger.sync()
         checkpoint.save(
             checkpoints,

@@ -39,6 +39,7 @@ from maskwright.recipes.recipe import Recipe
 from maskwright.reporting.reporter import Reporter
 from maskwright.training.ranks.device import Machine, Precision
 from maskwright.training.ranks.distributed import single_process, world_size
+from maskwright.training.ranks.gradients import GradientPrecision
 from maskwright.training.runs.checkpoint import check_savable
 from maskwright.training.start.initialization import (
     InitialWeights,
@@ -78,6 +79,7 @@ class Request:
     workers: int | None
     cache: Path | None
     precision: Precision = "auto"
+    gradient_precision: GradientPrecision = "fp32"
     reset: tuple[Choice, ...] = ()
     held_out: tuple[str, ...] = ()
 
@@ -95,6 +97,7 @@ class Request:
             "extend_vocabulary": self.extend_vocabulary,
             "cleaning": self.cleaning.model_dump(mode="json"),
             **({} if self.precision == "auto" else {"precision": self.precision}),
+            **({} if self.gradient_precision == "fp32" else {"gradient_precision": self.gradient_precision}),
             **({"held_out": list(self.held_out)} if self.held_out else {}),
         }
 

@@ -18,6 +18,7 @@ import torch
 from maskwright.fitting.budget import Budget, Shape, Spent, rate_factor
 from maskwright.recipes.optimization import DECAY_SHARE
 from maskwright.training.ranks.distributed import all_reduce_counts, all_reduce_max_gathering, rank, world_size
+from maskwright.training.ranks.gradients import GradientReducer
 from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.optimizer import Optimizer
 from maskwright.training.steps.sampler import Cursor
@@ -154,6 +155,7 @@ def train(
     schedule: Schedule,
     flops_of: Callable[[StepBatch], float] = lambda batch: 0.0,
     autocast: torch.dtype | None = None,
+    gradient_dtype: torch.dtype = torch.float32,
     running: Callable[[float], float] = lambda now: now,
     on_stall: Callable[[int], None] = lambda step: None,
 ) -> Iterator[StepReport]:
@@ -164,13 +166,16 @@ def train(
     Args:
         optimizer: Over the model's parameters, at `position`.
         autocast: Matmul type (bfloat16); None is fp32.
+        gradient_dtype: Type in which ranks exchange gradients.
         running: Leaves out the time in which the process was stopped (`StopRequest.running`).
         on_stall: Called with the number of steps done after each 60 s of waiting for one batch.
     """
     started = running(time.perf_counter()) - position.spent.seconds
     with (
         contextlib.closing(Batches(phases, on_stall)) as batches,
-        contextlib.closing(Gradients(model, optimizer, batches, autocast)) as gradients,
+        contextlib.closing(
+            Gradients(model, optimizer, batches, autocast, GradientReducer(optimizer.names, gradient_dtype))
+        ) as gradients,
     ):
         while (progress := budget.progress(position.spent)) < 1:
             begun = time.perf_counter()
@@ -274,9 +279,15 @@ class Gradients:
     """
 
     def __init__(
-        self, model: TrainedModel, optimizer: Optimizer, batches: Batches, autocast: torch.dtype | None
+        self,
+        model: TrainedModel,
+        optimizer: Optimizer,
+        batches: Batches,
+        autocast: torch.dtype | None,
+        reducer: GradientReducer,
     ) -> None:
-        self._model, self._optimizer, self._batches, self._autocast = model, optimizer, batches, autocast
+        self._model, self._optimizer, self._batches = model, optimizer, batches
+        self._autocast, self._reducer = autocast, reducer
         self._launches_ahead = skips_on_device(next(model.parameters()).device, optimizer)
         self._next: LaunchedStep | None = None
 
@@ -304,4 +315,4 @@ class Gradients:
                 self._next = LaunchedStep(prepared, self._step(prepared), idle_seconds)
 
     def _step(self, prepared: PreparedBatch) -> Step:
-        return Step(self._model, self._optimizer, prepared.batch, prepared.key.step, self._autocast)
+        return Step(self._model, self._optimizer, prepared.batch, prepared.key.step, self._autocast, self._reducer)

@@ -110,6 +110,11 @@ class PretrainingModel(nn.Module):
     def _encoder(self, name: str) -> Encoder:
         return cast(Encoder, getattr(self, name))
 
+    @property
+    def uses_graphs(self) -> bool:
+        """Whether the encoders are computed by CUDA graphs where that is supported."""
+        return bool(self._passes)
+
     def capture_passes(self) -> None:
         """Compute the encoders by CUDA graphs from now on, where that is supported."""
         self._passes = {name: ops.capture(self._encoder(name)) for name in self.objectives_of}

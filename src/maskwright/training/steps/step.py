@@ -7,6 +7,7 @@ GPU is never idle if the next step's gradients are launched before the numbers a
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,7 +16,8 @@ from torch import Tensor, nn
 
 from maskwright.core.errors import DivergenceError, TrainingError
 from maskwright.core.tensors import LossTerm
-from maskwright.training.ranks.distributed import all_reduce_sum
+from maskwright.training.ranks.distributed import RankSum
+from maskwright.training.ranks.gradients import GradientReducer
 from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.optimizer import Clipping, Optimizer, clipping_scale, total_norm
 
@@ -42,6 +44,10 @@ class TrainedModel(Protocol):
 
     @property
     def objectives(self) -> Sequence[WeightedLoss]: ...
+
+    @property
+    def uses_graphs(self) -> bool:
+        """Whether CUDA graphs may compute gradients, not autograd."""
 
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
@@ -76,6 +82,7 @@ class Step:
         model: In training mode.
         optimizer: Over the model's parameters, gradients empty.
         autocast: Matmul type (bfloat16); None is fp32.
+        reducer: Of the optimizer's parameters, for all steps; None for one of this step.
     """
 
     def __init__(
@@ -85,6 +92,7 @@ class Step:
         batch: StepBatch,
         step: int,
         autocast: torch.dtype | None = None,
+        reducer: GradientReducer | None = None,
     ) -> None:
         if not any(batch.counts.values()):
             raise TrainingError(
@@ -93,19 +101,24 @@ class Step:
             )
         self.batch, self._model, self._optimizer, self._step = batch, model, optimizer, step
         self._device = next(model.parameters()).device
+        self._reducer = reducer or GradientReducer(optimizer.names)
         self._begun = _point_in_time(self._device)
         # Sums stay on the device: reading each number would wait for the GPU.
         self._sums = Sums()
         for micro in batch.micro_batches:
             with torch.autocast(self._device.type, autocast or torch.bfloat16, enabled=autocast is not None):
                 terms = model.losses(micro)
-            torch.autograd.backward(weighted_loss(model.objectives, terms, batch.counts))
+            loss = weighted_loss(model.objectives, terms, batch.counts)
+            is_last = micro is batch.micro_batches[-1]
+            with self._reducer.last_backward(overlaps=not model.uses_graphs) if is_last else nullcontext():
+                torch.autograd.backward(loss)
             for kind, term in terms.items():
                 self._sums.add_term(kind, term)
         self._ended = _point_in_time(self._device)
 
     def drop(self) -> None:
         """Delete the gradients."""
+        self._reducer.wait()
         for parameter in self._optimizer.names:
             parameter.grad = None
 
@@ -115,8 +128,8 @@ class Step:
         Raises DivergenceError if the loss or the gradient is not finite and the host checks it (`skips_on_device`);
         weights are untouched.
         """
+        self._reducer.wait()
         gradients = [parameter.grad for parameter in self._optimizer.names if parameter.grad is not None]
-        all_reduce_sum(gradients)
         self._sums.all_reduce_sum()
         norm = total_norm(gradients)
         self._sums.add("norm", "", norm)
@@ -214,7 +227,8 @@ class Sums:
 
     def all_reduce_sum(self) -> None:
         """Add the sums of all ranks, which have the same names."""
-        all_reduce_sum(list(self._sums.values()))
+        summed = RankSum(torch.stack(list(self._sums.values()))).wait()
+        self._sums = dict(zip(self._sums, summed.unbind(), strict=True))
 
     def to_host(self) -> "Sums":
         """Start copying all sums to the host."""
