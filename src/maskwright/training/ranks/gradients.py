@@ -30,7 +30,7 @@ def gradient_dtype(precision: GradientPrecision) -> torch.dtype:
         raise DeviceError(f"unknown precision {precision!r} of gradients", allowed=allowed)
     if precision == "bf16" and not is_launched():
         raise DeviceError(
-            "--gradient-precision bf16 is of gradients that processes exchange, and this run has one process",
+            "--gradient-precision bf16 concerns gradients that processes exchange; this run has one process",
             hint="Start it by torchrun (with --nproc-per-node 1 to resume a run of several), or leave the option out.",
         )
     return torch.float32 if precision == "fp32" else torch.bfloat16
