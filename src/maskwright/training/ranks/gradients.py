@@ -17,7 +17,7 @@ from maskwright.training.ranks.distributed import RankSum, broadcast_object, is_
 GradientPrecision = Literal["fp32", "bf16"]
 
 _BUCKET_NUMBERS = 25 * 2**20 // 4
-"""Least numbers of a bucket but the last: 25 MiB in fp32, as in DistributedDataParallel."""
+"""Most numbers of a bucket of several parameters: 25 MiB in fp32, as in DistributedDataParallel."""
 
 
 def gradient_dtype(precision: GradientPrecision) -> torch.dtype:
@@ -107,10 +107,10 @@ class GradientReducer:
 def _buckets(parameters: Iterable[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
     bucket, size = list[nn.Parameter](), 0
     for parameter in parameters:
-        bucket.append(parameter)
-        size += parameter.numel()
-        if size >= _BUCKET_NUMBERS:
+        if bucket and size + parameter.numel() > _BUCKET_NUMBERS:
             yield bucket
             bucket, size = [], 0
+        bucket.append(parameter)
+        size += parameter.numel()
     if bucket:
         yield bucket
