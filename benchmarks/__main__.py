@@ -34,10 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--against", metavar="REV", help="also measure this git revision (train, inference, gpu, latency)"
     )
     parser.add_argument("--corpus", type=Path, metavar="PATH", help="real text (quality)")
-    parser.add_argument("--model", type=Path, metavar="FOLDER", help="a model of the hub (latency)")
+    parser.add_argument("--model", type=Path, metavar="FOLDER", help="a model of the hub (latency, finetune)")
     parser.add_argument(
         "--minutes", type=float, default=5.0, help="minutes that maskwright trains (quality; default: 5)"
     )
+    parser.add_argument("--data", type=Path, metavar="DIR", help="folder of the datasets (finetune --model)")
+    parser.add_argument("--results", type=Path, metavar="DIR", help="keep finished runs, to resume (finetune --model)")
+    parser.add_argument("--set", action="append", default=[], metavar="F=V", help="a setting (finetune --model)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the tables to a file too")
     parser.add_argument("--quick", action="store_true", help="toy sizes: shows that it works, measures nothing")
     parser.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
@@ -78,7 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 in_process=options.in_process,
                 corpus=options.corpus,
                 minutes=options.minutes,
-                model=options.model,
+                model=options.model and options.model.absolute(),
+                data=options.data and options.data.absolute(),
+                results=options.results and options.results.absolute(),
+                set=tuple(options.set),
             )
             before = page
             try:

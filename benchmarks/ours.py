@@ -4,7 +4,6 @@
 and `LEVERS` name internals: adapt them when these are renamed.
 """
 
-import csv
 import importlib
 import json
 import os
@@ -175,31 +174,36 @@ class Inference:
 
 
 class Finetune:
-    """A whole call of `maskwright.finetune`: read, tokenize, train one epoch, score the development set, save."""
+    """A whole call of `maskwright.finetune`: read, tokenize, train, score each epoch and the test set, save.
 
-    def __init__(self, model: str, train: str, dev: str, out: str) -> None:
+    Baselines are measured in it too.
+    """
+
+    def __init__(
+        self, model: str, train: str, dev: str, out: str, kind: str = "classification", **arguments: Any
+    ) -> None:
         from maskwright import finetune
 
         self._finetune, self._model, self._out = finetune, model, Path(out)
-        self._train, self._dev = train, dev
-        with open(train, encoding="utf-8", newline="") as file:
-            self._count = sum(1 for _ in csv.DictReader(file))
+        self._arguments = {"task": kind, "train": train, "dev": dev, **arguments}
 
     def run(self) -> dict[str, Any]:
         """Fine-tune from the same weights."""
         shutil.rmtree(self._out, ignore_errors=True)
-        begun = time.perf_counter()
-        self._finetune(
-            self._model,
-            task="classification",
-            train=self._train,
-            dev=self._dev,
-            out=self._out,
-            set=["epochs=1", "batch_size=32", "learning_rate=5e-5", "max_length=128"],
-            device="cpu",
-            precision="fp32",
-        )
-        return {"work": self._count, "seconds": time.perf_counter() - begun}
+        begun, cpu = time.perf_counter(), time.process_time()
+        done = self._finetune(self._model, out=self._out, device="cpu", precision="fp32", **self._arguments)
+        seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
+        results = done.results
+        assert results is not None, "it was interrupted"
+        main = results.main_metric
+        return {
+            "work": results.data["train"]["examples"],
+            "seconds": seconds,
+            "cpu": cpu,
+            "score": (results.best.test or results.best.dev)[main],
+            "settings": dict(results.settings),
+            "baselines": {name: scores.get("test", scores["dev"])[main] for name, scores in results.baselines.items()},
+        }
 
 
 class BuildCorpus:

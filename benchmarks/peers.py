@@ -1,6 +1,7 @@
 """Contenders of other libraries, as their users write them."""
 
 import csv
+import itertools
 import os
 import shutil
 import time
@@ -285,71 +286,156 @@ def _quantized(model: nn.Module) -> Any:
 
 
 class TrainerFinetune:
-    """`Trainer` as run_glue.py uses it: read, tokenize, train one epoch, score the development set, save.
+    """`Trainer` as run_glue.py and run_ner.py use it: read, tokenize, train, score the development set, save.
+
+    With a test set each epoch is scored on the development set and saved, and the best one is scored on the test set.
 
     Args:
+        train, dev, test: CSV files with columns text, text2 (if pairs) and label; for tagging a token and a tag a line.
+        kind: "classification", "regression" or "tagging".
+        metric: To select by: "accuracy", "spearman" or "f1" of entities.
         grouped: `train_sampling_strategy="group_by_length"`.
         onednn: Whether fp32 matmuls go through oneDNN.
     """
 
     def __init__(
-        self, model: str, train: str, dev: str, out: str, *, grouped: bool = False, onednn: bool = False
+        self,
+        model: str,
+        train: str,
+        dev: str,
+        out: str,
+        test: str | None = None,
+        *,
+        kind: str = "classification",
+        metric: str = "accuracy",
+        epochs: float = 1,
+        batch_size: int = 32,
+        learning_rate: float = 5e-5,
+        max_length: int = 128,
+        seed: int = 0,
+        grouped: bool = False,
+        onednn: bool = False,
     ) -> None:
         if onednn:
             _use_onednn()
-        self._model, self._train, self._dev, self._out, self._grouped = model, train, dev, Path(out), grouped
+        self._model, self._out, self._files = model, Path(out), [train, dev, *([test] if test else [])]
+        self._kind, self._metric, self._length, self._grouped = kind, metric, max_length, grouped
+        self._training = {
+            "num_train_epochs": epochs,
+            "per_device_train_batch_size": batch_size,
+            "learning_rate": learning_rate,
+            "seed": seed,
+        }
 
     def run(self) -> dict[str, Any]:
         """Fine-tune from the same weights."""
         from transformers import (
             AutoTokenizer,
+            DataCollatorForTokenClassification,
             DataCollatorWithPadding,
             PrinterCallback,
             Trainer,
             TrainingArguments,
+            set_seed,
         )
 
         shutil.rmtree(self._out, ignore_errors=True)
-        begun = time.perf_counter()
+        begun, cpu = time.perf_counter(), time.process_time()
         tokenizer = AutoTokenizer.from_pretrained(self._model)
-        train, dev = (_labeled(path, tokenizer) for path in (self._train, self._dev))
+        inputs, labels = _read_labeled(self._files, self._kind)
+        names = sorted(
+            {each for label in itertools.chain(*labels) for each in (label if self._kind == "tagging" else [label])}
+        )
+        train, dev, *test = (self._encode(*part, names, tokenizer) for part in zip(inputs, labels, strict=True))
+        selection = {"eval_strategy": "epoch", "save_strategy": "epoch", "save_total_limit": 1, "save_only_model": True}
+        selection |= {"load_best_model_at_end": True, "metric_for_best_model": "score"}
         arguments = TrainingArguments(
             output_dir=str(self._out),
-            num_train_epochs=1,
-            per_device_train_batch_size=32,
+            **self._training,
             per_device_eval_batch_size=32,
-            learning_rate=5e-5,
             weight_decay=0.01,
             warmup_steps=0.1,
             train_sampling_strategy="group_by_length" if self._grouped else "random",
             use_cpu=True,
             dataloader_pin_memory=False,
-            save_strategy="no",
+            **(selection if test else {"save_strategy": "no"}),
             logging_strategy="no",
             report_to="none",
             disable_tqdm=True,
         )
-        model = _load(self._model, "AutoModelForSequenceClassification", 0.1, num_labels=2)
-        collator = DataCollatorWithPadding(tokenizer)
-        trainer = Trainer(model=model, args=arguments, train_dataset=train, eval_dataset=dev, data_collator=collator)
+        set_seed(self._training["seed"])
+        tagging = self._kind == "tagging"
+        outputs = 1 if self._kind == "regression" else len(names)
+        kind = f"AutoModelFor{'Token' if tagging else 'Sequence'}Classification"
+        trainer = Trainer(
+            model=_load(self._model, kind, 0.1, num_labels=outputs),
+            args=arguments,
+            train_dataset=train,
+            eval_dataset=dev,
+            data_collator=(DataCollatorForTokenClassification if tagging else DataCollatorWithPadding)(tokenizer),
+            compute_metrics=lambda scored: {"score": self._score(scored, names)},
+        )
         trainer.remove_callback(PrinterCallback)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             trainer.train()
-            trainer.predict(dev)
+            metrics = trainer.predict(*(test or [dev])).metrics
             trainer.save_model()
-        return {"work": len(train), "seconds": time.perf_counter() - begun}
+        times = {"seconds": time.perf_counter() - begun, "cpu": time.process_time() - cpu}
+        return {"work": len(train), **times, "score": metrics["test_score"]}
+
+    def _encode(self, inputs: Any, labels: Sequence[Any], names: list[str], tokenizer: Any) -> list[dict[str, Any]]:
+        tagging = self._kind == "tagging"
+        encoded = tokenizer(*inputs, truncation=True, max_length=self._length, is_split_into_words=tagging)
+        numbers = {name: number for number, name in enumerate(names)}
+        targets: list[Any]
+        if self._kind == "regression":
+            targets = [float(label) for label in labels]
+        elif tagging:
+            targets = []
+            for row, tags in enumerate(labels):
+                words = [None, *encoded.word_ids(row)]
+                firsts = [word is not None and word != before for before, word in itertools.pairwise(words)]
+                targets.append([numbers[tags[w]] if f else _IGNORED for w, f in zip(words[1:], firsts, strict=True)])
+        else:
+            targets = [numbers[label] for label in labels]
+        return [
+            {name: values[row] for name, values in encoded.items()} | {"labels": target}
+            for row, target in enumerate(targets)
+        ]
+
+    def _score(self, scored: Any, names: list[str]) -> float:
+        from maskwright.finetuning.metrics.entities import entity_scores
+        from maskwright.finetuning.metrics.scores import number_scores
+
+        predictions, labels = scored
+        if self._kind == "regression":
+            return number_scores(labels.reshape(-1), predictions.reshape(-1))[self._metric]
+        chosen = predictions.argmax(-1)
+        if self._kind == "classification":
+            return float((chosen == labels).mean())
+        gold, predicted = (
+            [[names[each] for each in row[known]] for row, known in zip(values, labels != _IGNORED, strict=True)]
+            for values in (labels, chosen)
+        )
+        return entity_scores(gold, predicted)[self._metric]
 
 
-def _labeled(path: str, tokenizer: Any) -> list[dict[str, Any]]:
-    with open(path, encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    names = sorted({row["label"] for row in rows})
-    encoded = tokenizer([row["text"] for row in rows], truncation=True, max_length=128)
-    return [
-        {name: values[place] for name, values in encoded.items()} | {"labels": names.index(row["label"])}
-        for place, row in enumerate(rows)
-    ]
+def _read_labeled(files: Sequence[str], kind: str) -> tuple[list[list[list[Any]]], list[list[Any]]]:
+    """Return for each file the columns of inputs, and the labels."""
+    inputs, labels = list[list[list[Any]]](), list[list[Any]]()
+    for path in files:
+        if kind == "tagging":
+            blocks = Path(path).read_text(encoding="utf-8").replace("\t\n", "\n").strip().split("\n\n")
+            rows = [[line.split("\t") for line in block.split("\n") if line.strip()] for block in blocks]
+            inputs.append([[[line[0] for line in row] for row in rows if row]])
+            labels.append([[line[-1] for line in row] for row in rows if row])
+        else:
+            with open(path, encoding="utf-8", newline="") as file:
+                table = list(csv.DictReader(file))
+            inputs.append([[row[name] for row in table] for name in ("text", "text2") if name in table[0]])
+            labels.append([row["label"] for row in table])
+    return inputs, labels
 
 
 class DatasetsTokenize:

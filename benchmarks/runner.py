@@ -43,7 +43,9 @@ class Settings:
         against: Name and source folder of another revision.
         in_process: Run contenders in this process (tests).
         corpus, minutes: Text and training time of `quality`.
-        model: Folder of the model of `latency`.
+        model: Folder of the model of `latency`, and of `finetune` on real data.
+        data, results, set: Of `finetune` on real data: the folder of the datasets, where finished runs are kept, and
+            overrides of maskwright's settings.
         lock: A file. Processes that share it prepare and warm up at the same time, and are timed one by one while
             nothing else of theirs runs.
     """
@@ -59,6 +61,9 @@ class Settings:
     corpus: Path | None = None
     minutes: float = 5.0
     model: Path | None = None
+    data: Path | None = None
+    results: Path | None = None
+    set: tuple[str, ...] = ()
     lock: Path | None = None
 
     def wants(self, case: str) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks import texts
 from benchmarks.faults import faults
+from benchmarks.labeled import compare_scores
 from benchmarks.latency import contenders, measure_latency
 from benchmarks.ours import GPU_LEVERS, INFERENCE_LEVERS, LEVERS
 from benchmarks.quality import quality
@@ -252,8 +253,14 @@ def inference(settings: Settings) -> Iterator[Table]:
                 )
 
 
+_FINETUNE = ("epochs=1", "batch_size=32", "learning_rate=5e-5", "max_length=128")
+
+
 def finetune(settings: Settings) -> Iterator[Table]:
-    """Measure whole fine-tuning calls: read, tokenize, one epoch, score the development set, save."""
+    """Measure whole fine-tuning calls: time on made text; with --model and --data also scores on real data."""
+    if settings.model is not None:
+        yield from compare_scores(settings.model, settings)
+        return
     for size, model in _sizes(settings, ("tiny", "small", "base")):
         task = prepare(settings, model, dropout=0.1)
         vocabulary = 300 if settings.quick else model.vocabulary
@@ -263,20 +270,19 @@ def finetune(settings: Settings) -> Iterator[Table]:
             "dev": str(texts.write_labeled(task.folder / "dev.csv", count // 4, vocabulary, seed=1)),
         }
         options = {"model": str(task.folder / "start"), **files}
+        kinds: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+            OWN: ("ours:Finetune", {"set": _FINETUNE}),
+            "Trainer": ("peers:TrainerFinetune", {}),
+            "Trainer, grouped": ("peers:TrainerFinetune", {"grouped": True}),
+            "Trainer + oneDNN, grouped": ("peers:TrainerFinetune", {"grouped": True, "onednn": True}),
+        }
         contenders = [
             Contender(
                 name=name,
                 make=f"benchmarks.{make}",
                 options={**options, **more, "out": str(task.folder / f"out-{place}")},
             )
-            for place, (name, make, more) in enumerate(
-                (
-                    (OWN, "ours:Finetune", {}),
-                    ("Trainer", "peers:TrainerFinetune", {}),
-                    ("Trainer, grouped", "peers:TrainerFinetune", {"grouped": True}),
-                    ("Trainer + oneDNN, grouped", "peers:TrainerFinetune", {"grouped": True, "onednn": True}),
-                )
-            )
+            for place, (name, (make, more)) in enumerate(kinds.items())
         ]
         outcomes = measure(contenders, settings, rounds=5)
         yield compare(f"finetune, sentences of SST-2's lengths, {size}", outcomes, "training examples/s")

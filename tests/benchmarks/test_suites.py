@@ -12,6 +12,8 @@ from benchmarks import texts
 from benchmarks.__main__ import main
 from benchmarks.ours import GPU_LEVERS, INFERENCE_LEVERS, LEVERS
 from benchmarks.quality import LIMIT, RATES
+from benchmarks.runner import Settings
+from benchmarks.suites import SIZES, prepare
 
 pytest.importorskip("transformers")
 
@@ -110,3 +112,43 @@ def test_no_worktree_is_left_behind() -> None:
     except (subprocess.CalledProcessError, FileNotFoundError):
         pytest.skip("not a git checkout")
     assert not found[1].exists()
+
+
+def test_real_data_is_split_without_repetition(tmp_path: Path) -> None:
+    from benchmarks.labeled import DATA
+
+    glue = tmp_path / "glue" / "SST-2"
+    glue.mkdir(parents=True)
+    for name, rows in (("train", 3000), ("dev", 20)):
+        lines = [f'{name} "{row % 2900}\t{row % 2}' for row in range(rows)]
+        (glue / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n", encoding="utf-8")
+    files = DATA["sst-2"].write(tmp_path, tmp_path / "split", most=2000)
+    parts = {part: Path(path).read_text(encoding="utf-8").splitlines() for part, path in files.items()}
+    assert {part: len(lines) for part, lines in parts.items()} == {"train": 2001, "dev": 501, "test": 21}
+    assert len({*parts["train"], *parts["dev"], *parts["test"]}) == 2000 + 500 + 20 + 1
+    assert parts["test"][1] == '"dev ""0",0'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sts-b", "wnut-17"])
+def test_real_data_compares_scores_and_keeps_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "environ", os.environ)
+    task = prepare(Settings(scratch=tmp_path, quick=True, in_process=True), SIZES["tiny"])
+    for part in ("train", "dev"):
+        path = tmp_path / "glue" / "STS-B" / f"{part}.tsv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = ["\t".join([*"0123456", f"w{row} w1", "w2 w3", f"{row % 5}.5"]) for row in range(560)]
+        path.write_text("\n".join(["header", *lines]), encoding="utf-8")
+    for file in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"):
+        path = tmp_path / "wnut17_ner" / file
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("w1\tB-person\nw2\tO\n\t\n" * 30, encoding="utf-8")
+    arguments = ["finetune", "--quick", "--in-process", "--cases", name, "--model", str(task.folder / "start")]
+    arguments += ["--data", str(tmp_path), "--results", str(tmp_path / "kept"), "--out", str(tmp_path / "out.md")]
+    tables = []
+    for _ in range(2):  # The second call repeats no run.
+        assert main(arguments) == 0
+        tables.append((tmp_path / "out.md").read_text(encoding="utf-8"))
+    assert tables[0] == tables[1]
+    assert all(f"| {each} |" in tables[0] for each in ("maskwright", "Trainer", "maskwright, frozen"))
