@@ -20,7 +20,7 @@ from benchmarks.recording import record_steps, samples_learned, steps_recorded, 
 from benchmarks.runner import ROOT, Settings
 from benchmarks.table import Table, number
 from maskwright.reporting.metrics import read_rows
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.pretrain import pretrain
 
 _STEPS, _LIMIT = 100, 300.0
@@ -194,6 +194,6 @@ if __name__ == "__main__":
         "clean": ["min_document_bytes=1"],
         "workers": 1,
         "checkpoint_minutes": 0.001,
-        "reporter": Silent(),
+        "reporter": Reporter(),
     }
     pretrain(folder.parent / "corpus.txt", out=folder, recipe="bert/tiny", steps=_STEPS, set=_TOY, **given)

@@ -22,7 +22,7 @@ from maskwright.core.storage.checksums import compare_files, read_record
 from maskwright.core.storage.files import read_json
 from maskwright.finetuning.finetune import finetune
 from maskwright.reporting.metrics import read_rows
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 from maskwright.study import compare as study
 from maskwright.training.pretrain import pretrain
 from maskwright.training.runs.run_directory import COPIES
@@ -38,7 +38,7 @@ _TOY = (
     *("encoder.hidden_size=32", "encoder.num_heads=2", "encoder.num_layers=2", "encoder.intermediate_size=64"),
     *("training.batch_sequences=8", "training.phases=[{share: 0.5, max_length: 16}, {share: 0.5, max_length: 32}]"),
 )
-_SETTINGS: Any = {"clean": ["min_document_bytes=1"], "workers": 1, "reporter": Silent()}
+_SETTINGS: Any = {"clean": ["min_document_bytes=1"], "workers": 1, "reporter": Reporter()}
 _CHECKPOINTS: Any = {"checkpoint_minutes": 0.001}
 _RESULTS = ("metrics.jsonl", "model.safetensors", "report.csv", "*_predictions.jsonl")
 
@@ -98,7 +98,11 @@ def _work(name: str, out: Path) -> None:
     """Do a case, or continue it."""
     scratch, settings = out.parent, dict(_SETTINGS)
     if name == "fine-tuning":
-        data: dict[str, Any] = {"train": scratch / "labeled.csv", "test": scratch / "labeled.csv", "reporter": Silent()}
+        data: dict[str, Any] = {
+            "train": scratch / "labeled.csv",
+            "test": scratch / "labeled.csv",
+            "reporter": Reporter(),
+        }
         chosen = ["epochs=3", "batch_size=8", "learning_rate=0.001"]
         finetune(scratch / "bert", task="classification", out=out, seeds=2, set=chosen, **data, **_CHECKPOINTS)
     elif name == "compare":

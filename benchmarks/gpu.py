@@ -35,7 +35,7 @@ from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.spec import override, parse_overrides
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.recipes.catalog import resolve
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 from maskwright.study import probes
 from maskwright.study.text import StudyText, prepare_text
 
@@ -223,7 +223,7 @@ class Place:
         return self.scratch / "cache"
 
 
-class _Messages(Silent):
+class _Messages(Reporter):
     """A reporter that keeps the last messages of some topics."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ import argparse
 import json
 from pathlib import Path
 
-from maskwright.reporting.console import OnConsole
+from maskwright.reporting.console import ConsoleReporter
 from maskwright.study.experiment import Experiment
 from maskwright.study.plan import TRIAL_SHARES, PlannedRecipe, run_trials, with_prediction
 from maskwright.study.record import StudyRecord
@@ -25,7 +25,7 @@ def attempt(recipe: str, corpus: str, tokens: float, folder: Path, overrides: li
         vocabulary_tokens=LONGER * tokens,
         options={"device": "auto", "precision": "auto"},
         prepare={"cache": None, "workers": None},
-        reporter=OnConsole(),
+        reporter=ConsoleReporter(),
     )
     text = experiment.prepare_text((corpus,))
     (variant,) = variants_of([recipe], {}, overrides).values()

@@ -199,11 +199,11 @@ def electra_folder(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("models") / "tiny-electra"
     shape = {**_SHAPE, "vocab_size": len(_WORDPIECES), "max_position_embeddings": MAX_LENGTH, "embedding_size": 16}
     torch.manual_seed(0)
-    for place, model_class, hidden in (
+    for index, model_class, hidden in (
         (folder, ElectraForPreTraining, 32),
         (folder / "generator", ElectraForMaskedLM, 16),
     ):
-        _save_as_trained(model_class(ElectraConfig(**{**shape, "hidden_size": hidden})), place)
+        _save_as_trained(model_class(ElectraConfig(**{**shape, "hidden_size": hidden})), index)
         for name in ("vocab.txt", "tokenizer_config.json"):
-            shutil.copy(bert_folder / name, place)
+            shutil.copy(bert_folder / name, index)
     return folder

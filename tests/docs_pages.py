@@ -33,8 +33,8 @@ def page(name: str) -> str:
 
 def section(text: str, title: str) -> str:
     """Return the text under a heading of the second level."""
-    _, found, rest = text.partition(f"\n## {title}\n")
-    assert found, f"no section {title!r}"
+    _, separator, rest = text.partition(f"\n## {title}\n")
+    assert separator, f"no section {title!r}"
     return rest.partition("\n## ")[0]
 
 

@@ -89,20 +89,20 @@ def altered(draw: st.DrawFn, value: Any, names: list[str]) -> Any:
     """Return JSON-like data with one to three of its values, anywhere, replaced by odd ones, or entries added."""
     value = json.loads(json.dumps(value))
     for _ in range(draw(st.integers(1, 3))):
-        here = value
+        node = value
         while True:
-            places: list[Any] = list(here) + names if isinstance(here, dict) else list(range(len(here)))
-            if not places:
+            keys: list[Any] = list(node) + names if isinstance(node, dict) else list(range(len(node)))
+            if not keys:
                 break
-            place = draw(st.sampled_from(places))
-            inner = here[place] if not isinstance(here, dict) or place in here else None
+            key = draw(st.sampled_from(keys))
+            inner = node[key] if not isinstance(node, dict) or key in node else None
             if isinstance(inner, dict | list) and inner and draw(st.integers(0, 3)):
-                here = inner
+                node = inner
                 continue
-            if isinstance(here, dict) and draw(st.integers(0, 7)) == 0:
-                here.pop(place, None)
+            if isinstance(node, dict) and draw(st.integers(0, 7)) == 0:
+                node.pop(key, None)
             else:
-                here[place] = copy.deepcopy(draw(st.sampled_from([*ODD_VALUES, nested(300)])))
+                node[key] = copy.deepcopy(draw(st.sampled_from([*ODD_VALUES, nested(300)])))
             break
     return value
 

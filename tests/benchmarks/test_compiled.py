@@ -18,6 +18,6 @@ def test_layer_norm_drops_the_same_values_and_gives_the_same_result(rate: float)
     values, residual = (torch.randn(70, 48, generator=generator).bfloat16() for _ in range(2))
     norm, mask = nn.LayerNorm(48), DropoutKey(7, values.device).mask(3, rate)
     with torch.compiler.set_stance("force_eager"):
-        found = dropout_add_norm(values, residual, norm, mask)
+        actual = dropout_add_norm(values, residual, norm, mask)
     expected = ops.dropout_add_norm(values.float(), residual.float(), norm, mask)
-    assert (found - expected).abs().max() <= 0.02 * expected.abs().max()
+    assert (actual - expected).abs().max() <= 0.02 * expected.abs().max()

@@ -31,7 +31,7 @@ def data(tmp_path: Path) -> Path:
     for number, name in enumerate(("en_novels.jsonl.gz", "en_modern.jsonl")):
         documents = []
         for document in range(40):
-            numbers = [(document * 31 + number * 17 + place * (place + 3)) % len(words) for place in range(400)]
+            numbers = [(document * 31 + number * 17 + index * (index + 3)) % len(words) for index in range(400)]
             sentences = [" ".join(words[each] for each in numbers[first : first + 9]) for first in range(0, 400, 9)]
             documents.append(json.dumps({"text": f"Text {document}. " + ". ".join(sentences) + "."}) + "\n")
         content = "".join(documents).encode()

@@ -68,10 +68,10 @@ def test_a_child_process_has_its_own_environment_and_is_stopped_between_turns(tm
     shows = Contender(name="set", make="tests.benchmarks.test_runner:Environment", env={"GOMP_SPINCOUNT": "7"})
     plain = Contender(name="plain", make="tests.benchmarks.test_runner:Environment")
     dies = Contender(name="dies", make="tests.benchmarks.test_runner:Dies")
-    found, other, dead = measure([shows, plain, dies], Settings(scratch=tmp_path), rounds=2, warm_up=0)
-    assert [each["work"] for each in found.rounds] == [7, 7]
+    actual, other, dead = measure([shows, plain, dies], Settings(scratch=tmp_path), rounds=2, warm_up=0)
+    assert [each["work"] for each in actual.rounds] == [7, 7]
     assert [each["work"] for each in other.rounds] == [0, 0]
-    assert found.rounds[0]["peak"] is None or found.rounds[0]["peak"] > 1e6
+    assert actual.rounds[0]["peak"] is None or actual.rounds[0]["peak"] > 1e6
     assert "exit code 3" in dead.problem
 
 

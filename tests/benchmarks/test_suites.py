@@ -106,9 +106,9 @@ def test_no_worktree_is_left_behind() -> None:
     from benchmarks.__main__ import _revision
 
     try:
-        with _revision("HEAD") as found:
-            assert found is not None
-            assert (found[1] / "maskwright" / "__init__.py").is_file()
+        with _revision("HEAD") as checkout:
+            assert checkout is not None
+            assert (checkout[1] / "maskwright" / "__init__.py").is_file()
     except (subprocess.CalledProcessError, FileNotFoundError):
         pytest.skip("not a git checkout")
     assert not found[1].exists()

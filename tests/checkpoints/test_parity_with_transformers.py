@@ -24,8 +24,8 @@ PAIR_LABELS = {
 HEADED = [(case, label) for case, label in zip(CASES, IDS, strict=True) if not case[0].endswith("Model")]
 
 
-def _close(found, expected):
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+def _close(actual, expected):
+    torch.testing.assert_close(actual, expected, atol=1e-5, rtol=0)
 
 
 def _saved(tmp_path, class_name, config):
@@ -94,7 +94,7 @@ def _our_loss(ours, batch):
     words = ours.encoder.word_embeddings.weight
     pairs = (torch.arange(len(batch.pair_labels)), batch.pair_labels)
     every = torch.arange(batch.flat.num_tokens)
-    asked = {
+    of_objectives = {
         "mlm": (batch.targets, batch.labels),
         "nsp": pairs,
         "sop": pairs,
@@ -102,9 +102,9 @@ def _our_loss(ours, batch):
     }
     loss = torch.zeros(())
     for objective in ours.objectives:
-        places, labels = asked[objective.kind]
+        positions, labels = of_objectives[objective.kind]
         view = View(ids=batch.replaced[batch.real], output=output, word_embeddings=words, heads=ours.heads)
-        inputs = LossInputs(view=view, targets=TargetTensors(positions=places, labels=labels))
+        inputs = LossInputs(view=view, targets=TargetTensors(positions=positions, labels=labels))
         term = objective.loss(ours.heads[objective.kind], inputs)
         loss = loss + term.total / len(labels)
     return loss
@@ -124,7 +124,7 @@ def test_pretraining_loss_has_the_same_value_and_gradients(tmp_path, class_name,
     theirs.save_pretrained(tmp_path / "gradients")
     gradients = read_checkpoint(tmp_path / "gradients").state
     for name, parameter in ours.named_parameters():
-        found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        actual = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         torch.testing.assert_close(
-            found, gradients[name], atol=1e-4, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
+            actual, gradients[name], atol=1e-4, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
         )

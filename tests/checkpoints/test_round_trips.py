@@ -193,10 +193,10 @@ def test_heads_that_no_class_has_are_kept_and_ignored(tmp_path, class_name, conf
     names = tiny.tensors_of(tmp_path / "ours").keys()
     assert {"maskwright.heads.tenth.bias", "cls.pair_target_predictions.mlp_layer_norm.linear1.weight"} < names
     batch = tiny.ragged(config.pad_token_id, tiny.segments_of(config))
-    found, unexpected = _their_logits(class_name, tmp_path / "ours", batch)
+    actual, unexpected = _their_logits(class_name, tmp_path / "ours", batch)
     expected, _ = _their_logits(class_name, tmp_path / "first", batch)
     assert len(unexpected) == len(extra)
-    torch.testing.assert_close(found, expected, atol=0, rtol=0)
+    torch.testing.assert_close(actual, expected, atol=0, rtol=0)
 
 
 def test_an_electra_with_pooler_and_order_head_round_trips(tmp_path):
@@ -241,5 +241,5 @@ def test_tables_are_bijections(name, layers, projects, pooler, order, heads, bar
     pairs = family.pairs(config, kinds, "" if bare else family.prefix)
     ours, theirs = {ours for ours, _ in pairs}, {theirs for _, theirs in pairs}
     assert len(ours) == len(theirs) == len(pairs)
-    said = "sop" if "sop" in kinds else "nsp"
-    assert family.heads_among(frozenset(theirs), said) == kinds
+    pair_kind = "sop" if "sop" in kinds else "nsp"
+    assert family.heads_among(frozenset(theirs), pair_kind) == kinds

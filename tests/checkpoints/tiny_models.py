@@ -215,9 +215,9 @@ class Ours(nn.Module):
 
 def save(folder: Path, loaded: Checkpoint, **changes: Any) -> None:
     """Save a loaded model, with changes of what `save_model` gets."""
-    given = {name: getattr(loaded, name) for name in ("family", "config", "state", "max_length", "task")}
+    fields = {name: getattr(loaded, name) for name in ("family", "config", "state", "max_length", "task")}
     tokens = ROBERTA_TOKENS if loaded.config.position_offset == 2 else BERT_TOKENS
-    save_model(folder, **(given | {"special_tokens": tokens} | changes))
+    save_model(folder, **(fields | {"special_tokens": tokens} | changes))
 
 
 def tensors_of(folder: Path) -> dict[str, Tensor]:

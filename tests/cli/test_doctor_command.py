@@ -7,7 +7,7 @@ from maskwright.training.doctor import Diagnosis, read_hardware
 
 
 def test_results_are_printed(run, monkeypatch):
-    found = Diagnosis(
+    diagnosis = Diagnosis(
         hardware=read_hardware(),
         peak_flops={"cpu": {"fp32": 2e11, "fp32_onednn": 5e11}},
         training={"device": "cpu", "precision": "fp32", "matmul": "onednn", "kernels": "auto"},
@@ -15,7 +15,7 @@ def test_results_are_printed(run, monkeypatch):
         advice=("Set [this] to that.",),
     )
     monkeypatch.setattr(
-        module, "doctor", lambda device, precision: found if (device, precision) == ("cpu", "bf16") else 0
+        module, "doctor", lambda device, precision: diagnosis if (device, precision) == ("cpu", "bf16") else 0
     )
     command = ("doctor", "--device", "cpu", "--precision", "bf16")
     data = json.loads(run(*command, "--json")[1])

@@ -69,9 +69,9 @@ def test_finetune_prints_the_table_and_says_where_the_model_lies(
     captured = capsys.readouterr()
     assert "accuracy (dev)" in captured.out
     assert "baseline: majority class" in captured.out
-    said = captured.err.replace("\n", " ")
-    assert "seed 0 already trained" in said
-    assert f"maskwright predict {tuned / 'out'}" in said
+    output = captured.err.replace("\n", " ")
+    assert "seed 0 already trained" in output
+    assert f"maskwright predict {tuned / 'out'}" in output
     assert _run(*again, "--json") == 0
     data = json.loads(capsys.readouterr().out)
     assert data["finished"]
@@ -155,11 +155,11 @@ def test_all_metrics_are_shown_in_tables_of_the_terminal_s_width(
 def test_options_arrive_and_an_interruption_ends_with_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given: dict[str, Any] = {}
+    received: dict[str, Any] = {}
 
-    def finetune(model: str, **asked: Any) -> SimpleNamespace:
-        given.update(asked, model=model)
-        return SimpleNamespace(finished=False, results=None, stopped_by="SIGINT", folder=asked["out"])
+    def finetune(model: str, **options: Any) -> SimpleNamespace:
+        received.update(options, model=model)
+        return SimpleNamespace(finished=False, results=None, stopped_by="SIGINT", folder=options["out"])
 
     monkeypatch.setattr(finetune_module, "finetune", finetune)
     code = _run(
@@ -178,20 +178,20 @@ def test_options_arrive_and_an_interruption_ends_with_130(
         "test": ["t1", "t2"],
     }
     values = {"model": "runs/a", "seeds": 3, "seed": 5, "search": 4, "system": "macbert", "precision": "bf16"}
-    assert (values | flags | lists).items() <= given.items()
+    assert (values | flags | lists).items() <= received.items()
 
 
 def test_the_precision_reaches_measuring_and_predicting(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[str] = []
+    precisions: list[str] = []
 
-    def evaluate(model: str, **asked: Any) -> evaluate_module.Evaluation:
-        given.append(asked["precision"])
+    def evaluate(model: str, **options: Any) -> evaluate_module.Evaluation:
+        precisions.append(options["precision"])
         counts = {"examples": 1, "skipped": 0, "truncated": 0}
         scores: dict[str, Any] = {"metrics": {"accuracy": 1.0}, "by_class": {}, "confusion": {}}
         return evaluate_module.Evaluation(model=model, task="t", file="f", precision="bf16", **counts, **scores)
 
-    def predict(model: str, inputs: list[str], **asked: Any) -> list[Any]:
-        given.append(asked["precision"])
+    def predict(model: str, inputs: list[str], **options: Any) -> list[Any]:
+        precisions.append(options["precision"])
         return []
 
     monkeypatch.setattr(evaluate_module, "evaluate", evaluate)
@@ -199,4 +199,4 @@ def test_the_precision_reaches_measuring_and_predicting(monkeypatch: pytest.Monk
     assert _run("evaluate", "m", "--file", "f.csv", "--precision", "bf16") == 0
     assert _run("predict", "m", "a text", "--precision", "bf16", "--json") == 0
     assert _run("predict", "m", "a text", "--json") == 0
-    assert given == ["bf16", "bf16", "auto"]
+    assert precisions == ["bf16", "bf16", "auto"]

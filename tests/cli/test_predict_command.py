@@ -14,10 +14,10 @@ LONG = "the cat " * 30 + "\n sat"
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> None:
+def fake_predict(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that says the same of everything."""
 
-    def predict(model: str, inputs: list[str], **asked: Any) -> list[Prediction]:
+    def predict(model: str, inputs: list[str], **options: Any) -> list[Prediction]:
         details = {"probabilities": {"good": 0.875, "bad": 0.125}}
         texts = ("short", LONG, "我爱北京" * 30)
         return [

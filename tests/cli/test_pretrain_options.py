@@ -27,8 +27,8 @@ def test_options_arrive_by_name(words: str, expected: dict[str, Any], monkeypatc
     class Called(Exception):
         pass
 
-    def pretrain(corpus: list[str], **asked: Any) -> None:
-        assert expected.items() <= asked.items()
+    def pretrain(corpus: list[str], **options: Any) -> None:
+        assert expected.items() <= options.items()
         raise Called
 
     monkeypatch.setattr(module, "pretrain", pretrain)
@@ -59,7 +59,7 @@ def test_a_student_without_a_teacher_is_one_line_and_exit_code_2(tmp_path: Path,
 def test_a_finished_run_names_what_shows_best_what_it_has_learnt(
     recipe: str, overrides: tuple[str, ...], verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
-    def pretrain(corpus: list[str], *, out: str, **asked: Any) -> SimpleNamespace:
+    def pretrain(corpus: list[str], *, out: str, **options: Any) -> SimpleNamespace:
         write_json(Path(out) / "recipe.json", resolve(recipe, overrides).model_dump(mode="json"))
         return SimpleNamespace(folder=Path(out), finished=True, steps=1, tokens=1)
 

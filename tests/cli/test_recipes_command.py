@@ -122,8 +122,8 @@ def test_recipes_diff_of_two_with_one_name_shows_the_arguments(run, tmp_path):
     _, out, _ = run("recipes", "diff", "roberta/mini", str(file), "--json")
     compared = json.loads(out)
     assert (compared["left"], compared["right"]) == ("roberta/mini", str(file))
-    found = [(field["path"], field["left"], field["right"]) for field in compared["fields"]]
-    assert found == [("masking.rate", "15 %", "30 %")]
+    actual = [(field["path"], field["left"], field["right"]) for field in compared["fields"]]
+    assert actual == [("masking.rate", "15 %", "30 %")]
     _, out, _ = run("recipes", "diff", "roberta/mini", "roberta/mini", "--set", "masking.rate=0.3")
     assert "roberta/mini --set masking.rate=0.3" in out
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from maskwright.cli import output
-from maskwright.reporting.console import OnConsole
+from maskwright.reporting.console import ConsoleReporter
 from maskwright.reporting.table import Table
 
 # Clipboard (OSC 52), title, colors, cursor; BEL, backspace, DEL, and the one-byte CSI and OSC.
@@ -25,8 +25,8 @@ def is_safe(text):
         lambda: output.warn(HOSTILE),
         lambda: output.fail(HOSTILE),
         lambda: output.print_json({HOSTILE: [HOSTILE]}),
-        lambda: OnConsole().message(HOSTILE, HOSTILE),
-        lambda: OnConsole().table("files", Table((HOSTILE,), [(HOSTILE,)])),
+        lambda: ConsoleReporter().message(HOSTILE, HOSTILE),
+        lambda: ConsoleReporter().table("files", Table((HOSTILE,), [(HOSTILE,)])),
     ],
 )
 def test_nothing_that_is_printed_contains_escapes(capsys, message):

@@ -19,14 +19,14 @@ def test_ranges_are_copied_to_their_positions(sizes: list[int], seed: int, dtype
     source = rng.integers(0, 2 if dtype is np.bool_ else 99, 101).astype(dtype)
     starts = rng.integers(0, 102 - counts)
     gaps = rng.integers(0, 4, len(counts))
-    places = np.cumsum(gaps + counts) - counts
+    targets = np.cumsum(gaps + counts) - counts
     expected = np.zeros(int((gaps + counts).sum()) + 3, np.int32)
-    for start, place, count in zip(starts, places, counts, strict=True):
-        expected[place : place + count] = source[start : start + count]
-    found = np.zeros_like(expected)
-    runs = Runs(starts, places, counts)
-    runs.copy(source, found)
-    assert found.tolist() == expected.tolist()
+    for start, target, count in zip(starts, targets, counts, strict=True):
+        expected[target : target + count] = source[start : start + count]
+    actual = np.zeros_like(expected)
+    runs = Runs(starts, targets, counts)
+    runs.copy(source, actual)
+    assert actual.tolist() == expected.tolist()
     unpacked = np.zeros(len(expected), np.bool_)
     runs.unpack(np.packbits(source != 0, bitorder="little"), unpacked)
     assert unpacked.tolist() == (expected != 0).tolist()

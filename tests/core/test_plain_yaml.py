@@ -29,9 +29,9 @@ from maskwright.core.plain_yaml import read_yaml
     ],
 )
 def test_read_yaml_reads_scalars_by_the_core_schema(text: str, value: object) -> None:
-    found = read_yaml(text)
-    assert found == value
-    assert type(found) is type(value)
+    actual = read_yaml(text)
+    assert actual == value
+    assert type(actual) is type(value)
 
 
 @pytest.mark.parametrize("text", ["[1, 2", "a: b: c", "!!int x", "!!python/name:os.system x", "{[a]: 1}", "\x00"])

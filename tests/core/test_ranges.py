@@ -18,13 +18,13 @@ def test_windows_cover_each_text_without_gaps(texts: list[tuple[int, int]], stri
     of_text, windows = cut_windows(ranges, longest, stride)
     assert (np.diff(of_text) >= 0).all()
     for text, (length, most) in enumerate(texts):
-        mine = windows.pick(of_text == text)
-        assert (mine.lengths <= most).all()
-        assert (mine.lengths[:-1] == most).all()
-        assert mine.starts[0] == ranges.starts[text]
-        assert mine.ends[-1] == ranges.ends[text]
-        assert (mine.starts[1:] <= mine.ends[:-1]).all()
-        assert (len(mine.starts) == 1) == (length <= most)
+        of_one = windows.pick(of_text == text)
+        assert (of_one.lengths <= most).all()
+        assert (of_one.lengths[:-1] == most).all()
+        assert of_one.starts[0] == ranges.starts[text]
+        assert of_one.ends[-1] == ranges.ends[text]
+        assert (of_one.starts[1:] <= of_one.ends[:-1]).all()
+        assert (len(of_one.starts) == 1) == (length <= most)
 
 
 @pytest.mark.parametrize(("longest", "starts"), [(8, [0, 6, 12]), (4, [0, 3, 6, 9, 12, 15])])

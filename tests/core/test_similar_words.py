@@ -40,10 +40,10 @@ def test_words_share_a_hash_only_if_they_are_the_same(some: list[tuple[int, ...]
 
 def test_a_word_is_found_by_its_tokens_and_its_length() -> None:
     table = small_table()
-    asked = [(7, 8), (7,), (8, 7), (9,), (8,)]
-    found = table.similar_to(np.array([hash_of(*word) for word in asked]), np.array([len(word) for word in asked]))
-    assert found.counts.tolist() == [1, 2, 0, 0, 0]
-    assert table.ids[found.firsts[0] :][:2].tolist() == [5, 5]
+    queries = [(7, 8), (7,), (8, 7), (9,), (8,)]
+    actual = table.similar_to(np.array([hash_of(*word) for word in queries]), np.array([len(word) for word in queries]))
+    assert actual.counts.tolist() == [1, 2, 0, 0, 0]
+    assert table.ids[actual.firsts[0] :][:2].tolist() == [5, 5]
     # A hash of a word of another length, if that should ever happen, is no word of the table.
     assert table.similar_to(np.array([hash_of(7)]), np.array([2])).counts.tolist() == [0]
 

@@ -33,13 +33,13 @@ def test_picked_documents_keep_their_places():
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5)), max_size=20))
 def test_selection_lists_the_tokens_of_its_units(units):
     # Units of 1 to 4 tokens with gaps of 0 to 5 between them.
-    starts, ends, expected, place = [], [], [], 0
+    starts, ends, expected, position = [], [], [], 0
     for number, (length, gap) in enumerate(units):
-        place += gap
-        starts.append(place)
-        ends.append(place + length)
-        expected += [(place + offset, number) for offset in range(length)]
-        place += length
+        position += gap
+        starts.append(position)
+        ends.append(position + length)
+        expected += [(position + offset, number) for offset in range(length)]
+        position += length
     selection = Selection(np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64))
-    found = list(zip(selection.positions.tolist(), selection.units.tolist(), strict=True))
-    assert found == expected
+    actual = list(zip(selection.positions.tolist(), selection.units.tolist(), strict=True))
+    assert actual == expected

@@ -27,13 +27,13 @@ def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]
 
 def annotated(tokenizer: Tokenizer, words: Words, sentences: list[str], **lexicons: list[str]) -> Annotation:
     segmenter = open_segmenter(words)
-    found = {level: [Lexicon(entries)] for level, entries in lexicons.items()}
-    return Annotator(words, segmenter, found).annotate(sentences, encoded(tokenizer, sentences))
+    loaded = {level: [Lexicon(entries)] for level, entries in lexicons.items()}
+    return Annotator(words, segmenter, loaded).annotate(sentences, encoded(tokenizer, sentences))
 
 
 def units(tokenizer: Tokenizer, words: Words, sentence: str, level: str = "word", **lexicons: list[str]) -> list[str]:
-    found = annotated(tokenizer, words, [sentence], **lexicons)
-    starts = found.word_starts if level == "word" else found.span_starts[level]
+    actual = annotated(tokenizer, words, [sentence], **lexicons)
+    starts = actual.word_starts if level == "word" else actual.span_starts[level]
     return surfaces(encoded(tokenizer, [sentence]), starts, sentence)
 
 
@@ -61,9 +61,9 @@ def test_segmented_words_are_units(tokenizers: dict[str, Tokenizer]) -> None:
 def test_units_begin_where_written_words_begin(script: str, kind: str, tokenizers: dict[str, Tokenizer]) -> None:
     # Else one unit for all would be whole, too. Japanese keeps the tokenizer's words, see below.
     text = "".join(SCRIPTS[script])
-    stream, found = both_of(tokenizers[kind], list(SCRIPTS[script]))
+    stream, actual = both_of(tokenizers[kind], list(SCRIPTS[script]))
     assert stream.offsets is not None
-    cuts = cuts_of(stream, found.word_starts)
+    cuts = cuts_of(stream, actual.word_starts)
     words = positions_of_words(list(SCRIPTS[script]))
     begun = 0
     for start, _ in words:
@@ -78,9 +78,9 @@ def test_units_begin_where_written_words_begin(script: str, kind: str, tokenizer
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_no_unit_begins_within_a_written_word(script: str, kind: str, tokenizers: dict[str, Tokenizer]) -> None:
     sentences = list(SCRIPTS[script])
-    stream, found = both_of(tokenizers[kind], sentences)
+    stream, actual = both_of(tokenizers[kind], sentences)
     assert stream.offsets is not None
-    unit_of = np.cumsum(found.word_starts)
+    unit_of = np.cumsum(actual.word_starts)
     for start, end in positions_of_words(sentences):
         inside = (stream.offsets.first < end) & (stream.offsets.end > start)
         assert len(set(unit_of[inside].tolist())) == 1, "".join(sentences)[start:end]
@@ -88,9 +88,9 @@ def test_no_unit_begins_within_a_written_word(script: str, kind: str, tokenizers
 
 def test_japanese_keeps_the_tokenizers_words(tokenizers: dict[str, Tokenizer]) -> None:
     for tokenizer in tokenizers.values():
-        own = StreamEncoder(tokenizer).encode(list(SCRIPTS["japanese"]))
-        found = annotated(tokenizer, WWM, list(SCRIPTS["japanese"]))
-        assert found.word_starts.tolist() == own.word_starts.tolist()
+        expected = StreamEncoder(tokenizer).encode(list(SCRIPTS["japanese"]))
+        actual = annotated(tokenizer, WWM, list(SCRIPTS["japanese"]))
+        assert actual.word_starts.tolist() == expected.word_starts.tolist()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,10 +117,10 @@ def test_levels_are_made_of_whole_words_and_ids_do_not_change(
     assert stream.word_starts.tolist() == plain.word_starts.tolist()
     firsts = (np.cumsum(stream.lengths) - stream.lengths)[stream.lengths > 0]
     for words in (WWM, ERNIE, Words(units="characters"), Words(phrases=("some.txt",))):
-        found = annotated(tokenizers[kind], words, sentences, phrase=["the", "模型", "word, the"])
-        assert found.word_starts[firsts].all()
-        for starts in found.span_starts.values():
-            assert not (starts & ~found.word_starts).any()
+        actual = annotated(tokenizers[kind], words, sentences, phrase=["the", "模型", "word, the"])
+        assert actual.word_starts[firsts].all()
+        for starts in actual.span_starts.values():
+            assert not (starts & ~actual.word_starts).any()
             assert starts[firsts].all()
 
 
@@ -131,8 +131,8 @@ def test_lexicon_entries_never_cut_a_word(tokenizers: dict[str, Tokenizer]) -> N
         open_segmenter(WWM),
         {"phrase": [Lexicon(["京大", "在New York"])]},
     )
-    found = annotator.annotate([sentence], encoded(tokenizer, [sentence]))
-    assert list(found.facts["phrase"].counts) == ["在New York"]
+    actual = annotator.annotate([sentence], encoded(tokenizer, [sentence]))
+    assert list(actual.facts["phrase"].counts) == ["在New York"]
 
 
 def test_words_of_traditional_text_are_those_of_its_simplified_form(tokenizers: dict[str, Tokenizer]) -> None:

@@ -86,13 +86,13 @@ def test_remains_of_killed_processes_are_removed_and_those_of_running_ones_kept(
     running, killed = (
         subprocess.Popen([sys.executable, "-c", hold, str(tmp_path / name)], stdout=-1, text=True) for name in "ab"
     )
-    places = []
+    folders = []
     for process in (running, killed):
         assert process.stdout is not None
-        places.append(Path(process.stdout.readline().strip()))
+        folders.append(Path(process.stdout.readline().strip()))
     killed.kill()
     killed.communicate()
     open_or_build(tmp_path / "other", read, writing("one"))
-    assert [place.exists() for place in places] == [True, False]
+    assert [each.exists() for each in folders] == [True, False]
     running.kill()
     running.communicate()

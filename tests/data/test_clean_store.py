@@ -232,7 +232,7 @@ def test_sample_is_bounded_even_and_keyed(tmp_path: Path, small_blocks: None) ->
     assert 0.9 * limit < size <= limit
     assert sample == list(corpus.sample(limit, seed=1))
     assert sample != list(corpus.sample(limit, seed=2))
-    places = {sentence: place for place, sentence in enumerate(everything)}
-    quarters = [4 * places[sentence] // len(everything) for sentence in sample]
+    indices = {sentence: index for index, sentence in enumerate(everything)}
+    quarters = [4 * indices[sentence] // len(everything) for sentence in sample]
     assert all(0.2 < quarters.count(quarter) / len(sample) < 0.3 for quarter in range(4))
     assert list(corpus.sample(0, seed=1)) == []

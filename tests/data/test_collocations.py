@@ -15,12 +15,12 @@ def text_with_phrases(seed: int = 0, sentences: int = 600) -> list[str]:
     """Return sentences of random words among which some phrases always stand together."""
     rng = random.Random(seed)
     words = [f"{a}{b}ra" for a, b in product("bcdfgklm", "aeiou")]
-    found = []
+    generated = []
     for _ in range(sentences):
         parts: list[str] = rng.choices(words, k=8)
         parts.insert(rng.randrange(8), rng.choice(["Puerto Rico", "state of the arts", "quick brown foxes", "the day"]))
-        found.append(" ".join(parts) + ".")
-    return found
+        generated.append(" ".join(parts) + ".")
+    return generated
 
 
 def plainly(sentences: list[str]) -> dict[tuple[str, ...], tuple[float, float]]:
@@ -53,12 +53,12 @@ def test_phrases_are_those_of_the_plain_count_in_its_order() -> None:
         for gram, (score, npmi) in plainly(sentences).items()
         if npmi >= 0.3 and gram[0] not in edge and gram[-1] not in edge
     ]
-    found = collocations_of(sentences)
-    assert sorted(found) == sorted(" ".join(gram) for gram, _ in expected)
+    actual = collocations_of(sentences)
+    assert sorted(actual) == sorted(" ".join(gram) for gram, _ in expected)
     scores = {" ".join(gram): (len(gram), -score) for gram, score in expected}
-    assert [scores[phrase] for phrase in found] == sorted(scores.values())
-    assert {"puerto rico", "state of the arts", "quick brown foxes"} <= set(found)
-    assert "the day" not in found
+    assert [scores[phrase] for phrase in actual] == sorted(scores.values())
+    assert {"puerto rico", "state of the arts", "quick brown foxes"} <= set(actual)
+    assert "the day" not in actual
 
 
 def test_marks_numbers_and_sentence_ends_break_phrases() -> None:

@@ -75,8 +75,8 @@ def test_documents_share_a_band_as_often_as_minhash_promises(alphabet: str) -> N
     pytest.importorskip("rensa")
     draw = np.random.default_rng(0)
     words = [f"w{n}" for n in range(5000)] if alphabet == "latin" else [chr(0x4E00 + n) for n in range(5000)]
-    found = {0.5: 0, 0.8: 0}
-    for similarity in found:
+    counts = {0.5: 0, 0.8: 0}
+    for similarity in counts:
         for _ in range(100):
             one = draw.choice(words, 400)
             # n replaced words at the end leave 396 - n of 396 + n sequences of five words in common.
@@ -84,7 +84,7 @@ def test_documents_share_a_band_as_often_as_minhash_promises(alphabet: str) -> N
             other = np.concatenate([one[:kept], draw.choice(words, 400 - kept)])
             joint = " " if alphabet == "latin" else ""
             pairs = zip(band_hashes(joint.join(one)), band_hashes(joint.join(other)), strict=True)
-            found[similarity] += any(a == b for a, b in pairs)
+            counts[similarity] += any(a == b for a, b in pairs)
     # 1 - (1 - s^8)^14: 5 and 92 %; the bounds are more than four standard deviations away.
-    assert found[0.5] < 17
-    assert found[0.8] > 80
+    assert counts[0.5] < 17
+    assert counts[0.8] > 80

@@ -68,13 +68,13 @@ def test_files_are_the_same_bytes_for_any_number_of_workers(
 def test_changed_lexicon_makes_other_shards(clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path) -> None:
     lexicon = tmp_path / "list.txt"
     words = Words(phrases=(str(lexicon),))
-    found = []
+    paths = []
     for entry in ("机器学习", "公园散步"):
         lexicon.write_text(f"{entry}\n", encoding="utf-8")
         corpus = corpus_of(clean, tokenizer, tmp_path, words)
-        found.append((corpus.fingerprint, corpus.span_facts["phrase"]["examples"]))
-    assert [examples for _, examples in found] == [["机器学习"], ["公园散步"]]
-    assert found[0][0] != found[1][0]
+        paths.append((corpus.fingerprint, corpus.span_facts["phrase"]["examples"]))
+    assert [examples for _, examples in paths] == [["机器学习"], ["公园散步"]]
+    assert paths[0][0] != paths[1][0]
 
 
 def test_collocations_are_kept_with_the_tokens(clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -94,12 +94,12 @@ def test_facts_count_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         more = SpanFacts(units=len(part), tokens=2 * len(part))
         more.counts.update(part)
         facts.add(more)
-    said = facts.to_json(64)
-    assert (said["units"], said["share_of_tokens"], said["distinct"]) == (8, 0.25, 3)
-    assert said["examples"] == ["a", "b", "c"]
-    described = describe_spans("phrase", said)
+    data = facts.to_json(64)
+    assert (data["units"], data["share_of_tokens"], data["distinct"]) == (8, 0.25, 3)
+    assert data["examples"] == ["a", "b", "c"]
+    described = describe_spans("phrase", data)
     assert described == "8 phrases of two words or more (over 3 distinct, 25.0 % of the tokens): a, b, c"
-    chinese = describe_spans("phrase", {**said, "examples": ["一个"]})
+    chinese = describe_spans("phrase", {**data, "examples": ["一个"]})
     assert chinese.startswith("8 phrases of two characters or more (over")
     described = describe_spans("entity", SpanFacts().to_json(0))
     assert described == "no entity of two words or more (Chinese: two characters or more) was found"

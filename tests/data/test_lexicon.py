@@ -9,7 +9,7 @@ from maskwright.core.errors import DataError
 from maskwright.data.words.lexicon import Lexicon, longest, read_dictionary, read_lexicon, spans_of
 
 
-def found(entries: list[str], *texts: str) -> list[str]:
+def matches(entries: list[str], *texts: str) -> list[str]:
     text = "".join(texts)
     text_of = np.repeat(np.arange(len(texts)), [len(each) for each in texts])
     spans = longest(Lexicon(entries).find(text, np.zeros(len(text) + 1, dtype=np.bool_), text_of))
@@ -32,21 +32,21 @@ def found(entries: list[str], *texts: str) -> list[str]:
     ],
 )
 def test_entries_are_found_longest_first_at_word_edges(entries: list[str], text: str, says: list[str]) -> None:
-    assert found(entries, text) == says
+    assert matches(entries, text) == says
 
 
 def test_entries_never_reach_from_one_text_into_the_next() -> None:
-    assert found(["end next"], "the end", " next") == []
+    assert matches(["end next"], "the end", " next") == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 6)), max_size=12))
 def test_longest_spans_are_the_greedy_choice_from_the_left(pairs: list[tuple[int, int]]) -> None:
     spans = [(start, start + length) for start, length in pairs]
-    expected, place = [], 0
-    while left := [span for span in spans if span[0] >= place]:
+    expected, position = [], 0
+    while left := [span for span in spans if span[0] >= position]:
         first = min(start for start, _ in left)
         expected.append((first, max(end for start, end in left if start == first)))
-        place = expected[-1][1]
+        position = expected[-1][1]
     chosen = longest(spans_of(spans))
     assert list(zip(chosen.starts.tolist(), chosen.ends.tolist(), strict=True)) == expected
 

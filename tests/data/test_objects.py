@@ -72,10 +72,10 @@ def test_an_object_is_fetched_once_and_again_when_it_has_changed(
 def test_text_at_a_url_is_that_of_a_local_file(tmp_path: Path, store: Any) -> None:
     (tmp_path / "a.txt").write_text(TEXT)
     settings: Any = {"cleaning": Cleaning(deduplicate="none"), "workers": 1}
-    here = clean_corpus([tmp_path / "a.txt"], cache=tmp_path / "here", **settings)
-    there = clean_corpus(["memory://corpora/en/a.txt"], cache=tmp_path / "there", **settings)
-    assert here.fingerprint == there.fingerprint
-    assert here.sentences(0) == there.sentences(0)
+    local = clean_corpus([tmp_path / "a.txt"], cache=tmp_path / "here", **settings)
+    remote = clean_corpus(["memory://corpora/en/a.txt"], cache=tmp_path / "there", **settings)
+    assert local.fingerprint == remote.fingerprint
+    assert local.sentences(0) == remote.sentences(0)
 
 
 def test_an_object_cut_short_is_refused_and_fetched_again(

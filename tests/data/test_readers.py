@@ -204,7 +204,7 @@ def test_broken_lines_of_text_are_skipped_and_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", b"Good.\nBad \xff.\nGood again.\n\nBad \xfe too.\nEnd.")
     assert read(path, SKIP, counts) == ["Good.\nGood again.", "End."]
     assert counts.bad_lines == 2
-    assert [place.split(":")[0].rpartition(" ")[2] for place in counts.first_bad_lines] == ["2", "5"]
+    assert [line.split(":")[0].rpartition(" ")[2] for line in counts.first_bad_lines] == ["2", "5"]
 
 
 def test_unreadable_file_is_named(tmp_path: Path) -> None:

@@ -57,17 +57,17 @@ def stream(corpus: Corpus) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
 def test_take_gives_the_ranges_in_order(
     data: st.DataObject, corpus: Corpus, stream: tuple[NDArray[np.int32], NDArray[np.bool_]]
 ) -> None:
-    place = st.integers(0, corpus.num_tokens)
+    positions = st.integers(0, corpus.num_tokens)
     near = st.integers(0, corpus.num_tokens - 1).flatmap(
         lambda start: st.tuples(st.just(start), st.integers(start, min(start + 200, corpus.num_tokens)))
     )
-    ranges = data.draw(st.lists(st.one_of(near, st.tuples(place, place).map(sorted)), max_size=8))
+    ranges = data.draw(st.lists(st.one_of(near, st.tuples(positions, positions).map(sorted)), max_size=8))
     starts, ends = np.array([pair[0] for pair in ranges], int), np.array([pair[1] for pair in ranges], int)
     ids, word_starts, _ = corpus.gather(starts, ends)
-    for found, whole in ((ids, stream[0]), (word_starts, stream[1])):
+    for actual, whole in ((ids, stream[0]), (word_starts, stream[1])):
         expected = [whole[start:end] for start, end in ranges]
-        assert found.tolist() == np.concatenate([whole[:0], *expected]).tolist()
-        assert found.dtype == whole.dtype
+        assert actual.tolist() == np.concatenate([whole[:0], *expected]).tolist()
+        assert actual.dtype == whole.dtype
 
 
 def test_corpus_is_mapped_and_not_read(corpus: Corpus) -> None:
@@ -96,8 +96,8 @@ def test_shards_hold_every_token_and_boundary(
                 documents.append(encoded)
                 sources.append(source)
     sentences = [sentence for document in documents for sentence in document]
-    for found, expected in zip(stream, zip(*sentences, strict=True), strict=True):
-        assert np.array_equal(found, np.concatenate(expected))
+    for actual, expected in zip(stream, zip(*sentences, strict=True), strict=True):
+        assert np.array_equal(actual, np.concatenate(expected))
     ends = np.cumsum([len(ids) for ids, _ in sentences])
     lasts = np.cumsum([len(document) for document in documents])
     assert np.array_equal(corpus.documents.sentence_ends, ends)

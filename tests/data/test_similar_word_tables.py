@@ -86,7 +86,7 @@ sentences = st.lists(
 def test_words_are_counted_as_a_plain_loop_counts_them(text: list[list[list[int]]]) -> None:
     words = [tuple(word) for sentence in text for word in sentence]
     ids = np.array([id for word in words for id in word])
-    starts = np.array([place == 0 for word in words for place in range(len(word))])
+    starts = np.array([index == 0 for word in words for index in range(len(word))])
     ends = np.cumsum([sum(map(len, sentence)) for sentence in text])
     counted = count_words(TokenSample(ids, starts, ends), TOY)
     spelt = [tuple(counted.tokens_of(np.array([number])).tolist()) for number in range(len(counted))]
@@ -136,8 +136,8 @@ def words_at(table: SimilarWords, first: int, count: int, size: int) -> list[tup
 
 def candidates(made: KeptTable, tokenizer: Tokenizer, word: str) -> list[str]:
     ids = tokenizer.encode(word).ids
-    found = made.table.similar_to(word_hashes(ids, np.zeros(1, dtype=np.int64)), np.array([len(ids)]))
-    return list(map(tokenizer.decode, words_at(made.table, found.firsts[0], found.counts[0], len(ids))))
+    actual = made.table.similar_to(word_hashes(ids, np.zeros(1, dtype=np.int64)), np.array([len(ids)]))
+    return list(map(tokenizer.decode, words_at(made.table, actual.firsts[0], actual.counts[0], len(ids))))
 
 
 def test_synonyms_give_words_of_the_same_number_of_tokens(tmp_path: Path) -> None:
@@ -178,8 +178,8 @@ def test_a_thesaurus_finds_words_after_spaces_and_with_capitals(tmp_path: Path) 
 def test_words_are_never_similar_to_punctuation(tmp_path: Path) -> None:
     corpus, tokenizer = corpus_of(tmp_path, [["的 。 了 ， 山"] * 9], WordPiece(vocab_size=200))
     made = table_of(SimilarWordsSpec(min_similarity=-1), sample_tokens(corpus), tokenizer)
-    found = {word: set(candidates(made, tokenizer, word)) for word in "的。了，"}
-    assert found == {"的": {"了", "山"}, "了": {"的", "山"}, "。": {"，"}, "，": {"。"}}
+    actual = {word: set(candidates(made, tokenizer, word)) for word in "的。了，"}
+    assert actual == {"的": {"了", "山"}, "了": {"的", "山"}, "。": {"，"}, "，": {"。"}}
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def reference_wordpiece(text: str, vocabulary: set[str], *, lowercase: bool) -> 
             plain = unicodedata.normalize("NFD", stretch.lower())
             stretch = "".join(character for character in plain if unicodedata.category(character) != "Mn")
         for word in reference_words(stretch):
-            pieces += [(piece, place == 0) for place, piece in enumerate(reference_pieces(word, vocabulary))]
+            pieces += [(piece, index == 0) for index, piece in enumerate(reference_pieces(word, vocabulary))]
     return pieces
 
 
@@ -111,8 +111,8 @@ def test_wordpiece_agrees_with_berts_rules_step_by_step(name: str, text: str, tr
     # U+0130 lower-cases to two characters in one order of steps and to one in the other.
     text = text.replace("\u0130", "")
     [(ids, word_starts)] = tokenizer.encode_batch([text])
-    found = list(zip(tokenizer.tokens(ids), word_starts.tolist(), strict=True))
-    assert found == reference_wordpiece(text, vocabulary, lowercase=tokenizer.lowercase)
+    actual = list(zip(tokenizer.tokens(ids), word_starts.tolist(), strict=True))
+    assert actual == reference_wordpiece(text, vocabulary, lowercase=tokenizer.lowercase)
 
 
 # Byte-level BPE as published.
@@ -124,7 +124,7 @@ def byte_alphabet() -> dict[int, str]:
     """GPT-2's printable stand-ins for bytes."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
-    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + place) for place, byte in enumerate(others)}
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + index) for index, byte in enumerate(others)}
 
 
 def reference_bpe(text: str, ranks: dict[tuple[str, str], int]) -> list[tuple[str, bool]]:
@@ -133,26 +133,26 @@ def reference_bpe(text: str, ranks: dict[tuple[str, str], int]) -> list[tuple[st
         word, goes_on = match.group(), within_a_written_word(text, match.start())
         parts = [alphabet[byte] for byte in word.encode()]
         while len(parts) > 1:
-            rank, place = min((ranks.get(pair, 1 << 30), at) for at, pair in enumerate(itertools.pairwise(parts)))
+            rank, position = min((ranks.get(pair, 1 << 30), at) for at, pair in enumerate(itertools.pairwise(parts)))
             if rank == 1 << 30:
                 break
-            pair = (parts[place], parts[place + 1])
+            pair = (parts[position], parts[position + 1])
             merged, at = [], 0
             while at < len(parts):
                 whole = tuple(parts[at : at + 2]) == pair
                 merged.append("".join(pair) if whole else parts[at])
                 at += 1 + whole
             parts = merged
-        pieces += [(part, place == 0 and not goes_on) for place, part in enumerate(parts)]
+        pieces += [(part, position == 0 and not goes_on) for position, part in enumerate(parts)]
     return pieces
 
 
-def within_a_written_word(text: str, place: int) -> bool:
+def within_a_written_word(text: str, position: int) -> bool:
     """Say whether a mark, or a letter behind one, goes on with the word before it: our only change to GPT-2."""
-    if place == 0:
+    if position == 0:
         return False
-    before, here = (unicodedata.category(character)[0] for character in text[place - 1 : place + 1])
-    return (here == "M" and before in "LM") or (here == "L" and before == "M")
+    before, after = (unicodedata.category(character)[0] for character in text[position - 1 : position + 1])
+    return (after == "M" and before in "LM") or (after == "L" and before == "M")
 
 
 @given(text=awkward_text)
@@ -164,8 +164,8 @@ def test_byte_bpe_decodes_exactly_and_agrees_with_gpt2s_rules(text: str, trained
     merges = json.loads(tokenizer.backend.model.__getstate__())["merges"]
     ranks = {(first, second): rank for rank, (first, second) in enumerate(merges)}
     [(ids, word_starts)] = tokenizer.encode_batch([text])
-    found = list(zip(tokenizer.tokens(ids), word_starts.tolist(), strict=True))
-    assert found == reference_bpe(text, ranks)
+    actual = list(zip(tokenizer.tokens(ids), word_starts.tolist(), strict=True))
+    assert actual == reference_bpe(text, ranks)
 
 
 # Special tokens in text.

@@ -198,9 +198,9 @@ def test_no_piece_joins_a_digit_to_a_comma_behind_it() -> None:
     pieces = tokenizer.tokens(range(tokenizer.special_tokens.vocab_size))
     assert any(len(piece) > 2 and piece[-2:].isdigit() for piece in pieces)
     for text in [*texts, "1,234,567, 2,", "5,,6,"]:
-        found = tokenizer.tokens(tokenizer.encode(text).ids)
-        assert "".join(found).replace("▁", " ").strip() == text
-        assert not [piece for piece in found for a, b in itertools.pairwise(piece) if a.isdigit() and b == ","]
+        actual = tokenizer.tokens(tokenizer.encode(text).ids)
+        assert "".join(actual).replace("▁", " ").strip() == text
+        assert not [piece for piece in actual for a, b in itertools.pairwise(piece) if a.isdigit() and b == ","]
 
 
 def test_characters_are_covered_as_far_as_asked_for() -> None:

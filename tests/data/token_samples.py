@@ -73,12 +73,12 @@ awkward_text = st.one_of(
 @cache
 def english_paragraphs() -> tuple[str, ...]:
     """Return a few thousand paragraphs of English prose: docstrings of the standard library."""
-    found = []
+    paragraphs = []
     for module in (argparse, logging, subprocess, tarfile, random, ast):
         for node in ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8"))):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
-                found += [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
-    return tuple(paragraph for paragraph in found if paragraph)
+                paragraphs += [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
+    return tuple(paragraph for paragraph in paragraphs if paragraph)
 
 
 def english_documents(count: int = 60) -> list[list[str]]:

@@ -62,18 +62,18 @@ def written_words(text: str) -> Iterator[tuple[int, int]]:
         for word in rjieba.cut(text[start:end]):
             yield start, start + len(word)
             start += len(word)
-    inside = {place for start, end in chinese for place in range(start, end)}
-    kinds = ["" if place in inside else _kind(character) for place, character in enumerate(text)]
+    inside = {index for start, end in chinese for index in range(start, end)}
+    kinds = ["" if index in inside else _kind(character) for index, character in enumerate(text)]
     start = None
-    for place in range(len(text) + 1):
-        kind = kinds[place] if place < len(text) else ""
-        han = place < len(text) and _HAN.match(text[place])
+    for index in range(len(text) + 1):
+        kind = kinds[index] if index < len(text) else ""
+        han = index < len(text) and _HAN.match(text[index])
         goes_on = start is not None and kind and kind in ("LM" if kinds[start] in "LM" else kinds[start]) and not han
         if start is not None and not goes_on:
-            yield start, place
+            yield start, index
             start = None
         if start is None and kind in ("L", "M", "N") and not han:
-            start = place
+            start = index
 
 
 def _kind(character: str) -> str:

@@ -41,17 +41,17 @@ def labeled(train: Rows, dev: Rows, kind: Kind = "classification") -> Labeled:
     "rows", [[("a good film", "pos")], [("!", "pos"), ("?", "neg")], [("", "pos"), ("\u3000", "neg")]]
 )
 def test_training_examples_of_one_class_or_without_words_have_no_tf_idf_model(rows: list[tuple[str, str]]) -> None:
-    found = dict(measure_baselines(labeled(rows, [("a good film", "pos"), ("a bad film", "neg")])))
-    assert list(found) == ["majority class"]
+    actual = dict(measure_baselines(labeled(rows, [("a good film", "pos"), ("a bad film", "neg")])))
+    assert list(actual) == ["majority class"]
 
 
 def test_many_classes_take_little_memory_and_are_learned() -> None:
     rows = [(f"word{n % 1000} pair{n % 1000} other{n}", f"L{n % 1000}") for n in range(2000)]
     tracemalloc.start()
-    found = dict(measure_baselines(labeled(rows, rows[:500])))
+    actual = dict(measure_baselines(labeled(rows, rows[:500])))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    scores = found["TF-IDF + complement naive Bayes"]["dev"]
+    scores = actual["TF-IDF + complement naive Bayes"]["dev"]
     assert scores["accuracy"] > 0.5
     assert peak < 300 << 20
 
@@ -59,8 +59,8 @@ def test_many_classes_take_little_memory_and_are_learned() -> None:
 def test_the_most_frequent_features_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [(f"{'good' if n % 2 else 'bad'} w{n}", "pos" if n % 2 else "neg") for n in range(40)]
     monkeypatch.setattr(baselines, "_MOST_WEIGHTS", 4)  # Two features: good and bad.
-    found = dict(measure_baselines(labeled(rows, rows[:10])))
-    assert found["TF-IDF + logistic regression"]["dev"]["accuracy"] == 1.0
+    actual = dict(measure_baselines(labeled(rows, rows[:10])))
+    assert actual["TF-IDF + logistic regression"]["dev"]["accuracy"] == 1.0
 
 
 def test_embedded_examples_of_one_class_have_no_model_on_frozen_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,8 +68,10 @@ def test_embedded_examples_of_one_class_have_no_model_on_frozen_vectors(monkeypa
     texts = [TextExample(key=str(n), texts=(f"word{n}",), label=None) for n in range(40)]
     embedded = {example.key for example in baselines._sample(texts, 5)}
     rows = [(f"word{n}", "pos" if str(n) in embedded else "neg") for n in range(40)]
-    found = dict(measure_baselines(labeled(rows, rows[:10]), lambda examples: np.zeros((len(examples), 4), np.float32)))
-    assert list(found) == ["majority class", "TF-IDF + logistic regression"]
+    actual = dict(
+        measure_baselines(labeled(rows, rows[:10]), lambda examples: np.zeros((len(examples), 4), np.float32))
+    )
+    assert list(actual) == ["majority class", "TF-IDF + logistic regression"]
 
 
 def test_frozen_vectors_build_no_model_before_they_are_needed(

@@ -52,13 +52,13 @@ def check_batch(batch, features):
     assert packed.max_seqlen == max(map(len, tokens))
     assert packed.ids.tolist() == features.ids[flat].tolist()
     assert packed.segment_ids.tolist() == features.segment_ids[flat].tolist()
-    assert packed.position_ids.tolist() == [place for each in tokens for place in range(len(each))]
+    assert packed.position_ids.tolist() == [index for each in tokens for index in range(len(each))]
     if features.positions is None:
         assert batch.positions is None
         assert batch.labels.tolist() == features.labels[batch.unit_numbers].tolist()
     else:
         label_of = dict(zip(features.positions.tolist(), features.labels.tolist(), strict=True))
-        assert batch.positions.tolist() == [place for place, token in enumerate(flat) if token in label_of]
+        assert batch.positions.tolist() == [index for index, token in enumerate(flat) if token in label_of]
         assert batch.labels.tolist() == [label_of[token] for token in flat if token in label_of]
 
 
@@ -91,14 +91,14 @@ def test_a_batch_moves_to_another_device_in_one_piece() -> None:
         positions=np.array([1, 3, 4]),
         labels=np.array([7.0, 8.0, 9.0], dtype=np.float32),
     )
-    there, here = (
+    on_device, on_host = (
         FeatureCollator(features, tokens=99, device=device).batch(np.arange(2))
         for device in (torch.device("meta"), CPU)
     )
-    moved, given = list[torch.Tensor](), list[torch.Tensor]()
-    map_tensors(there, moved.append)
-    map_tensors(here, given.append)
-    assert [(each.shape, each.dtype) for each in moved] == [(each.shape, each.dtype) for each in given]
+    moved, original = list[torch.Tensor](), list[torch.Tensor]()
+    map_tensors(on_device, moved.append)
+    map_tensors(on_host, original.append)
+    assert [(each.shape, each.dtype) for each in moved] == [(each.shape, each.dtype) for each in original]
     assert all(each.is_meta for each in moved)
     assert len({each.untyped_storage()._cdata for each in moved}) == 1
 

@@ -5,15 +5,16 @@ import shutil
 
 import pytest
 import toy_tasks
-from toy_tasks import QUICK, Heard
+from toy_tasks import QUICK
 
 import damage
 from damage import HARMS, flip_bit, without_times
 from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.finetuning import seed_run
 from maskwright.finetuning.finetune import finetune
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.steps.optimizer import Optimizer
+from recording import Recorder
 
 SEED = "runs/seed-1"
 RECORDS = ("run.json", "runs/seed-0/copies", "runs/seed-1/copies")
@@ -38,10 +39,10 @@ def finished(bert_folder, tmp_path_factory):
     return folder
 
 
-def run(model, folder, out, **asked):
-    asked = {"seeds": 2, "test": folder / "test.csv", "reporter": Silent(), **asked}
+def run(model, folder, out, **options):
+    options = {"seeds": 2, "test": folder / "test.csv", "reporter": Reporter(), **options}
     files = {"train": folder / "texts.csv", "dev": folder / "texts.csv"}
-    return finetune(model, task="classification", device="cpu", set=QUICK, out=out, **files, **asked)
+    return finetune(model, task="classification", device="cpu", set=QUICK, out=out, **files, **options)
 
 
 @pytest.fixture
@@ -49,10 +50,10 @@ def again(bert_folder, finished, tmp_path):
     """The same command in a copy of the folder; returns what it reports."""
     shutil.copytree(finished / "out", tmp_path / "out")
 
-    def repeat(**asked):
-        heard = Heard()
-        assert run(bert_folder, finished, tmp_path / "out", reporter=heard, **asked).finished
-        return heard.text()
+    def repeat(**options):
+        recorder = Recorder()
+        assert run(bert_folder, finished, tmp_path / "out", reporter=recorder, **options).finished
+        return recorder.text()
 
     return repeat
 
@@ -86,9 +87,9 @@ def test_each_damaged_file_of_a_seed_has_that_seed_trained_again(again, trained,
     assert {"model/model.safetensors", "model/task.json", "model/vocab.txt", "run.json"} < {*names}
     for name, harm in zip(names, itertools.cycle(HARMS), strict=False):
         HARMS[harm](out / SEED / name)
-        said = again()
+        messages = again()
         assert trained == [1]
-        assert f"{name.rpartition('/')[2]} " in said or (name, harm) == ("run.json", "delete")
+        assert f"{name.rpartition('/')[2]} " in messages or (name, harm) == ("run.json", "delete")
         assert contents(out, *RECORDS) == before
         trained.clear()
 
@@ -114,8 +115,8 @@ def test_damaged_published_files_are_written_again(again, trained, tmp_path):
     before = contents(out := tmp_path / "out", *RECORDS)
     for name in ("model.safetensors", "task.json", "vocab.txt", "README.md", "results.json"):
         flip_bit(out / name)
-    heard = again()
-    assert all(f"{name} is damaged" in heard for name in ("model.safetensors", "task.json", "vocab.txt"))
+    recorder = again()
+    assert all(f"{name} is damaged" in recorder for name in ("model.safetensors", "task.json", "vocab.txt"))
     assert not trained
     assert contents(out, *RECORDS) == before
 
@@ -137,35 +138,35 @@ def test_a_record_without_a_copy_is_one_error_with_a_remedy(again, tmp_path):
         again()
 
 
-@pytest.mark.parametrize("place", ["best", "checkpoints"])
+@pytest.mark.parametrize("damaged", ["best", "checkpoints"])
 def test_a_seed_whose_best_epoch_or_checkpoints_are_damaged_starts_again(
-    place, bert_folder, finished, trained, tmp_path, monkeypatch
+    damaged, bert_folder, finished, trained, tmp_path, monkeypatch
 ):
     out, step, left = tmp_path / "out", Optimizer.step, itertools.count(5, -1)
 
-    def kill(*given, **named):
+    def kill(*args, **kwargs):
         if not next(left):
             raise Killed
-        return step(*given, **named)
+        return step(*args, **kwargs)
 
     with monkeypatch.context() as patch:
         patch.setattr(Optimizer, "step", kill)
         with pytest.raises(Killed):
             run(bert_folder, finished, out, checkpoint_minutes=0)
-    for path in (out / "runs" / "seed-0" / place).rglob("*.safetensors"):
+    for path in (out / "runs" / "seed-0" / damaged).rglob("*.safetensors"):
         flip_bit(path)
-    heard = Heard()
-    run(bert_folder, finished, out, reporter=heard)
-    assert "trained again from the start" in heard.text()
+    recorder = Recorder()
+    run(bert_folder, finished, out, reporter=recorder)
+    assert "trained again from the start" in recorder.text()
     assert contents(out, *RECORDS) == contents(finished / "out", *RECORDS)
 
 
 def test_a_folder_removed_while_a_seed_trains_is_not_made_anew(bert_folder, finished, tmp_path, monkeypatch):
     out, step = tmp_path / "out", Optimizer.step
 
-    def remove(*given, **named):
+    def remove(*args, **kwargs):
         shutil.rmtree(out, ignore_errors=True)
-        return step(*given, **named)
+        return step(*args, **kwargs)
 
     monkeypatch.setattr(Optimizer, "step", remove)
     with pytest.raises(DeviceError, match="was removed while this process worked in it"):

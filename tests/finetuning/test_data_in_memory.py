@@ -14,7 +14,7 @@ from maskwright.finetuning.finetune import finetune
 from maskwright.finetuning.labeled import LabeledRequest
 from maskwright.finetuning.predict import predict
 from maskwright.finetuning.readers import read_examples
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 
 
 def test_rows_in_memory_are_the_examples_of_their_file(tmp_path):
@@ -57,7 +57,7 @@ def test_other_data_is_refused_with_what_is_allowed(wrong):
 @pytest.mark.slow
 def test_a_run_on_data_in_memory_resumes_on_the_same_rows_only(bert_folder, tmp_path):
     frame = pd.read_csv(toy_tasks.texts(tmp_path, rows=16))
-    arguments = {"task": "classification", "out": tmp_path / "out", "device": "cpu", "reporter": Silent()}
+    arguments = {"task": "classification", "out": tmp_path / "out", "device": "cpu", "reporter": Reporter()}
     settings = (*QUICK, "epochs=1", "batch_size=16")
     done = finetune(bert_folder, train=frame, set=settings, **arguments)
     again = finetune(bert_folder, train=frame.to_dict(orient="records"), set=settings, **arguments)
@@ -67,7 +67,7 @@ def test_a_run_on_data_in_memory_resumes_on_the_same_rows_only(bert_folder, tmp_
         finetune(bert_folder, train=changed, set=settings, **arguments)
 
     path = tmp_path / "texts.csv"
-    quiet = {"device": "cpu", "reporter": Silent()}
+    quiet = {"device": "cpu", "reporter": Reporter()}
     assert (
         evaluate(tmp_path / "out", file=frame, **quiet).metrics
         == evaluate(tmp_path / "out", file=path, **quiet).metrics

@@ -10,14 +10,14 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from toy_tasks import Heard
 
 import maskwright
 from damage import HARMS
 from maskwright.core.errors import CheckpointError, DataError, MaskwrightError, RecipeError, TrainingError
 from maskwright.core.storage.checksums import read_record, write_record
 from maskwright.core.storage.files import read_json, write_json
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
+from recording import Recorder
 
 pytestmark = pytest.mark.skipif(
     not all(map(find_spec, ("sentence_transformers", "datasets"))), reason="needs sentence-transformers and datasets"
@@ -71,7 +71,7 @@ def _file(path, rows):
 def _finetune(model, folder, rows, out="out", settings=FAST, **options):
     if "train" not in options:
         options["train"] = _file(folder / "train.csv", ROWS[rows])
-    options = {"device": "cpu", "reporter": Silent(), **options}
+    options = {"device": "cpu", "reporter": Reporter(), **options}
     return maskwright.finetune(model, task="embedding", out=folder / out, set=settings, **options)
 
 
@@ -88,7 +88,7 @@ def _theirs(folder):
     return SentenceTransformer(str(folder), device="cpu")
 
 
-class _Interrupting(Heard):
+class _Interrupting(Recorder):
     """Sends Ctrl-C when training reports a given step."""
 
     def __init__(self, step):
@@ -105,17 +105,17 @@ class _Interrupting(Heard):
 )
 def test_every_kind_of_rows_trains_and_embed_gives_the_same_vectors(rows, bert_folder, tmp_path):
     dev = ROWS["scored pairs" if rows == "texts" else rows]  # training texts too: do the scores follow the loss?
-    reporter = Heard()
+    reporter = Recorder()
     done = _finetune(bert_folder, tmp_path, rows, dev=_file(tmp_path / "dev.csv", dev), reporter=reporter)
     results = done.results
     assert done.finished
     assert results.notes[0].startswith(f"Trained on {rows} with ")
     assert [part["examples"] for part in results.data.values()] == [len(ROWS[rows]), len(dev)]
-    losses = [float(text.split()[-1]) for text in reporter.shown]
+    losses = [float(text.split()[-1]) for text in reporter.progress]
     assert losses[-1] < losses[0]
     before, after = results.baselines["before training"]["dev"][MAIN[rows]], results.best.dev[MAIN[rows]]
     assert after > before
-    assert ("dev", f"epoch {results.best.best_epoch:g}: {MAIN[rows]} {after:.4f}") in reporter.said
+    assert ("dev", f"epoch {results.best.best_epoch:g}: {MAIN[rows]} {after:.4f}") in reporter.messages
     assert read_json(done.folder / "results.json")["dev"][MAIN[rows]]["best"] == after
     assert {"command", "sentence-transformers"} <= read_json(done.folder / "run.json")["environment"].keys()
     card = (done.folder / "README.md").read_text()
@@ -151,9 +151,9 @@ def test_a_stopped_training_resumes_to_the_same_weights(rows, batch_size, steps,
     assert weights.keys() == others.keys()
     for name, values in weights.items():
         np.testing.assert_array_equal(values, others[name], err_msg=name)
-    again = _finetune(bert_folder, tmp_path, rows, out="parts", settings=settings, reporter=(heard := Heard()))
+    again = _finetune(bert_folder, tmp_path, rows, out="parts", settings=settings, reporter=(recorder := Recorder()))
     assert again.results == resumed.results
-    assert "is already trained" in heard.text()
+    assert "is already trained" in recorder.text()
     with pytest.raises(CheckpointError, match="holds another run"):
         _finetune(bert_folder, tmp_path, rows, out="parts", settings=("epochs=5", *settings[1:]))
 
@@ -241,11 +241,11 @@ def test_a_finished_model_is_evaluated_as_its_test_file_would_have_been(bert_fol
     files = {"train": _file(tmp_path / "train.csv", rows), "test": _file(tmp_path / "test.csv", rows[:20])}
     names = {"text": "one", "text2": "other", "label": "near"}
     done = _finetune(bert_folder, tmp_path, "scored pairs", settings=("epochs=0.5",), **files, **names)
-    found = maskwright.evaluate(done.folder, file=files["test"], device="cpu", reporter=Silent())
-    assert (found.task, found.examples) == ("embedding", 20)
-    assert found.metrics == pytest.approx(done.results.best.test, abs=1e-6)
+    evaluation = maskwright.evaluate(done.folder, file=files["test"], device="cpu", reporter=Reporter())
+    assert (evaluation.task, evaluation.examples) == ("embedding", 20)
+    assert evaluation.metrics == pytest.approx(done.results.best.test, abs=1e-6)
     with pytest.raises(DataError, match="is always 5"):
-        maskwright.evaluate(done.folder, file=_file(tmp_path / "same.csv", rows[:1]), device="cpu", reporter=Silent())
+        maskwright.evaluate(done.folder, file=_file(tmp_path / "same.csv", rows[:1]), device="cpu", reporter=Reporter())
     with pytest.raises(MaskwrightError, match="--out has no effect"):
         maskwright.evaluate(done.folder, file=files["test"], out=tmp_path / "out.jsonl")
 
@@ -260,7 +260,7 @@ def test_training_keeps_the_modules_of_a_folder(bert_folder, tmp_path):
     assert (theirs[1].pooling_mode, len(theirs), theirs.truncate_dim) == ("cls", 3, 20)
     ours = maskwright.embed(done.folder, SUBJECTS, device="cpu")
     np.testing.assert_allclose(ours, theirs.encode(SUBJECTS, show_progress_bar=False), atol=1e-5)
-    found = maskwright.evaluate(done.folder, file=dev, device="cpu", reporter=Silent())
+    found = maskwright.evaluate(done.folder, file=dev, device="cpu", reporter=Reporter())
     assert found.metrics == pytest.approx(done.results.best.dev, abs=1e-6)
 
 
@@ -337,16 +337,16 @@ def test_a_damaged_model_is_trained_again(harm, bert_folder, tmp_path):
     written = (weights := done.folder / "model.safetensors").read_bytes()
     (done.folder / "README.md").write_text("annotated")
     HARMS[harm](weights)
-    again = _finetune(bert_folder, tmp_path, "pairs", settings=settings, reporter=(heard := Heard()))
+    again = _finetune(bert_folder, tmp_path, "pairs", settings=settings, reporter=(recorder := Recorder()))
     assert again.results == done.results
     assert weights.read_bytes() == written
-    assert "model.safetensors " in heard.text()
-    _finetune(bert_folder, tmp_path, "pairs", settings=settings, reporter=(heard := Heard()))
-    assert "is already trained" in heard.text()
+    assert "model.safetensors " in recorder.text()
+    _finetune(bert_folder, tmp_path, "pairs", settings=settings, reporter=(recorder := Recorder()))
+    assert "is already trained" in recorder.text()
 
 
 def test_files_of_trackers_and_settings_of_later_versions_train_nothing_again(bert_folder, tmp_path):
-    class Tracked(Heard):
+    class Tracked(Recorder):
         def training(self, share, text):
             (tmp_path / "out" / "wandb").mkdir(exist_ok=True)
             (tmp_path / "out" / "wandb" / "log").touch()
@@ -356,15 +356,15 @@ def test_files_of_trackers_and_settings_of_later_versions_train_nothing_again(be
     record = read_record(tmp_path / "out" / "run.json")
     del record["request"]["settings"]["dimensions"]
     write_record(tmp_path / "out" / "run.json", record)
-    _finetune(bert_folder, tmp_path, "pairs", settings=("epochs=0.5",), reporter=(heard := Heard()))
-    assert "is already trained" in heard.text()
+    _finetune(bert_folder, tmp_path, "pairs", settings=("epochs=0.5",), reporter=(recorder := Recorder()))
+    assert "is already trained" in recorder.text()
 
 
 def test_truncated_texts_are_counted_before_training(bert_folder, tmp_path, monkeypatch):
     monkeypatch.setattr("maskwright.finetuning.embedding.trainer.train", lambda *_: None)
     train = [{name: f"{text} and we love the dog and the tree" for name, text in row.items()} for row in ROWS["pairs"]]
-    _finetune(bert_folder, tmp_path, "", settings=("max_length=8",), train=train, reporter=(heard := Heard()))
-    (message,) = [text for topic, text in heard.said if topic == "truncated"]
+    _finetune(bert_folder, tmp_path, "", settings=("max_length=8",), train=train, reporter=(recorder := Recorder()))
+    (message,) = recorder.on("truncated")
     assert "train examples have more than 8 tokens" in message
     assert "`--set max_length=40`" in message
 

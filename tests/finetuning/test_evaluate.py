@@ -18,7 +18,7 @@ from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification
 from maskwright.inference.long_texts import TruncationWarning, UntrainedLength
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 
 
 def saved(model, task, folder, *, names_task=True):
@@ -47,22 +47,22 @@ def test_labels_are_named_by_hand_where_they_differ(bert_folder, tmp_path):
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     out = saved(bert_folder, Classification(labels=("LABEL_0", "LABEL_1")), tmp_path / "out", names_task=False)
     with pytest.raises(DataError, match="label_names"):
-        evaluate(out, file=file, reporter=Silent())
+        evaluate(out, file=file, reporter=Reporter())
     for names in (("LABEL_0", "LABEL_1"), ("LABEL_1", "LABEL_0")):
         read = f"label_names=[[entailment, {names[0]}], [not_entailment, {names[1]}]]"
-        done = evaluate(out, file=file, read=[read], out=tmp_path / "x.jsonl", reporter=Silent())
-        said = [json.loads(line)["value"] for line in (tmp_path / "x.jsonl").read_text().splitlines()]
-        assert (done.task, done.metrics) == ("classification", {"accuracy": accuracy(list(names), said)})
+        done = evaluate(out, file=file, read=[read], out=tmp_path / "x.jsonl", reporter=Reporter())
+        values = [json.loads(line)["value"] for line in (tmp_path / "x.jsonl").read_text().splitlines()]
+        assert (done.task, done.metrics) == ("classification", {"accuracy": accuracy(list(names), values)})
 
 
 def test_a_tuple_of_two_texts_is_a_pair_and_a_list_is_two(bert_folder, tmp_path):
     out = saved(bert_folder, Classification(labels=("a", "b")), tmp_path / "out")
-    [pair] = predict(out, ("the cat", "the dog"), reporter=Silent())
-    [same] = predict(out, [("the cat", "the dog")], reporter=Silent())
+    [pair] = predict(out, ("the cat", "the dog"), reporter=Reporter())
+    [same] = predict(out, [("the cat", "the dog")], reporter=Reporter())
     assert pair == same
-    assert len(predict(out, ["the cat", "the dog"], reporter=Silent())) == 2
+    assert len(predict(out, ["the cat", "the dog"], reporter=Reporter())) == 2
     tagger = saved(bert_folder, Tagging(labels=("O", "B-PER"), entities=True, metrics=("f1",)), tmp_path / "tagger")
-    assert len(predict(tagger, ("the cat", "the dog"), reporter=Silent())) == 2
+    assert len(predict(tagger, ("the cat", "the dog"), reporter=Reporter())) == 2
 
 
 def test_entities_of_files_are_placed_in_the_file_s_text(bert_folder, tmp_path):
@@ -74,12 +74,12 @@ def test_entities_of_files_are_placed_in_the_file_s_text(bert_folder, tmp_path):
     lines.write_text("\n".join(texts) + "\n", encoding="utf-8")
     records = tmp_path / "texts.jsonl"
     records.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
-    for found in (
-        predict(model, texts, reporter=Silent()),
-        predict(model, file=lines, reporter=Silent()),
-        predict(model, file=records, reporter=Silent()),
+    for actual in (
+        predict(model, texts, reporter=Reporter()),
+        predict(model, file=lines, reporter=Reporter()),
+        predict(model, file=records, reporter=Reporter()),
     ):
-        for text, one in zip(texts, found, strict=True):
+        for text, one in zip(texts, actual, strict=True):
             [entity] = one.details["entities"]
             begin = len(text) - len(text.lstrip())
             assert (entity["start"], entity["end"], entity["text"]) == (begin, len(text), text.strip())
@@ -90,16 +90,16 @@ def test_predictions_say_what_they_are_of(bert_folder, tmp_path):
     file = tmp_path / "pairs.csv"
     file.write_text("id,sentence1,sentence2\n7,the cat,the dog\n", encoding="utf-8")
     classes = built(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
-    pairs = predict(classes, [("a", "b"), "the  cat"], file=file, reporter=Silent())
+    pairs = predict(classes, [("a", "b"), "the  cat"], file=file, reporter=Reporter())
     assert [one.input_text for one in pairs] == ["a | b", "the  cat", "the cat | the dog"]
     assert [one.key for one in pairs] == ["1", "2", "7"]
     assert "input_text" not in plain(pairs[0])
     questions = built(bert_folder, QuestionAnswering(), seed=3, max_length=32)
-    asked = {"question": "who ran ?", "context": "the dog ran"}
-    assert [one.input_text for one in predict(questions, [asked], reporter=Silent())] == ["who ran ?"]
+    inputs = {"question": "who ran ?", "context": "the dog ran"}
+    assert [one.input_text for one in predict(questions, [inputs], reporter=Reporter())] == ["who ran ?"]
     choices = built(bert_folder, MultipleChoice(), seed=3, max_length=32)
     options = {"context": "the dog ran", "options": ["a", "b"]}
-    both = predict(choices, [{**options, "question": "who ?"}, options], reporter=Silent())
+    both = predict(choices, [{**options, "question": "who ?"}, options], reporter=Reporter())
     assert [one.input_text for one in both] == ["who ?", "the dog ran"]
 
 
@@ -107,64 +107,64 @@ def test_predictions_say_what_was_truncated_and_windows_read_all(bert_folder):
     model = built(bert_folder, Classification(labels=("a", "b")), seed=3, max_length=32)
     texts = ["the cat", "the dog ran " * 30]
     with pytest.warns(TruncationWarning, match=r"1 of 2 texts have more than 32 tokens.*texts 2.*--windows"):
-        truncated = predict(model, texts, reporter=Silent())
+        truncated = predict(model, texts, reporter=Reporter())
     assert [one.truncated for one in truncated] == [False, True]
-    whole = predict(model, texts, windows=True, reporter=Silent())
+    whole = predict(model, texts, windows=True, reporter=Reporter())
     assert [one.truncated for one in whole] == [False, False]
     assert whole[0].score == pytest.approx(truncated[0].score, abs=1e-6)
     assert whole[1].score != truncated[1].score
     labeled = [{"text": text, "label": "a"} for text in texts]
-    counts = [evaluate(model, file=labeled, windows=read, reporter=Silent()).truncated for read in (False, True)]
+    counts = [evaluate(model, file=labeled, windows=read, reporter=Reporter()).truncated for read in (False, True)]
     assert counts == [1, 0]
     with pytest.warns(TruncationWarning, match="more than 16 tokens"):
-        predict(model, texts, max_length=16, reporter=Silent())
+        predict(model, texts, max_length=16, reporter=Reporter())
     with pytest.warns(UntrainedLength, match="up to 32 tokens"):
-        predict(model, texts[:1], max_length=40, reporter=Silent())
+        predict(model, texts[:1], max_length=40, reporter=Reporter())
     choices = built(bert_folder, MultipleChoice(), seed=3, max_length=32)
     options = {"context": "the dog ran", "options": ["a", "b"]}
     with pytest.raises(MaskwrightError, match="multiple choice"):
-        predict(choices, [options], windows=True, reporter=Silent())
+        predict(choices, [options], windows=True, reporter=Reporter())
 
 
 def test_truncated_questions_and_words_are_named_as_such(bert_folder, roberta_folder):
     questions = built(bert_folder, QuestionAnswering(max_query_length=4), seed=3, max_length=32)
-    asked = {"question": "who ran to the tree ?", "context": "the dog ran " * 30}
+    inputs = {"question": "who ran to the tree ?", "context": "the dog ran " * 30}
     with pytest.warns(TruncationWarning, match="a question of more than 4 tokens"):
-        assert predict(questions, [asked], reporter=Silent())[0].truncated
+        assert predict(questions, [inputs], reporter=Reporter())[0].truncated
     tagger = built(roberta_folder, Tagging(labels=("O", "X")), seed=3, max_length=8)
     with pytest.warns(TruncationWarning, match="a word of more than 6 tokens"):
-        found = predict(tagger, ["dog " * 30, "dog" * 30], reporter=Silent())
-    assert [one.truncated for one in found] == [False, True]
+        actual = predict(tagger, ["dog " * 30, "dog" * 30], reporter=Reporter())
+    assert [one.truncated for one in actual] == [False, True]
 
 
 def test_pairs_are_refused_by_a_model_of_single_texts(bert_folder, tmp_path):
     out = saved(bert_folder, Classification(labels=("gut", "schlecht")), tmp_path / "out")
-    assert len(predict(out, ["the cat", ("the cat", "the dog")], reporter=Silent())) == 2  # its folder tells nothing
+    assert len(predict(out, ["the cat", ("the cat", "the dog")], reporter=Reporter())) == 2  # its folder tells nothing
     (out / "reading.json").write_text('{"text": "satz", "label": "urteil"}', encoding="utf-8")
     with pytest.raises(DataError, match=r"input 2: pairs of texts, but this model was trained on single texts"):
-        predict(out, ["the cat", ("the cat", "the dog")], reporter=Silent())
+        predict(out, ["the cat", ("the cat", "the dog")], reporter=Reporter())
     file = tmp_path / "pairs.csv"
     file.write_text("sentence1,sentence2,y\nthe cat,the dog,gut\na cat,a dog,schlecht\n", encoding="utf-8")
     for use in (predict, evaluate):
         with pytest.raises(DataError, match=r"pairs\.csv has no column 'satz'.*read as the training file was"):
-            use(out, file=file, reporter=Silent())
-    assert [one.input_text for one in predict(out, file=file, text="sentence2", reporter=Silent())] == [
+            use(out, file=file, reporter=Reporter())
+    assert [one.input_text for one in predict(out, file=file, text="sentence2", reporter=Reporter())] == [
         "the dog",
         "a dog",
     ]
 
 
 @pytest.mark.parametrize(
-    ("task", "inputs", "place"),
+    ("task", "inputs", "location"),
     [
         (Classification(labels=("a", "b")), ["the cat", "a \ud83d"], "input 2: lone surrogate at position 3"),
         (Classification(labels=("a", "b")), [("the cat", "sch\udcf6n")], "input 1: lone surrogate at position 4"),
         (MultipleChoice(), [{"context": "who ?", "options": ["a", "\ud83d"]}], "input 1: lone surrogate"),
     ],
 )
-def test_surrogates_are_refused_with_their_place(bert_folder, task, inputs, place):
-    with pytest.raises(DataError, match=place):
-        predict(built(bert_folder, task, seed=3, max_length=32), inputs, reporter=Silent())
+def test_surrogates_are_refused_with_their_place(bert_folder, task, inputs, location):
+    with pytest.raises(DataError, match=location):
+        predict(built(bert_folder, task, seed=3, max_length=32), inputs, reporter=Reporter())
 
 
 def test_standard_input_is_read_like_a_file(bert_folder, tmp_path, monkeypatch):
@@ -172,8 +172,8 @@ def test_standard_input_is_read_like_a_file(bert_folder, tmp_path, monkeypatch):
     file = tmp_path / "texts.csv"
     file.write_text("text\nthe dog\n", encoding="utf-8")
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfthe cat\n\nsch\xc3\xb6n\n")))
-    said = predict(model, "a word", file=["-", file], reporter=Silent())
-    assert [(one.key, one.input_text) for one in said] == [
+    predictions = predict(model, "a word", file=["-", file], reporter=Reporter())
+    assert [(one.key, one.input_text) for one in predictions] == [
         ("input:1", "a word"),
         ("standard input:1", "the cat"),
         ("standard input:3", "schön"),

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 import torch
 import toy_tasks
-from toy_tasks import QUICK, Heard
+from toy_tasks import QUICK
 
 from damage import without_times
 from maskwright.checkpoints import checkpoint
@@ -23,7 +23,7 @@ from maskwright.finetuning.finetune import finetune, make_plan
 from maskwright.finetuning.labeled import LabeledRequest
 from maskwright.finetuning.model.fine_tuned import build, load
 from maskwright.finetuning.predict import predict
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.pretrain import pretrain
 from maskwright.training.ranks.device import Machine
 from maskwright.training.runs import run
@@ -31,6 +31,7 @@ from maskwright.training.runs.run_directory import RunDirectory
 from maskwright.training.start.existing import open_existing
 from maskwright.training.steps import loop
 from maskwright.training.steps.optimizer import Optimizer
+from recording import Recorder
 
 # The tiny models' weights are large: dropout is all that they would see in a few steps.
 NO_DROPOUT = ("hidden_dropout=0", "attention_dropout=0", "head_dropout=0")
@@ -45,11 +46,11 @@ def read(file):
 def tune(bert_folder, tmp_path):
     """Fine-tune the tiny model on texts about cats and dogs, into tmp_path/out."""
 
-    def tuned(task="classification", *, set=(), **asked):
-        asked = {"train": tmp_path / "texts.csv", "out": tmp_path / "out", "reporter": Silent(), **asked}
+    def tuned(task="classification", *, set=(), **options):
+        options = {"train": tmp_path / "texts.csv", "out": tmp_path / "out", "reporter": Reporter(), **options}
         if not (tmp_path / "texts.csv").exists():
             toy_tasks.texts(tmp_path)
-        return finetune(bert_folder, task=task, device="cpu", set=(*QUICK, *set), **asked)
+        return finetune(bert_folder, task=task, device="cpu", set=(*QUICK, *set), **options)
 
     return tuned
 
@@ -60,7 +61,7 @@ def before_each_step(monkeypatch):
     real = Optimizer.step
 
     def use(hook):
-        monkeypatch.setattr(Optimizer, "step", lambda *given, **named: (hook(), real(*given, **named))[1])
+        monkeypatch.setattr(Optimizer, "step", lambda *args, **kwargs: (hook(), real(*args, **kwargs))[1])
 
     return use
 
@@ -78,15 +79,15 @@ def no_training(monkeypatch):
 def test_a_model_learns_is_measured_and_saved(tune, bert_folder, tmp_path):
     dev = toy_tasks.texts(tmp_path, "dev.csv", offset=48, rows=24)
     test = toy_tasks.texts(tmp_path, "test.csv", offset=72, rows=20)
-    results = tune(dev=dev, test=test, seeds=2, set=THOROUGH, reporter=(heard := Heard())).results
+    results = tune(dev=dev, test=test, seeds=2, set=THOROUGH, reporter=(recorder := Recorder())).results
     assert results.main_metric == "accuracy"
     assert results.best.dev["accuracy"] > 0.9
     assert [row.seed for row in results.rows] == [0, 1]
     assert all(row.test is not None for row in results.rows)
-    loaded = [text for topic, text in heard.said if topic == "model"]
+    loaded = recorder.on("model")
     assert sum(text.startswith(f"loaded from {bert_folder}: embeddings, layers, pooler") for text in loaded) == 1
     assert any(text.startswith("newly initialized: head") for text in loaded)
-    assert any("evaluating on dev: 100%" in line for line in heard.shown)
+    assert any("evaluating on dev: 100%" in line for line in recorder.progress)
     out = tmp_path / "out"
     assert read(out / "results.json") == json.loads(json.dumps(results.to_json()))
     page = (out / "results.md").read_text(encoding="utf-8")
@@ -105,36 +106,36 @@ def test_a_model_learns_is_measured_and_saved(tune, bert_folder, tmp_path):
     assert "dev.csv" in card
     assert str(tmp_path) not in card
     assert not list(out.rglob("checkpoints"))
-    again = evaluate(out, file=dev, device="cpu", reporter=(heard := Heard()))
-    assert heard.said[0] == ("file", f"24 examples from {dev} (feline 12, canine 12)")
+    again = evaluate(out, file=dev, device="cpu", reporter=(recorder := Recorder()))
+    assert recorder.messages[0] == ("file", f"24 examples from {dev} (feline 12, canine 12)")
     assert again.metrics == results.best.dev
     assert (again.examples, again.skipped) == (24, 0)
     assert again.by_class["feline"]["examples"] == sum(again.confusion["feline"].values()) == 12
-    predicted = predict(out, ["the cat sat on the mat", "the dog sat on the mat"], device="cpu", reporter=Silent())
+    predicted = predict(out, ["the cat sat on the mat", "the dog sat on the mat"], device="cpu", reporter=Reporter())
     assert [one.value for one in predicted] == ["feline", "canine"]
     (out / "task.json").unlink()
-    evaluate(out, file=dev, reporter=(heard := Heard()))
-    assert "task inferred from its class BertForSequenceClassification: classification" in heard.text()
+    evaluate(out, file=dev, reporter=(recorder := Recorder()))
+    assert "task inferred from its class BertForSequenceClassification: classification" in recorder.text()
 
 
 @pytest.mark.parametrize(
-    ("asked", "moments"),
+    ("options", "moments"),
     [
         ({"set": ["patience=1"]}, (2, 4)),
         ({"task": "question-answering", "set": ["max_length=40", "patience=1"]}, (3, 7)),
     ],
     ids=["seeds", "squad_v2"],
 )
-def test_a_killed_run_resumes_bit_for_bit(asked, moments, tune, tmp_path, monkeypatch, before_each_step):
+def test_a_killed_run_resumes_bit_for_bit(options, moments, tune, tmp_path, monkeypatch, before_each_step):
     toy_tasks.texts(tmp_path, rows=24)
-    if "task" in asked:
+    if "task" in options:
         file = toy_tasks.questions(tmp_path, impossible=True)
-        asked = {**asked, "train": file, "dev": toy_tasks.again(file)}
-    asked = {**asked, "seeds": 2, "checkpoint_minutes": 0}
+        options = {**options, "train": file, "dev": toy_tasks.again(file)}
+    options = {**options, "seeds": 2, "checkpoint_minutes": 0}
     # On a GPU it depends on the memory, which may differ when a run resumes.
     sizes = itertools.count(64, 32)
     monkeypatch.setattr(Machine, "tokens_per_microbatch", lambda *_: next(sizes))
-    tune(out=tmp_path / "whole" / "out", **asked)
+    tune(out=tmp_path / "whole" / "out", **options)
     sizes = itertools.count(64, 32)
 
     class Killed(BaseException):
@@ -149,10 +150,10 @@ def test_a_killed_run_resumes_bit_for_bit(asked, moments, tune, tmp_path, monkey
 
         before_each_step(kill)
         with pytest.raises(Killed):
-            tune(out=tmp_path / "killed" / "out", **asked)
+            tune(out=tmp_path / "killed" / "out", **options)
     before_each_step(lambda: None)
-    tune(out=tmp_path / "killed" / "out", reporter=(heard := Heard()), **asked)
-    assert "resuming" in heard.text()
+    tune(out=tmp_path / "killed" / "out", reporter=(recorder := Recorder()), **options)
+    assert "resuming" in recorder.text()
     whole, killed = ((tmp_path / name / "out") for name in ("whole", "killed"))
     files = {str(file.relative_to(whole)) for file in whole.rglob("*") if file.is_file()}
     assert files == {str(file.relative_to(killed)) for file in killed.rglob("*") if file.is_file()}
@@ -181,8 +182,8 @@ def test_a_stop_saves_and_the_same_call_resumes(tune, tmp_path, before_each_step
 def test_seconds_are_those_of_the_steps(tune, before_each_step, monkeypatch):
     real = run.train
 
-    def timed(*given, **named):
-        return (replace(report, seconds=2.0) for report in real(*given, **named))
+    def timed(*args, **kwargs):
+        return (replace(report, seconds=2.0) for report in real(*args, **kwargs))
 
     monkeypatch.setattr(run, "train", timed)
     before_each_step(lambda: os.kill(os.getpid(), signal.SIGINT))
@@ -227,11 +228,11 @@ def test_finished_seeds_are_kept_and_more_can_be_added(
     before_each_step(lambda: states.append({"finished", "best_seed"} & read(record).keys()))
     folders = []
     monkeypatch.setattr(checkpoint, "read_weights", lambda folder: folders.append(folder) or read_weights(folder))
-    both = tune(seeds=2, reporter=(heard := Heard())).results
+    both = tune(seeds=2, reporter=(recorder := Recorder())).results
     assert folders.count(bert_folder) == 1
     assert states
     assert not any(states), "a folder is not called finished while further seeds train"
-    assert "seed 0 already trained" in heard.text()
+    assert "seed 0 already trained" in recorder.text()
     assert both.rows[0] == first.rows[0]
     weights = [(tmp_path / f"out/runs/seed-{seed}/model/model.safetensors").read_bytes() for seed in (0, 1)]
     assert weights[0] != weights[1]
@@ -250,16 +251,16 @@ def test_from_scratch_the_rate_is_that_of_short_pretraining(bert_folder, tmp_pat
     file = toy_tasks.texts(tmp_path)
     request = LabeledRequest.of(task="classification", files={"train": file, "dev": file}, columns={})
     existing = open_existing(str(bert_folder))
-    plans = [make_plan(existing, request, Silent(), from_scratch=from_scratch) for from_scratch in (True, False)]
+    plans = [make_plan(existing, request, Reporter(), from_scratch=from_scratch) for from_scratch in (True, False)]
     assert [plan.settings.learning_rate for plan in plans] == [4e-3, 1.2e-3]  # 1e-3 x 128 / 32; 5e-5 x 768 / 32
     assert plans[0].request["settings"]["epochs"] == plans[0].settings.epochs == 20.0
 
 
 def test_a_model_is_trained_from_scratch(tune, bert_folder, tmp_path):
-    results = tune(from_scratch=True, reporter=(heard := Heard())).results
+    results = tune(from_scratch=True, reporter=(recorder := Recorder())).results
     assert results.from_scratch
     assert list(results.baselines) == ["majority class", "TF-IDF + logistic regression"]
-    assert "all weights are newly initialized" in heard.text()
+    assert "all weights are newly initialized" in recorder.text()
     out = tmp_path / "out"
     assert read(out / "run.json")["request"]["from_scratch"]
     assert read(out / "results.json")["from_scratch"]
@@ -285,10 +286,10 @@ def test_the_test_file_can_be_added_and_changed_once_all_is_trained(tune, tmp_pa
     assert [row.test for row in turned.rows] == [{"accuracy": 1 - row.test["accuracy"]} for row in measured.rows]
     # Rows without a label are left out; without any label there are predictions only.
     file.write_text(text + '"the cat",\n"the dog",\n', encoding="utf-8")
-    partly = tune(test=file, reporter=(heard := Heard())).results
+    partly = tune(test=file, reporter=(recorder := Recorder())).results
     assert [row.test for row in partly.rows] == [row.test for row in measured.rows]
     assert (partly.data["test"]["examples"], partly.data["test"]["skipped"]) == (8, 2)
-    assert "2 of the 10 examples of " in heard.text()
+    assert "2 of the 10 examples of " in recorder.text()
     unlabeled = tune(test=toy_tasks.texts(tmp_path, "test.csv", rows=4, labeled=False)).results
     assert unlabeled.spread("test") == {}
     assert any("no labels" in note for note in unlabeled.notes)
@@ -301,21 +302,28 @@ def test_classes_are_weighted_and_numbers_as_labels_reported(tune, tmp_path):
     rows = [f"the {('cat', 'dog')[number % 8 == 0]} sat,{int(number % 8 == 0)}" for number in range(48)]
     file = tmp_path / "numbered.csv"
     file.write_text("\n".join(["text,label", *rows, ""]), encoding="utf-8")
-    asked = {"train": file, "dev": toy_tasks.again(file)}
-    results = tune(set=["task.class_weights=balanced", "epochs=1"], reporter=(heard := Heard()), **asked).results
+    options = {"train": file, "dev": toy_tasks.again(file)}
+    results = tune(
+        set=["task.class_weights=balanced", "epochs=1"], reporter=(recorder := Recorder()), **options
+    ).results
     assert results.task_settings["class_weights"] == [0.5714, 4.0]
-    assert 'name them for the model\'s users: `--read "label_names=[[0, NAME], [1, NAME]]"`' in heard.text()
+    assert 'name them for the model\'s users: `--read "label_names=[[0, NAME], [1, NAME]]"`' in recorder.text()
     weights = (tmp_path / "out/model.safetensors").read_bytes()
     named = {"read": ["label_names=[[0, feline], [1, canine]]"], "out": tmp_path / "named"}
-    tune(set=["task.class_weights=[4.0, 0.5714]", "epochs=1"], reporter=(heard := Heard()), **named, **asked)
-    assert "label_names" not in heard.text()
+    tune(
+        set=["task.class_weights=[4.0, 0.5714]", "epochs=1"],
+        reporter=(recorder := Recorder()),
+        **named,
+        **options,
+    )
+    assert "label_names" not in recorder.text()
     assert load(tmp_path / "named").task.labels == ("canine", "feline")
     assert (tmp_path / "named/model.safetensors").read_bytes() != weights
 
 
 def test_training_ends_when_dev_gets_worse(tune):
-    results = tune(set=["epochs=30", "patience=2", "learning_rate=2e-2"], reporter=(heard := Heard())).results
-    assert "seed 0 early: no improvement in 2 epochs" in heard.text()
+    results = tune(set=["epochs=30", "patience=2", "learning_rate=2e-2"], reporter=(recorder := Recorder())).results
+    assert "seed 0 early: no improvement in 2 epochs" in recorder.text()
     steps, best = results.rows[0].steps, results.rows[0].best_epoch
     assert steps == (best + 2) * 6 < 30 * 6
 
@@ -343,10 +351,10 @@ def test_every_kind_of_task_learns(task, make, columns, least, baselines, tune, 
     assert results.best.dev[results.main_metric] >= least, results.rows
     assert list(results.baselines) == baselines
     assert all(scores["dev"].keys() == results.best.dev.keys() for scores in results.baselines.values())
-    again = evaluate(out, file=file, device="cpu", reporter=Silent(), **columns)
+    again = evaluate(out, file=file, device="cpu", reporter=Reporter(), **columns)
     assert again.metrics == results.best.dev
     columns.pop("label", None)
-    predictions = predict(out, file=file, device="cpu", reporter=Silent(), **columns)
+    predictions = predict(out, file=file, device="cpu", reporter=Reporter(), **columns)
     assert len(predictions) == again.examples
     json.dumps([prediction.value for prediction in predictions])
     if task == "tagging":
@@ -356,9 +364,9 @@ def test_every_kind_of_task_learns(task, make, columns, least, baselines, tune, 
         assert again.by_class.keys() == {"LOC", "PER"}
         assert 'aggregation_strategy="first"' in (out / "README.md").read_text(encoding="utf-8")
         text = " 我 爱北京 "
-        [prediction] = predict(out, text, device="cpu", reporter=Silent())
-        found = {(one["label"], one["start"], one["end"], one["text"]) for one in prediction.details["entities"]}
-        assert found == {("PER", 1, 2, "我"), ("LOC", 4, 6, "北京")}
+        [prediction] = predict(out, text, device="cpu", reporter=Reporter())
+        actual = {(one["label"], one["start"], one["end"], one["text"]) for one in prediction.details["entities"]}
+        assert actual == {("PER", 1, 2, "我"), ("LOC", 4, 6, "北京")}
         assert prediction.score is None
         assert all(0.5 < one["score"] <= 1 for one in prediction.details["entities"])
 
@@ -372,24 +380,24 @@ def test_numbers_are_standardized_and_the_saved_model_predicts_in_their_unit(tun
     assert {"task.offset", "task.scale"} <= {choice["field"] for choice in read(out / "run.json")["fitted"]}
     assert results.task_settings == {"offset": 250_000.0, "scale": 500_000.0}
     assert results.best.dev["mean_absolute_error"] < 50_000
-    again = predict(out, ["the dog sat", "the cat sat"], device="cpu", reporter=Silent())
+    again = predict(out, ["the dog sat", "the cat sat"], device="cpu", reporter=Reporter())
     assert [one.value for one in again] == pytest.approx([-250_000, 750_000], abs=50_000)
     kept = read(out / "task.json")
     assert (kept.get("offset", 0.0), kept["scale"]) == (0.0, 1.0)
     assert "| task.scale | 500000.0 |" in (out / "results.md").read_text(encoding="utf-8")
     # The saved model, with the unit in its last layer, gives the predictions that were measured.
     written = tmp_path / "predictions.jsonl"
-    measured = evaluate(out, file=dev, out=written, device="cpu", reporter=Silent())
+    measured = evaluate(out, file=dev, out=written, device="cpu", reporter=Reporter())
     assert written.read_bytes() == (out / "runs" / "seed-0" / "dev_predictions.jsonl").read_bytes()
     assert measured.metrics == results.best.dev
 
 
 def test_pairs_in_both_orders_are_twice_as_many(tune, tmp_path):
     file = toy_tasks.numbers(tmp_path, rows=16)
-    asked = {"train": file, "dev": toy_tasks.again(file), "text": "a", "text2": "b"}
+    options = {"train": file, "dev": toy_tasks.again(file), "text": "a", "text2": "b"}
     for both, steps in (("false", 2), ("true", 4)):
         settings = ("epochs=1", "max_length=8", f"double_unordered={both}")
-        results = tune("regression", out=tmp_path / both, set=settings, **asked).results
+        results = tune("regression", out=tmp_path / both, set=settings, **options).results
         assert results.rows[0].steps == steps
         assert results.data["train"]["truncated"] == 16  # a truncated pair is one example, in either order
 
@@ -399,23 +407,23 @@ def test_leaked_texts_small_files_and_truncation_are_reported(tune, tmp_path):
     dev.write_text(f"text,label\nthe cat,feline\nthe dog sat,canine\n{'the dog ' * 20},canine\n", encoding="utf-8")
     test = tmp_path / "test.csv"
     test.write_text("text,label\nthe tree,feline\nthe cat sat on the mat,feline\n", encoding="utf-8")
-    results = tune(dev=dev, test=test, reporter=(heard := Heard())).results
+    results = tune(dev=dev, test=test, reporter=(recorder := Recorder())).results
     expected = (
         ("dev", "1 of 3 inputs also in train; 3 examples, each 33 % of the score"),
         ("test", "1 of 2 inputs also in train; 2 examples, each 50 % of the score"),
     )
     assert results.notes == tuple(f"{part}: {text}." for part, text in expected)
-    assert set(expected) <= set(heard.said)
+    assert set(expected) <= set(recorder.messages)
     for page in ("results.md", "README.md"):
         assert f"\n{results.notes[1]}\n" in (tmp_path / "out" / page).read_text(encoding="utf-8")
     assert read(tmp_path / "out" / "results.json")["notes"] == list(results.notes)
-    (message,) = [text for topic, text in heard.said if topic == "truncated"]
+    (message,) = recorder.on("truncated")
     assert message.startswith("1 of 3 dev examples have more than 32 tokens")
     assert "`--set max_length=40`" in message
-    tune(dev=dev, reporter=(heard := Heard()), set=["max_length=8"], out=tmp_path / "short")
-    (message,) = [text for topic, text in heard.said if topic == "truncated"]
+    tune(dev=dev, reporter=(recorder := Recorder()), set=["max_length=8"], out=tmp_path / "short")
+    (message,) = recorder.on("truncated")
     assert re.match(r"\d+ of 48 train, 1 of 3 dev examples have more than 8 tokens", message)
-    topics = [topic for topic, text in heard.said if topic == "truncated" or "epoch 1" in text]
+    topics = [topic for topic, text in recorder.messages if topic == "truncated" or "epoch 1" in text]
     assert topics.index("truncated") < topics.index("dev")  # before training
 
 
@@ -424,7 +432,7 @@ def test_the_length_of_sequences_follows_the_texts_unless_it_is_set(bert_folder,
     request = LabeledRequest.of(task="classification", files={"train": rows, "dev": rows[:2]}, columns={})
     existing = replace(open_existing(str(bert_folder)), max_length=300)
     options = ({}, {"as_published": True}, {"overrides": [("max_length", 16)]})
-    plans = [make_plan(existing, request, Silent(), **each) for each in options]
+    plans = [make_plan(existing, request, Reporter(), **each) for each in options]
     assert [plan.settings.max_length for plan in plans] == [160, 128, 16]
     assert [len(plan.data.train.truncated) for plan in plans] == [0, 2, 2]
 
@@ -448,33 +456,33 @@ def test_a_record_without_a_setting_has_its_default(tune, tmp_path, no_training)
 
 
 def test_models_and_other_files_are_not_overwritten(tune, bert_folder, tmp_path):
-    mine = tmp_path / "mine"
-    shutil.copytree(bert_folder, mine)
-    before = (mine / "model.safetensors").read_bytes()
+    saved = tmp_path / "mine"
+    shutil.copytree(bert_folder, saved)
+    before = (saved / "model.safetensors").read_bytes()
     toy_tasks.texts(tmp_path)
-    asked = {"task": "classification", "train": tmp_path / "texts.csv", "reporter": Silent()}
+    options = {"task": "classification", "train": tmp_path / "texts.csv", "reporter": Reporter()}
     with pytest.raises(CheckpointError, match="the model to fine-tune"):
-        finetune(mine, out=tmp_path / "elsewhere" / ".." / "mine", **asked)
+        finetune(saved, out=tmp_path / "elsewhere" / ".." / "mine", **options)
     # A finished pretraining whose checkpoints were removed.
-    RunDirectory(mine).write_record({"request": {}, "result": {"finished": True}})
+    RunDirectory(saved).write_record({"request": {}, "result": {"finished": True}})
     with pytest.raises(CheckpointError, match="the model to fine-tune"):
-        finetune(mine, out=mine, **asked)
+        finetune(saved, out=saved, **options)
     with pytest.raises(CheckpointError, match="holds a pretraining, and a fine-tuning would write its own model"):
-        tune(out=mine)
-    assert (mine / "model.safetensors").read_bytes() == before
-    assert not (mine / "runs").exists()
+        tune(out=saved)
+    assert (saved / "model.safetensors").read_bytes() == before
+    assert not (saved / "runs").exists()
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "thesis.txt").write_text("mine")
     with pytest.raises(CheckpointError, match=r"thesis\.txt"):
         tune(out=tmp_path / "thesis")
     tune()
     with pytest.raises(CheckpointError, match="holds a fine-tuning, and a pretraining would write its own model"):
-        pretrain(tmp_path / "texts.csv", out=tmp_path / "out", steps=1, reporter=Silent())
+        pretrain(tmp_path / "texts.csv", out=tmp_path / "out", steps=1, reporter=Reporter())
     assert tune().finished
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("options", "message"),
     [
         ({"task": "sst2x"}, "Did you mean 'sst-2'"),
         ({"set": ["learning_rat=1"]}, "Did you mean 'learning_rate'"),
@@ -491,9 +499,9 @@ def test_models_and_other_files_are_not_overwritten(tune, bert_folder, tmp_path)
         ({"set": ["max_length=400"]}, "40 positions"),
     ],
 )
-def test_mistakes_are_reported_before_anything_is_trained(asked, message, tune, tmp_path):
+def test_mistakes_are_reported_before_anything_is_trained(options, message, tune, tmp_path):
     with pytest.raises(MaskwrightError, match=message):
-        tune(**asked)
+        tune(**options)
     assert not list(tmp_path.glob("out/runs/**/model"))
 
 

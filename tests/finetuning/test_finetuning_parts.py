@@ -84,13 +84,13 @@ def test_a_tenth_is_held_out_whole_and_the_same_every_time(count):
 
 
 @given(st.lists(st.sampled_from("abcdefghijklmnop"), min_size=2, max_size=200).filter(lambda found: len({*found}) > 1))
-def test_equal_texts_stay_together(found):
-    examples = [TextExample(key=f"{n}", texts=(text, "b"), label="x") for n, text in enumerate(found)]
+def test_equal_texts_stay_together(groups):
+    examples = [TextExample(key=f"{n}", texts=(text, "b"), label="x") for n, text in enumerate(groups)]
     train, dev = hold_out(examples, "f")
     assert not {one.texts for one in train} & {one.texts for one in dev}
     assert train
-    wanted = max(1, round(len(found) / 10), min(5, len(found) // 3))
-    assert 1 <= len(dev) <= max(wanted, min(found.count(text) for text in found))
+    wanted = max(1, round(len(groups) / 10), min(5, len(groups) // 3))
+    assert 1 <= len(dev) <= max(wanted, min(groups.count(text) for text in groups))
 
 
 def test_questions_about_one_text_stay_together():
@@ -126,8 +126,8 @@ def text(*texts, label="a"):
     return TextExample(key="1", texts=texts, label=label)
 
 
-def question(asked, context):
-    return QuestionExample(key="1", question=asked, context=context, answers=(Answer(text="x", start=None),))
+def question(text, context):
+    return QuestionExample(key="1", question=text, context=context, answers=(Answer(text="x", start=None),))
 
 
 def choice(*options, label=0):
@@ -149,9 +149,9 @@ def tagged(*words):
     ],
 )
 def test_texts_that_occur_in_two_parts_are_counted(train, dev, warning):
-    ((part, found),) = data_warnings({"train": [train], "dev": dev})
+    ((part, actual),) = data_warnings({"train": [train], "dev": dev})
     assert part == "dev"
-    assert found.startswith(warning)
+    assert actual.startswith(warning)
 
 
 def test_a_label_of_its_own_for_every_example_is_doubted():

@@ -11,7 +11,7 @@ import maskwright
 from maskwright.core.errors import RecipeError
 from maskwright.finetuning.model.fine_tuned import build
 from maskwright.finetuning.tasks.texts import Classification
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 from tests.finetuning.tiny_tuned import pretrained
 
 LABELS = ("canine", "feline")
@@ -60,7 +60,7 @@ def test_only_the_head_is_trained_and_transformers_gives_the_same_classes(bert_f
     settings = ("epochs=8", "batch_size=8", "max_length=32", "frozen=true", "learning_rate=3e-3")
     out = tmp_path / "out"
     done = maskwright.finetune(
-        bert_folder, task="classification", train=file, out=out, set=settings, device="cpu", reporter=Silent()
+        bert_folder, task="classification", train=file, out=out, set=settings, device="cpu", reporter=Reporter()
     )
     assert done.results.best.dev["accuracy"] > done.results.baselines["majority class"]["dev"]["accuracy"]
     assert (done.results.settings["hidden_dropout"], done.results.settings["learning_rate"]) == (0.0, 3e-3)
@@ -68,7 +68,7 @@ def test_only_the_head_is_trained_and_transformers_gives_the_same_classes(bert_f
     shared = [name for name in before.keys() & after.keys() if "encoder.layer" in name or "embeddings" in name]
     assert shared
     assert all(torch.equal(before[name], after[name]) for name in shared)
-    [prediction] = maskwright.predict(out, "the cat sat on the mat", device="cpu", reporter=Silent())
+    [prediction] = maskwright.predict(out, "the cat sat on the mat", device="cpu", reporter=Reporter())
     theirs = AutoModelForSequenceClassification.from_pretrained(out).eval()
     ids = maskwright.finetuning.model.fine_tuned.load(out).tokenizer.backend.encode("the cat sat on the mat").ids
     with torch.no_grad():

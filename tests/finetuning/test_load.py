@@ -9,7 +9,7 @@ from maskwright.core.errors import ConversionError, MaskwrightError
 from maskwright.finetuning import evaluate as evaluate_module
 from maskwright.finetuning.model.fine_tuned import build
 from maskwright.finetuning.tasks.texts import Classification
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 
 TEXTS = ["the cat sat", "the dog ran to the tree"]
 
@@ -24,7 +24,7 @@ def folder(bert_folder, tmp_path_factory):
 
 def test_a_fine_tuned_model_predicts_and_embeds(folder):
     model = maskwright.load(folder, device="cpu")
-    quiet = {"reporter": Silent()}
+    quiet = {"reporter": Reporter()}
     predictions = model.predict(TEXTS, **quiet)
     assert predictions == maskwright.predict(folder, TEXTS, device="cpu", precision="fp32", **quiet)
     assert predictions == maskwright.predict(model, TEXTS, device="cpu", precision="fp32", **quiet)
@@ -39,7 +39,7 @@ def test_a_fine_tuned_model_predicts_and_embeds(folder):
 
 def test_a_loaded_model_settles_device_and_precision(folder, monkeypatch):
     model = maskwright.load(folder, device="cpu")
-    labeled, quiet = [{"text": text, "label": "good"} for text in TEXTS], {"reporter": Silent()}
+    labeled, quiet = [{"text": text, "label": "good"} for text in TEXTS], {"reporter": Reporter()}
     for other in ({"precision": "int8"}, {"precision": "bf16"}, {"device": "cuda"}):
         for call in (
             lambda other=other: maskwright.evaluate(model, file=labeled, **other, **quiet),
@@ -57,10 +57,10 @@ def test_a_loaded_model_settles_device_and_precision(folder, monkeypatch):
 
 def test_weights_are_prepared_once_for_predictions_and_embeddings(folder, monkeypatch):
     model = maskwright.load(folder, device="cpu")
-    model.predict(TEXTS, reporter=Silent())
+    model.predict(TEXTS, reporter=Reporter())
     for module in ("inference.model", "finetuning.evaluate"):
         monkeypatch.setattr(f"maskwright.{module}.TextEncoder", None)
-    model.predict(TEXTS, reporter=Silent())
+    model.predict(TEXTS, reporter=Reporter())
     assert model.embed(TEXTS).shape == (2, model.encoder.config.hidden_size)
 
 

@@ -21,7 +21,7 @@ from maskwright.inference import precision as inference_precision
 from maskwright.kernels.cpu.encoder import quantize_int8
 from maskwright.model import inference as model_inference
 from maskwright.model.inference import PrecisionWarning
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 from tests.precisions import skip_without
 
 # Without dropout and with a low rate: how sure a model is decides how much rounding shows, and the masks that are drawn
@@ -40,9 +40,9 @@ def trained(tmp_path_factory):
     """
     folder = tmp_path_factory.mktemp("precision")
     model, texts = pretrained(folder / "model", "bert", initializer_range=0.05), toy_tasks.texts(folder)
-    asked = {"task": "classification", "train": texts, "dev": toy_tasks.again(texts), "set": GENTLE, "device": "cpu"}
+    options = {"task": "classification", "train": texts, "dev": toy_tasks.again(texts), "set": GENTLE, "device": "cpu"}
     for precision in ("auto", "fp32", "bf16"):
-        done = finetune(model, out=folder / precision, precision=precision, reporter=Silent(), **asked)
+        done = finetune(model, out=folder / precision, precision=precision, reporter=Reporter(), **options)
         assert done.results.precision == ("bf16" if precision == "bf16" else "fp32")
     return folder
 
@@ -69,12 +69,13 @@ def test_on_a_processor_auto_is_fp32(trained):
 
 
 def test_a_model_is_measured_and_asked_in_either(trained):
-    asked = {"file": trained / "texts.csv", "device": "cpu", "reporter": Silent()}
-    auto, fp32, bf16 = (evaluate(trained / "auto", precision=name, **asked) for name in ("auto", "fp32", "bf16"))
+    options = {"file": trained / "texts.csv", "device": "cpu", "reporter": Reporter()}
+    auto, fp32, bf16 = (evaluate(trained / "auto", precision=name, **options) for name in ("auto", "fp32", "bf16"))
     assert [auto.precision, fp32.precision, bf16.to_json()["precision"]] == ["fp32", "fp32", "bf16"]
     assert auto.metrics == fp32.metrics
     exact, rounded = (
-        np.array([one.score for one in predict(trained / "auto", precision=name, **asked)]) for name in ("fp32", "bf16")
+        np.array([one.score for one in predict(trained / "auto", precision=name, **options)])
+        for name in ("fp32", "bf16")
     )
     # Measured on four trainings of this model: at most .019 to .034, .009 in the mean.
     np.testing.assert_allclose(rounded, exact, atol=0.05)
@@ -93,9 +94,9 @@ def wide(tmp_path_factory):
 
 
 def scores_in(folder, precision):
-    asked = {"file": folder / "texts.csv", "device": "cpu", "reporter": Silent()}
-    done = evaluate(folder / "tuned", precision=precision, **asked)
-    return done.precision, np.array([one.score for one in predict(folder / "tuned", precision=precision, **asked)])
+    options = {"file": folder / "texts.csv", "device": "cpu", "reporter": Reporter()}
+    done = evaluate(folder / "tuned", precision=precision, **options)
+    return done.precision, np.array([one.score for one in predict(folder / "tuned", precision=precision, **options)])
 
 
 def test_int8_predictions_are_near_those_of_fp32(wide):

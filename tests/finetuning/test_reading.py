@@ -12,7 +12,7 @@ from maskwright.finetuning.labeled import read_for_model
 from maskwright.finetuning.predict import predict
 from maskwright.finetuning.predictions import plain
 from maskwright.finetuning.readers.options import ReadOptions
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 
 
 def mrpc(folder):
@@ -32,31 +32,31 @@ def paraphrases(bert_folder, tmp_path_factory):
     """A model of MRPC, with the folder of its files in "glue"."""
     out = tmp_path_factory.mktemp("tuned") / "out"
     glue = mrpc(out.parent / "glue")
-    finetune(bert_folder, task="mrpc", data=glue, out=out, device="cpu", set=(*QUICK, "epochs=1"), reporter=Silent())
+    finetune(bert_folder, task="mrpc", data=glue, out=out, device="cpu", set=(*QUICK, "epochs=1"), reporter=Reporter())
     return out
 
 
 def test_a_benchmark_s_test_file_is_predicted_as_it_was_measured(paraphrases):
     glue = paraphrases.parent / "glue"
-    said = predict(paraphrases, file=glue / "test.tsv", device="cpu", reporter=Silent())
+    predictions = predict(paraphrases, file=glue / "test.tsv", device="cpu", reporter=Reporter())
     lines = (paraphrases / "runs" / "seed-0" / "test_predictions.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [plain(one) for one in said] == [json.loads(line) for line in lines]
-    assert said[0].input_text == 'the cat " sat | the cat ran to the tree'
+    assert [plain(one) for one in predictions] == [json.loads(line) for line in lines]
+    assert predictions[0].input_text == 'the cat " sat | the cat ran to the tree'
     results = json.loads((paraphrases / "results.json").read_text(encoding="utf-8"))
-    measured = evaluate(paraphrases, file=glue / "dev.tsv", device="cpu", reporter=Silent())
+    measured = evaluate(paraphrases, file=glue / "dev.tsv", device="cpu", reporter=Reporter())
     assert measured.metrics == results["seeds"][0]["dev"]
 
 
 def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases, tmp_path):
     with pytest.raises(DataError, match="input 2: single texts, but this model was trained on pairs"):
-        predict(paraphrases, [("the cat", "the dog"), "the cat"], device="cpu", reporter=Silent())
+        predict(paraphrases, [("the cat", "the dog"), "the cat"], device="cpu", reporter=Reporter())
     file = tmp_path / "own.csv"
     file.write_text("satz,antwort\nthe cat,the old dog\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"no column '#1 String' for the text .*read as the training file was"):
-        predict(paraphrases, file=file, device="cpu", reporter=Silent())
+        predict(paraphrases, file=file, device="cpu", reporter=Reporter())
     with pytest.raises(DataError, match=r"own\.csv: single texts, but .*--text2 COLUMN"):
-        predict(paraphrases, file=file, text="satz", device="cpu", reporter=Silent())
-    [one] = predict(paraphrases, file=file, text="satz", text2="antwort", device="cpu", reporter=Silent())
+        predict(paraphrases, file=file, text="satz", device="cpu", reporter=Reporter())
+    [one] = predict(paraphrases, file=file, text="satz", text2="antwort", device="cpu", reporter=Reporter())
     assert one.input_text == "the cat | the old dog"
 
 

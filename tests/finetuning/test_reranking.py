@@ -17,7 +17,7 @@ from maskwright.finetuning.negatives import NegativeMiner
 from maskwright.finetuning.readers import read_examples
 from maskwright.finetuning.readers.options import ReadOptions, to_keep
 from maskwright.finetuning.tasks.reranking import Reranking
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.start.existing import open_existing
 
 needs_library = pytest.mark.skipif(
@@ -33,7 +33,7 @@ PAIRS = [
 
 def _finetune(model, out, train, **options):
     return maskwright.finetune(
-        model, task="reranking", train=train, out=out, set=FAST, device="cpu", reporter=Silent(), **options
+        model, task="reranking", train=train, out=out, set=FAST, device="cpu", reporter=Reporter(), **options
     )
 
 
@@ -50,7 +50,7 @@ def test_pairs_get_negatives_and_the_folder_is_a_cross_encoder(bert_folder, tmp_
     assert list(results.baselines) == ["TF-IDF cosine", "frozen vectors cosine"]
     assert results.best.dev["ndcg@10"] > results.baselines["frozen vectors cosine"]["dev"]["ndcg@10"]
     pairs = [(row["query"], row["positive"]) for row in PAIRS[::7]]
-    scores = [prediction.value for prediction in maskwright.predict(out, pairs, device="cpu", reporter=Silent())]
+    scores = [prediction.value for prediction in maskwright.predict(out, pairs, device="cpu", reporter=Reporter())]
     np.testing.assert_allclose(CrossEncoder(str(out), device="cpu").predict(pairs), scores, atol=1e-5)
     monkeypatch.setattr(NegativeMiner, "_mine", lambda *_, **__: pytest.fail("they are in the cache"))
     assert _finetune(bert_folder, out, PAIRS, dev=PAIRS).results == results
@@ -59,10 +59,12 @@ def test_pairs_get_negatives_and_the_folder_is_a_cross_encoder(bert_folder, tmp_
         {"a": query, "b": text, "label": float(text.split()[1] in query)}
         for query, text in itertools.product(QUERIES, documents)
     ]
-    again = maskwright.evaluate(out, file=labeled, text="a", text2="b", label="label", device="cpu", reporter=Silent())
+    again = maskwright.evaluate(
+        out, file=labeled, text="a", text2="b", label="label", device="cpu", reporter=Reporter()
+    )
     assert again.metrics["map"] > 0.5
     with pytest.raises(DataError, match="single texts"):
-        maskwright.predict(out, "the cat", device="cpu", reporter=Silent())
+        maskwright.predict(out, "the cat", device="cpu", reporter=Reporter())
 
 
 def test_a_cross_encoder_keeps_its_head(bert_folder, tmp_path):
@@ -83,7 +85,7 @@ def test_negatives_are_mined_by_one_rank_and_again_for_another_pooling(bert_fold
         folder = tmp_path / pooling
         if not folder.exists():
             maskwright.export(bert_folder, to="sentence-transformers", out=folder, pooling=pooling)
-        miner = NegativeMiner(open_existing(str(folder)), "cpu", Silent())
+        miner = NegativeMiner(open_existing(str(folder)), "cpu", Reporter())
         assert [each.label for each in miner.add_negatives("train", file).examples] == [1, 0]
     assert len(calls) == 2
     monkeypatch.setattr(negatives, "on_rank_zero", lambda work: rows)  # As on another rank.
@@ -114,7 +116,7 @@ def test_a_document_that_is_relevant_in_one_triplet_is_no_negative():
 def test_training_pairs_need_no_rankings():
     def read(train, dev):
         files = {"train": train, "dev": dev}
-        return read_labeled(LabeledRequest.of(task="reranking", files=files, columns={}), {}, Silent(), pytest.fail)
+        return read_labeled(LabeledRequest.of(task="reranking", files=files, columns={}), {}, Reporter(), pytest.fail)
 
     rows = [{"query": f"the {n}", "document": "cat", "label": n % 2} for n in range(16)]
     ranked = [{"query": "the", "document": f"cat {n}", "label": n} for n in range(2)]

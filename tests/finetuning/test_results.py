@@ -37,11 +37,11 @@ def results(dev, test=None, kind="classification"):
 
 
 def test_the_best_seed_is_chosen_on_dev_and_its_test_score_told():
-    found = results([0.5, 0.9, 0.9], [0.99, 0.7, 0.8])
-    assert found.best.seed == 1
-    assert found.spread("test")["accuracy"].best == 0.7
-    assert found.spread("test")["accuracy"].mean == pytest.approx(0.83)
-    assert found.spread("dev")["accuracy"].sd == pytest.approx(0.4 / 3**0.5)
+    actual = results([0.5, 0.9, 0.9], [0.99, 0.7, 0.8])
+    assert actual.best.seed == 1
+    assert actual.spread("test")["accuracy"].best == 0.7
+    assert actual.spread("test")["accuracy"].mean == pytest.approx(0.83)
+    assert actual.spread("dev")["accuracy"].sd == pytest.approx(0.4 / 3**0.5)
 
 
 def test_advice_names_baselines_that_are_no_worse_and_longer_training():
@@ -88,13 +88,13 @@ def test_the_table_has_every_seed_and_both_parts():
 
 
 def test_pages_show_names_of_files_and_notes_as_text():
-    found = replace(
+    actual = replace(
         results([0.5]),
         model="<script>m</script>",
         data={"dev": {**DATA["dev"], "name": "<b>`x`.csv"}},
         notes=("The class '<script>alert(1)</script>' has one example.",),
         baselines={"<i>": {"dev": {"accuracy": 0.1}}},
     )
-    page = found.page() + "".join(found.data_lines())
+    page = actual.page() + "".join(actual.data_lines())
     assert "<" not in page.replace("| < |", "")
     assert "\\`x\\`" in page

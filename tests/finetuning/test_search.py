@@ -6,7 +6,6 @@ import shutil
 
 import pytest
 import toy_tasks
-from toy_tasks import Heard
 
 from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
 from maskwright.finetuning.finetune import finetune
@@ -14,18 +13,19 @@ from maskwright.finetuning.hyperparameters import Hyperparameters
 from maskwright.finetuning.search import SettingsSearch
 from maskwright.reporting.trackers import Trackers
 from maskwright.training.runs import run
+from recording import Recorder
 
 pytest.importorskip("optuna")
 
 
 @pytest.fixture
 def tune(bert_folder, tmp_path):
-    def tuned(out="out", set=(), **asked):
+    def tuned(out="out", set=(), **options):
         file = toy_tasks.texts(tmp_path)
         settings = ("batch_size=8", "max_length=32", *set)
-        asked = {"search": 3, "reporter": Heard(), **asked}
+        options = {"search": 3, "reporter": Recorder(), **options}
         return finetune(
-            bert_folder, task="classification", train=file, out=tmp_path / out, device="cpu", set=settings, **asked
+            bert_folder, task="classification", train=file, out=tmp_path / out, device="cpu", set=settings, **options
         )
 
     return tuned

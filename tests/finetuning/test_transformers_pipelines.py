@@ -39,23 +39,23 @@ def folder(request, tmp_path_factory):
     return pretrained(tmp_path_factory.mktemp("pretrained") / request.param, request.param)
 
 
-def _saved(folder, task, place):
+def _saved(folder, task, path):
     model = build(folder, task, seed=5)
-    model.save(place)
+    model.save(path)
     return model
 
 
-def _pipeline(name, place):
+def _pipeline(name, path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return transformers.pipeline(name, model=str(place), device="cpu")
+        return transformers.pipeline(name, model=str(path), device="cpu")
 
 
 def _asked(pipe, texts):
     # Of long texts both read the beginning. A pair longer than that may lose another token (see `layout.cut_pairs`).
-    given = texts[0] if len(texts) == 1 else {"text": texts[0], "text_pair": texts[1]}
-    (found,) = [pipe(given, top_k=None, truncation=True)]
-    return {each["label"]: each["score"] for each in found}
+    inputs = texts[0] if len(texts) == 1 else {"text": texts[0], "text_pair": texts[1]}
+    (outputs,) = [pipe(inputs, top_k=None, truncation=True)]
+    return {each["label"]: each["score"] for each in outputs}
 
 
 @pytest.mark.parametrize("task", [Classification(labels=LABELS), MultiLabel(labels=LABELS)], ids=["one", "several"])
@@ -67,12 +67,12 @@ def test_text_classification(folder, tmp_path, task):
     ]
     answers = predict_examples(model, examples)
     for example, answer in zip(examples, answers, strict=True):
-        found = _asked(pipe, example.texts)
-        assert found == pytest.approx(answer.details["probabilities"], abs=1e-5)
+        actual = _asked(pipe, example.texts)
+        assert actual == pytest.approx(answer.details["probabilities"], abs=1e-5)
         if task.kind == "classification":
-            assert max(found, key=found.__getitem__) == answer.value
+            assert max(actual, key=actual.__getitem__) == answer.value
         else:
-            assert [label for label in LABELS if found[label] >= task.threshold] == answer.value
+            assert [label for label in LABELS if actual[label] >= task.threshold] == answer.value
     # Answers are no constant that anything would agree with.
     firsts = [answer.details["probabilities"][LABELS[0]] for answer in answers]
     assert len({round(first, 4) for first in firsts}) > 4

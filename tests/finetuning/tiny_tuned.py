@@ -96,16 +96,16 @@ def pretrained(folder: Path, family: str, **changes: Any) -> Path:
 
 def class_of(family: str, kind: HeadKind) -> type[PreTrainedModel]:
     """Return the class of transformers for a family and a kind of head."""
-    found: type[PreTrainedModel] = getattr(transformers, FAMILIES[family][0] + CLASSES[kind])
-    return found
+    model_class: type[PreTrainedModel] = getattr(transformers, FAMILIES[family][0] + CLASSES[kind])
+    return model_class
 
 
 def config_of(family: str, *, labels: tuple[str, ...] = (), vocab_size: int = VOCAB_SIZE, **changes: Any) -> Any:
     """Return a tiny configuration, weights far from the usual 0.02 so that everything tells models apart."""
     name, shape = FAMILIES[family]
-    named = {"id2label": dict(enumerate(labels)), "label2id": {label: place for place, label in enumerate(labels)}}
-    given = {"vocab_size": vocab_size, "initializer_range": 0.2, **shape, **(named if labels else {}), **changes}
-    return getattr(transformers, f"{name}Config")(**given)
+    named = {"id2label": dict(enumerate(labels)), "label2id": {label: index for index, label in enumerate(labels)}}
+    settings = {"vocab_size": vocab_size, "initializer_range": 0.2, **shape, **(named if labels else {}), **changes}
+    return getattr(transformers, f"{name}Config")(**settings)
 
 
 def tuned(family: str, kind: HeadKind, **changes: Any) -> PreTrainedModel:

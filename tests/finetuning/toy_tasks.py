@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-from maskwright.reporting.reporter import Silent
-
 _FELINE, _CANINE = ("cat", "cats"), ("dog", "dogs")
 _DOES = ("sat on the mat", "ran to the tree", "and we love the tree", "sat", "ran on", "ran , and sat !")
 PEOPLE = "我你他"
@@ -93,27 +91,3 @@ def again(file: Path) -> Path:
 def _write(path: Path, lines: list[str]) -> Path:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
-
-
-class Heard(Silent):
-    """Remembers what was said."""
-
-    def __init__(self):
-        self.said = []
-        self.shown = []
-
-    def message(self, topic, text):
-        self.said.append((topic, text))
-
-    def table(self, topic, table):
-        self.said += [(topic, " ".join(map(str, row))) for row in table.rows]
-
-    def stage(self, name, done, total):
-        self.shown.append(f"{name} {done} of {total}")
-
-    def training(self, share, text):
-        assert 0 <= share <= 1
-        self.shown.append(text)
-
-    def text(self):
-        return "\n".join(f"{topic} {text}" for topic, text in self.said)

@@ -9,7 +9,7 @@ def test_budget_of_nothing_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "unit", "amount"),
+    ("amounts", "unit", "amount"),
     [
         ({"steps": 10}, "steps", 10),
         ({"minutes": 2}, "seconds", 120),
@@ -18,8 +18,8 @@ def test_budget_of_nothing_is_none() -> None:
         ({"flops": 1e12}, "flops", 1e12),
     ],
 )
-def test_budget_of_one_argument_has_its_unit(given: dict[str, float], unit: str, amount: float) -> None:
-    budget = Budget.of(**given)  # type: ignore[arg-type]
+def test_budget_of_one_argument_has_its_unit(amounts: dict[str, float], unit: str, amount: float) -> None:
+    budget = Budget.of(**amounts)  # type: ignore[arg-type]
     assert budget == Budget(unit, amount)  # type: ignore[arg-type]
 
 

@@ -108,9 +108,9 @@ def test_large_steps_and_rates_of_the_user_keep_lamb() -> None:
     large, _ = fit(published, 5e11, 10**12, 512.0, set())
     assert large.training.batch_sequences >= 512
     assert large.training.optimizer.kind == "lamb"
-    own, _ = fit(published, 4e6, 20_000_000, 128.0, {"training.learning_rate"})
-    assert own.training.optimizer.kind == "lamb"
-    assert own.training.learning_rate == published.training.learning_rate
+    fitted, _ = fit(published, 4e6, 20_000_000, 128.0, {"training.learning_rate"})
+    assert fitted.training.optimizer.kind == "lamb"
+    assert fitted.training.learning_rate == published.training.learning_rate
 
 
 def test_stable_adamw_needs_no_clipping() -> None:

@@ -95,21 +95,21 @@ def test_a_discriminator_alone_fills_no_masks(electra_folder: Path, tmp_path: Pa
         alone.fill_mask("the [MASK]")
 
 
-def judged(text: str, *spans: tuple[int, int, float]) -> Detection:
+def detection_of(text: str, *spans: tuple[int, int, float]) -> Detection:
     return Detection(text, tuple(TokenPrediction(text[a:b], 0, a, b, share, share >= 0.5) for a, b, share in spans))
 
 
 def test_marked_texts_are_readable_without_colors() -> None:
-    detection = judged("The chef ate the meal.", (0, 3, 0.1), (3, 8, 0.2), (8, 12, 0.971), (12, 16, 0.0))
+    detection = detection_of("The chef ate the meal.", (0, 3, 0.1), (3, 8, 0.2), (8, 12, 0.971), (12, 16, 0.0))
     assert highlight(detection).plain == "The chef ate{97%} the meal."
     assert [span.style for span in highlight(detection).spans] == ["bold white on red", "red"]
-    assert highlight(judged("no, none", (0, 2, 0.4))).plain == "no, none"
+    assert highlight(detection_of("no, none", (0, 2, 0.4))).plain == "no, none"
     # Two tokens of one character: the second one has nothing left to color.
-    assert highlight(judged("字", (0, 1, 0.6), (0, 1, 0.7))).plain == "字{60%}{70%}"
+    assert highlight(detection_of("字", (0, 1, 0.6), (0, 1, 0.7))).plain == "字{60%}{70%}"
 
 
 def test_summary_counts() -> None:
-    one = judged("a b", (0, 1, 0.9), (2, 3, 0.1))
+    one = detection_of("a b", (0, 1, 0.9), (2, 3, 0.1))
     assert summary([one]) == "1 of 2 tokens looks replaced"
     assert summary([one, one]) == "2 of 4 tokens look replaced"
-    assert summary([judged("a", (0, 1, 0.1))]) == "0 of 1 token look replaced"
+    assert summary([detection_of("a", (0, 1, 0.1))]) == "0 of 1 token look replaced"

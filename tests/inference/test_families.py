@@ -28,7 +28,7 @@ FAMILIES = {
 _PIECES = ("the", "cat", "sat", "on", "mat", "we", "love", "and", "dog", "a", "ran", "to", "tree")
 
 
-def _save_unigram_tokenizer(name: str, place: Path) -> int:
+def _save_unigram_tokenizer(name: str, path: Path) -> int:
     """Save a tokenizer of XLM-RoBERTa's or CamemBERT's class; return its size."""
     import transformers
 
@@ -38,7 +38,7 @@ def _save_unigram_tokenizer(name: str, place: Path) -> int:
     pieces = [(f"\u2581{piece}", -1.0 - number) for number, piece in enumerate((*_PIECES, ""))]
     vocabulary = [*((special, 0.0) for special in specials), *pieces, ("<mask>", 0.0)]
     tokenizer = getattr(transformers, f"{name}Tokenizer")(vocab=vocabulary)
-    tokenizer.save_pretrained(place)
+    tokenizer.save_pretrained(path)
     return len(tokenizer)
 
 
@@ -54,37 +54,37 @@ def folder(
     import transformers
 
     name, shape = FAMILIES[request.param]
-    place: Path = tmp_path_factory.mktemp("families") / name.lower()
+    path: Path = tmp_path_factory.mktemp("families") / name.lower()
     if "pad_token_id" in shape and shape["pad_token_id"] == 1:
-        words = _save_unigram_tokenizer(name, place)
+        words = _save_unigram_tokenizer(name, path)
     else:
-        shutil.copytree(bert_folder, place, ignore=shutil.ignore_patterns("*.json", "*.safetensors"))
-        shutil.copy(bert_folder / "tokenizer_config.json", place)
-        words = len((place / "vocab.txt").read_text(encoding="utf-8").splitlines())
+        shutil.copytree(bert_folder, path, ignore=shutil.ignore_patterns("*.json", "*.safetensors"))
+        shutil.copy(bert_folder / "tokenizer_config.json", path)
+        words = len((path / "vocab.txt").read_text(encoding="utf-8").splitlines())
     torch.manual_seed(0)
     shape = {"vocab_size": words, "max_position_embeddings": 40, "initializer_range": 0.4} | shape
     config = getattr(transformers, f"{name}Config")(**shape)
-    save_as_trained(getattr(transformers, f"{name}ForMaskedLM")(config), place)
-    return name, place
+    save_as_trained(getattr(transformers, f"{name}ForMaskedLM")(config), path)
+    return name, path
 
 
 def test_tokens_and_vectors_are_those_of_transformers(folder: tuple[str, Path]) -> None:
     import torch
     import transformers
 
-    name, place = folder
-    model = maskwright.load(place, device="cpu")
+    name, path = folder
+    model = maskwright.load(path, device="cpu")
     with warnings.catch_warnings(action="ignore"):
-        theirs = getattr(transformers, f"{name}ForMaskedLM").from_pretrained(place).eval()
-        tokenizer = transformers.AutoTokenizer.from_pretrained(place)
+        theirs = getattr(transformers, f"{name}ForMaskedLM").from_pretrained(path).eval()
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     for text, filled in zip(TEXTS, model.fill_mask(TEXTS, top_k=3), strict=True):
         ids = tokenizer(text.replace("[MASK]", tokenizer.mask_token), return_tensors="pt")["input_ids"]
         with torch.inference_mode():
             scores = theirs(input_ids=ids).logits[ids == tokenizer.mask_token_id].softmax(-1)
         best = scores.topk(3)
-        (found,) = filled
-        assert [guess.token_id for guess in found] == best.indices[0].tolist()
-        np.testing.assert_allclose([guess.score for guess in found], best.values[0].numpy(), atol=1e-5, rtol=0)
+        (actual,) = filled
+        assert [guess.token_id for guess in actual] == best.indices[0].tolist()
+        np.testing.assert_allclose([guess.score for guess in actual], best.values[0].numpy(), atol=1e-5, rtol=0)
     text = "a dog ran to the tree"
     with torch.inference_mode():
         hidden = theirs.base_model(input_ids=tokenizer(text, return_tensors="pt")["input_ids"]).last_hidden_state

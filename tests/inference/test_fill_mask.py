@@ -150,8 +150,8 @@ def test_filled_tokens_are_joined_to_the_text(
 ) -> None:
     model: Model = request.getfixturevalue(name)
     (masks,) = model.fill_mask(text, top_k=model.tokenizer.special_tokens.vocab_size)
-    found = {token.token: token.sequence for token in masks[-1]}
-    assert {token: found[token] for token in sequences} == sequences
+    actual = {token.token: token.sequence for token in masks[-1]}
+    assert {token: actual[token] for token in sequences} == sequences
 
 
 def test_fill_mask_reads_a_long_text_around_its_mask(bert: Model) -> None:
@@ -166,13 +166,13 @@ def test_fill_mask_reads_a_long_text_around_its_mask(bert: Model) -> None:
 
 
 @given(length=st.integers(1, 60), room=st.integers(1, 30), first=st.integers(0, 59), span=st.integers(1, 30))
-def test_window_holds_the_masks_and_as_much_as_it_can(length: int, room: int, first: int, span: int) -> None:
+def test_window_holds_the_masks_and_as_much_as_it_can(length: int, limit: int, first: int, span: int) -> None:
     first = min(first, length - 1)
     last = min(first + span, length)
-    low, high = _window(first, last, length, room)
+    low, high = _window(first, last, length, limit)
     assert 0 <= low <= high <= length
-    assert high - low == min(room, length)
-    if last - first <= room:
+    assert high - low == min(limit, length)
+    if last - first <= limit:
         assert low <= first
         assert last <= high
         if low > 0 and high < length:

@@ -47,10 +47,10 @@ def test_what_a_device_lacks_is_said_in_a_line(
     name: str, device: torch.device, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _only(monkeypatch)
-    with pytest.warns(PrecisionWarning, match=why) as said:
+    with pytest.warns(PrecisionWarning, match=why) as caught:
         assert choose_precision(name, device) == "fp32"
-    assert len(said) == 1
-    assert "\n" not in str(said[0].message)
+    assert len(caught) == 1
+    assert "\n" not in str(caught[0].message)
 
 
 def test_a_misspelt_precision_names_the_nearest(bert_folder: Path) -> None:
@@ -58,22 +58,22 @@ def test_a_misspelt_precision_names_the_nearest(bert_folder: Path) -> None:
         maskwright.load(bert_folder, precision="bf6")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("asked", "error", "cosine"), [("bf16", 0.02, 0.9998), ("int8", 0.05, 0.998)])
+@pytest.mark.parametrize(("requested", "error", "cosine"), [("bf16", 0.02, 0.9998), ("int8", 0.05, 0.998)])
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_rounded_models_stay_near_the_exact_one(
-    family: str, asked: precision.MatmulPrecision, error: float, cosine: float, request: pytest.FixtureRequest
+    family: str, requested: precision.MatmulPrecision, error: float, cosine: float, request: pytest.FixtureRequest
 ) -> None:
-    skip_without(asked)
+    skip_without(requested)
     folder = request.getfixturevalue(f"{family}_folder")
-    exact, rounded = (maskwright.load(folder, device="cpu", precision=each) for each in ("fp32", asked))
-    assert rounded.precision == asked
+    exact, rounded = (maskwright.load(folder, device="cpu", precision=each) for each in ("fp32", requested))
+    assert rounded.precision == requested
     for pooling in ("mean", "first"):
         vectors, near = exact.embed(TEXTS, pooling=pooling), rounded.embed(TEXTS, pooling=pooling)
         assert not np.array_equal(vectors, near)
         lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(near, axis=1)
         assert ((vectors * near).sum(1) / lengths).min() >= cosine
-    for wanted, found in zip(exact.fill_mask(MASKED), rounded.fill_mask(MASKED), strict=True):
-        for best, guess in zip(wanted, found, strict=True):
+    for wanted, actual in zip(exact.fill_mask(MASKED), rounded.fill_mask(MASKED), strict=True):
+        for best, guess in zip(wanted, actual, strict=True):
             assert guess[0].token_id == best[0].token_id
             assert [token.score for token in guess] == pytest.approx([token.score for token in best], abs=error)
 
@@ -84,8 +84,8 @@ def test_a_generator_computes_in_the_precision_of_its_model(electra_folder: Path
     assert model.generator is not None
     assert model.generator.precision == model.precision
     exact = maskwright.load(electra_folder, device="cpu").detect(TEXTS[0])[0].tokens
-    for judged, wanted in zip(model.detect(TEXTS[0])[0].tokens, exact, strict=True):
-        assert judged.probability == pytest.approx(wanted.probability, abs=0.05)
+    for actual, wanted in zip(model.detect(TEXTS[0])[0].tokens, exact, strict=True):
+        assert actual.probability == pytest.approx(wanted.probability, abs=0.05)
 
 
 @pytest.fixture

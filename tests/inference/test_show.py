@@ -313,11 +313,11 @@ def test_shown_text_is_cut_into_words_as_a_corpus_would_be_and_phrases_of_a_corp
     def words_and_notes(**words):
         recipe = catalog.resolve("bert/tiny").replace(words=Words(**words))
         preview = show(recipe, text, tokenizer=tmp_path)
-        found = []
+        results = []
         for token in preview.sequences[0].tokens:
-            found += [""] * token.begins_word
-            found[-1] += token.original
-        return set(found), any("need a corpus" in note for note in preview.notes)
+            results += [""] * token.begins_word
+            results[-1] += token.original
+        return set(results), any("need a corpus" in note for note in preview.notes)
 
     assert {"使", "用"} <= words_and_notes()[0]
     for phrases, is_noted in ((), False), (("collocations",), True), (("segmenter",), False):

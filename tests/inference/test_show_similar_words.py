@@ -62,8 +62,8 @@ def test_a_corpus_gives_the_counts_that_random_tokens_are_drawn_by(tmp_path: Pat
     # Tokens that stand in the corpus and not in the text come up too.
     fields = ("replacement={mask: 0, random: 1, keep: 0, random_from: corpus}", "masking.rate=0.9")
     preview = show("bert/tiny", "Cat and dog. Bird.", set=fields, corpus=corpus, cache=tmp_path)
-    own = {token.original for sequence in preview.sequences for token in sequence.tokens}
-    assert {seen for _, seen in changes(preview)} - own
+    originals = {token.original for sequence in preview.sequences for token in sequence.tokens}
+    assert {seen for _, seen in changes(preview)} - originals
     assert not any("counted in this text alone" in note for note in preview.notes)
 
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 
-def assert_same_gradients(found: Tensor, expected: Tensor, leaves: Sequence[Tensor], **tolerance: float) -> None:
+def assert_same_gradients(actual: Tensor, expected: Tensor, leaves: Sequence[Tensor], **tolerance: float) -> None:
     """Check that two results have the same gradients, for one random gradient of both."""
-    grad = torch.randn(found.shape, generator=torch.Generator().manual_seed(1)).to(found)
-    both = (torch.autograd.grad(result, list(leaves), grad) for result in (found, expected))
+    grad = torch.randn(actual.shape, generator=torch.Generator().manual_seed(1)).to(actual)
+    both = (torch.autograd.grad(result, list(leaves), grad) for result in (actual, expected))
     for one, other in zip(*both, strict=True):
         torch.testing.assert_close(one, other, **tolerance)

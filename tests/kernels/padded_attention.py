@@ -36,9 +36,9 @@ def padded_attention(
     is_padding = torch.arange(longest, device=query.device) >= lengths[:, None]
     scores = scores.masked_fill(is_padding[:, None, None, :], -math.inf)
     if window is not None:
-        place = torch.arange(longest, device=query.device)
+        column = torch.arange(longest, device=query.device)
         # Padding attends to something, so that its gradients are not NaN.
-        distant = ((place[:, None] - place).abs() > window) & ~is_padding[:, None, :, None]
+        distant = ((column[:, None] - column).abs() > window) & ~is_padding[:, None, :, None]
         scores = scores.masked_fill(distant, -math.inf)
     probabilities = scores.softmax(-1)
     if mask is not None:

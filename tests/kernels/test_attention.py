@@ -59,18 +59,18 @@ def test_results_and_gradients_are_those_of_the_formula(
 ) -> None:
     monkeypatch.setattr(rows, "_LONGEST_FOR_MATMULS", 0 if fused else 256)
     inputs = inputs_of(lengths, torch.float64)
-    found, expected = function(*inputs, sequences_of(lengths, longest), HEADS, None), by_formula(inputs, lengths)
-    torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
-    assert_same_gradients(found, expected, inputs, atol=1e-10, rtol=1e-10)
+    actual, expected = function(*inputs, sequences_of(lengths, longest), HEADS, None), by_formula(inputs, lengths)
+    torch.testing.assert_close(actual, expected, atol=1e-10, rtol=1e-10)
+    assert_same_gradients(actual, expected, inputs, atol=1e-10, rtol=1e-10)
 
 
 def test_long_rows_are_computed_without_a_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "_LONGEST_ROW_MASK", 5)
     monkeypatch.setattr(Sequences, "row_mask", lambda *_: pytest.fail("a mask of R x R"))
     inputs = inputs_of(PACKED, torch.float64)
-    found, expected = rows.attention(*inputs, sequences_of(PACKED), HEADS, None), by_formula(inputs, PACKED)
-    torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
-    assert_same_gradients(found, expected, inputs, atol=1e-10, rtol=1e-10)
+    actual, expected = rows.attention(*inputs, sequences_of(PACKED), HEADS, None), by_formula(inputs, PACKED)
+    torch.testing.assert_close(actual, expected, atol=1e-10, rtol=1e-10)
+    assert_same_gradients(actual, expected, inputs, atol=1e-10, rtol=1e-10)
 
 
 @lengths
@@ -93,10 +93,10 @@ def test_windows_limit_the_distance(
     monkeypatch.setattr(rows, "_BLOCK", 2)
     monkeypatch.setattr(rows, "_BLOCKS_FROM", 0 if blocks else 100)
     inputs, sequences = inputs_of(lengths, torch.float64), sequences_of(lengths, max(lengths))
-    found = ops.attention(*inputs, sequences, num_heads=HEADS, window=window)
+    actual = ops.attention(*inputs, sequences, num_heads=HEADS, window=window)
     expected = padded_attention(*inputs, sequences, HEADS, None, window)
-    torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
-    assert_same_gradients(found, expected, inputs, atol=1e-10, rtol=1e-10)
+    torch.testing.assert_close(actual, expected, atol=1e-10, rtol=1e-10)
+    assert_same_gradients(actual, expected, inputs, atol=1e-10, rtol=1e-10)
 
 
 @pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
@@ -194,13 +194,13 @@ def test_one_block_of_probabilities_is_saved_beside_the_inputs(
 def test_autocast_computes_in_half_precision_and_keeps_gradients_in_fp32(mask: DropoutMask | None) -> None:
     inputs, halves = inputs_of(PACKED), inputs_of(PACKED, torch.bfloat16)
     with torch.autocast("cpu", torch.bfloat16):
-        found = rows.attention(*inputs, sequences_of(PACKED), HEADS, mask)
+        actual = rows.attention(*inputs, sequences_of(PACKED), HEADS, mask)
     expected = rows.attention(*halves, sequences_of(PACKED), HEADS, mask)
-    assert found.dtype == torch.bfloat16
-    assert torch.equal(found, expected)
+    assert actual.dtype == torch.bfloat16
+    assert torch.equal(actual, expected)
     grad = torch.randn_like(expected)
     for one, other in zip(
-        torch.autograd.grad(found, inputs, grad), torch.autograd.grad(expected, halves, grad), strict=True
+        torch.autograd.grad(actual, inputs, grad), torch.autograd.grad(expected, halves, grad), strict=True
     ):
         assert one.dtype == torch.float32
         assert torch.equal(one, other.float())
@@ -213,9 +213,9 @@ def test_large_scores_and_no_tokens_are_computed_and_nan_stays_in_its_sequence()
     empty = [each[:0] for each in inputs]
     assert rows.attention(*empty, sequences_of(()), HEADS, None).shape == (0, WIDTH)
     inputs[1][3] = torch.nan
-    found = rows.attention(*inputs, sequences_of(PACKED), HEADS, None)
-    assert found[2:8].isnan().all()
-    assert found[[0, 1, 8, 9, 10, 11]].isfinite().all()
+    actual = rows.attention(*inputs, sequences_of(PACKED), HEADS, None)
+    assert actual[2:8].isnan().all()
+    assert actual[[0, 1, 8, 9, 10, 11]].isfinite().all()
 
 
 @pytest.mark.parametrize("enabled", [True, False])

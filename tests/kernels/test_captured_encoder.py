@@ -60,9 +60,9 @@ class Graph:
         with torch.no_grad():
             for func, args, kwargs, result in self.calls:
                 inputs = {each.untyped_storage().data_ptr() for each in tensors((args, kwargs))}
-                for own, found in zip(tensors(result), tensors(func(*args, **kwargs)), strict=True):
-                    if own.untyped_storage().data_ptr() not in inputs:  # Else it is a view, or was changed in place.
-                        own.copy_(found)
+                for static, actual in zip(tensors(result), tensors(func(*args, **kwargs)), strict=True):
+                    if static.untyped_storage().data_ptr() not in inputs:  # Else it is a view, or was changed in place.
+                        static.copy_(actual)
 
 
 class Stream:
@@ -109,14 +109,14 @@ def attention(
 ) -> Tensor:
     """Compute what the Triton kernels compute, their dropout too, without asking for the lengths."""
     assert window is None
-    bounds, places, stride = sequences.cu_seqlens.long(), torch.arange(len(query)), mask_stride(sequences.max_seqlen)
-    sequence = torch.searchsorted(bounds, places, right=True) - 1
+    bounds, positions, stride = sequences.cu_seqlens.long(), torch.arange(len(query)), mask_stride(sequences.max_seqlen)
+    sequence = torch.searchsorted(bounds, positions, right=True) - 1
     heads = [each.view(len(each), num_heads, -1).transpose(0, 1) for each in (query, key, value)]
     scores = heads[0] @ heads[1].transpose(1, 2) / heads[0].shape[2] ** 0.5
     shares = scores.masked_fill(sequence[:, None] != sequence, float("-inf")).softmax(-1)
     if dropout is not None:
         factors = dropout.factors((len(sequences) * num_heads * stride**2,))
-        inside = places - bounds[sequence]
+        inside = positions - bounds[sequence]
         first = (sequence[:, None] * num_heads + torch.arange(num_heads)[:, None, None]) * stride**2
         shares = shares * factors[first + inside[:, None] * stride + inside]
     return (shares @ heads[2]).transpose(0, 1).flatten(1)
@@ -183,12 +183,12 @@ def test_captured_passes_compute_later_batches_too(emulated: Stream, dropout: fl
                 strict=True,
             )
         )
-        found = graphs(batch, positions)
-        if found is None:
+        actual = graphs(batch, positions)
+        if actual is None:
             continue
         captured += 1
-        torch.testing.assert_close(found, expected)
-        torch.autograd.backward(found, grad)
+        torch.testing.assert_close(actual, expected)
+        torch.autograd.backward(actual, grad)
         for name, parameter in encoder.named_parameters():
             torch.testing.assert_close(parameter.grad, expected_grads[name], rtol=1e-4, atol=1e-4)
             # The optimizer needs the layout of the parameter.

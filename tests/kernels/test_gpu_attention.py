@@ -44,8 +44,8 @@ def inputs_of(tokens: int, width: int) -> list[Tensor]:
     return [torch.randn(tokens, width, device=DEVICE, dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
 
 
-def assert_near(found: Tensor, expected: Tensor, minimum: float = 0.0) -> None:
-    difference = (found.detach().double() - expected.detach().double()).norm()
+def assert_near(actual: Tensor, expected: Tensor, minimum: float = 0.0) -> None:
+    difference = (actual.detach().double() - expected.detach().double()).norm()
     assert difference <= TOLERANCE * max(float(expected.detach().double().norm()), minimum)
 
 
@@ -81,8 +81,8 @@ def test_replayed_graphs_compute_what_eager_passes_compute(changes: dict[str, An
     expected, expected_grads = computed(replay=False)
     largest = max(float(each.norm()) for each in expected_grads.values())
     for _ in range(2):  # Captured, then replayed.
-        found, grads = computed(replay=True)
-        for one, other in zip(found, expected, strict=True):
+        actual, grads = computed(replay=True)
+        for one, other in zip(actual, expected, strict=True):
             assert_near(one, other)
         assert grads.keys() == expected_grads.keys()
         for name, grad in grads.items():
@@ -127,12 +127,12 @@ def test_flash_attention_drops_by_the_key_and_leaves_the_generator_alone() -> No
 def test_windows_of_long_and_short_sequences_are_those_of_pytorch(window: int) -> None:
     for lengths in ([300, 1, 70], [90, 1, 70]):
         inputs, sequences = inputs_of(sum(lengths), 128), ops.Sequences(bounds_of(lengths), max(lengths))
-        found = ops.attention(*inputs, sequences, num_heads=2, window=window)
+        actual = ops.attention(*inputs, sequences, num_heads=2, window=window)
         expected = padded_attention(*inputs, sequences, 2, None, window)
-        assert_near(found, expected)
+        assert_near(actual, expected)
         grad = torch.randn_like(expected)
         for one, other in zip(
-            torch.autograd.grad(found, inputs, grad), torch.autograd.grad(expected, inputs, grad), strict=True
+            torch.autograd.grad(actual, inputs, grad), torch.autograd.grad(expected, inputs, grad), strict=True
         ):
             assert_near(one, other)
 
@@ -141,11 +141,11 @@ def test_windows_of_long_and_short_sequences_are_those_of_pytorch(window: int) -
 def test_head_sizes_without_a_triton_kernel_are_computed(head_size: int) -> None:
     lengths = [33, 1, 40]
     inputs, sequences = inputs_of(sum(lengths), 2 * head_size), ops.Sequences(bounds_of(lengths), 64)
-    found = ops.attention(*inputs, sequences, num_heads=2)
+    actual = ops.attention(*inputs, sequences, num_heads=2)
     expected = padded_attention(*inputs, sequences, 2, None)
-    assert_near(found, expected)
+    assert_near(actual, expected)
     grad = torch.randn_like(expected)
     for one, other in zip(
-        torch.autograd.grad(found, inputs, grad), torch.autograd.grad(expected, inputs, grad), strict=True
+        torch.autograd.grad(actual, inputs, grad), torch.autograd.grad(expected, inputs, grad), strict=True
     ):
         assert_near(one, other)

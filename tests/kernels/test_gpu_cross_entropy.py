@@ -62,26 +62,26 @@ def test_kernels_equal_the_plain_computation(m: int, v: int, block_elements: int
     assert int(correct) == int((guesses == labels).sum()) >= m // 2
     ours = torch.autograd.grad(3 * total, (features, weight, bias))
     theirs = torch.autograd.grad(3 * expected, (features, weight, bias))
-    for mine, other in zip(ours, theirs, strict=True):
-        assert (mine.dtype, mine.shape) == (other.dtype, other.shape)
-        assert (mine - other).norm() < 0.004 * other.norm()  # The gradients are rounded too, to 8 bits.
+    for grad, other in zip(ours, theirs, strict=True):
+        assert (grad.dtype, grad.shape) == (other.dtype, other.shape)
+        assert (grad - other).norm() < 0.004 * other.norm()  # The gradients are rounded too, to 8 bits.
 
 
 def test_features_in_bfloat16_get_their_gradient_in_it() -> None:
     features, weight, bias, labels = inputs(17, 100, 8)
     exact = torch.autograd.grad(scored(features, weight, bias, labels).total, features)[0]
     rounded = features.detach().bfloat16().requires_grad_()
-    found = torch.autograd.grad(scored(rounded, weight, bias, labels).total, rounded)[0]
-    assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found.float(), exact, rtol=0.01, atol=1e-5)
+    actual = torch.autograd.grad(scored(rounded, weight, bias, labels).total, rounded)[0]
+    assert actual.dtype == torch.bfloat16
+    torch.testing.assert_close(actual.float(), exact, rtol=0.01, atol=1e-5)
 
 
 def test_of_equal_scores_the_first_is_the_guess() -> None:
     weight = torch.zeros(100, 8, device=DEVICE)
     weight[[20, 60]] = 1
     labels = torch.tensor([20, 60, 3], device=DEVICE)
-    found = scored(torch.ones(3, 8, device=DEVICE), weight, torch.zeros(100, device=DEVICE), labels)
-    assert int(found.correct) == 1
+    actual = scored(torch.ones(3, 8, device=DEVICE), weight, torch.zeros(100, device=DEVICE), labels)
+    assert int(actual.correct) == 1
 
 
 def test_without_gradients_the_loss_is_the_same() -> None:
@@ -121,13 +121,13 @@ def test_tokens_are_sampled_from_logits_in_fp32(block_elements: int | None) -> N
     numbers = torch.rand(20, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     wanted = summed_cross_entropy(features, weight, bias, labels, sampling=numbers).sampled
     with torch.autocast(DEVICE, dtype=torch.bfloat16):
-        found = summed_cross_entropy(features, weight, bias, labels, block_elements, sampling=numbers)
+        actual = summed_cross_entropy(features, weight, bias, labels, block_elements, sampling=numbers)
     assert wanted is not None
-    assert found.sampled is not None
-    assert found.sampled.tolist() == wanted.tolist()
+    assert actual.sampled is not None
+    assert actual.sampled.tolist() == wanted.tolist()
     total, correct, _ = scored(features, weight, bias, labels)
-    torch.testing.assert_close(found.total, total)
-    assert int(found.correct) == int(correct)
+    torch.testing.assert_close(actual.total, total)
+    assert int(actual.correct) == int(correct)
 
 
 def test_numbers_at_the_ends_give_tokens_that_have_a_probability() -> None:
@@ -166,9 +166,9 @@ def test_a_run_compiles_each_function_once(monkeypatch: pytest.MonkeyPatch) -> N
         with torch.inference_mode(), torch.autocast(DEVICE, dtype=torch.bfloat16):
             summed_cross_entropy(features, weight, bias, labels, sampling=numbers)
         with torch.autocast(DEVICE, dtype=torch.bfloat16):
-            found = summed_cross_entropy(features, weight, bias, labels, block_elements, sampling=numbers)
-        torch.testing.assert_close(found.total, plain(features, weight, bias, labels)[0], rtol=1e-4, atol=1e-4)
-        found.total.backward()
+            actual = summed_cross_entropy(features, weight, bias, labels, block_elements, sampling=numbers)
+        torch.testing.assert_close(actual.total, plain(features, weight, bias, labels)[0], rtol=1e-4, atol=1e-4)
+        actual.total.backward()
     assert counter.frame_count == 3
 
 

@@ -34,9 +34,9 @@ def mask_of(rate: float) -> DropoutMask | None:
     return DropoutKey(7, DEVICE).mask(3, rate)
 
 
-def assert_near(found: Tensor, expected: Tensor) -> None:
-    found, expected = found.detach().float(), expected.detach().float()
-    assert (found - expected).abs().max() <= TOLERANCE * max(1.0, float(expected.abs().max()))
+def assert_near(actual: Tensor, expected: Tensor) -> None:
+    actual, expected = actual.detach().float(), expected.detach().float()
+    assert (actual - expected).abs().max() <= TOLERANCE * max(1.0, float(expected.abs().max()))
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1])
@@ -52,14 +52,14 @@ def test_attention_and_its_gradients_are_those_of_pytorch(
     inputs = [torch.randn(sum(lengths), width, device=DEVICE, dtype=DTYPE, requires_grad=True) for _ in range(3)]
     mask, longest = mask_of(rate), max(lengths)
     count = len(lengths) * num_heads * mask_stride(longest) ** 2
-    found, _ = _short_attention(*inputs, bounds, num_heads, longest, *kernel_arguments(mask, count), window)
+    actual, _ = _short_attention(*inputs, bounds, num_heads, longest, *kernel_arguments(mask, count), window)
     expected = padded_attention(*inputs, Sequences(bounds, longest), num_heads, mask, window or None)
-    assert_near(found, expected)
-    grad = torch.randn_like(found)
-    for own, other in zip(
-        torch.autograd.grad(found, inputs, grad), torch.autograd.grad(expected, inputs, grad), strict=True
+    assert_near(actual, expected)
+    grad = torch.randn_like(actual)
+    for actual_grad, other in zip(
+        torch.autograd.grad(actual, inputs, grad), torch.autograd.grad(expected, inputs, grad), strict=True
     ):
-        assert_near(own, other)
+        assert_near(actual_grad, other)
 
 
 def test_attention_is_registered_as_pytorch_requires() -> None:
@@ -79,19 +79,19 @@ def test_norm_and_its_gradients_are_those_of_pytorch(width: int, rate: float) ->
     inputs = [torch.randn(70, width, device=DEVICE, dtype=DTYPE, requires_grad=True) for _ in range(2)]
     mask = mask_of(rate)
     arguments = (*inputs, norm.weight, norm.bias, norm.eps)
-    found, _, _ = _norm(*arguments, *kernel_arguments(mask, inputs[0].numel()))
+    actual, _, _ = _norm(*arguments, *kernel_arguments(mask, inputs[0].numel()))
     with use_kernels(False):
         expected = ops.dropout_add_norm(*(each.float() for each in inputs), norm, mask)
-    assert_near(found, expected)
+    assert_near(actual, expected)
     grad = torch.randn_like(expected)
     leaves = [*inputs, norm.weight, norm.bias]
-    for own, other in zip(
-        torch.autograd.grad(found, leaves, grad.to(found.dtype)),
+    for actual_grad, other in zip(
+        torch.autograd.grad(actual, leaves, grad.to(actual.dtype)),
         torch.autograd.grad(expected, leaves, grad),
         strict=True,
     ):
-        assert own.dtype == other.dtype
-        assert_near(own, other)
+        assert actual_grad.dtype == other.dtype
+        assert_near(actual_grad, other)
 
 
 def test_norm_is_registered_as_pytorch_requires() -> None:

@@ -98,19 +98,19 @@ def shared_layers() -> nn.Sequential:
 
 def test_detached_parameters_share_memory_and_shared_parameters_share_one() -> None:
     net = shared_layers()
-    own = dict(net.named_parameters(remove_duplicate=False))
+    parameters = dict(net.named_parameters(remove_duplicate=False))
     with contextlib.suppress(KeyError), detached_parameters(net) as others:
         inside = dict(net.named_parameters(remove_duplicate=False))
         assert inside["0.weight"] is inside["1.weight"]
-        for name, parameter in own.items():
+        for name, parameter in parameters.items():
             assert inside[name] is not parameter
             assert inside[name].data_ptr() == parameter.data_ptr()
-        assert [id(each) for each in others] == [id(own[name]) for name in ("0.weight", "0.bias", "2.bias")]
-        given = torch.autograd.grad(net(torch.ones(3, 4)).sum(), list(others.values()))
+        assert [id(each) for each in others] == [id(parameters[name]) for name in ("0.weight", "0.bias", "2.bias")]
+        grads = torch.autograd.grad(net(torch.ones(3, 4)).sum(), list(others.values()))
         raise KeyError
-    assert all(each is own[name] for name, each in net.named_parameters(remove_duplicate=False))
+    assert all(each is parameters[name] for name, each in net.named_parameters(remove_duplicate=False))
     net(torch.ones(3, 4)).sum().backward()
-    for parameter, each in zip(others, given, strict=True):
+    for parameter, each in zip(others, grads, strict=True):
         torch.testing.assert_close(parameter.grad, each)
 
 

@@ -103,11 +103,11 @@ def by_modules(name: str, batch: PackedBatch) -> torch.Tensor:
         return encoder(name)(batch).hidden
 
 
-def assert_near(found: torch.Tensor, wanted: torch.Tensor, precision: MatmulPrecision) -> None:
+def assert_near(actual: torch.Tensor, wanted: torch.Tensor, precision: MatmulPrecision) -> None:
     error, cosine = ROUNDED[precision]
-    assert found.dtype == torch.float32
-    assert (found - wanted).abs().max() <= error * wanted.abs().max()
-    assert torch.cosine_similarity(found, wanted, dim=-1).min() >= cosine
+    assert actual.dtype == torch.float32
+    assert (actual - wanted).abs().max() <= error * wanted.abs().max()
+    assert torch.cosine_similarity(actual, wanted, dim=-1).min() >= cosine
 
 
 # --- all precisions
@@ -236,32 +236,32 @@ class TestInC:
         chosen = data.draw(st.none() | st.lists(st.integers(0, tokens - 1), max_size=2 * tokens))
         positions = None if chosen is None else torch.tensor(chosen, dtype=torch.int64)
         with with_threads(data.draw(st.sampled_from([1, 2]))):
-            found = compiled(encoder(name), precision)(text_batch.batch, positions)
+            actual = compiled(encoder(name), precision)(text_batch.batch, positions)
         wanted = wanted if positions is None else wanted[positions]
-        assert found.shape == wanted.shape
+        assert actual.shape == wanted.shape
         # A value halfway between two integers may be rounded to either, which the layers above then see.
-        error = (found - wanted).abs()
+        error = (actual - wanted).abs()
         allowed = {"fp32": 1e-5, "int8": 0.02}[precision]
         assert not len(error) or error.max() <= allowed * wanted.abs().max()
 
     def test_a_text_does_not_depend_on_the_rest_of_its_batch(self, precision: ops.Precision) -> None:
         model = compiled(encoder("bert"), precision)
         together = batch_of(LENGTHS)
-        found = model(together.batch)
+        actual = model(together.batch)
         for text, start in zip(together.texts, together.starts, strict=True):
             (alone,) = batches([texts(LENGTHS)[text]], tokens=1000, device=CPU)
-            assert torch.equal(found[start : start + LENGTHS[text]], model(alone.batch))
+            assert torch.equal(actual[start : start + LENGTHS[text]], model(alone.batch))
 
     def test_threads_and_output_positions_change_no_bit(self, precision: ops.Precision) -> None:
         model, batch = compiled(encoder("ernie"), precision), batch_of([17, 3, 30]).batch
         every = torch.cat([torch.arange(50).flip(0), torch.arange(50)])
-        found = []
+        outputs = []
         for threads in (1, 2, 3, 16):
             with with_threads(threads):
-                found.append(model(batch))
-                assert torch.equal(model(batch, every), found[0][every])
-                assert torch.equal(model(batch, every[-1:].int()), found[0][-1:])
-        assert all(torch.equal(each, found[0]) for each in found)
+                outputs.append(model(batch))
+                assert torch.equal(model(batch, every), outputs[0][every])
+                assert torch.equal(model(batch, every[-1:].int()), outputs[0][-1:])
+        assert all(torch.equal(each, outputs[0]) for each in outputs)
 
     def test_a_forked_process_computes_the_same(self, precision: ops.Precision) -> None:
         # With one thread, as PyTorch's loaders have: its own layers wait forever for threads that a fork does not have.
@@ -303,10 +303,10 @@ class TestInC:
             model.word_embeddings.weight[7] = torch.nan
         ids = [np.array([5, 6]), np.array([7, 8, 9]), np.array([10, 11, 12])]
         (text_batch,) = batches(ids, tokens=1000, device=CPU)
-        found = compiled(model, precision)(text_batch.batch)
+        actual = compiled(model, precision)(text_batch.batch)
         is_nan = np.repeat(text_batch.texts == 1, np.diff(text_batch.batch.cu_seqlens.numpy()))
-        assert found[is_nan].isnan().all()
-        assert found[~is_nan].isfinite().all()
+        assert actual[is_nan].isnan().all()
+        assert actual[~is_nan].isfinite().all()
 
     @pytest.mark.parametrize(
         "shape",
@@ -325,10 +325,10 @@ class TestInC:
         with torch.no_grad():
             wanted = source(text_batch.batch).hidden
         model = compiled(source, precision)
-        found = model(text_batch.batch)
-        assert_near(found, wanted, precision)
+        actual = model(text_batch.batch)
+        assert_near(actual, wanted, precision)
         positions = torch.tensor([text_batch.batch.num_tokens - 1, 0])
-        assert torch.equal(model(text_batch.batch, positions), found[positions])
+        assert torch.equal(model(text_batch.batch, positions), actual[positions])
 
     @pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "relu"])
     def test_activations_are_those_of_pytorch(self, precision: ops.Precision, name: str) -> None:
@@ -353,7 +353,7 @@ class TestInC:
             precision=precision,
         )
         assert layers is not None
-        found = layers(tokens, ops.Sequences(torch.tensor([0, 1]), 1))
+        actual = layers(tokens, ops.Sequences(torch.tensor([0, 1]), 1))
         expected = plain(ops.activation(name, values)[None])
         tolerance = 2e-6 if precision == "fp32" else 0.03
-        torch.testing.assert_close(found, expected.detach(), atol=tolerance, rtol=1e-5)
+        torch.testing.assert_close(actual, expected.detach(), atol=tolerance, rtol=1e-5)

@@ -84,17 +84,17 @@ def test_what_code_depends_on_has_it_compiled_again(
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"), [("env gcc '-DANSWER=(40 + 5)'", 45), ("no-such-compiler", 42), ("false", 42), ("  ", 42)]
+    ("compiler", "expected"), [("env gcc '-DANSWER=(40 + 5)'", 45), ("no-such-compiler", 42), ("false", 42), ("  ", 42)]
 )
 def test_the_named_compiler_is_used_or_passed_over(
-    asked: str, found: int, answer: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+    compiler: str, expected: int, answer: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CC", asked)
-    assert answer() == found
+    monkeypatch.setenv("CC", compiler)
+    assert answer() == expected
 
 
 @pytest.mark.parametrize(
-    ("program", "said"),
+    ("program", "message"),
     [
         ("", r"no C compiler here\. Install gcc"),
         ("echo 'a.c:1: fatal error: no omp.h' >&2; exit 1", r"\(a\.c:1: fatal error: no omp\.h\).*Install gcc"),
@@ -105,7 +105,7 @@ def test_the_named_compiler_is_used_or_passed_over(
     ],
 )
 def test_a_compiler_that_is_missing_or_fails_is_named(
-    program: str, said: str, answer: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program: str, message: str, answer: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_COMPILERS", ())
     monkeypatch.setattr(module, "_SECONDS", 0.5 if "sleep" in program else 60)
@@ -113,7 +113,7 @@ def test_a_compiler_that_is_missing_or_fails_is_named(
         (tmp_path / "cc").write_text(f"#!/bin/sh\n{program}\n")
         (tmp_path / "cc").chmod(0o755)
         monkeypatch.setenv("CC", str(tmp_path / "cc"))
-    with pytest.raises(DeviceError, match=said):
+    with pytest.raises(DeviceError, match=message):
         answer()
 
 

@@ -55,11 +55,11 @@ def test_feed_forward_is_pytorchs(name: str, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     layers, hidden = (nn.Linear(512, 24), nn.Linear(24, 512)), torch.randn(9, 512, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-        found = ops.feed_forward(hidden, layers[0], name, layers[1])
+        actual = ops.feed_forward(hidden, layers[0], name, layers[1])
         expected = layers[1](ops.activation(name, layers[0](hidden)))
-    assert found.dtype == dtype
-    torch.testing.assert_close(found, expected)
-    assert_same_gradients(found, expected, leaves_of(hidden, *layers))
+    assert actual.dtype == dtype
+    torch.testing.assert_close(actual, expected)
+    assert_same_gradients(actual, expected, leaves_of(hidden, *layers))
 
 
 @pytest.mark.parametrize("width", [16, 528])
@@ -68,12 +68,12 @@ def test_query_key_and_value_are_those_of_three_layers(width: int, half: bool) -
     torch.manual_seed(0)
     layers, hidden = [nn.Linear(width, width) for _ in range(3)], torch.randn(5, width, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16, enabled=half):
-        found = ops.linear_qkv(hidden, *layers)
+        actual = ops.linear_qkv(hidden, *layers)
         expected = [layer(hidden) for layer in layers]
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(one, other)
     tolerance = {"atol": 0.02, "rtol": 0.02} if half else {"atol": 1e-5, "rtol": 1e-5}
-    assert_same_gradients(torch.stack(list(found)), torch.stack(expected), leaves_of(hidden, *layers), **tolerance)
+    assert_same_gradients(torch.stack(list(actual)), torch.stack(expected), leaves_of(hidden, *layers), **tolerance)
 
 
 @pytest.mark.parametrize("name", ["gelu", "gelu_tanh"])
@@ -81,7 +81,7 @@ def test_query_key_and_value_are_those_of_three_layers(width: int, half: bool) -
 def test_a_layer_saves_few_bytes_per_token_and_unit_of_width(name: str, half: bool) -> None:
     """In fp32: tokens 8, query, key and value 12, probabilities 8, context 4, sums 8, GELU's input 16, dropout 4."""
     length, width = 128, 768
-    found = []
+    sizes = []
     for num_layers in (1, 2):
         config = EncoderConfig(num_layers=num_layers, hidden_activation=name, pooler=False)
         encoder = Encoder(config, 9)
@@ -99,5 +99,5 @@ def test_a_layer_saves_few_bytes_per_token_and_unit_of_width(name: str, half: bo
         ):
             encoder(batch)
         # Not weights and their copies in bf16.
-        found.append(sum(each.untyped_storage().nbytes() for each in saved.values() if length in each.shape))
-    assert (found[1] - found[0]) / length / width == pytest.approx(36 if half else 60, abs=0.1)
+        sizes.append(sum(each.untyped_storage().nbytes() for each in saved.values() if length in each.shape))
+    assert (sizes[1] - sizes[0]) / length / width == pytest.approx(36 if half else 60, abs=0.1)

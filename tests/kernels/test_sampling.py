@@ -33,8 +33,8 @@ def test_drawn_tokens_are_where_the_summed_probabilities_pass_the_number(
 ) -> None:
     logits = torch.tensor(rows)
     numbers = torch.rand(len(rows), generator=torch.Generator().manual_seed(seed))
-    found = drawn(logits, numbers, block_elements)
-    for row, number, token in zip(rows, numbers.tolist(), found.tolist(), strict=True):
+    actual = drawn(logits, numbers, block_elements)
+    for row, number, token in zip(rows, numbers.tolist(), actual.tolist(), strict=True):
         shares = np.exp(np.array(row) - max(row))
         shares /= shares.sum()
         # Token by token, in exact arithmetic but for rounding at the borders.
@@ -86,9 +86,9 @@ def test_under_autocast_tokens_are_drawn_by_logits_in_fp32(dtype: torch.dtype, b
     numbers, labels = torch.rand(2000, generator=generator), torch.zeros(2000, dtype=torch.int64)
     wanted = summed_cross_entropy(features.float(), weight, bias, labels, block_elements, sampling=numbers)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = summed_cross_entropy(features, weight, bias, labels, block_elements, sampling=numbers)
+        actual = summed_cross_entropy(features, weight, bias, labels, block_elements, sampling=numbers)
         without = summed_cross_entropy(features, weight, bias, labels, block_elements)
-    assert found.sampled is not None
+    assert actual.sampled is not None
     assert wanted.sampled is not None
-    assert found.sampled.tolist() == wanted.sampled.tolist()
-    assert found.total.item() == without.total.item() != wanted.total.item()  # The loss is that of bf16 products.
+    assert actual.sampled.tolist() == wanted.sampled.tolist()
+    assert actual.total.item() == without.total.item() != wanted.total.item()  # The loss is that of bf16 products.

@@ -75,8 +75,8 @@ def test_without_a_c_compiler_there_are_no_gpu_kernels(
         raise error
 
     monkeypatch.setattr(type(driver), "active", property(fail))
-    with pytest.warns(UserWarning, match="GPU kernels disabled: Triton cannot compile its driver") as said:
+    with pytest.warns(UserWarning, match="GPU kernels disabled: Triton cannot compile its driver") as caught:
         assert not has_kernels(GPU)
-    assert "\n" not in str(said[0].message)
+    assert "\n" not in str(caught[0].message)
     assert not has_kernels(torch.device("cuda", 1))
-    assert len(said) == 1
+    assert len(caught) == 1

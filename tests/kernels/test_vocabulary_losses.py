@@ -76,10 +76,10 @@ def test_the_highest_score_stands_where_the_first_of_equals_stands(entries: int)
         plain.bfloat16(),
         plain[:, ::2] if entries > 1 else plain,
     ):
-        best, places = scores.max(dim=1, keepdim=True)
-        found, found_places = max_with_index(scores)
-        assert torch.equal(found, best)
-        assert torch.equal(found_places, places)
+        best, indices = scores.max(dim=1, keepdim=True)
+        actual, found_places = max_with_index(scores)
+        assert torch.equal(actual, best)
+        assert torch.equal(found_places, indices)
 
 
 def test_without_gradients_the_loss_is_the_same() -> None:

@@ -12,17 +12,17 @@ import torch
 from maskwright.machine import contention
 from maskwright.machine.contention import CpuTimes, OtherLoad, SpinControl, is_contended
 
-START = CpuTimes(busy=100.0, idle=100.0, own=50.0)
+START = CpuTimes(busy=100.0, idle=100.0, process=50.0)
 
 
-def after(own: float, others: float, cores: int = 2, seconds: float = 2.0) -> CpuTimes:
-    """Times after some seconds in which this process used `own` cores and other processes `others`."""
-    busy = seconds * (own + others)
-    return CpuTimes(START.busy + busy, START.idle + seconds * cores - busy, START.own + seconds * own)
+def after(process: float, others: float, cores: int = 2, seconds: float = 2.0) -> CpuTimes:
+    """Times after some seconds in which this process used `process` cores and other processes `others`."""
+    busy = seconds * (process + others)
+    return CpuTimes(START.busy + busy, START.idle + seconds * cores - busy, START.process + seconds * process)
 
 
 @pytest.mark.parametrize(
-    ("own", "others", "cores", "was_contended", "expected"),
+    ("process", "others", "cores", "was_contended", "expected"),
     [
         (1.1, 0.9, 2, False, True),
         (2.0, 0.0, 2, False, False),
@@ -34,9 +34,9 @@ def after(own: float, others: float, cores: int = 2, seconds: float = 2.0) -> Cp
     ],
 )
 def test_contention_needs_other_processes_and_no_idle_core(
-    own: float, others: float, cores: int, was_contended: bool, expected: bool
+    process: float, others: float, cores: int, was_contended: bool, expected: bool
 ) -> None:
-    assert is_contended(START, after(own, others, cores), cores, was_contended) == expected
+    assert is_contended(START, after(process, others, cores), cores, was_contended) == expected
 
 
 def test_without_readings_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,8 +37,8 @@ def test_the_reference_gives_the_same_results_and_gradients():
     (hidden, pooled, gradients), (expected, expected_pooled, expected_gradients) = outcomes
     torch.testing.assert_close(hidden, expected, atol=1e-5, rtol=0)
     torch.testing.assert_close(pooled, expected_pooled, atol=1e-5, rtol=0)
-    for found, wanted in zip(gradients, expected_gradients, strict=True):
-        assert wanted is None or torch.allclose(found, wanted, atol=1e-5, rtol=1e-4)
+    for actual, wanted in zip(gradients, expected_gradients, strict=True):
+        assert wanted is None or torch.allclose(actual, wanted, atol=1e-5, rtol=1e-4)
 
 
 def test_changing_one_sequence_changes_no_other():

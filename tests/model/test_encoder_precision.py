@@ -42,13 +42,13 @@ def test_gradients_in_bfloat16_point_where_those_in_fp32_point() -> None:
     assert (rough_hidden - hidden).norm() < 0.01 * hidden.norm()
     assert rough.keys() == exact.keys()
     largest = max(float(gradient.norm()) for gradient in exact.values())
-    found = {}
+    gradients_of = {}
     for name, gradient in exact.items():
         assert rough[name].dtype == torch.float32
         if gradient.norm() < 1e-4 * largest:  # A key's bias has no gradient but rounding.
             continue
         cosine = float(torch.cosine_similarity(rough[name].flatten(), gradient.flatten(), dim=0))
-        found[name] = (cosine, float((rough[name] - gradient).norm() / gradient.norm()))
+        gradients_of[name] = (cosine, float((rough[name] - gradient).norm() / gradient.norm()))
     # Measured: .99996 and .009 at worst. A step of bfloat16 is 2**-8 = .004.
-    assert min(cosine for cosine, _ in found.values()) > 0.9998, found
-    assert max(apart for _, apart in found.values()) < 0.02, found
+    assert min(cosine for cosine, _ in gradients_of.values()) > 0.9998, gradients_of
+    assert max(apart for _, apart in gradients_of.values()) < 0.02, gradients_of

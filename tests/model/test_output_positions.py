@@ -28,12 +28,12 @@ def results(
 
 
 def test_attention_drops_the_same_in_training() -> None:
-    found, expected = (results(ATTENTION_ONLY, which) for which in (POSITIONS, None))
-    for one, other in zip(found[:2], expected[:2], strict=True):
+    actual, expected = (results(ATTENTION_ONLY, which) for which in (POSITIONS, None))
+    for one, other in zip(actual[:2], expected[:2], strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
-    assert found[2].keys() == expected[2].keys()
+    assert actual[2].keys() == expected[2].keys()
     for name, gradient in expected[2].items():
-        torch.testing.assert_close(found[2][name], gradient, atol=1e-5, rtol=1e-4, msg=name)
+        torch.testing.assert_close(actual[2][name], gradient, atol=1e-5, rtol=1e-4, msg=name)
 
 
 def test_half_precision_is_the_same_up_to_the_order_of_sums() -> None:

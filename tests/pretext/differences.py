@@ -16,10 +16,10 @@ def assert_gradients_are_those_of_differences(loss: Callable[..., Tensor], leave
     step = 1e-6
     gradients = torch.autograd.grad(loss(*leaves), leaves)
     for number, (leaf, gradient) in enumerate(zip(leaves, gradients, strict=True)):
-        for place in range(leaf.numel()):
+        for index in range(leaf.numel()):
             moved = []
             for sign in (1, -1):
                 others = [each.detach().clone() for each in leaves]
-                others[number].view(-1)[place] += sign * step
+                others[number].view(-1)[index] += sign * step
                 moved.append(float(loss(*others)))
-            assert abs((moved[0] - moved[1]) / (2 * step) - float(gradient.reshape(-1)[place])) < 1e-7
+            assert abs((moved[0] - moved[1]) / (2 * step) - float(gradient.reshape(-1)[index])) < 1e-7

@@ -57,7 +57,7 @@ def rows_of(plan: Plan) -> list[tuple[list[int], list[int], int]]:
 
 def repeated(words: Sequence[Sequence[int]], count: int = 1) -> Instances:
     """Return the same sentence `count` times, given as words of ids."""
-    begins = [True, *(place == 0 for word in words for place in range(len(word))), True]
+    begins = [True, *(index == 0 for word in words for index in range(len(word))), True]
     ids = [SPECIAL.cls, *(id for word in words for id in word), SPECIAL.sep]
     return Instances(
         ids=np.tile(np.array(ids, dtype=np.int32), count),

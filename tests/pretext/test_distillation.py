@@ -58,8 +58,8 @@ def view(hidden: int, tokens: int, seed: int) -> View:
     )
 
 
-def inputs_of(places: list[int], student: View, teacher: View) -> LossInputs:
-    positions = torch.tensor(places, dtype=torch.int64)
+def inputs_of(indices: list[int], student: View, teacher: View) -> LossInputs:
+    positions = torch.tensor(indices, dtype=torch.int64)
     return LossInputs(
         view=student, targets=TargetTensors(positions=positions, labels=torch.zeros_like(positions)), teacher=teacher
     )
@@ -67,27 +67,28 @@ def inputs_of(places: list[int], student: View, teacher: View) -> LossInputs:
 
 def test_soft_targets_equal_the_plain_formula_on_the_masked_token_heads() -> None:
     student, teacher = view(16, 20, 0), view(24, 20, 1)
-    objective, places = SoftTargets(), [0, 3, 4, 11, 19]
-    term = objective.loss(objective.head(shape(16, 16)), inputs_of(places, student, teacher))
+    objective, positions = SoftTargets(), [0, 3, 4, 11, 19]
+    term = objective.loss(objective.head(shape(16, 16)), inputs_of(positions, student, teacher))
     mlm = MaskedLanguageModeling()
     scores, wanted = (
-        mlm.logits(each.heads["mlm"], each.output.hidden[places], each.word_embeddings) for each in (student, teacher)
+        mlm.logits(each.heads["mlm"], each.output.hidden[positions], each.word_embeddings)
+        for each in (student, teacher)
     )
     expected = plain_divergence(scores, wanted.detach(), 2.0)
     assert term.total.item() / 5 == pytest.approx(expected.item(), abs=1e-6)
     assert int(term.correct) == int((scores.argmax(1) == wanted.argmax(1)).sum())
     leaves = (student.output.hidden, student.word_embeddings, *student.heads["mlm"].parameters())
     ours, plain = (torch.autograd.grad(total, leaves) for total in (term.total / 5, expected))
-    for mine, other in zip(ours, plain, strict=True):
-        assert (mine - other).abs().max() < 1e-6
+    for actual, other in zip(ours, plain, strict=True):
+        assert (actual - other).abs().max() < 1e-6
 
 
 def test_cosine_equals_torch_s_cosine_embedding_loss() -> None:
     student, teacher = view(16, 20, 2), view(16, 20, 3)
-    places = [0, 5, 7, 8, 19]
-    term = Cosine().loss(nn.Identity(), inputs_of(places, student, teacher))
-    mine, theirs = student.output.hidden[places], teacher.output.hidden[places].detach()
-    expected = nn.CosineEmbeddingLoss(reduction="mean")(mine, theirs, torch.ones(5, dtype=torch.float64))
+    positions = [0, 5, 7, 8, 19]
+    term = Cosine().loss(nn.Identity(), inputs_of(positions, student, teacher))
+    student_states, theirs = student.output.hidden[positions], teacher.output.hidden[positions].detach()
+    expected = nn.CosineEmbeddingLoss(reduction="mean")(student_states, theirs, torch.ones(5, dtype=torch.float64))
     assert term.total.item() / 5 == pytest.approx(expected.item(), abs=1e-6)
     assert term.correct is None
     shares = Cosine().details({name: float(value) for name, value in term.tallies.items()}, 5)

@@ -38,9 +38,9 @@ def test_units_are_drawn_one_by_one_with_the_number_of_their_place(lengths: list
     expected = []
     for number in range(len(instances)):
         low, high = instances.cu_seqlens[number : number + 2]
-        own = sorted(unit for unit in begins_of(instances, "phrase") if low <= unit[0] < high)
-        drawn = [unit for unit in own if numbers[unit[0]] < 0.15]
-        expected += drawn or [min(own, key=lambda unit: numbers[unit[0]])]
+        phrases = sorted(unit for unit in begins_of(instances, "phrase") if low <= unit[0] < high)
+        drawn = [unit for unit in phrases if numbers[unit[0]] < 0.15]
+        expected += drawn or [min(phrases, key=lambda unit: numbers[unit[0]])]
     selection = only("phrase").select(instances, rng)
     assert ranges(selection.starts, selection.ends) == expected
 

@@ -77,10 +77,10 @@ def told_plainly(masking: NgramMasking, instances: Instances, rng: RandomNumbers
         offsets = [window[0][0] - low for window in windows]
         covered: set[int] = set()
         spent = 0
-        for place in visiting_order(rng, number, offsets):
-            length = length_drawn(masking, rng, number, offsets[place])
+        for index in visiting_order(rng, number, offsets):
+            length = length_drawn(masking, rng, number, offsets[index])
             while length:
-                words = windows[place][:length]
+                words = windows[index][:length]
                 tokens = [token for word in words for token in word]
                 cost = len(words) if masking.budget == "words" else len(tokens)
                 if spent + cost <= budget:
@@ -106,8 +106,8 @@ def told_from_left_to_right(masking: NgramMasking, instances: Instances, rng: Ra
         lengths: list[int] = []
         while sum(lengths) < budget:
             lengths.append(min(length_drawn(masking, rng, number, len(lengths)), budget - sum(lengths)))
-        places = [word[0] - low for word in words[: len(words) - budget + len(lengths)]]
-        pointers = sorted(visiting_order(rng, number, places)[: len(lengths)])
+        starts = [word[0] - low for word in words[: len(words) - budget + len(lengths)]]
+        pointers = sorted(visiting_order(rng, number, starts)[: len(lengths)])
         moved = 0
         for pointer, length in zip(pointers, lengths, strict=True):
             window = range(pointer + moved, pointer + moved + length)

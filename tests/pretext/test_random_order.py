@@ -28,9 +28,9 @@ def test_each_sequence_is_ordered_by_its_own_numbers(lengths: list[int], seed: i
             uniform = rng.uniform_at("masking order", np.full(len(offsets), sequence), offsets)
             times = (-np.log1p(-uniform) / weights[instances.ids[low + offsets]]).astype(np.float32)
             numbers = times.view(np.uint32) >> 3
-        own = (low + offsets[np.lexsort((offsets, numbers))]).tolist()
-        expected += own
-        expected_firsts += sorted(own[: firsts[sequence]])
+        ordered = (low + offsets[np.lexsort((offsets, numbers))]).tolist()
+        expected += ordered
+        expected_firsts += sorted(ordered[: firsts[sequence]])
     assert order.tokens.tolist() == expected
     assert order.first(firsts).tolist() == expected_firsts
 

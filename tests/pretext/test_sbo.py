@@ -16,7 +16,7 @@ from maskwright.pretext.objectives import SpanBoundaryObjective
 SHAPE = HeadShape(hidden_size=24, embedding_size=12, vocab_size=60, hidden_activation="gelu", layer_norm_eps=1e-12)
 
 
-def asked(targets: Targets) -> list[tuple[int, int, int, int]]:
+def rows_of(targets: Targets) -> list[tuple[int, int, int, int]]:
     """(left, position, right, position) of every target."""
     columns = targets.anchors["left"], targets.positions, targets.anchors["right"], targets.extra["position"]
     return list(zip(*(column.tolist() for column in columns), strict=True))
@@ -44,7 +44,7 @@ def test_targets_are_those_of_a_walk_over_the_tokens(masking: Masking, lengths: 
     targets = SpanBoundaryObjective(max_places=5).targets(
         Examples(instances=instances, selection=selection, corrupted=instances.ids)
     )
-    assert asked(targets) == expected
+    assert rows_of(targets) == expected
     assert not masked[targets.anchors["left"]].any()
     assert not masked[targets.anchors["right"]].any()
     sequences = instances.sequence_ids
@@ -88,8 +88,8 @@ def test_the_loss_equals_that_of_the_formula_written_out() -> None:
     assert term.total.item() == pytest.approx(expected.item(), rel=1e-6)
     assert term.correct.item() == int((scores.argmax(dim=1) == labels).sum())
     leaves = (hidden, embeddings, *head.parameters())
-    for mine, other in zip(torch.autograd.grad(term.total, leaves), torch.autograd.grad(expected, leaves), strict=True):
-        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
+    for grad, other in zip(torch.autograd.grad(term.total, leaves), torch.autograd.grad(expected, leaves), strict=True):
+        torch.testing.assert_close(grad, other, atol=1e-5, rtol=1e-5)
     # The masked tokens themselves are not looked at.
     (gradient,) = torch.autograd.grad(objective.loss(head, LossInputs(view=view, targets=targets)).total, hidden)
     assert sorted(gradient.abs().sum(dim=1).nonzero().flatten().tolist()) == [3, 7, 9, 11]

@@ -12,7 +12,7 @@ from maskwright.pretext.formats import DocSentences, FullSentences
 Packed = FullSentences | DocSentences
 
 
-def told_plainly(lengths: list[list[int]], room: int, crosses: bool, every_sentence: bool) -> list[list[int]]:
+def told_plainly(lengths: list[list[int]], limit: int, crosses: bool, every_sentence: bool) -> list[list[int]]:
     """Pack one sentence at a time: the tokens of each row, with None where a separator stands within it."""
     rows: list[list[int | None]] = []
     row: list[int | None] = []
@@ -25,14 +25,14 @@ def told_plainly(lengths: list[list[int]], room: int, crosses: bool, every_sente
             sentence = list(range(token, token + length))
             token += length
             joint = [None] if row and (every_sentence or number == 0) else []
-            if len(row) + len(joint) + length <= room:
+            if len(row) + len(joint) + length <= limit:
                 row = row + joint + sentence
                 continue
             if row:
                 rows.append(row)
-            while len(sentence) > room:
-                rows.append(sentence[:room])
-                sentence = sentence[room:]
+            while len(sentence) > limit:
+                rows.append(sentence[:limit])
+                sentence = sentence[limit:]
             row = list(sentence)
     if row:
         rows.append(row)

@@ -179,7 +179,7 @@ def test_it_equals_the_rule_applied_word_by_word(lengths: list[int], seed: int, 
 
 
 # The worked example: 使用 语言 模型 来 预测 , 语言模型 selected as one unit of four characters.
-CHARACTERS = {character: 100 + place for place, character in enumerate("使用语言模型来预测法建统计文")}
+CHARACTERS = {character: 100 + index for index, character in enumerate("使用语言模型来预测法建统计文")}
 
 
 def ids_of(text: str) -> Word:

@@ -50,8 +50,8 @@ def test_rare_tokens_are_drawn_like_one_by_one_without_replacement() -> None:
     weights = counts**-0.7
     shares = weights / weights.sum()
     instances = batch_of([6] * 60_000)
-    for place in range(4):
-        instances.ids[place + 1 :: 6] = place
+    for index in range(4):
+        instances.ids[index + 1 :: 6] = index
     masking = TokenMasking(rate=0.33, sampling="rare")
     positions = masking.select(instances, rng_for(instances, seed=9), counts).positions % 6 - 1
     pairs = np.bincount(positions[::2] * 4 + positions[1::2], minlength=16)

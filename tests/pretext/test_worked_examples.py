@@ -98,8 +98,8 @@ def test_an_american_football_game_is_hidden_as_one_and_told_from_its_boundaries
         targets.anchors["right"] % 14,
         targets.extra["position"],
     )
-    asked = set(zip(*(column[of_game].tolist() for column in columns), strict=True))
-    assert asked == {(4, 5, 9, 1), (4, 6, 9, 2), (4, 7, 9, 3), (4, 8, 9, 4)}
+    rows = set(zip(*(column[of_game].tolist() for column in columns), strict=True))
+    assert rows == {(4, 5, 9, 1), (4, 6, 9, 2), (4, 7, 9, 3), (4, 8, 9, 4)}
     assert np.array_equal(targets.labels, instances.ids[targets.positions])
 
 
@@ -136,11 +136,11 @@ def test_four_words_become_similar_words_and_never_mask_tokens() -> None:
     selection = masking.select(instances, rng_for(instances))
     length = len("".join(words)) + 2
     units = Counter(zip(selection.starts % length, selection.ends % length, strict=True))
-    place = {word: 1 + "".join(words).index(word) for word in words}
-    bounds = {*place.values(), length - 1}
+    first_token = {word: 1 + "".join(words).index(word) for word in words}
+    bounds = {*first_token.values(), length - 1}
     assert {bound for unit in units for bound in unit} <= bounds  # never half a word
-    assert units[place["语言"], place["下"]] > 20  # 语言 模型 来 预测: four words, seven characters
-    ids = {word: tuple(range(FIRST_ID + at - 1, FIRST_ID + at - 1 + len(word))) for word, at in place.items()}
+    assert units[first_token["语言"], first_token["下"]] > 20  # 语言 模型 来 预测: four words, seven characters
+    ids = {word: tuple(range(FIRST_ID + at - 1, FIRST_ID + at - 1 + len(word))) for word, at in first_token.items()}
     similar = {ids[word]: [tuple(id + 300 for id in ids[word])] for word in words}
     replacement = SimilarWord(similar=1, random=0, keep=0)
     after = replacement.replace_tokens(instances, selection, rng_for(instances), knowing(VOCABULARY, table_of(similar)))

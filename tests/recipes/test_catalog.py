@@ -164,8 +164,8 @@ def test_a_new_system_is_one_new_file(tmp_path, monkeypatch):
     monkeypatch.setattr(catalog.systems, "__path__", [*catalog.systems.__path__, str(tmp_path)])
     catalog._recipes.cache_clear()
     try:
-        found = catalog.get("tenth/base")
-        assert (found.masking.kind, found.masking.rate) == ("whole_word", 0.123)
+        recipe = catalog.get("tenth/base")
+        assert (recipe.masking.kind, recipe.masking.rate) == ("whole_word", 0.123)
         assert catalog.resolve("tenth/tiny", ["masking.rate=0.2"]).masking.rate == 0.2
         sizes = {name.removeprefix("roberta/") for name in shipped if name.startswith("roberta/")}
         assert set(catalog.names()) == {*shipped, *(f"tenth/{size}" for size in sizes)}

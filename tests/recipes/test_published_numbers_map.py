@@ -20,9 +20,9 @@ def cited(text: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", PAGES[:2])
 def test_every_named_test_exists(name: str) -> None:
-    found = cited(page(name))
-    assert len(found) > 15
-    for file, test in found:
+    actual = cited(page(name))
+    assert len(actual) > 15
+    for file, test in actual:
         assert re.search(rf"^def {test}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), f"{file}::{test}"
 
 
@@ -45,9 +45,9 @@ def test_each_of_the_45_numbers_has_a_test_or_a_reason() -> None:
 
 @pytest.mark.parametrize("name", PAGES[1:])
 def test_every_command_names_a_valid_recipe_and_settings(name: str) -> None:
-    found = commands(page(name))
-    assert len(found) >= 8
-    for command in found:
+    actual = commands(page(name))
+    assert len(actual) >= 8
+    for command in actual:
         assert command.verb in SUBCOMMANDS
         if command.verb not in ("pretrain", "show"):
             continue

@@ -49,8 +49,8 @@ COUNTS = {
 @pytest.mark.parametrize("name", COUNTS)
 def test_published_numbers_of_parameters(name):
     counted = sizes(catalog.get(name))
-    found = (counted.encoder_and_pooler, counted.encoder, counted.pretraining, counted.masked_lm)
-    assert found[: len(COUNTS[name])] == COUNTS[name]
+    actual = (counted.encoder_and_pooler, counted.encoder, counted.pretraining, counted.masked_lm)
+    assert actual[: len(COUNTS[name])] == COUNTS[name]
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import sys
 import pytest
 from rich.console import Console
 
-from maskwright.reporting.console import OnConsole
+from maskwright.reporting.console import ConsoleReporter
 
 
 def test_without_a_terminal_the_last_state_of_each_stage_is_printed() -> None:
     written = io.StringIO()
-    with OnConsole(Console(file=written, width=100)) as reporter:
+    with ConsoleReporter(Console(file=written, width=100)) as reporter:
         for done in range(1, 7):
             reporter.stage("deduplicating (blocks)", done, 6)
         reporter.stage("reading", 0, None)
@@ -39,7 +39,7 @@ def test_a_closed_pipe_stops_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(reading)
     with open(writing, "w", buffering=1) as pipe:
         monkeypatch.setattr(sys, "stderr", pipe)
-        with OnConsole() as reporter:
+        with ConsoleReporter() as reporter:
             for number in range(3):
                 reporter.message("data", f"line {number}")
                 reporter.training(0.1, "step 1")

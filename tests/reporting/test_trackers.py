@@ -10,27 +10,19 @@ import pytest
 from maskwright.core.errors import MaskwrightError
 from maskwright.core.storage.files import mark_in_use, unmark_in_use
 from maskwright.reporting import trackers
-from maskwright.reporting.reporter import Reporter
 from maskwright.reporting.trackers import TRACKING, TrackedRun, Trackers, choose_trackers
+from recording import Recorder
 
 
-class Heard(Reporter):
-    def __init__(self) -> None:
-        self.messages: list[tuple[str, str]] = []
-
-    def message(self, topic: str, text: str) -> None:
-        self.messages.append((topic, text))
-
-
-def track(folder: Path, name: str, steps: range, last_step: int = 0) -> Heard:
-    heard = Heard()
+def track(folder: Path, name: str, steps: range, last_step: int = 0) -> Recorder:
+    recorder = Recorder()
     run = TrackedRun(folder=folder, name="mine", settings={"training": {"steps": 4}}, last_step=last_step)
-    session = Trackers([name], run, heard)
+    session = Trackers([name], run, recorder)
     for step in steps:
         session.log({"loss": 1 / step, "dev_ndcg@10": 0.5, "timing/seconds": 0.5 * step}, step)
     session.close("KILLED" if last_step else "FINISHED")
-    assert not any(topic == "warning" for topic, _ in heard.messages), heard.messages
-    return heard
+    assert not any(topic == "warning" for topic, _ in recorder.messages), recorder.messages
+    return recorder
 
 
 def track_twice(folder: Path, name: str) -> str:
@@ -65,11 +57,11 @@ def test_numbers_that_mlflow_refuses_are_reported(tmp_path: Path, monkeypatch: p
     pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    session = Trackers(["mlflow"], TrackedRun(folder=tmp_path, name="mine", settings={}), heard := Heard())
+    session = Trackers(["mlflow"], TrackedRun(folder=tmp_path, name="mine", settings={}), recorder := Recorder())
     session.log({"../loss": 1.0}, 1)
     session.log({"loss": 1.0}, 2)
     session.close()
-    assert [topic for topic, _ in heard.messages] == ["tracking", "warning"]
+    assert [topic for topic, _ in recorder.messages] == ["tracking", "warning"]
 
 
 @pytest.mark.slow  # Its service takes seconds to start.
@@ -122,17 +114,17 @@ def test_a_failing_tracker_is_one_message_and_left_out(tmp_path: Path, monkeypat
         raise RuntimeError
 
     monkeypatch.setattr(trackers, "_TRACKERS", {"failing": Failing, "refusing": refusing})
-    heard = Heard()
-    session = Trackers(["failing", "refusing"], TrackedRun(folder=tmp_path, name="mine", settings={}), heard)
+    recorder = Recorder()
+    session = Trackers(["failing", "refusing"], TrackedRun(folder=tmp_path, name="mine", settings={}), recorder)
     for step in (1, 2):
         session.log({"loss": 1.0}, step)
     session.close()
     assert Failing.calls == 1
-    assert [text.partition(";")[0] for _, text in heard.messages] == [
+    assert [text.partition(";")[0] for _, text in recorder.messages] == [
         "cannot write to refusing (RuntimeError)",
         "cannot write to failing (the service)",
     ]
-    assert not any("metrics.jsonl" in text for _, text in heard.messages)  # Embedding training writes none.
+    assert not any("metrics.jsonl" in text for _, text in recorder.messages)  # Embedding training writes none.
 
 
 def test_ids_that_cannot_be_read_are_new(tmp_path: Path) -> None:
@@ -152,7 +144,7 @@ def test_a_removed_run_directory_leaves_no_hook_behind(tmp_path: Path, monkeypat
     mark_in_use(folder, -1)
     try:
         with pytest.raises(MaskwrightError, match="was removed"):
-            Trackers(["tensorboard"], TrackedRun(folder=folder, name="mine", settings={}), Heard())
+            Trackers(["tensorboard"], TrackedRun(folder=folder, name="mine", settings={}), Recorder())
     finally:
         unmark_in_use(folder)
     assert threading.excepthook is hook

@@ -11,9 +11,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     from tests.finetuning.tiny_tuned import pretrained
     from tests.serving.servers import TASKS
 
-    place = tmp_path_factory.mktemp("models")
-    found = {name: pretrained(place / name, name) for name in ("bert", "electra")}
+    folder = tmp_path_factory.mktemp("models")
+    saved = {name: pretrained(folder / name, name) for name in ("bert", "electra")}
     for name, task in TASKS.items():
-        fine_tuned.build(found["bert"], task, seed=1).save(place / name)
-        found[name] = place / name
-    return found
+        fine_tuned.build(saved["bert"], task, seed=1).save(folder / name)
+        saved[name] = folder / name
+    return saved

@@ -86,13 +86,13 @@ def test_onnx_gives_the_results_of_the_source(family, kind, tmp_path, monkeypatc
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(out)
-    given = dict(tokenizer(list(TEXTS[:3]), padding=True, truncation=True, max_length=24, return_tensors="pt"))
+    inputs = dict(tokenizer(list(TEXTS[:3]), padding=True, truncation=True, max_length=24, return_tensors="pt"))
     if kind == "multiple_choice":
-        given = {name: values[None] for name, values in given.items()}
+        inputs = {name: values[None] for name, values in inputs.items()}
     with quiet(), torch.inference_mode():
-        theirs = getattr(transformers, architecture).from_pretrained(model).eval()(**given)
-    ours = session.run(None, {each.name: given[each.name].numpy() for each in session.get_inputs()})
-    real = given["attention_mask"].bool().numpy() if ours[0].shape[:2] == given["input_ids"].shape else ...
+        theirs = getattr(transformers, architecture).from_pretrained(model).eval()(**inputs)
+    ours = session.run(None, {each.name: inputs[each.name].numpy() for each in session.get_inputs()})
+    real = inputs["attention_mask"].bool().numpy() if ours[0].shape[:2] == inputs["input_ids"].shape else ...
     for name, scores in zip(onnx_graph.HEADS[head].outputs, ours, strict=True):
         np.testing.assert_allclose(scores[real], theirs[name].numpy()[real], atol=1e-4 * fp32.peak)
 

@@ -50,7 +50,7 @@ INPUTS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def served(folders: dict[str, Path]) -> dict[str, ServedModel]:
-    return {name: load_served(name, place, device="cpu", precision="fp32") for name, place in folders.items()}
+    return {name: load_served(name, folder, device="cpu", precision="fp32") for name, folder in folders.items()}
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +100,8 @@ def test_openai_clients_get_their_shape(client: TestClient, folders: dict[str, P
     assert np.allclose([each["embedding"] for each in content["data"]], expected, atol=1e-5)
     assert content["usage"]["total_tokens"] > len(TEXTS)
     coded = client.post("/v1/embeddings", json={**body, "encoding_format": "base64", "input": TEXTS[0]}).json()
-    found = np.frombuffer(base64.b64decode(coded["data"][0]["embedding"]), "<f4")
-    np.testing.assert_allclose(found, expected[0], atol=1e-5)
+    actual = np.frombuffer(base64.b64decode(coded["data"][0]["embedding"]), "<f4")
+    np.testing.assert_allclose(actual, expected[0], atol=1e-5)
     assert client.post("/v1/embeddings", json={**body, "dimensions": expected.shape[1] + 1}).status_code == 400
     for ids in ([[1, 2]], [1, 2]):
         refused = client.post("/v1/embeddings", json={**body, "input": ids})
@@ -504,7 +504,7 @@ def test_a_fine_tuned_model_is_served_in_int8(
     assert rounded.precision == rounded.describe()["precision"] == "int8"
     inputs = INPUTS[name]
     results, exact = rounded.run("predict", inputs, {}), served[name].run("predict", inputs, {})
-    near, far = ([number for each in found for number in floats(each.value)] for found in (results, exact))
+    near, far = ([number for each in actual for number in floats(each.value)] for actual in (results, exact))
     np.testing.assert_allclose(near, far, atol=0.02)  # Measured: at most 0.011.
     assert near != far
 
@@ -518,8 +518,8 @@ def test_a_server_survives_slow_clients_and_many_connections_and_stops_gracefull
         with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as slow:
             slow.sendall(b"POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
             request, headers = json.dumps({"texts": ["The cat sat."]}).encode(), {"content-type": "application/json"}
-            asked = urllib.request.Request(f"http://127.0.0.1:{port}/embed", request, headers)
-            with urllib.request.urlopen(asked, timeout=60) as response:
+            http_request = urllib.request.Request(f"http://127.0.0.1:{port}/embed", request, headers)
+            with urllib.request.urlopen(http_request, timeout=60) as response:
                 assert len(json.load(response)["results"]) == 1
             assert slow.recv(1000).startswith(b"HTTP/1.1 408")
         with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as half:

@@ -19,7 +19,7 @@ from maskwright.core.errors import CheckpointError, RecipeError, TrainingError
 from maskwright.core.storage.files import read_json
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import Speed
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 from maskwright.study import compare as module
 from maskwright.study import experiment, probes
 from maskwright.study import results as module_of_results
@@ -50,7 +50,7 @@ def study(shared: Path) -> Callable[..., Comparison]:
     def run(out: str, recipes: Any = RECIPES, **changes: Any) -> Comparison:
         work: dict[str, Any] = {"flops": FLOPS, "seeds": 2, "tasks": ("masked", "intrinsic")}
         fields = {"set": (*TOY, "words:masking=whole_word"), "clean": ("deduplicate=none",)}
-        aside = {"workers": 1, "cache": shared / "cache", "reporter": Silent()}
+        aside = {"workers": 1, "cache": shared / "cache", "reporter": Reporter()}
         with pytest.MonkeyPatch.context() as patch:
             if out != "whole":  # Its pages are tested; plots take longer than the runs.
                 patch.setattr("maskwright.study.report.chart", lambda *_, **__: Markup())
@@ -232,13 +232,13 @@ def test_rates_are_tried_on_another_seed_and_the_best_is_used(
         "base-rate-x2/seed-1000000",
         "base/seed-0",
     ]
-    found = done.report["rates"]["recipes"]["base"]
-    fitted = found["rates"]["1.0"]["rate"]
-    assert {factor: each["rate"] for factor, each in found["rates"].items()} == pytest.approx(
+    actual = done.report["rates"]["recipes"]["base"]
+    fitted = actual["rates"]["1.0"]["rate"]
+    assert {factor: each["rate"] for factor, each in actual["rates"].items()} == pytest.approx(
         {"1.0": fitted, "0.5": fitted / 2, "2.0": 2 * fitted}
     )
-    assert found["best"] == best_factor({float(name): each["loss"] for name, each in found["rates"].items()})
-    rate = found["rates"][str(found["best"])]["rate"]
+    assert actual["best"] == best_factor({float(name): each["loss"] for name, each in actual["rates"].items()})
+    rate = actual["rates"][str(actual["best"])]["rate"]
     assert read_json(done.folder / "runs/base/seed-0/recipe.json")["training"]["learning_rate"] == rate
     assert {run.state for run in study("rates", **work, dry_run=True).runs} == {"finished"}
     assert study("rates", **work).finished
@@ -259,7 +259,7 @@ def test_a_trial_that_diverged_has_the_flops_of_the_tokens_that_it_read(whole: C
         def train_and_measure(self, *_: Any) -> Outcome:
             raise TrainingError("the loss is NaN")
 
-    options: dict[str, Any] = {"options": {}, "prepare": {}, "reporter": Silent()}
+    options: dict[str, Any] = {"options": {}, "prepare": {}, "reporter": Reporter()}
     diverging = Diverging(record=StudyRecord(whole.folder, {}), vocabulary_tokens=0.0, **options)
     trial = next(iter(variants_of({"base": str(folder)}, {}, ()).values()))
     tried = RateTuning(diverging, Budget("flops", FLOPS))._try(trial, open_text(whole.folder / "text"))
@@ -347,13 +347,13 @@ def test_minutes_become_the_flops_of_the_baseline_once(
 
 def test_variants_are_all_combinations_with_their_own_overrides() -> None:
     vary = {"masking": ["token", "whole_word"], "masks.copies": [1, None]}
-    found = variants_of(["bert/tiny", "low=roberta/tiny"], vary, ["low:encoder.num_layers=1", "masking.rate=0.3"])
-    assert len(found) == 8
-    low = found["low masking=whole_word masks.copies=null"]
+    actual = variants_of(["bert/tiny", "low=roberta/tiny"], vary, ["low:encoder.num_layers=1", "masking.rate=0.3"])
+    assert len(actual) == 8
+    low = actual["low masking=whole_word masks.copies=null"]
     assert (low.recipe.encoder.num_layers, low.recipe.masking.kind, low.recipe.masks.copies) == (1, "whole_word", None)
-    assert found["bert/tiny masking=token masks.copies=1"].recipe.encoder.num_layers == 2
-    assert len({variant.folder for variant in found.values()}) == 8
-    assert {variant.recipe.masking.rate for variant in found.values()} == {0.3}, "set in all maskings that vary"
+    assert actual["bert/tiny masking=token masks.copies=1"].recipe.encoder.num_layers == 2
+    assert len({variant.folder for variant in actual.values()}) == 8
+    assert {variant.recipe.masking.rate for variant in actual.values()} == {0.3}, "set in all maskings that vary"
     with pytest.raises(RecipeError, match="Name a second one"):
         variants_of(["bert/tiny", "bert/tiny"], {}, [])
     with pytest.raises(RecipeError, match=r"unknown label 'lo'.*low"):
@@ -361,8 +361,8 @@ def test_variants_are_all_combinations_with_their_own_overrides() -> None:
 
 
 def test_tasks_are_checked_before_anything_runs(tmp_path: Path) -> None:
-    found = tasks_of(["masked", f"blimp={tmp_path}", f"reviews:classification={tmp_path}"])
-    kinds = {task.name: task.kind for task in found}
+    actual = tasks_of(["masked", f"blimp={tmp_path}", f"reviews:classification={tmp_path}"])
+    kinds = {task.name: task.kind for task in actual}
     assert kinds == {"masked": "masked", "blimp": "minimal-pairs", "reviews": "classification"}
     for wrong, message in (
         ("maskd", "Did you mean 'masked'"),

@@ -13,25 +13,19 @@ from toy_studies import TOY, write_corpus
 from damage import HARMS, flip_bit
 from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.core.storage.files import read_json
-from maskwright.reporting.reporter import Reporter, Silent
+from maskwright.reporting.reporter import Reporter
 from maskwright.study.compare import Comparison, compare
 from maskwright.training.steps.optimizer import Optimizer
+from recording import Recorder
 
 Again = Callable[..., Comparison]
 
 
-class Listening(Silent):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def message(self, topic: str, text: str) -> None:
-        self.lines.append(f"{topic}: {text}")
-
-
 def run(folder: Path, reporter: Reporter | None = None, **changes: Any) -> Comparison:
-    asked: dict[str, Any] = {"flops": 2e7, "seeds": 1, "tasks": ("masked",), "set": TOY}
-    aside = {"clean": ("deduplicate=none",), "workers": 1, "cache": folder / "cache", "reporter": reporter or Silent()}
-    return compare(folder / "corpus.txt", ["bert/tiny"], out=folder / "study", **(asked | aside | changes))
+    options: dict[str, Any] = {"flops": 2e7, "seeds": 1, "tasks": ("masked",), "set": TOY}
+    options |= {"clean": ("deduplicate=none",), "workers": 1, "cache": folder / "cache"}
+    options |= {"out": folder / "study", "reporter": reporter or Reporter(), **changes}
+    return compare(folder / "corpus.txt", ["bert/tiny"], **options)
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +104,10 @@ def test_what_is_restored_is_named(again: Again, finished: Path) -> None:
     for name in ("study.json", "runs/*/seed-0/model.safetensors", "measurements/*/seed-0/masked.json"):
         flip_bit(next((finished / "study").glob(name)))
     flip_bit(finished / "study" / "text" / "held_out.jsonl")
-    listening = Listening()
+    recorder = Recorder()
     with pytest.warns(UserWarning, match=r"text: held_out\.jsonl is damaged"):
-        again(listening, tasks=("masked",))
-    restored = [line for line in listening.lines if line.startswith("restored: ")]
+        again(recorder, tasks=("masked",))
+    restored = recorder.on("restored")
     assert len(restored) == 3
     for name in ("study.json", "model.safetensors", "masked.json"):
         assert any(name in line for line in restored)
@@ -153,7 +147,7 @@ def test_remains_of_kills_are_removed(again: Again, finished: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs locks")
 def test_a_second_process_is_refused(again: Again, finished: Path) -> None:
-    class Second(Listening):
+    class Second(Recorder):
         def message(self, topic: str, text: str) -> None:
             if topic == "study":
                 with pytest.raises(CheckpointError, match="another process"):
@@ -161,12 +155,12 @@ def test_a_second_process_is_refused(again: Again, finished: Path) -> None:
             super().message(topic, text)
 
     again(second := Second(), tasks=("masked",))
-    assert any(line.startswith("study: ") for line in second.lines)
+    assert second.on("study")
     assert read_json(finished / "study" / "report.json")["tasks"] == ["masked"]
 
 
 def test_a_study_removed_while_it_works_is_not_made_anew(again: Again, finished: Path) -> None:
-    class Removing(Listening):
+    class Removing(Recorder):
         def message(self, topic: str, text: str) -> None:
             if topic == "study":
                 shutil.rmtree(finished / "study")

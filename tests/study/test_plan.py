@@ -8,7 +8,7 @@ import pytest
 
 from maskwright.core.errors import RecipeError
 from maskwright.fitting.resolve import Speed
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 from maskwright.study import plan as module
 from maskwright.study.experiment import StoppedError
 from maskwright.study.plan import PlannedRecipe, narrower, plan, predict, recommend, with_prediction
@@ -59,9 +59,9 @@ def test_a_power_law_is_predicted_exactly_and_longer_trials_narrow_its_interval(
     loss, low, high = predict(TOKENS, losses, 8e6)
     assert loss == pytest.approx(7 * 80**-0.08)
     assert low < loss < high
-    found = narrower(TOKENS, losses, 8e6)
-    assert found is not None
-    times, half = found
+    actual = narrower(TOKENS, losses, 8e6)
+    assert actual is not None
+    times, half = actual
     assert 1 < times < 10
     assert 0.2 * (high - low) < half < 0.34 * (high - low)
     assert narrower(TOKENS, losses, 9e5) is None, "trials as long as the run"
@@ -88,11 +88,11 @@ def test_trials_without_a_trend_give_no_prediction() -> None:
     leaving = replace(RECIPE, trials=((63e3, 7.14), (126e3, 7.09), (251e3, 7.08), (5e5, 6.89)))
     assert (with_prediction(leaving).loss, with_prediction(leaving).note) == (None, with_prediction(flat).note)
     falling = replace(RECIPE, trials=tuple(zip(TOKENS.tolist(), power_law(TOKENS).tolist(), strict=True)))
-    found = with_prediction(falling, trial_minutes=3)
+    actual = with_prediction(falling, trial_minutes=3)
     law = power_law(np.array([8e6]))[0]
-    assert found.loss is not None
-    assert found.low < found.loss < law <= found.high + 0.01, "reaches up to the law with a constant"
-    assert "--trial-minutes 12 would" in found.note
+    assert actual.loss is not None
+    assert actual.low < actual.loss < law <= actual.high + 0.01, "reaches up to the law with a constant"
+    assert "--trial-minutes 12 would" in actual.note
     assert "guess" in with_prediction(replace(falling, tokens=1e8)).note
 
 
@@ -100,16 +100,16 @@ def test_the_lowest_expected_loss_is_recommended_and_overlaps_are_named() -> Non
     best = replace(RECIPE, loss=4.0, low=3.5, high=4.5)
     close, worse = replace(best, recipe="b", loss=4.6, low=4.4, high=4.8), replace(best, recipe="c", loss=6, low=5.9)
     hopeless = replace(best, recipe="d", loss=1.0, refused="hopeless")
-    found = recommend(60, (worse, close, best, hopeless))
-    assert found.recommended == "a"
-    assert "the intervals of b overlap" in found.reason
+    actual = recommend(60, (worse, close, best, hopeless))
+    assert actual.recommended == "a"
+    assert "the intervals of b overlap" in actual.reason
     nothing = recommend(60, (replace(RECIPE, note="too short"), replace(RECIPE, recipe="d", refused="hopeless")))
     assert (nothing.recommended, nothing.reason) == (None, "a: too short; d: hopeless")
 
 
 def test_hopeless_settings_are_refused_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = write_corpus(tmp_path / "corpus.txt")
-    options = {"set": TOY, "cache": tmp_path / "cache", "workers": 1, "reporter": Silent()}
+    options = {"set": TOY, "cache": tmp_path / "cache", "workers": 1, "reporter": Reporter()}
     monkeypatch.setattr(module, "measure_speed", lambda *_, **__: Speed(1e8))
     (short,) = plan(corpus, ["bert/tiny"], minutes=1, **options).recipes
     assert "steps fit" in short.refused
@@ -133,14 +133,16 @@ def test_a_plan_trains_and_measures_its_trials(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(module, "MIN_STEPS", 10)
     monkeypatch.setattr(module, "TRIAL_SHARES", (0.1, 0.2, 0.4))
     options = {"set": [*TOY, "tokenizer.vocab_size=400"], "clean": ["deduplicate=none"], "workers": 1}
-    found = plan(corpus, ["bert/tiny"], hours=2, trial_minutes=0.2, cache=tmp_path / "c", reporter=Silent(), **options)
-    (one,) = found.recipes
+    actual = plan(
+        corpus, ["bert/tiny"], hours=2, trial_minutes=0.2, cache=tmp_path / "c", reporter=Reporter(), **options
+    )
+    (one,) = actual.recipes
     assert [tokens / one.trials[0][0] for tokens, _ in one.trials] == pytest.approx([1, 2, 4], rel=0.3)
     assert one.by == "head"
     assert one.epochs > module.MAX_EPOCHS
     assert "epochs of the text" in one.refused
-    assert found.recommended is None
-    assert found.to_json()["recipes"][0]["trials"] == one.trials
+    assert actual.recommended is None
+    assert actual.to_json()["recipes"][0]["trials"] == one.trials
 
 
 def test_a_plan_that_is_stopped_says_what_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,6 +154,6 @@ def test_a_plan_that_is_stopped_says_what_fits(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(module, "MIN_STEPS", 10)
     monkeypatch.setattr(module.Experiment, "train_and_measure", stop)
     recipes, options = ["a=bert/tiny", "b=bert/tiny"], {"set": TOY, "cache": tmp_path / "cache", "workers": 1}
-    stopped = plan(corpus, recipes, minutes=3, trial_minutes=3, reporter=Silent(), **options)
+    stopped = plan(corpus, recipes, minutes=3, trial_minutes=3, reporter=Reporter(), **options)
     assert stopped.recommended is None
     assert [each.tokens > 0 and each.note for each in stopped.recipes] == ["stopped before its trials were done"] * 2

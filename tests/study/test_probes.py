@@ -28,8 +28,8 @@ TEXT = StudyText(train=(), documents=DOCUMENTS, sources=("one", "two") * 5)
 
 @pytest.fixture(params=["bert_folder", "roberta_folder"])
 def folder(request: pytest.FixtureRequest) -> Path:
-    found: Path = request.getfixturevalue(request.param)
-    return found
+    path: Path = request.getfixturevalue(request.param)
+    return path
 
 
 def test_pseudo_log_likelihood_equals_transformers_token_by_token(folder: Path) -> None:
@@ -41,45 +41,45 @@ def test_pseudo_log_likelihood_equals_transformers_token_by_token(folder: Path) 
     for sentence in SENTENCES:
         ids = torch.tensor([special.cls, *model.tokenizer.encode(sentence).ids.tolist(), special.sep])
         total = 0.0
-        for place in range(1, len(ids) - 1):
+        for position in range(1, len(ids) - 1):
             masked = ids.clone()
-            masked[place] = special.mask
+            masked[position] = special.mask
             with torch.inference_mode():
-                scores = theirs(masked[None]).logits[0, place].log_softmax(0)
-            total += float(scores[ids[place]])
+                scores = theirs(masked[None]).logits[0, position].log_softmax(0)
+            total += float(scores[ids[position]])
         expected.append(total)
     np.testing.assert_allclose(probes.pseudo_log_likelihoods(model, SENTENCES), expected, rtol=1e-5)
 
 
 def test_masked_words_are_scored_per_token_and_per_word(folder: Path) -> None:
     model = load(folder)
-    found = probes.masked_words(model, TEXT)
-    ratio = found["token_loss"].count / found["word_loss"].count
-    assert found["word_loss"].value == pytest.approx(ratio * found["token_loss"].value)
-    assert found["word_accuracy"].value <= found["token_accuracy"].value
-    assert len(found["word_loss"].groups) == probes.GROUPS
+    actual = probes.masked_words(model, TEXT)
+    ratio = actual["token_loss"].count / actual["word_loss"].count
+    assert actual["word_loss"].value == pytest.approx(ratio * actual["token_loss"].value)
+    assert actual["word_accuracy"].value <= actual["token_accuracy"].value
+    assert len(actual["word_loss"].groups) == probes.GROUPS
     # All models predict the same words.
-    assert found["word_loss"].count == 193
+    assert actual["word_loss"].count == 193
 
 
 def test_the_generator_is_used_for_a_discriminator(electra_folder: Path) -> None:
     model = load(electra_folder)
     assert model.generator is not None
-    own, of_generator = probes.masked_words(model, TEXT), probes.masked_words(model.generator, TEXT)
-    assert own["word_loss"].value == of_generator["word_loss"].value
-    assert (own["word_loss"].by, of_generator["word_loss"].by) == ("generator", "head")
+    of_model, of_generator = probes.masked_words(model, TEXT), probes.masked_words(model.generator, TEXT)
+    assert of_model["word_loss"].value == of_generator["word_loss"].value
+    assert (of_model["word_loss"].by, of_generator["word_loss"].by) == ("generator", "head")
 
 
 def test_own_heads_are_used_where_there_are_any(bert_folder: Path, electra_folder: Path, roberta_folder: Path) -> None:
-    found = {path.name: intrinsic(load(path), TEXT) for path in (bert_folder, electra_folder, roberta_folder)}
-    by = {name: {task: each.by for task, each in measured.items()} for name, measured in found.items()}
+    actual = {path.name: intrinsic(load(path), TEXT) for path in (bert_folder, electra_folder, roberta_folder)}
+    by = {name: {task: each.by for task, each in measured.items()} for name, measured in actual.items()}
     everything = dict.fromkeys(("sentence_order", "next_sentence", "replaced_words", "source"), "probe")
     assert by == {
         "tiny-bert": {**everything, "next_sentence": "head"},
         "tiny-electra": {**everything, "replaced_words": "head"},
         "tiny-roberta": everything,
     }
-    assert all(0 <= each.value <= 1 for measured in found.values() for each in measured.values())
+    assert all(0 <= each.value <= 1 for measured in actual.values() for each in measured.values())
 
 
 def test_a_pair_head_gives_the_scores_of_transformers(bert_folder: Path) -> None:
@@ -97,8 +97,8 @@ def test_a_pair_head_gives_the_scores_of_transformers(bert_folder: Path) -> None
     _, pooled = _pair_states(model, [("we love", "run"), (first, second)])
     assert pooled is not None
     with torch.inference_mode():
-        found = model.heads["nsp"](pooled[1:]).numpy()
-    np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)
+        actual = model.heads["nsp"](pooled[1:]).numpy()
+    np.testing.assert_allclose(actual[0], expected, rtol=1e-4, atol=1e-5)
 
 
 def write_pairs(path: Path, pairs: list[tuple[str, str]]) -> None:
@@ -112,8 +112,8 @@ def test_minimal_pairs_count_ties_as_half(bert_folder: Path, tmp_path: Path) -> 
     write_pairs(tmp_path / "order.jsonl", [(good, bad), (bad, good), (good, bad), (good, bad)])
     write_pairs(tmp_path / "tie.jsonl.gz", [(good, good.upper())])
     (tmp_path / "README.md").write_text("no pairs")
-    found = probes.minimal_pairs(model, tmp_path)
-    assert {name: each.value for name, each in found.items()} == {"minimal_pairs": 0.625, "order": 0.75, "tie": 0.5}
+    actual = probes.minimal_pairs(model, tmp_path)
+    assert {name: each.value for name, each in actual.items()} == {"minimal_pairs": 0.625, "order": 0.75, "tie": 0.5}
     assert list(probes.minimal_pairs(model, tmp_path / "order.jsonl")) == ["minimal_pairs"]
 
 

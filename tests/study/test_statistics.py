@@ -9,14 +9,14 @@ BASE = {0: 0.50, 1: 0.52, 2: 0.49}
 
 def test_identical_recipes_show_no_difference_and_a_crippled_one_is_worse() -> None:
     crippled = {seed: value - 0.3 + 0.001 * seed for seed, value in BASE.items()}
-    found = differences({"a": BASE, "same": dict(BASE), "crippled": crippled}, "a")
-    assert {name: each.verdict for name, each in found.items()} == {
+    actual = differences({"a": BASE, "same": dict(BASE), "crippled": crippled}, "a")
+    assert {name: each.verdict for name, each in actual.items()} == {
         "a": "baseline",
         "same": NO_DIFFERENCE,
         "crippled": WORSE,
     }
-    assert found["same"].p == 1
-    assert found["crippled"].mean == pytest.approx(-0.299)
+    assert actual["same"].p == 1
+    assert actual["crippled"].mean == pytest.approx(-0.299)
     assert differences({"a": BASE, "b": crippled}, "a", higher_is_better=False)["b"].verdict == BETTER
 
 
@@ -34,22 +34,22 @@ def test_the_rate_of_false_differences_is_within_its_level(seeds: int) -> None:
 
 def test_equal_differences_are_not_taken_for_certainty() -> None:
     shifted = {seed: value + 0.25 for seed, value in BASE.items()}
-    found = differences({"a": BASE, "b": shifted}, "a")["b"]
-    assert (found.p, found.verdict) == (0.25, NO_DIFFERENCE)
+    actual = differences({"a": BASE, "b": shifted}, "a")["b"]
+    assert (actual.p, actual.verdict) == (0.25, NO_DIFFERENCE)
 
 
 def test_seeds_are_paired_and_one_seed_is_not_tested() -> None:
-    found = differences({"a": BASE, "b": {2: 0.6, 7: 0.1}}, "a")["b"]
-    assert (found.seeds, found.verdict, found.p) == (1, NOT_TESTED, None)
-    assert found.mean == pytest.approx(0.11)
+    actual = differences({"a": BASE, "b": {2: 0.6, 7: 0.1}}, "a")["b"]
+    assert (actual.seeds, actual.verdict, actual.p) == (1, NOT_TESTED, None)
+    assert actual.mean == pytest.approx(0.11)
 
 
 def test_p_values_are_those_of_a_paired_t_test_with_holms_adjustment() -> None:
     other, third = {0: 0.55, 1: 0.56, 2: 0.55}, {0: 0.51, 1: 0.50, 2: 0.50}
-    found = differences({"a": BASE, "b": other, "c": third}, "a")
+    actual = differences({"a": BASE, "b": other, "c": third}, "a")
     expected = [stats.ttest_rel(list(each.values()), list(BASE.values())).pvalue for each in (other, third)]
-    assert [found["b"].p, found["c"].p] == pytest.approx(expected)
-    assert found["b"].p_holm == pytest.approx(2 * expected[0])
+    assert [actual["b"].p, actual["c"].p] == pytest.approx(expected)
+    assert actual["b"].p_holm == pytest.approx(2 * expected[0])
     assert holm([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.09, 0.09, 0.5])  # Worked by hand.
     assert holm([]) == []
 

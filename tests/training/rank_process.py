@@ -19,7 +19,6 @@ from typing import Any
 from unittest.mock import patch
 
 from torch.distributed import distributed_c10d
-from toy_runs import Listening
 
 import maskwright
 from maskwright.training.ranks import gradients
@@ -31,6 +30,7 @@ from maskwright.training.steps.batches import Collator, StepBatch
 from maskwright.training.steps.loop import StepReport
 from maskwright.training.steps.model import PretrainingModel
 from maskwright.training.steps.sampler import Rows
+from recording import Recorder
 
 _collate, _train = Collator.collate, loop.train
 _losses, _upload = PretrainingModel.losses, Mirror.upload
@@ -62,8 +62,8 @@ def do(job: dict[str, Any]) -> None:
         time.sleep(job.get("upload", 0))
         _upload(self)
 
-    def train(*arguments: Any, **named: Any) -> Iterator[StepReport]:
-        for report in _train(*arguments, **named):
+    def train(*args: Any, **kwargs: Any) -> Iterator[StepReport]:
+        for report in _train(*args, **kwargs):
             if report.position.spent.steps == job["stop_after"] and rank() == world_size() - 1:
                 os.kill(os.getpid(), signal.SIGTERM)
             yield report
@@ -76,13 +76,13 @@ def do(job: dict[str, Any]) -> None:
         patch.object(distributed_c10d, "default_pg_timeout", timedelta(seconds=job.get("timeout", 1800))),
         patch.object(gradients, "_BUCKET_NUMBERS", 1000),  # Several buckets in toy models.
     ):
-        run = getattr(maskwright, job["call"])(reporter=(listening := Listening()), **job["arguments"])
+        run = getattr(maskwright, job["call"])(reporter=(recorder := Recorder()), **job["arguments"])
     if "slow" in job and os.environ["RANK"] == "0":
-        Path(job["messages"]).write_text(json.dumps(listening.lines), encoding="utf-8")
+        Path(job["messages"]).write_text(json.dumps(recorder.messages), encoding="utf-8")
     if job["call"] != "pretrain":
         return
     # A batch is prepared ahead, and the run may end before it.
-    lines = [json.dumps(line) + "\n" for step, own in prepared.items() if step < run.steps for line in own]
+    lines = [json.dumps(line) + "\n" for step, of_step in prepared.items() if step < run.steps for line in of_step]
     Path(f"{job['log']}-{os.environ['RANK']}").write_text("".join(lines), encoding="utf-8")
 
 

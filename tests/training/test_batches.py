@@ -43,9 +43,9 @@ def toy_text(documents: int = 80) -> Text:
 
     def gather(starts: IntArray, stops: IntArray) -> AnnotatedTokens:
         ranges = [np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)]
-        places = np.concatenate(ranges) if ranges else np.zeros(0, dtype=np.int64)
-        levels = {"phrase": phrases[places], "entity": entities[places]}
-        return AnnotatedTokens(ids[places], words[places], levels)
+        positions = np.concatenate(ranges) if ranges else np.zeros(0, dtype=np.int64)
+        levels = {"phrase": phrases[positions], "entity": entities[positions]}
+        return AnnotatedTokens(ids[positions], words[positions], levels)
 
     docs = Documents(ends, last - sentences, last)
     return Text(
@@ -70,9 +70,9 @@ def toy_similar_words(words: set[tuple[int, ...]]) -> SimilarWords:
     """Each word is similar to the next two of as many tokens, where there are any; random words are all of them."""
     by_length = [sorted(word for word in words if len(word) == length) for length in range(1 + max(map(len, words)))]
     similar = {
-        word: [group[(place + step) % len(group)] for step in (1, 2) if step < len(group)]
+        word: [group[(index + step) % len(group)] for step in (1, 2) if step < len(group)]
         for group in by_length
-        for place, word in enumerate(group)
+        for index, word in enumerate(group)
     }
     known = [word for word, others in similar.items() if others]
     lengths = np.array([len(word) for word in known])
@@ -163,7 +163,7 @@ def test_sequences_lie_one_behind_the_other_without_padding_and_are_counted() ->
         assert 0 < min(lengths) <= max(lengths) <= batch.max_seqlen == 32
         assert (batch.ids[batch.first_tokens] == SPECIAL.cls).all()
         assert not (batch.ids == SPECIAL.pad).any()
-        assert batch.position_ids.tolist() == [place for length in lengths for place in range(length)]
+        assert batch.position_ids.tolist() == [position for length in lengths for position in range(length)]
 
 
 def test_targets_ask_for_what_was_hidden_there() -> None:
@@ -241,9 +241,9 @@ def test_the_shares_of_the_ranks_are_the_micro_batches_of_one_process(
 
 
 def content(micro: MicroBatch) -> list[object]:
-    found: list[object] = [micro.batch.dropout_key]
-    map_tensors(micro, lambda tensor: found.append(tensor.tolist()))
-    return found
+    actual: list[object] = [micro.batch.dropout_key]
+    map_tensors(micro, lambda tensor: actual.append(tensor.tolist()))
+    return actual
 
 
 def test_held_out_batches_are_the_same_every_time_and_apart_from_training() -> None:

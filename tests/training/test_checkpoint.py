@@ -27,11 +27,11 @@ def save(folder: Path, step: int) -> Path:
 def test_latest_reads_back_what_was_saved(tmp_path: Path) -> None:
     assert checkpoint.latest(tmp_path) == (None, [])
     save(tmp_path, 7)
-    found, damaged = checkpoint.latest(tmp_path)
-    assert found is not None
+    actual, damaged = checkpoint.latest(tmp_path)
+    assert actual is not None
     assert not damaged
-    assert (found.step, found.state) == (7, {"at": 7})
-    assert torch.equal(found.weights["w"], torch.full((3,), 7.0))
+    assert (actual.step, actual.state) == (7, {"at": 7})
+    assert torch.equal(actual.weights["w"], torch.full((3,), 7.0))
 
 
 def test_only_the_newest_two_are_kept_and_none_that_is_damaged_and_later(tmp_path: Path) -> None:
@@ -47,9 +47,9 @@ def test_a_checkpoint_cut_short_is_passed_over_for_the_one_before(tmp_path: Path
     newest = save(tmp_path, 2)
     content = (newest / name).read_bytes()
     (newest / name).write_bytes(content[: len(content) // 2])
-    found, damaged = checkpoint.latest(tmp_path)
-    assert found is not None
-    assert found.step == 1
+    actual, damaged = checkpoint.latest(tmp_path)
+    assert actual is not None
+    assert actual.step == 1
     assert len(damaged) == 1
     assert "step-000000002" in damaged[0]
     assert not damaged[0].endswith(".")  # The message continues after it.
@@ -83,9 +83,9 @@ def test_a_full_disk_keeps_the_old_checkpoint(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [folder.name for folder in tmp_path.iterdir()] == ["step-000000001"]
-    found, _ = checkpoint.latest(tmp_path)
-    assert found is not None
-    assert found.step == 1
+    actual, _ = checkpoint.latest(tmp_path)
+    assert actual is not None
+    assert actual.step == 1
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1000.0])

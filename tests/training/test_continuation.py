@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from toy_models import save_toy
-from toy_runs import TOY, Listening, Train, assert_same_files, killed_after, train_toy, write_corpus
+from toy_runs import TOY, Train, assert_same_files, killed_after, train_toy, write_corpus
 
 from maskwright.checkpoints.checkpoint import read_checkpoint, save_model
 from maskwright.checkpoints.sentence_folder import SentenceModules, read_sentence_modules, write_sentence_modules
@@ -28,6 +28,7 @@ from maskwright.training.start.continuation import Quality, recipe_of, sentence_
 from maskwright.training.start.existing import open_existing
 from maskwright.training.steps.evaluation import HeldOutResult
 from maskwright.training.steps.text import Text
+from recording import Recorder
 
 LENGTH = 100
 """Longer than the sequences of a short run."""
@@ -70,16 +71,16 @@ def train(shared: Path) -> Train:
 def test_a_sentence_embedder_keeps_its_length_pooling_and_normalization(
     train: Train, embedder: Path, tmp_path: Path
 ) -> None:
-    heard = Listening()
-    run = train(tmp_path / "run", init=embedder, reporter=heard)
+    recorder = Recorder()
+    run = train(tmp_path / "run", init=embedder, reporter=recorder)
     assert run.finished
     assert read_sentence_modules(run.folder) == SentenceModules(pooling="first", normalize=True, max_length=LENGTH)
     assert read_json(run.folder / "tokenizer_config.json")["model_max_length"] == LENGTH
     before, after = read_checkpoint(embedder), read_checkpoint(run.folder)
     assert (after.config, after.heads, after.max_length) == (before.config, ("mlm",), LENGTH)
-    assert heard.on("warning", "--task embedding")
-    assert heard.on("head")
-    assert len(heard.on("verdict")) == 2
+    assert recorder.on("warning", "--task embedding")
+    assert recorder.on("head")
+    assert len(recorder.on("verdict")) == 2
     quality = read_json(run.folder / "run.json")["result"]["quality"]
     assert 0 <= quality["before"]["similarity"] <= 1
     assert quality["before"]["head_tokens"] > 0
@@ -183,9 +184,9 @@ def test_a_run_with_a_new_head_is_extended_from_its_constant_part(train: Train, 
     arguments: dict[str, Any] = {"init": embedder, "set": schedule, "checkpoint_minutes": 0.0}
     first = train(tmp_path / "run", steps=20, **arguments)
     before = read_json(first.folder / "run.json")
-    heard = Listening()
-    train(tmp_path / "run", steps=40, **arguments, reporter=heard)
-    assert heard.on("resuming", "step 17")
+    recorder = Recorder()
+    train(tmp_path / "run", steps=40, **arguments, reporter=recorder)
+    assert recorder.on("resuming", "step 17")
     record = read_json(first.folder / "run.json")
     assert record["first_expected_tokens"] == pytest.approx(0.9 * before["expected_tokens"])
 

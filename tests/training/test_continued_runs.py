@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from toy_runs import TOY, Listening, Train, assert_same_files, killed_after, train_toy, write_corpus
+from toy_runs import TOY, Train, assert_same_files, killed_after, train_toy, write_corpus
 
 from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.core.errors import ConversionError, DataError, MaskwrightError, RecipeError
 from maskwright.core.storage.files import read_json
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.reporting.metrics import read_rows
+from recording import Recorder
 
 ON = tuple(setting for setting in TOY if "vocab_size" not in setting)
 """The settings of a toy run whose tokenizer comes with a model."""
@@ -49,8 +50,8 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
     train: Train, teacher: Path, tmp_path: Path
 ) -> None:
-    heard = Listening()
-    run = train(tmp_path / "run", recipe="distilbert/tiny", steps=40, set=HALF, teacher=teacher, reporter=heard)
+    recorder = Recorder()
+    run = train(tmp_path / "run", recipe="distilbert/tiny", steps=40, set=HALF, teacher=teacher, reporter=recorder)
     assert run.finished
     assert read_json(run.folder / "config.json")["architectures"] == ["DistilBertForMaskedLM"]
     assert Tokenizer.from_folder(run.folder).fingerprint == Tokenizer.from_folder(teacher).fingerprint
@@ -74,7 +75,7 @@ def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
     record = read_json(run.folder / "run.json")
     assert record["begun_with"]["loaded"] == ["embeddings", "head 'mlm'", "layers 0 of 2"]
     assert record["teacher"]["fingerprint"] == record["begun_with"]["fingerprint"]
-    assert heard.on("weights", "layers 0 of 2")
+    assert recorder.on("weights", "layers 0 of 2")
 
 
 def test_a_roberta_teaches_a_roberta(train: Train, tmp_path: Path) -> None:
@@ -96,18 +97,18 @@ def test_a_roberta_teaches_a_roberta(train: Train, tmp_path: Path) -> None:
 
 
 def test_a_resumed_student_needs_the_same_teacher(train: Train, teacher: Path, tmp_path: Path) -> None:
-    own = shutil.copytree(teacher, tmp_path / "teacher")
-    asked: dict[str, Any] = {"recipe": "distilbert/tiny", "set": HALF, "teacher": own, "steps": 5}
-    peace = train(tmp_path / "peace", **asked)
+    copied = shutil.copytree(teacher, tmp_path / "teacher")
+    options: dict[str, Any] = {"recipe": "distilbert/tiny", "set": HALF, "teacher": copied, "steps": 5}
+    peace = train(tmp_path / "peace", **options)
     with killed_after(3):
-        train(tmp_path / "killed", **asked, checkpoint_minutes=0.0)
-    kept = (own / "model.safetensors").read_bytes()
+        train(tmp_path / "killed", **options, checkpoint_minutes=0.0)
+    kept = (copied / "model.safetensors").read_bytes()
     other = train(tmp_path / "x", seed=5, set=TOY)
-    shutil.copy(other.folder / "model.safetensors", own)
+    shutil.copy(other.folder / "model.safetensors", copied)
     with pytest.raises(RecipeError, match=r"the teacher .* has changed since the run"):
-        train(tmp_path / "killed", **asked)
-    (own / "model.safetensors").write_bytes(kept)
-    resumed = train(tmp_path / "killed", **asked)
+        train(tmp_path / "killed", **options)
+    (copied / "model.safetensors").write_bytes(kept)
+    resumed = train(tmp_path / "killed", **options)
     assert_same_files(peace, resumed)
 
 
@@ -123,12 +124,12 @@ def test_a_student_with_its_teacher_s_layers_keeps_the_published_rate(
 
 def test_a_wider_student_learns_relations_and_resumes_exactly(train: Train, teacher: Path, tmp_path: Path) -> None:
     wide = ("encoder.hidden_size=48", "encoder.num_heads=3", "encoder.num_layers=1", "teacher.initialize=none")
-    asked: dict[str, Any] = {"recipe": "distilbert/tiny", "teacher": teacher, "steps": 20}
-    asked["set"] = (*ON, *wide, "objectives=[relations, mlm]")
-    peace = train(tmp_path / "peace", **asked)
+    options: dict[str, Any] = {"recipe": "distilbert/tiny", "teacher": teacher, "steps": 20}
+    options["set"] = (*ON, *wide, "objectives=[relations, mlm]")
+    peace = train(tmp_path / "peace", **options)
     with killed_after(2):
-        train(tmp_path / "killed", checkpoint_minutes=0.0, **asked)
-    assert_same_files(peace, train(tmp_path / "killed", **asked))
+        train(tmp_path / "killed", checkpoint_minutes=0.0, **options)
+    assert_same_files(peace, train(tmp_path / "killed", **options))
     losses = [row["relations_loss"] for row in read_rows(peace.folder / "metrics.jsonl") if "relations_loss" in row]
     assert losses[-1] < 0.5 * losses[0]
     assert read_checkpoint(peace.folder).config.hidden_size == 48
@@ -137,19 +138,19 @@ def test_a_wider_student_learns_relations_and_resumes_exactly(train: Train, teac
 def test_a_run_goes_on_from_a_model_and_its_resumption_needs_that_no_more(
     train: Train, teacher: Path, tmp_path: Path
 ) -> None:
-    own = shutil.copytree(teacher, tmp_path / "old")
-    asked: dict[str, Any] = {"init": own, "steps": 5}
-    peace = train(tmp_path / "peace", **asked)
+    copied = shutil.copytree(teacher, tmp_path / "old")
+    options: dict[str, Any] = {"init": copied, "steps": 5}
+    peace = train(tmp_path / "peace", **options)
     with killed_after(3):
-        train(tmp_path / "killed", **asked, checkpoint_minutes=0.0)
-    shutil.rmtree(own)
-    resumed = train(tmp_path / "killed", **asked)
+        train(tmp_path / "killed", **options, checkpoint_minutes=0.0)
+    shutil.rmtree(copied)
+    resumed = train(tmp_path / "killed", **options)
     assert_same_files(peace, resumed, "tokenizer.json")
     record = read_json(resumed.folder / "run.json")
-    assert record["request"]["init"] == record["begun_with"]["model"] == str(own)
+    assert record["request"]["init"] == record["begun_with"]["model"] == str(copied)
     assert record["begun_with"]["new"] == []
     with pytest.raises(ConversionError, match=r"cannot load a model|no folder"):
-        train(tmp_path / "another", **asked)
+        train(tmp_path / "another", **options)
 
 
 def test_the_rate_of_a_run_that_goes_on_is_not_that_of_a_short_run(train: Train, teacher: Path, tmp_path: Path) -> None:
@@ -162,23 +163,23 @@ def test_the_rate_of_a_run_that_goes_on_is_not_that_of_a_short_run(train: Train,
 
 
 def test_new_words_are_learnt_and_written_down(train: Train, teacher: Path, tmp_path: Path) -> None:
-    heard = Listening()
+    recorder = Recorder()
     # The corpus at large is simple; these are words that the old vocabulary spells.
     words = tmp_path / "words.txt"
     words.write_text("zebu\ncatamaran\n", encoding="utf-8-sig")
-    run = train(tmp_path / "run", init=teacher, extend_vocabulary=words, steps=1, set=(*ON, *STILL), reporter=heard)
+    run = train(tmp_path / "run", init=teacher, extend_vocabulary=words, steps=1, set=(*ON, *STILL), reporter=recorder)
     old, new = Tokenizer.from_folder(teacher), Tokenizer.from_folder(run.folder)
     size = old.special_tokens.vocab_size
     assert new.tokens(range(size, size + 2)) == ["zebu", "catamaran"]
-    mine, theirs = weights(run.folder), weights(teacher)
+    trained, theirs = weights(run.folder), weights(teacher)
     rows = theirs["encoder.word_embeddings.weight"]
     expected = torch.stack([rows[torch.from_numpy(old.encode(word).ids)].mean(dim=0) for word in ("zebu", "catamaran")])
-    torch.testing.assert_close(mine["encoder.word_embeddings.weight"][size:], expected, rtol=0, atol=1e-9)
-    assert mine.keys() == theirs.keys()
-    for name, tensor in mine.items():  # The run began where the model is.
+    torch.testing.assert_close(trained["encoder.word_embeddings.weight"][size:], expected, rtol=0, atol=1e-9)
+    assert trained.keys() == theirs.keys()
+    for name, tensor in trained.items():  # The run began where the model is.
         torch.testing.assert_close(tensor[: len(theirs[name])], theirs[name], rtol=0, atol=1e-9)
-    (said,) = heard.on("vocabulary")
-    assert said.startswith(f"2 entries added to {size:,}: zebu, catamaran; ")
+    (message,) = recorder.on("vocabulary")
+    assert message.startswith(f"2 entries added to {size:,}: zebu, catamaran; ")
 
 
 def test_new_words_are_found_in_the_corpus(train: Train, teacher: Path, tmp_path: Path) -> None:
@@ -232,12 +233,12 @@ def test_bad_requests_are_answered_before_any_work(
     train: Train, teacher: Path, tmp_path: Path, changes: dict[str, Any], kind: type[MaskwrightError], message: str
 ) -> None:
     (tmp_path / "old.txt").write_text("cat\ndog\n", encoding="utf-8")
-    places = {"TEACHER": str(teacher), "OLD WORDS": tmp_path / "old.txt", "NOWHERE": tmp_path / "nowhere.txt"}
-    asked = {name: places.get(value, value) if isinstance(value, str) else value for name, value in changes.items()}
-    heard = Listening()
+    paths = {"TEACHER": str(teacher), "OLD WORDS": tmp_path / "old.txt", "NOWHERE": tmp_path / "nowhere.txt"}
+    options = {name: paths.get(value, value) if isinstance(value, str) else value for name, value in changes.items()}
+    recorder = Recorder()
     with pytest.raises(kind, match=message):
-        train(tmp_path / "run", **asked, reporter=heard)
-    assert not heard.on("corpus")
+        train(tmp_path / "run", **options, reporter=recorder)
+    assert not recorder.on("corpus")
 
 
 def test_a_vocabulary_s_size_cannot_be_set_beside_a_model(train: Train, teacher: Path, tmp_path: Path) -> None:

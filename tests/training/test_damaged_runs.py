@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_runs import TOY, Listening, RunResult, killed_after, train_toy
+from toy_runs import TOY, RunResult, killed_after, train_toy
 
 from damage import HARMS, contents, flip_bit
 from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.core.storage.checksums import read_record
 from maskwright.training.runs import checkpoint
 from maskwright.training.steps.optimizer import Optimizer
+from recording import Recorder
 
 NOT_USED_AGAIN = ("checkpoints", "tensorboard", "timing.jsonl", "data_card.md", "run.json")
 MADE_AGAIN = ("config.json", "model.safetensors", "generator/config.json", "generator/model.safetensors")
@@ -47,9 +48,9 @@ def test_every_file_that_is_used_again_is_restored_from_a_checkpoint(
     for name in sorted(before.keys() - {*MADE_AGAIN}):
         for harm in HARMS.values():
             harm(run / name)
-            assert again(reporter=(heard := Listening())).finished
+            assert again(reporter=(recorder := Recorder())).finished
             assert contents(run, *NOT_USED_AGAIN) == before
-            assert heard.on("restored", name.rpartition("/")[2])
+            assert recorder.on("restored", name.rpartition("/")[2])
 
 
 def test_speeds_and_pages_of_a_finished_run_are_restored(
@@ -65,9 +66,9 @@ def test_speeds_and_pages_of_a_finished_run_are_restored(
     for name in ("timing.jsonl", "data_card.md", "report.html"):
         for harm in HARMS.values():
             harm(run / name)
-            assert again(reporter=(heard := Listening())).finished
+            assert again(reporter=(recorder := Recorder())).finished
             assert contents(run, "run.json") == before
-            assert heard.on("restored", name)
+            assert recorder.on("restored", name)
 
 
 @pytest.mark.parametrize(("name", "harm"), [*zip(MADE_AGAIN, HARMS, strict=True)])
@@ -77,22 +78,22 @@ def test_a_damaged_model_is_made_again_from_the_last_checkpoint(
     before, result = contents(run := tmp_path / "run", *NOT_USED_AGAIN), read_record(tmp_path / "run" / "run.json")
     monkeypatch.setattr(Optimizer, "step", None)
     HARMS[harm](run / name)
-    assert again(reporter=(heard := Listening())).finished
+    assert again(reporter=(recorder := Recorder())).finished
     assert contents(run, *NOT_USED_AGAIN) == before
-    assert heard.on("restored", name.rpartition("/")[2])
+    assert recorder.on("restored", name.rpartition("/")[2])
     restored = read_record(run / "run.json")
     assert {**restored, "result": None} == {**result, "result": None}
     assert restored["result"]["held_out"] == result["result"]["held_out"]
-    assert again(reporter=(heard := Listening())).finished
-    assert not heard.on("restored")
+    assert again(reporter=(recorder := Recorder())).finished
+    assert not recorder.on("restored")
 
 
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_damaged_record_is_restored_and_the_run_finished_again(harm: str, again: Again, tmp_path: Path) -> None:
     before, result = contents(run := tmp_path / "run", *NOT_USED_AGAIN), read_record(tmp_path / "run" / "run.json")
     HARMS[harm](run / "run.json")
-    assert again(reporter=(heard := Listening())).finished
-    assert heard.on("restored", "run.json")
+    assert again(reporter=(recorder := Recorder())).finished
+    assert recorder.on("restored", "run.json")
     assert contents(run, *NOT_USED_AGAIN) == before
     assert read_record(run / "run.json")["outputs"] == result["outputs"]
 
@@ -106,8 +107,8 @@ def test_a_model_and_the_last_checkpoint_damaged_are_trained_again_from_the_one_
         flip_bit(path)
     for path in (last / "weights.safetensors", *(last / "copies").glob("*.json*")):
         path.unlink()
-    assert again(reporter=(heard := Listening())).steps == 4
-    assert heard.on("resuming", "step 3")
+    assert again(reporter=(recorder := Recorder())).steps == 4
+    assert recorder.on("resuming", "step 3")
     assert contents(run, *NOT_USED_AGAIN) == before
 
 
@@ -140,9 +141,9 @@ def test_files_damaged_during_training_are_not_copied_into_checkpoints(
             train_toy(tmp_path, steps=6, checkpoint_minutes=0.0)
     metrics = tmp_path / "run" / "metrics.jsonl"
     metrics.write_text(metrics.read_text().replace('"loss": ', '"loss": 1'))
-    resumed = train_toy(tmp_path, steps=6, reporter=(heard := Listening()))
+    resumed = train_toy(tmp_path, steps=6, reporter=(recorder := Recorder()))
     assert resumed.finished
-    assert len(heard.on("restored")) == 3
+    assert len(recorder.on("restored")) == 3
     assert contents(resumed.folder, *NOT_USED_AGAIN) == contents(whole.folder, *NOT_USED_AGAIN)
 
 
@@ -152,10 +153,10 @@ def test_a_run_removed_while_it_trains_ends_in_one_error_and_is_not_made_anew(
 ) -> None:
     step, calls = Optimizer.step, iter(range(1, 9))
 
-    def removing(*arguments: Any, **named: Any) -> Any:
+    def removing(*args: Any, **kwargs: Any) -> Any:
         if next(calls) == moment:
             shutil.rmtree(tmp_path / "run")
-        return step(*arguments, **named)
+        return step(*args, **kwargs)
 
     with monkeypatch.context() as patch:
         patch.setattr(Optimizer, "step", removing)

@@ -50,7 +50,7 @@ def job(call: str, ranks: int, *, stop_after: int = 0, log: str = "", **argument
 
 
 def environment(**changes: str) -> dict[str, str]:
-    paths = [str(SOURCE), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    paths = [str(SOURCE), *map(str, Path(__file__).parents[:2]), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", **changes}
 
 
@@ -103,24 +103,24 @@ class Workplace:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     """Each recipe by one, two and four processes, and one run by one, two, three and one."""
-    place = Workplace(tmp_path_factory.mktemp("ranks"))
-    jobs = [place.job(recipe, ranks) for ranks in (1, 2, 4) for recipe in RECIPES_TRAINED]
-    resumed = partial(place.job, "electra/tiny", out="resumed")
-    jobs.append(place.job("bert/tiny", 2, out="bf16", log="bf16", gradient_precision="bf16"))
+    workplace = Workplace(tmp_path_factory.mktemp("ranks"))
+    jobs = [workplace.job(recipe, ranks) for ranks in (1, 2, 4) for recipe in RECIPES_TRAINED]
+    resumed = partial(workplace.job, "electra/tiny", out="resumed")
+    jobs.append(workplace.job("bert/tiny", 2, out="bf16", log="bf16", gradient_precision="bf16"))
     jobs += [
         resumed(ranks, log=f"resumed-{ranks}", stop_after=after, checkpoint_minutes=each)
         for (ranks, after), each in zip(STOPS.items(), (1.0, 0.0, 1.0), strict=True)  # 0: after every step
     ]
     jobs.append(resumed(1, log="resumed-last"))
-    do(jobs, place.folder)
-    return place
+    do(jobs, workplace.folder)
+    return workplace
 
 
 def assert_same_curve(one: Path, other: Path) -> None:
-    expected, found = (read_rows(folder / "metrics.jsonl") for folder in (one, other))
+    expected, actual = (read_rows(folder / "metrics.jsonl") for folder in (one, other))
     assert expected[-1]["step"] == STEPS
-    assert [row["step"] for row in found] == [row["step"] for row in expected]
-    for ours, theirs in zip(found, expected, strict=True):
+    assert [row["step"] for row in actual] == [row["step"] for row in expected]
+    for ours, theirs in zip(actual, expected, strict=True):
         assert ours.keys() == theirs.keys()
         for name, value in theirs.items():
             tolerance = 1e-3 if name == "gradient_norm" else 1e-5
@@ -162,10 +162,10 @@ FINE_TUNING = (
 def assert_same_fine_tuning(one: Path, other: Path) -> None:
     assert without_times(one / "results.json") == without_times(other / "results.json")
     for seed in ("seed-0", "seed-1"):
-        expected, found = (read_rows(folder / "runs" / seed / "metrics.jsonl") for folder in (one, other))
+        expected, actual = (read_rows(folder / "runs" / seed / "metrics.jsonl") for folder in (one, other))
         assert len(expected) > 20
-        assert [row.keys() for row in found] == [row.keys() for row in expected]
-        for ours, theirs in zip(found, expected, strict=True):
+        assert [row.keys() for row in actual] == [row.keys() for row in expected]
+        for ours, theirs in zip(actual, expected, strict=True):
             assert ours == pytest.approx(theirs, rel=1e-5)
         models = [load_file(folder / "runs" / seed / "model" / "model.safetensors") for folder in (one, other)]
         # Together: a key's bias is only rounding errors, since its gradient is zero.
@@ -213,34 +213,34 @@ class TestTrained:
         assert files[0] == files[1] == {"copies", "optimizer.safetensors", "state.json", "weights.safetensors"}
 
     def test_fine_tuning_by_any_number_of_processes_gives_what_one_gives(self, trained: Workplace) -> None:
-        place, (train, dev) = trained.folder, write_labeled(trained.folder)
+        folder, (train, dev) = trained.folder, write_labeled(trained.folder)
 
         def tune(ranks: int, out: str, stop_after: int = 0) -> Job:
             arguments = {
-                "model": str(place / "bert-1"),
+                "model": str(folder / "bert-1"),
                 "task": "classification",
                 "train": str(train),
                 "dev": str(dev),
                 "test": str(dev),
-                "out": str(place / out / "tuned"),
+                "out": str(folder / out / "tuned"),
                 "seeds": 2,
                 "set": [*FINE_TUNING, "epochs=4"],
             }
             return job("finetune", ranks, stop_after=stop_after, **arguments)
 
         stopped = [tune(ranks, "tuned-stopped", after) for ranks, after in ((1, 3), (2, 9), (3, 16))]
-        do([tune(1, "tuned-1"), tune(2, "tuned-2"), *stopped, tune(2, "tuned-stopped")], place)
-        assert_same_fine_tuning(place / "tuned-1/tuned", place / "tuned-2/tuned")
-        assert_same_fine_tuning(place / "tuned-1/tuned", place / "tuned-stopped/tuned")
+        do([tune(1, "tuned-1"), tune(2, "tuned-2"), *stopped, tune(2, "tuned-stopped")], folder)
+        assert_same_fine_tuning(folder / "tuned-1/tuned", folder / "tuned-2/tuned")
+        assert_same_fine_tuning(folder / "tuned-1/tuned", folder / "tuned-stopped/tuned")
 
     def test_a_study_by_two_processes_finds_what_one_finds(self, trained: Workplace) -> None:
-        place, (train, _) = trained.folder, write_labeled(trained.folder)
+        folder, (train, _) = trained.folder, write_labeled(trained.folder)
 
         def study(ranks: int, out: str, stop_after: int = 0) -> Job:
             arguments = {
                 "corpus": str(trained.corpus),
                 "recipes": {"bert": "bert/tiny", "words": "bert/tiny"},
-                "out": str(place / out),
+                "out": str(folder / out),
                 "tokens": 5e3,
                 "seeds": 1,
                 "tasks": ["masked", f"ages:classification={train}"],
@@ -248,12 +248,12 @@ class TestTrained:
                 "clean": CLEAN,
                 "finetune_set": [*FINE_TUNING, "epochs=1"],
                 "workers": 1,
-                "cache": str(place / "cache"),
+                "cache": str(folder / "cache"),
             }
             return job("compare", ranks, stop_after=stop_after, **arguments)
 
-        do([study(1, "study-1"), study(2, "study-2", 4), study(2, "study-2")], place)
-        one, two = (read_json(place / out / "report.json")["metrics"] for out in ("study-1", "study-2"))
+        do([study(1, "study-1"), study(2, "study-2", 4), study(2, "study-2")], folder)
+        one, two = (read_json(folder / out / "report.json")["metrics"] for out in ("study-1", "study-2"))
         assert one.keys() == two.keys()
         for name, metric in one.items():
             for label, row in metric["rows"].items():
@@ -311,12 +311,12 @@ def test_torchrun_resumes_fine_tuning_after_a_kill(bert_folder: Path, tmp_path: 
 
 @pytest.mark.slow  # Processes start seven times.
 def test_a_killed_process_stops_the_others_and_torchrun_resumes(tmp_path: Path) -> None:
-    place = Workplace(tmp_path)
+    workplace = Workplace(tmp_path)
     steps, settings = 120, [*SETTINGS, "training.learning_rate=0.001", "training.batch_sequences=16"]
-    do([place.job("bert/tiny", 2, out="undisturbed", steps=steps, set=settings)], tmp_path)
+    do([workplace.job("bert/tiny", 2, out="undisturbed", steps=steps, set=settings)], tmp_path)
     out = tmp_path / "disturbed"
     options = [f"--out={out}", "--recipe=bert/tiny", f"--steps={steps}", "--workers=1", f"--clean={CLEAN[0]}"]
-    command = ["-m", "maskwright", "pretrain", str(place.corpus), *options, "--checkpoint-minutes=0.001"]
+    command = ["-m", "maskwright", "pretrain", str(workplace.corpus), *options, "--checkpoint-minutes=0.001"]
     command += [f"--set={setting}" for setting in settings]
     process = start_two(command, tmp_path)
     kill_one_after(10, out, process)

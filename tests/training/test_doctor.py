@@ -49,11 +49,11 @@ def test_advice_names_what_would_help(hardware: dict[str, Any], expected: str, m
 
 
 def test_this_machine_can_be_described() -> None:
-    found = read_hardware()
-    assert found.threads == torch.get_num_threads()
-    assert found.cores >= 1
-    assert found.usable_cores > 0
-    assert found.memory > 1 << 28
+    actual = read_hardware()
+    assert actual.threads == torch.get_num_threads()
+    assert actual.cores >= 1
+    assert actual.usable_cores > 0
+    assert actual.memory > 1 << 28
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_missing_kernels_are_named_if_something_would_help(
     monkeypatch.setattr(module, "read_hardware", lambda: HARDWARE)
     monkeypatch.setattr(module, "prepare_machine", lambda device, cache, precision: MACHINE)
     monkeypatch.setattr(module.ops, "inference_problem", problems.get)
-    found = doctor(cache=tmp_path)
-    assert expected in " ".join(found.advice)
-    assert "unavailable" in " ".join(found.advice) or not expected
-    data = json.loads(json.dumps(found.to_json()))
+    actual = doctor(cache=tmp_path)
+    assert expected in " ".join(actual.advice)
+    assert "unavailable" in " ".join(actual.advice) or not expected
+    data = json.loads(json.dumps(actual.to_json()))
     assert data["peak_flops"] == PEAKS
     assert data["training"]["matmul"] == "onednn"
     assert data["int8"] == ""  # Without the C code PyTorch computes it.

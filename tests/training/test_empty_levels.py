@@ -4,13 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_runs import TOY, Listening, train_toy, write_corpus
+from toy_runs import TOY, train_toy, write_corpus
 
 from maskwright.core.storage.files import read_json
 from maskwright.fitting.resolve import fit_phrases
 from maskwright.recipes.catalog import resolve
 from maskwright.training.start import preparation
 from maskwright.training.start.preparation import span_warnings
+from recording import Recorder
 
 CHINESE = "张伟昨天去了北京大学。他在图书馆里学习机器学习的课程。王芳说上海的天气很好，我们明天一起去公园散步。"
 
@@ -25,10 +26,10 @@ def chinese(folder: Path) -> Path:
     return file
 
 
-def run(corpus: Path, recipe: str = "ernie/tiny", settings: tuple[str, ...] = TOY, **more: Any) -> Listening:
-    listening = Listening()
-    train_toy(corpus.parent, corpus=corpus, recipe=recipe, steps=2, set=settings, reporter=listening, **more)
-    return listening
+def run(corpus: Path, recipe: str = "ernie/tiny", settings: tuple[str, ...] = TOY, **more: Any) -> Recorder:
+    recorder = Recorder()
+    train_toy(corpus.parent, corpus=corpus, recipe=recipe, steps=2, set=settings, reporter=recorder, **more)
+    return recorder
 
 
 def test_english_text_gives_ernie_its_own_phrases_and_no_entities(tmp_path: Path) -> None:
@@ -36,8 +37,8 @@ def test_english_text_gives_ernie_its_own_phrases_and_no_entities(tmp_path: Path
     [fitted] = reported.on("fitted", "words.phrases")
     assert fitted.startswith("words.phrases | segmenter | segmenter, collocations | ")
     assert "0% of the letters" in fitted
-    [found] = reported.on("words", "phrases of two words or more")
-    assert "open door" in found
+    [line] = reported.on("words", "phrases of two words or more")
+    assert "open door" in line
     [warned] = reported.on("warning", "of two or more words was found")
     assert warned.startswith("no entity of two or more words was found; masking 'levels' masks single words")
     assert "in 33% of training" in warned

@@ -39,10 +39,10 @@ SYSTEMS = sorted({name.split("/")[0] + "/tiny" for name in names()})
 
 def with_one_of_each_task(systems: list[str]) -> list[str]:
     """Add the first recipe of each layout, list of objectives or kind of words that none of the systems' has."""
-    found = {_task(get(name)): name for name in reversed(systems)}
+    by_task = {_task(get(name)): name for name in reversed(systems)}
     for name in names():
-        found.setdefault(_task(get(name)), name)
-    return sorted({*systems, *found.values()})
+        by_task.setdefault(_task(get(name)), name)
+    return sorted({*systems, *by_task.values()})
 
 
 def _task(recipe: Recipe) -> tuple[object, ...]:

@@ -68,8 +68,8 @@ def test_damage_is_named(folder: Path) -> None:
 
 
 def test_no_checkpoint_is_intact(folder: Path) -> None:
-    for place in (folder / "checkpoints").glob("step-*"):
-        (place / "state.json").write_text("{}")
+    for step_folder in (folder / "checkpoints").glob("step-*"):
+        (step_folder / "state.json").write_text("{}")
     *damaged, last = on("checkpoint", folder)
     assert len(damaged) == 2
     assert last.text == "none is intact"

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from toy_runs import TOY, Listening, train_toy
+from toy_runs import TOY, train_toy
 
 from maskwright.core.errors import DataError, TrainingError
 from maskwright.core.storage.checksums import read_record
@@ -21,16 +21,17 @@ from maskwright.training.runs import checkpoint
 from maskwright.training.steps import loop
 from maskwright.training.steps.evaluation import Spikes, divergence
 from maskwright.training.steps.sampler import Cursor, InstanceSampler
+from recording import Recorder
 
 
 def test_a_spike_is_seven_deviations_above_the_mean_of_at_least_a_hundred_steps() -> None:
     spikes, noise = Spikes(), np.random.default_rng(0).normal(5.0, 0.1, 2000)
     assert not spikes.find({"loss": 5.0, "norm": 1.0}) + spikes.find({"loss": 50.0})
     spikes = Spikes()
-    assert not [found for number in noise for found in spikes.find({"loss": number})]
+    assert not [spike for number in noise for spike in spikes.find({"loss": number})]
     assert not spikes.find({"loss": 5.0 + 6 * 0.1})
-    (found,) = spikes.find({"loss": 5.9})
-    assert re.match(r"loss 5\.9 \(mean of the last 1,000 steps: (5|5\.00\d|4\.99\d)\)", found)
+    (spike,) = spikes.find({"loss": 5.9})
+    assert re.match(r"loss 5\.9 \(mean of the last 1,000 steps: (5|5\.00\d|4\.99\d)\)", spike)
 
 
 @pytest.mark.parametrize(
@@ -47,18 +48,18 @@ def test_a_spike_is_seven_deviations_above_the_mean_of_at_least_a_hundred_steps(
 def test_divergence_is_above_twice_the_first_loss_and_the_baseline_or_a_weight_not_finite(
     loss: float, first: float, weight: float, says: str
 ) -> None:
-    found = divergence(loss, first, 7.0, [torch.ones(2), torch.tensor([1.0, weight])])
-    assert re.search(says, found) if says else not found
+    actual = divergence(loss, first, 7.0, [torch.ones(2), torch.tensor([1.0, weight])])
+    assert re.search(says, actual) if says else not actual
 
 
 @pytest.mark.parametrize("rate", [1e9, 10])
 def test_a_diverged_run_says_so_and_keeps_the_last_sound_weights(tmp_path: Path, rate: float) -> None:
     with pytest.raises(TrainingError, match=r"diverged: after step \d+ .* checkpoint step-\d+ is kept.*learning rate"):
         train_toy(tmp_path, steps=40, set=(*TOY, f"training.learning_rate={rate}"), checkpoint_minutes=0.0)
-    found, damaged = checkpoint.latest(tmp_path / "run" / "checkpoints")
-    assert found is not None
+    actual, damaged = checkpoint.latest(tmp_path / "run" / "checkpoints")
+    assert actual is not None
     assert not damaged
-    assert all(weight.isfinite().all() for weight in found.weights.values())
+    assert all(weight.isfinite().all() for weight in actual.weights.values())
     assert "diverged" in read_record(tmp_path / "run" / "run.json")["problem"]
 
 
@@ -99,8 +100,8 @@ def test_a_stalled_reader_is_reported_and_waited_for(tmp_path: Path, monkeypatch
         time.sleep(1.0 * (cursor.num_read == count))  # The second batch.
         return read(self, cursor, count)
 
-    heard, read = Listening(), InstanceSampler.read
+    recorder, read = Recorder(), InstanceSampler.read
     monkeypatch.setattr(loop, "STALL_SECONDS", 0.05)
     monkeypatch.setattr(InstanceSampler, "read", read_slowly)
-    assert train_toy(tmp_path, steps=3, reporter=heard).finished
-    assert heard.on("waiting", "after step 1:")
+    assert train_toy(tmp_path, steps=3, reporter=recorder).finished
+    assert recorder.on("waiting", "after step 1:")

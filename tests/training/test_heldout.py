@@ -14,7 +14,7 @@ from maskwright.core.storage.files import read_json
 from maskwright.core.types import Documents
 from maskwright.fitting.budget import Budget
 from maskwright.recipes.catalog import get
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.pretrain import request_of
 from maskwright.training.start.preparation import restore_prepared
 from maskwright.training.steps.text import split
@@ -124,5 +124,5 @@ def test_a_run_is_measured_on_the_held_out_file_and_not_resumed_with_another(tmp
             get("bert/tiny"),
             tmp_path / "run",
             record,
-            Silent(),
+            Reporter(),
         )

@@ -91,14 +91,14 @@ def ragged(right: Tensor | None = None) -> tuple[dict[str, Tensor], Tensor, Micr
     real = column < torch.tensor(LENGTHS)[:, None]
     original = torch.where(real, torch.randint(5, VOCAB, shape, generator=random), 0)
     segments = torch.where(real & (column > 3), 1, 0)
-    places = real.flatten().nonzero().squeeze(1)
-    selected = places[torch.randperm(len(places), generator=random)[:14]].sort().values
+    positions = real.flatten().nonzero().squeeze(1)
+    selected = positions[torch.randperm(len(positions), generator=random)[:14]].sort().values
     if right is not None:
         original.view(-1)[selected[: len(right)]] = right
     masked = original.flatten().clone()
     masked[selected[:10]] = SPECIAL.mask  # the others stay as they are
     batch = PackedBatch(
-        ids=masked[places],
+        ids=masked[positions],
         position_ids=column[real],
         segment_ids=segments[real],
         cu_seqlens=torch.tensor([0, *itertools.accumulate(LENGTHS)], dtype=torch.int32),
@@ -107,11 +107,11 @@ def ragged(right: Tensor | None = None) -> tuple[dict[str, Tensor], Tensor, Micr
     labels = original.flatten()[selected]
     targets = {
         "mlm": TargetTensors(
-            positions=torch.searchsorted(places, selected),
+            positions=torch.searchsorted(positions, selected),
             labels=labels,
             extra={"sampling": torch.rand(len(selected), generator=random)},
         ),
-        "rtd": TargetTensors(positions=torch.arange(len(places)), labels=original.flatten()[places]),
+        "rtd": TargetTensors(positions=torch.arange(len(positions)), labels=original.flatten()[positions]),
     }
     padded = {"input_ids": original, "attention_mask": real.long(), "token_type_ids": segments}
     return padded, selected, MicroBatch(batch, targets)
@@ -123,9 +123,9 @@ def total(terms: dict[str, LossTerm], micro: MicroBatch) -> Tensor:
     ).sum()
 
 
-def close(found: Tensor, expected: Tensor, tolerance: float, name: str) -> None:
+def close(actual: Tensor, expected: Tensor, tolerance: float, name: str) -> None:
     """Equal to within a share of the largest value (a key bias has the gradient zero, so there is a floor)."""
-    worst = float((found - expected).abs().max())
+    worst = float((actual - expected).abs().max())
     assert worst <= tolerance * max(float(expected.abs().max()), 1e-2), (name, worst)
 
 
@@ -151,8 +151,10 @@ def test_joint_step_has_the_losses_and_gradients_of_transformers(tmp_path: Path,
     answers[selected] = original[selected]
     masked = torch.zeros_like(original).masked_scatter_(padded["attention_mask"].flatten() > 0, micro.batch.ids)
     learnt = generator(**{**padded, "input_ids": masked.view(shape)}, labels=answers.view(shape))
-    found = discriminator(**{**padded, "input_ids": filled.view(shape)}, labels=(filled != original).long().view(shape))
-    expected = {"mlm": learnt.loss, "rtd": found.loss}
+    actual = discriminator(
+        **{**padded, "input_ids": filled.view(shape)}, labels=(filled != original).long().view(shape)
+    )
+    expected = {"mlm": learnt.loss, "rtd": actual.loss}
     for kind, term in terms.items():
         assert (term.total / len(micro.targets[kind].labels)).item() == pytest.approx(expected[kind].item(), rel=1e-5)
     assert int(terms["rtd"].tallies["replaced"]) == int((filled != original).sum())
@@ -237,15 +239,15 @@ def test_the_chef_cooked_the_meal() -> None:
         ),
         "rtd": TargetTensors(positions=torch.arange(7), labels=torch.tensor([cls, the, chef, cooked, the, meal, sep])),
     }
-    seen, asked = list[Tensor](), list[Tensor]()
-    model.encoder.register_forward_pre_hook(lambda _, given: seen.append(given[0].ids))
-    model.heads["rtd"].register_forward_hook(lambda _, given, scores: asked.append(scores.detach()))
+    seen, logits = list[Tensor](), list[Tensor]()
+    model.encoder.register_forward_pre_hook(lambda _, args: seen.append(args[0].ids))
+    model.heads["rtd"].register_forward_hook(lambda _, args, scores: logits.append(scores.detach()))
     terms = model.losses(MicroBatch(batch, targets))
     assert seen[0].tolist() == [cls, the, chef, ate, the, meal, sep]
     assert terms["mlm"].total.item() == pytest.approx(np.log(2) + 1000 + np.log(2), rel=1e-6)
     labels = torch.tensor([0, 0, 0, 1, 0, 0, 0])  # The right `the` is original.
     assert int(terms["rtd"].tallies["replaced"]) == 1
-    expected = torch.nn.functional.softplus(torch.where(labels == 1, -asked[0], asked[0])).sum()
+    expected = torch.nn.functional.softplus(torch.where(labels == 1, -logits[0], logits[0])).sum()
     assert terms["rtd"].total.item() == pytest.approx(expected.item(), rel=1e-6)
 
 
@@ -255,14 +257,14 @@ def test_kept_tokens_are_filled_too_and_labels_are_those_of_the_samples(loss_at:
     recipe = toy("replacement={mask: 0.0, random: 0.01, keep: 0.99}", f"objectives.rtd.loss_at={loss_at}")
     model, (micro, *_) = toy_model(recipe).eval(), step(recipe).micro_batches
     seen = list[Tensor]()
-    model.encoder.register_forward_pre_hook(lambda _, given: seen.append(given[0].ids))
+    model.encoder.register_forward_pre_hook(lambda _, args: seen.append(args[0].ids))
     terms, targets = model.losses(micro), micro.targets["mlm"]
     changed = (seen[0] != micro.batch.ids).nonzero().squeeze(1)
     assert torch.equal(seen[0][targets.positions], terms["mlm"].sampled)
     assert set(changed.tolist()) <= set(targets.positions.tolist())
     assert len(changed) > 0.9 * len(targets.positions)  # An untrained generator samples nearly always wrong.
-    asked = targets.positions if loss_at == "selected" else torch.arange(micro.batch.num_tokens)
-    assert micro.targets["rtd"].positions.tolist() == asked.tolist()
+    positions = targets.positions if loss_at == "selected" else torch.arange(micro.batch.num_tokens)
+    assert micro.targets["rtd"].positions.tolist() == positions.tolist()
     assert int(terms["rtd"].tallies["replaced"]) == int((terms["mlm"].sampled != targets.labels).sum())
 
 
@@ -272,7 +274,7 @@ def test_original_tokens_are_predicted_from_the_samples(loss_at: str) -> None:
     recipe = toy("objectives=[mlm, replace_mlm]", f"objectives.replace_mlm.loss_at={loss_at}")
     model, batch = toy_model(recipe).train(), step(recipe, WHOLE)
     (micro, *_), seen = batch.micro_batches, list[Tensor]()
-    handle = model.encoder.register_forward_pre_hook(lambda _, given: seen.append(given[0].ids))
+    handle = model.encoder.register_forward_pre_hook(lambda _, args: seen.append(args[0].ids))
     terms, selected = model.losses(micro), micro.targets["mlm"]
     handle.remove()
     targets, sampled = micro.targets["replace_mlm"], terms["mlm"].sampled
@@ -317,12 +319,12 @@ def numbers_by_instance(recipe: Recipe, tokens: int, epoch: int = 0, count: int 
     cursor = phase.sampler.start()
     for _ in range(epoch):
         cursor = phase.sampler.next_epoch(cursor)
-    found: dict[int, list[float]] = {}
+    numbers: dict[int, list[float]] = {}
     for _ in range(count):
         rows, cursor = phase.sampler.read(cursor, 1)
         for micro in phase.collator.collate(rows, step=0).micro_batches:
-            found.setdefault(int(rows.index[0]), []).extend(micro.targets["mlm"].extra["sampling"].tolist())
-    return found
+            numbers.setdefault(int(rows.index[0]), []).extend(micro.targets["mlm"].extra["sampling"].tolist())
+    return numbers
 
 
 def test_draws_are_a_function_of_seed_epoch_and_instance() -> None:
@@ -357,7 +359,7 @@ def test_encoder_and_generator_drop_other_places() -> None:
     model, (micro, *_) = toy_model(toy()).train(), step(toy()).micro_batches
     keys = list[int | None]()
     for tower in (model.encoder, model.generator):
-        tower.register_forward_pre_hook(lambda _, given: keys.append(given[0].dropout_key))
+        tower.register_forward_pre_hook(lambda _, args: keys.append(args[0].dropout_key))
     model.losses(micro)
     assert len(set(keys)) == 2
     assert micro.batch.dropout_key in keys

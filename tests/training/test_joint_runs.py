@@ -5,13 +5,14 @@ from functools import partial
 import pytest
 import torch
 from safetensors.torch import load_file
-from toy_runs import TOY, Listening, Train, train_toy
+from toy_runs import TOY, Train, train_toy
 
 import maskwright
 from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.core.errors import ConversionError
 from maskwright.reporting.metrics import read_rows
 from maskwright.training.pretrain import RunResult
+from recording import Recorder
 
 
 @pytest.fixture(scope="module")
@@ -21,13 +22,13 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Train:
 
 
 @pytest.fixture(scope="module")
-def listening() -> Listening:
-    return Listening()
+def recorder() -> Recorder:
+    return Recorder()
 
 
 @pytest.fixture(scope="module")
-def run(train: Train, listening: Listening) -> RunResult:
-    return train("peace", checkpoint_minutes=0.0, reporter=listening)
+def run(train: Train, recorder: Recorder) -> RunResult:
+    return train("peace", checkpoint_minutes=0.0, reporter=recorder)
 
 
 def test_both_halves_are_folders_that_transformers_loads(run: RunResult) -> None:
@@ -77,16 +78,16 @@ def test_metrics_tell_what_was_replaced_and_found(run: RunResult) -> None:
     assert run.held_out["rtd"].details["replaced"] == held_out[-1]["held_out_rtd_replaced"]
 
 
-def test_the_run_says_how_both_halves_stand(run: RunResult, listening: Listening) -> None:
-    generator, detection = listening.on("health")
+def test_the_run_says_how_both_halves_stand(run: RunResult, recorder: Recorder) -> None:
+    generator, detection = recorder.on("health")
     assert generator.startswith("generator: held-out MLM loss")
     assert detection.startswith("discriminator: held-out RTD loss")
 
 
 def test_a_run_of_all_tokens_mlm_has_its_metrics_and_loads(train: Train) -> None:
     overrides = ("objectives=[mlm, replace_mlm]", "objectives.replace_mlm.loss_at=everywhere")
-    listening = Listening()
-    run = train("all tokens", set=(*TOY, "training.batch_sequences=24", *overrides), reporter=listening)
+    recorder = Recorder()
+    run = train("all tokens", set=(*TOY, "training.batch_sequences=24", *overrides), reporter=recorder)
     rows = read_rows(run.folder / "metrics.jsonl")
     assert sum("replace_mlm_restored" in row for row in rows) == 12
     (*_, last) = [row for row in rows if "held_out_replace_mlm_loss" in row]
@@ -95,7 +96,7 @@ def test_a_run_of_all_tokens_mlm_has_its_metrics_and_loads(train: Train) -> None
     assert run.held_out["replace_mlm"].details == details
     loaded = read_checkpoint(run.folder)
     assert (loaded.heads, loaded.unexpected) == (("replace_mlm",), ())
-    generator, encoder = listening.on("health")
+    generator, encoder = recorder.on("health")
     assert generator.startswith("generator: ")
     assert encoder.startswith("encoder: held-out loss of the original text")
 
@@ -116,7 +117,7 @@ def test_a_run_of_all_tokens_mlm_has_its_metrics_and_loads(train: Train) -> None
 def test_what_a_family_cannot_hold_is_refused_before_any_work(
     train: Train, recipe: str, overrides: tuple[str, ...], message: str
 ) -> None:
-    listening = Listening()
+    recorder = Recorder()
     with pytest.raises(ConversionError, match=message):
-        train(f"refused {recipe}", recipe=recipe, set=(*overrides, *TOY), reporter=listening)
-    assert not listening.on("corpus")
+        train(f"refused {recipe}", recipe=recipe, set=(*overrides, *TOY), reporter=recorder)
+    assert not recorder.on("corpus")

@@ -15,7 +15,7 @@ from test_batches import step
 from test_every_recipe import model_of, toy
 from torch import Tensor
 from toy_models import take_step
-from toy_runs import Listening, killed_after, train_toy
+from toy_runs import killed_after, train_toy
 
 from maskwright.core.errors import DeviceError
 from maskwright.core.storage.files import read_json
@@ -30,9 +30,10 @@ from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.kernel_check import KernelCheck, _loss_and_gradients, check_kernels, with_samples
 from maskwright.training.steps.model import PretrainingModel
 from maskwright.training.steps.update_rules import build_optimizer
+from recording import Recorder
 
 HALF = torch.bfloat16
-Found = tuple[float, dict[str, Tensor]]
+Results = tuple[float, dict[str, Tensor]]
 
 
 def model_and_batch(name: str, count: int = 8) -> tuple[PretrainingModel, StepBatch]:
@@ -45,14 +46,14 @@ class Kernels:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[tuple[bool, torch.dtype | None]] = []
-        self.change: Callable[[Found], Found] = lambda found: found
+        self.change: Callable[[Results], Results] = lambda results: results
         monkeypatch.setattr(kernel_check, "_loss_and_gradients", self.compute)
 
-    def compute(self, model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> Found:
+    def compute(self, model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> Results:
         """Remember the setting, and change the results where kernels are enabled."""
         self.seen.append((kernels_enabled(), autocast))
-        found = _loss_and_gradients(model, batch, autocast)
-        return self.change(found) if kernels_enabled() else found
+        results = _loss_and_gradients(model, batch, autocast)
+        return self.change(results) if kernels_enabled() else results
 
 
 @pytest.fixture
@@ -60,13 +61,13 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Kernels:
     return Kernels(monkeypatch)
 
 
-def rounding(loss: float, gradients: dict[str, Tensor]) -> Found:
+def rounding(loss: float, gradients: dict[str, Tensor]) -> Results:
     return loss * 1.0005, {name: each * 1.01 for name, each in gradients.items()}
 
 
 @pytest.mark.parametrize("name", ["bert/tiny", "electra/tiny"])
 def test_equal_results_up_to_rounding_pass(name: str, kernels: Kernels) -> None:
-    kernels.change = lambda found: rounding(*found)
+    kernels.change = lambda results: rounding(*results)
     model, batch = model_and_batch(name)
     check = check_kernels(model, batch, HALF)
     assert check.passed
@@ -91,8 +92,8 @@ def test_equal_results_up_to_rounding_pass(name: str, kernels: Kernels) -> None:
         (lambda loss, gradients: (loss, dict([*gradients.items()][1:])), "other parameters have gradients"),
     ],
 )
-def test_different_results_disable_kernels(change: Callable[..., Found], why: str, kernels: Kernels) -> None:
-    kernels.change = lambda found: change(*found)
+def test_different_results_disable_kernels(change: Callable[..., Results], why: str, kernels: Kernels) -> None:
+    kernels.change = lambda results: change(*results)
     model, batch = model_and_batch("bert/tiny")
     check = check_kernels(model, batch, HALF)
     assert not check.passed
@@ -101,9 +102,9 @@ def test_different_results_disable_kernels(change: Callable[..., Found], why: st
 
 
 def test_a_failing_kernel_is_one_line_and_leaves_no_gradients(kernels: Kernels) -> None:
-    def fail(found: Found) -> Found:
+    def fail(results: Results) -> Results:
         for name, parameter in model.named_parameters():  # As when a backward pass breaks off.
-            parameter.grad = found[1].get(name)
+            parameter.grad = results[1].get(name)
         raise torch.cuda.OutOfMemoryError("out of memory\nand more\nand more")
 
     kernels.change = fail
@@ -114,7 +115,7 @@ def test_a_failing_kernel_is_one_line_and_leaves_no_gradients(kernels: Kernels) 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, KeyError])
 def test_other_errors_are_raised(error: type[BaseException], kernels: Kernels) -> None:
-    def fail(found: Found) -> Found:
+    def fail(results: Results) -> Results:
         raise error
 
     kernels.change = fail
@@ -162,13 +163,13 @@ def test_a_run_tells_the_result_of_the_check_and_can_be_resumed_without(
     # As if the processor were a GPU.
     monkeypatch.setattr(Machine, "needs_kernel_check", property(lambda machine: machine.kernels == "auto"))
     monkeypatch.setattr(pretraining_run, "check_kernels", check)
-    listening = Listening()
+    recorder = Recorder()
     with killed_after(3):
-        train_toy(tmp_path, steps=6, kernels=wish, checkpoint_minutes=0.0, reporter=listening)
-    assert [text.startswith("kernels checked in") for text in listening.on("kernels")] == [True] * (wish == "auto")
-    run = train_toy(tmp_path, steps=6, kernels="reference", reporter=listening)
+        train_toy(tmp_path, steps=6, kernels=wish, checkpoint_minutes=0.0, reporter=recorder)
+    assert [text.startswith("kernels checked in") for text in recorder.on("kernels")] == [True] * (wish == "auto")
+    run = train_toy(tmp_path, steps=6, kernels="reference", reporter=recorder)
     assert (run.finished, run.steps) == (True, 6)
-    assert len(listening.on("kernels")) == (wish == "auto")
+    assert len(recorder.on("kernels")) == (wish == "auto")
 
 
 @pytest.mark.slow
@@ -201,18 +202,18 @@ def test_kernels_are_used_unless_they_are_off_or_unavailable(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = []
+    sessions = []
 
-    def session(*given: Any) -> Any:
-        found.append((given[4].kernels, given[4].needs_kernel_check, kernels_enabled()))
+    def session(*args: Any) -> Any:
+        sessions.append((args[4].kernels, args[4].needs_kernel_check, kernels_enabled()))
         raise KeyboardInterrupt
 
-    def prepared(*given: Any) -> tuple[Machine, str]:
-        return machine if given[-1] == "auto" else replace(machine, kernels="reference"), ""
+    def prepared(*args: Any) -> tuple[Machine, str]:
+        return machine if args[-1] == "auto" else replace(machine, kernels="reference"), ""
 
     monkeypatch.setattr(pretrain_module, "restore_machine", prepared)
     monkeypatch.setattr(pretrain_module, "_prepare", lambda *_: (None, {}))
     monkeypatch.setattr(pretrain_module, "PretrainingRun", session)
     with pytest.raises(KeyboardInterrupt):
         train_toy(tmp_path, kernels=wish)
-    assert found == [computes]
+    assert sessions == [computes]

@@ -12,13 +12,14 @@ from unittest.mock import patch
 
 import fsspec
 import pytest
-from toy_runs import CLEAN, TOY, Listening, Train, assert_same_files, killed_after, train_toy, write_corpus
+from toy_runs import CLEAN, TOY, Train, assert_same_files, killed_after, train_toy, write_corpus
 
 from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.core.storage.files import read_json
 from maskwright.training.pretraining_run import PretrainingRun
 from maskwright.training.runs.checkpoint import CheckpointTimer, latest
 from maskwright.training.runs.mirror import Mirror
+from recording import Recorder
 
 URL = "memory://mirrors/run"
 
@@ -58,20 +59,20 @@ def test_a_run_whose_folder_is_gone_resumes_from_the_mirror(train: Train, tmp_pa
     with killed_after(5):  # before it is uploaded
         train("run", mirror=URL, keep=4)
     shutil.rmtree(tmp_path / "run")
-    listening = Listening()
-    resumed = train("run", mirror=URL, keep=4, reporter=listening)
-    assert listening.on("resuming", "from step 4,")
-    assert listening.on("mirror", "downloaded")
+    recorder = Recorder()
+    resumed = train("run", mirror=URL, keep=4, reporter=recorder)
+    assert recorder.on("resuming", "from step 4,")
+    assert recorder.on("mirror", "downloaded")
     assert_same_files(undisturbed, resumed, "config.json", "recipe.json")
     names = {path.removeprefix("/mirrors/run/").partition("/")[0] for path in store.find("/mirrors/run")}
     assert names == {"latest.json", "step-000000008", "kept"}
-    there = copied(store, 8)
-    assert there == files_of(tmp_path / "run")
+    stored = copied(store, 8)
+    assert stored == files_of(tmp_path / "run")
     assert read_json(tmp_path / "run/run.json")["result"]["finished"]
     # A finished run is downloaded too, with its kept models.
     shutil.rmtree(tmp_path / "run")
     assert train("run", mirror=URL, keep=4).finished
-    assert files_of(tmp_path / "run") == there
+    assert files_of(tmp_path / "run") == stored
     assert len(list((tmp_path / "run/kept").iterdir())) == 4
 
 
@@ -85,9 +86,9 @@ def test_a_kill_after_any_uploaded_file_leaves_a_run_that_resumes_to_the_same_by
     undisturbed = train("undisturbed", steps=3, checkpoint_minutes=1.0)
     put, copies = Mirror._put, []
 
-    def put_and_copy(self: Mirror, file: Path, place: str) -> None:
-        put(self, file, place)
-        copies.append((place.removeprefix("/mirrors/run/"), dict(store.store)))
+    def put_and_copy(self: Mirror, file: Path, target: str) -> None:
+        put(self, file, target)
+        copies.append((target.removeprefix("/mirrors/run/"), dict(store.store)))
 
     monkeypatch.setattr(Mirror, "_put", put_and_copy)
     train("run", steps=3, mirror=URL)
@@ -112,24 +113,24 @@ def test_a_kill_after_any_uploaded_file_leaves_a_run_that_resumes_to_the_same_by
 
 
 def test_a_process_that_is_cut_off_does_not_write_over_another(train: Train, tmp_path: Path, store: Any) -> None:
-    listening, put = Listening(), store.pipe_file
+    recorder, put = Recorder(), store.pipe_file
 
     def other_run(*_: Any) -> None:
         put("/mirrors/run/latest.json", b"of another process")
 
     with patch.object(CheckpointTimer, "is_due", side_effect=lambda _: other_run() or True), pytest.raises(DeviceError):
-        train("run", mirror=URL, reporter=listening)
-    assert listening.on("warning", "another process has written to memory://mirrors/run")
+        train("run", mirror=URL, reporter=recorder)
+    assert recorder.on("warning", "another process has written to memory://mirrors/run")
     assert store.cat_file("/mirrors/run/latest.json") == b"of another process"
 
 
 def test_damaged_checkpoints_do_not_replace_those_of_the_copy(train: Train, tmp_path: Path, store: Any) -> None:
     train("run", mirror=URL)
-    there = copied(store, 8)
+    stored = copied(store, 8)
     for file in (tmp_path / "run/checkpoints").rglob("*.safetensors"):
         file.write_bytes(file.read_bytes()[:-1] + b"x")
     train("run", mirror=URL)
-    assert copied(store, 8) == there
+    assert copied(store, 8) == stored
 
 
 def test_a_failed_upload_is_a_warning_and_an_error_only_at_the_end(
@@ -137,16 +138,16 @@ def test_a_failed_upload_is_a_warning_and_an_error_only_at_the_end(
 ) -> None:
     put, fails = Mirror._put, {"checkpoints/step-000000003/state.json"}
 
-    def put_or_fail(self: Mirror, file: Path, place: str) -> None:
+    def put_or_fail(self: Mirror, file: Path, target: str) -> None:
         if (name := file.relative_to(self._folder).as_posix()) in fails:
             fails.remove(name)
             raise PermissionError("Access Denied")
-        put(self, file, place)
+        put(self, file, target)
 
     monkeypatch.setattr(Mirror, "_put", put_or_fail)
-    listening = Listening()
-    run = train(mirror=URL, reporter=listening)
-    (line,) = listening.on("warning", "the upload to the mirror failed")
+    recorder = Recorder()
+    run = train(mirror=URL, reporter=recorder)
+    (line,) = recorder.on("warning", "the upload to the mirror failed")
     assert f"cannot access {URL}: PermissionError: Access Denied; the next checkpoint tries again" in line
     store.store.clear()
     fails.add("report.html")
@@ -161,10 +162,10 @@ def test_a_failed_upload_is_a_warning_and_an_error_only_at_the_end(
 def test_an_end_without_a_copy_says_what_to_do(train: Train, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     put = Mirror._put
 
-    def put_or_fail(self: Mirror, file: Path, place: str) -> None:
+    def put_or_fail(self: Mirror, file: Path, target: str) -> None:
         if file.name == "run.json" and "result" in read_json(file):
             raise PermissionError("Access Denied")
-        put(self, file, place)
+        put(self, file, target)
 
     with monkeypatch.context() as patch:
         patch.setattr(Mirror, "_put", put_or_fail)
@@ -238,25 +239,25 @@ def test_a_run_resumes_from_the_mirror_without_the_model_it_began_with(
 @pytest.mark.slow  # It starts a process.
 def test_a_killed_process_whose_disk_is_gone_resumes_from_a_folder(tmp_path: Path) -> None:
     steps, settings = 60, (*TOY, "training.batch_sequences=24")
-    corpus, out, there = write_corpus(tmp_path / "corpus.txt"), tmp_path / "killed", tmp_path / "mirror"
+    corpus, out, mirror = write_corpus(tmp_path / "corpus.txt"), tmp_path / "killed", tmp_path / "mirror"
     call = (
         "from maskwright.training.pretrain import pretrain\n"
         f"pretrain({str(corpus)!r}, out={str(out)!r}, recipe='bert/tiny', steps={steps}, set={settings!r}, "
         f"clean={CLEAN!r}, workers=1, checkpoint_minutes=0.0, "
-        f"mirror={there.as_uri()!r})"
+        f"mirror={mirror.as_uri()!r})"
     )
     process = subprocess.Popen([sys.executable, "-c", call], stderr=subprocess.DEVNULL)
-    while process.poll() is None and max(there.glob("step-*"), default=there).name < "step-000000010":
+    while process.poll() is None and max(mirror.glob("step-*"), default=mirror).name < "step-000000010":
         time.sleep(0.05)
     process.kill()
     assert process.wait() < 0, "the run ended by itself"
     shutil.rmtree(out)
     train = partial(train_toy, tmp_path, steps=steps, set=settings)
-    listening = Listening()
-    resumed = train("killed", mirror=there.as_uri(), reporter=listening)
-    assert listening.on("resuming", "from step ")
+    recorder = Recorder()
+    resumed = train("killed", mirror=mirror.as_uri(), reporter=recorder)
+    assert recorder.on("resuming", "from step ")
     assert_same_files(train("undisturbed"), resumed)
-    assert files_of(there / f"step-{steps:09d}") == files_of(out)
+    assert files_of(mirror / f"step-{steps:09d}") == files_of(out)
     with pytest.raises(CheckpointError, match="contain each other"):
         train("killed", mirror=(out / "copy").as_uri())
 

@@ -66,9 +66,9 @@ def values_of(parameters: Sequence[nn.Parameter], optimizer: Optimizer) -> list[
     return [[each.detach(), *(state[f"{moment}.{i}"] for moment in MOMENTS)] for i, each in enumerate(parameters)]
 
 
-def assert_equal(found: list[list[Tensor]], expected: list[list[Tensor]]) -> None:
-    for one, other in zip(found, expected, strict=True):
-        assert all(torch.equal(mine, right) for mine, right in zip(one, other, strict=True))
+def assert_equal(actual: list[list[Tensor]], expected: list[list[Tensor]]) -> None:
+    for one, other in zip(actual, expected, strict=True):
+        assert all(torch.equal(actual_tensor, right) for actual_tensor, right in zip(one, other, strict=True))
 
 
 # --- AdamW
@@ -78,7 +78,7 @@ def written_adamw(
     sizes: Sequence[int], constants: AdamW, steps: int, clip_norm: float, *, of_sizes: bool = False
 ) -> list[list[Tensor]]:
     """Return weights and both moments after some steps, in fp64; with `of_sizes` every term is added by its size."""
-    (beta1, beta2), found = constants.betas, []
+    (beta1, beta2), results = constants.betas, []
     gradients = [[each.double() for each in random_tensors(sizes, step)] for step in range(1, steps + 1)]
     norms = [float(torch.cat([each.flatten() for each in of_step]).norm()) for of_step in gradients]
     for i, values in enumerate(random_tensors(sizes, 0)):
@@ -95,8 +95,8 @@ def written_adamw(
             if constants.bias_correction:
                 m, v = m / (1 - beta1**step), v / (1 - beta2**step)
             weight = weight - direction * 0.01 * step * (m / (v.sqrt() + constants.eps) + decay * weight)
-        found.append([weight, first, second])
-    return found
+        results.append([weight, first, second])
+    return results
 
 
 @settings(max_examples=60)
@@ -112,14 +112,14 @@ def test_adamw_follows_the_written_formula(
     sizes: list[int], clip_norm: float, decay: float, decayed: str, corrects: bool, betas: tuple[float, float]
 ) -> None:
     constants = AdamW(betas=betas, weight_decay=decay, decayed=decayed, bias_correction=corrects)  # type: ignore[arg-type]
-    found = values_of(*trained(sizes, constants, 4, clip_norm=clip_norm))
+    actual = values_of(*trained(sizes, constants, 4, clip_norm=clip_norm))
     expected = written_adamw(sizes, constants, 4, clip_norm)
     # Where terms cancel, the rest is as exact as the terms were.
     terms = written_adamw(sizes, constants, 4, clip_norm, of_sizes=True)
-    for one, other, largest in zip(found, expected, terms, strict=True):
-        for mine, right, term in zip(one, other, largest, strict=True):
+    for one, other, largest in zip(actual, expected, terms, strict=True):
+        for value, right, term in zip(one, other, largest, strict=True):
             limit = 2e-6 * torch.maximum(right.double().abs(), term.double().abs())
-            assert ((mine.double() - right.double()).abs() <= limit).all()
+            assert ((value.double() - right.double()).abs() <= limit).all()
 
 
 def test_first_step_of_bert_is_3_16_times_the_usual_size() -> None:

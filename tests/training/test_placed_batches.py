@@ -30,10 +30,10 @@ def elsewhere(micro: MicroBatch) -> MicroBatch:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_micro_batch_arrives_whole_and_in_one_piece(name: str) -> None:
-    for given in step(toy(name)).micro_batches:
-        moved, pieces = elsewhere(given).to(CPU), list[Tensor]()
-        found, expected = (map_tensors(each, lambda t: (t.dtype, t.tolist())) for each in (moved, given))
-        assert found == expected
+    for original in step(toy(name)).micro_batches:
+        moved, pieces = elsewhere(original).to(CPU), list[Tensor]()
+        actual, expected = (map_tensors(each, lambda t: (t.dtype, t.tolist())) for each in (moved, original))
+        assert actual == expected
         map_tensors(moved, pieces.append)
         assert all(each.is_contiguous() for each in pieces)
         assert len({each.untyped_storage().data_ptr() for each in pieces if each.numel()}) == 1
@@ -45,7 +45,7 @@ def test_what_is_there_already_stays_itself() -> None:
 
 
 def test_tensors_of_every_kind_move_together() -> None:
-    given = [
+    originals = [
         torch.tensor([True, False, True]),
         torch.arange(5),
         torch.zeros(0, dtype=torch.int64),
@@ -55,10 +55,10 @@ def test_tensors_of_every_kind_move_together() -> None:
         torch.zeros(0, 3),
         torch.tensor([1], dtype=torch.uint8),
     ]
-    for found, expected in zip(_move_together(given, CPU), given, strict=True):
-        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
-        assert torch.equal(found, expected)
-        assert found.storage_offset() * found.itemsize % 16 == 0
+    for actual, expected in zip(_move_together(originals, CPU), originals, strict=True):
+        assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+        assert torch.equal(actual, expected)
+        assert actual.storage_offset() * actual.itemsize % 16 == 0
     assert _move_together([], CPU) == []
 
 

@@ -18,7 +18,7 @@ from maskwright.data.cleaning import deduplication
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.sources import readers
 from maskwright.data.sources.arguments import PREPARED
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.start.prepared_text import prepare
 
 TOKENIZER = "tokenizer.vocab_size=300"
@@ -26,7 +26,7 @@ TOKENIZER = "tokenizer.vocab_size=300"
 
 def prepare_toy(folder: Path, out: str | Path, documents: int = 60, **changes: Any) -> str:
     write_corpus(corpus := folder / "corpus.txt", documents)
-    settings = {"recipe": "bert/tiny", "set": [TOKENIZER], "clean": CLEAN, "reporter": Silent(), "workers": 1}
+    settings = {"recipe": "bert/tiny", "set": [TOKENIZER], "clean": CLEAN, "reporter": Reporter(), "workers": 1}
     return prepare(corpus, out=out, **{**settings, **changes}).digest
 
 
@@ -77,7 +77,7 @@ def test_folders_of_something_else_are_no_target(tmp_path: Path, name: str) -> N
 def test_only_pretrain_reads_prepared_text(tmp_path: Path) -> None:
     prepare_toy(tmp_path, tmp_path / "prepared")
     with pytest.raises(DataError, match="prepared text"):
-        prepare([tmp_path / "corpus.txt", tmp_path / "prepared"], out=tmp_path / "twice", reporter=Silent())
+        prepare([tmp_path / "corpus.txt", tmp_path / "prepared"], out=tmp_path / "twice", reporter=Reporter())
 
 
 def test_damaged_prepared_text_is_refused(tmp_path: Path) -> None:

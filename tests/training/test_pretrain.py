@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from toy_runs import TOY, Listening, Train, assert_same_files, killed_after, train_toy, write_corpus
+from toy_runs import TOY, Train, assert_same_files, killed_after, train_toy, write_corpus
 
 from maskwright.core.errors import CheckpointError, DataError, DeviceError, MaskwrightError, RecipeError
 from maskwright.core.storage import tensor_files
@@ -21,6 +21,7 @@ from maskwright.reporting import trackers
 from maskwright.reporting.metrics import read_rows
 from maskwright.training.start import preparation
 from maskwright.training.steps import loop
+from recording import Recorder
 
 
 @pytest.fixture
@@ -118,18 +119,18 @@ def test_a_time_budget_is_replanned_once_from_the_measured_speed(
             train("killed", steps=None, minutes=1, checkpoint_minutes=0.0)
         assert read_json(tmp_path / "killed" / "run.json")["replanned_tokens"] < 1e6
         monkeypatch.setattr(loop, "time", Clock(first))
-    listening = Listening()
-    run = train(steps=None, minutes=1, reporter=listening)
+    recorder = Recorder()
+    run = train(steps=None, minutes=1, reporter=recorder)
     record = read_json(run.folder / "run.json")
     assert record["expected_tokens"] == speed * 60
     assert ("replanned_tokens" in record) == is_replanned
     if is_replanned:
         assert record["replanned_tokens"] == pytest.approx(run.tokens, rel=0.5)
-        assert listening.on("plan")[1].startswith("planned 60M tokens; at the measured speed ")
-    assert len(listening.on("plan")) == 1 + is_replanned
-    (line,) = listening.on("finished")
+        assert recorder.on("plan")[1].startswith("planned 60M tokens; at the measured speed ")
+    assert len(recorder.on("plan")) == 1 + is_replanned
+    (line,) = recorder.on("finished")
     assert f"in 1 minute: trained on {short_count(run.tokens)} tokens, planned {short_count(speed * 60)}" in line
-    (line,) = listening.on("length")
+    (line,) = recorder.on("length")
     assert "reads 32 tokens" in line
     assert "--set 'training.phases=[{max_length: 128}]'" in line  # The encoder has more positions.
 
@@ -144,9 +145,9 @@ def test_the_planned_tokens_are_those_that_are_trained(train: Train, budget: dic
 
 
 def test_a_finished_run_is_reported_and_not_repeated_also_in_another_place(train: Train, tmp_path: Path) -> None:
-    listening = Listening()
-    run = train(reporter=listening)
-    mlm, nsp = listening.on("health")
+    recorder = Recorder()
+    run = train(reporter=recorder)
+    mlm, nsp = recorder.on("health")
     assert f"accuracy {run.held_out['mlm'].accuracy:.1%}" in mlm
     assert f"held-out NSP loss {run.held_out['nsp'].loss:.3f}, accuracy {run.held_out['nsp'].accuracy:.1%}" in nsp
     before = (run.folder / "run.json").stat().st_mtime_ns
@@ -167,10 +168,10 @@ def test_an_interrupt_before_the_first_step_is_reported(train: Train, monkeypatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr(preparation, "tokenize_corpus", interrupt)
-    listening = Listening()
+    recorder = Recorder()
     with pytest.raises(KeyboardInterrupt):
-        train(reporter=listening)
-    assert listening.lines[-1][0] == "stopped"
+        train(reporter=recorder)
+    assert recorder.messages[-1][0] == "stopped"
 
 
 def test_a_roberta_with_another_tokenizer_counts_positions_from_its_padding(train: Train) -> None:
@@ -242,8 +243,8 @@ def test_a_run_without_a_pair_objective_resumes_although_its_pooler_never_learns
 def test_a_setting_equal_to_the_published_one_is_still_a_setting(train: Train) -> None:
     overrides = tuple(override for override in TOY if "learning_rate" not in override)
     fitted = train("fitted", set=overrides)
-    given = train("given", set=(*overrides, "training={learning_rate: 1e-4}"))
-    chosen = [json.loads((run.folder / "recipe.json").read_text())["training"] for run in (fitted, given)]
+    explicit = train("given", set=(*overrides, "training={learning_rate: 1e-4}"))
+    chosen = [json.loads((run.folder / "recipe.json").read_text())["training"] for run in (fitted, explicit)]
     assert chosen[0]["learning_rate"] != chosen[1]["learning_rate"] == 1e-4
     assert chosen[0]["warmup_steps"] == chosen[1]["warmup_steps"]  # A mapping fixes what it names, no more.
     with pytest.raises(CheckpointError, match="holds another run: set was"):

@@ -18,7 +18,7 @@ import maskwright
 from maskwright.data.engines import ordered_map, use_engine
 from maskwright.data.sources import readers
 from maskwright.reporting.metrics import read_rows
-from maskwright.reporting.reporter import Reporter, Silent
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.runs import checkpoint
 
 ray = pytest.importorskip("ray")
@@ -90,7 +90,7 @@ def test_text_prepared_by_a_cluster_that_loses_a_node_has_the_same_bytes(
     monkeypatch.setattr(readers, "BLOCK_BYTES", 2000)
     corpus = write_corpus(tmp_path / "corpus.txt", 200)
     settings: dict[str, Any] = {"recipe": "bert/tiny", "set": ["tokenizer.vocab_size=300"], "clean": CLEAN}
-    local = maskwright.prepare(corpus, out=tmp_path / "local", workers=1, reporter=Silent(), **settings)
+    local = maskwright.prepare(corpus, out=tmp_path / "local", workers=1, reporter=Reporter(), **settings)
     killing = KillingNode(cluster)
     shared = maskwright.prepare(corpus, out=tmp_path / "cluster", engine="ray", reporter=killing, **settings)
     assert 1 / 3 < killing.killed_at < 1
@@ -129,7 +129,7 @@ def test_ray_train_has_the_losses_of_one_process_though_a_worker_is_killed(tmp_p
         "checkpoint_minutes": 0.0,
         "cache": str(tmp_path / "cache"),
     }
-    maskwright.pretrain(**{**shared, "out": str(tmp_path / "one"), "reporter": Silent()})
+    maskwright.pretrain(**{**shared, "out": str(tmp_path / "one"), "reporter": Reporter()})
     TorchTrainer(
         _pretrain,
         train_loop_config={**shared, "out": str(tmp_path / "two")},

@@ -6,13 +6,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from toy_runs import Listening, Train, train_toy, write_corpus
+from toy_runs import Train, train_toy, write_corpus
 
 from maskwright.core.errors import MaskwrightError
 from maskwright.core.storage.files import read_json
 from maskwright.training import pretrain as module
 from maskwright.training.ranks.interrupt import StopRequest
 from maskwright.training.runs.report import html, write_page
+from recording import Recorder
 
 PAGE = "report.html"
 
@@ -25,10 +26,10 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
 
 
 def test_the_page_shows_curves_fills_cost_and_origin(train: Train) -> None:
-    listening = Listening()
-    run = train(recipe="electra/tiny", reporter=listening)
+    recorder = Recorder()
+    run = train(recipe="electra/tiny", reporter=recorder)
     page = (run.folder / PAGE).read_text(encoding="utf-8")
-    assert listening.on("report") == [str(run.folder / PAGE)]
+    assert recorder.on("report") == [str(run.folder / PAGE)]
     assert page.startswith("<!doctype html>")
     assert page.count("<svg") == 3
     assert not re.findall(r"(?:src|href)=\"(?!#)", page), "the page needs no other file"
@@ -42,21 +43,21 @@ def test_the_page_shows_curves_fills_cost_and_origin(train: Train) -> None:
     assert all(len(part["predictions"]) == 3 for part in masked)
     # Whatever is drawn is in the directory: the same page again, also for a run that lost it.
     (run.folder / PAGE).unlink()
-    train(recipe="electra/tiny", reporter=listening)
+    train(recipe="electra/tiny", reporter=recorder)
     assert (run.folder / PAGE).read_text(encoding="utf-8") == page == html(run.folder)
 
 
 def test_an_interrupted_run_has_a_page_that_says_so(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(StopRequest, "__bool__", lambda _: True)
-        run = train(reporter=Listening())
+        run = train(reporter=Recorder())
     assert "interrupted at 4 % of the budget" in (run.folder / PAGE).read_text(encoding="utf-8")
-    train(reporter=Listening())
+    train(reporter=Recorder())
     assert "interrupted" not in (run.folder / PAGE).read_text(encoding="utf-8")
 
 
 def test_records_of_another_type_are_named_and_the_model_is_kept(train: Train) -> None:
-    run = train(reporter=Listening())
+    run = train(reporter=Recorder())
     line = '{"step": 1, "loss": "x", "tokens": {}, "mlm_loss": [], "mfu": "x", "seconds": null}\n'
     for name in ("run.json", "recipe.json", "data_card.json", "timing.jsonl", "metrics.jsonl"):
         path = run.folder / name
@@ -68,7 +69,7 @@ def test_records_of_another_type_are_named_and_the_model_is_kept(train: Train) -
                 html(run.folder)
         path.write_bytes(content)
     (run.folder / "data_card.json").unlink()
-    listening = Listening()
-    write_page(run.folder, listening)
-    (message,) = listening.on("report")
+    recorder = Recorder()
+    write_page(run.folder, recorder)
+    (message,) = recorder.on("report")
     assert "data_card.json" in message

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from test_continuation import save_embedder
-from toy_runs import TOY, Listening, Train, assert_same_files, killed_after, train_toy, write_corpus
+from toy_runs import TOY, Train, assert_same_files, killed_after, train_toy, write_corpus
 
 import maskwright
 from maskwright.checkpoints.checkpoint import read_checkpoint
@@ -24,6 +24,7 @@ from maskwright.training.pretrain import RunResult
 from maskwright.training.start.continuation import recipe_of
 from maskwright.training.start.existing import open_existing
 from maskwright.training.start.initialization import inherit_vectors
+from recording import Recorder
 
 UNMASKED = "replacement={kind: mask_random_keep, mask: 0, random: 0, keep: 1}"
 NARROW = (
@@ -59,24 +60,24 @@ def distill(train: Train, embedder: Path) -> Train:
 
 
 @pytest.fixture(scope="module")
-def heard() -> Listening:
-    return Listening()
+def recorder() -> Recorder:
+    return Recorder()
 
 
 @pytest.fixture(scope="module")
-def student(distill: Train, shared: Path, heard: Listening) -> RunResult:
-    return distill(shared / "student", reporter=heard)
+def student(distill: Train, shared: Path, recorder: Recorder) -> RunResult:
+    return distill(shared / "student", reporter=recorder)
 
 
 def test_a_narrow_student_comes_to_give_its_teacher_s_vectors(
-    student: RunResult, embedder: Path, heard: Listening
+    student: RunResult, embedder: Path, recorder: Recorder
 ) -> None:
     measured = student.held_out["sentence_vectors"]
     assert measured.details["mean"] == pytest.approx(1 - measured.loss)
     vectors, wanted = maskwright.embed(student.folder, TEXTS), maskwright.embed(embedder, TEXTS)
     assert vectors.shape == wanted.shape == (3, 32)
     assert (vectors * wanted).sum(axis=1).min() > 0.8
-    assert heard.on("health", f"mean cosine with the teacher's {measured.details['mean']:.3f}")
+    assert recorder.on("health", f"mean cosine with the teacher's {measured.details['mean']:.3f}")
     assert -1 <= measured.details["spearman"] <= 1
     modules = read_sentence_modules(student.folder)
     assert (modules.pooling, modules.normalize, modules.dense.weight.shape) == ("first", True, (32, 16))

@@ -7,30 +7,31 @@ import pytest
 import torch
 from test_batches import recipe as bert_recipe
 from test_batches import toy_text
-from toy_runs import TOY, Listening, train_toy, write_corpus
+from toy_runs import TOY, train_toy, write_corpus
 
 from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.core.errors import DataError
 from maskwright.training.start.preparation import measured_outcomes
+from recording import Recorder
 
 
-def run(folder: Path, out: str, source: str) -> Listening:
-    listening = Listening()
+def run(folder: Path, out: str, source: str) -> Recorder:
+    recorder = Recorder()
     table = f"replacement={{kind: similar_word, table: {{source: {source}}}}}"
-    train_toy(folder, out, steps=3, set=(*TOY, table, "masking=whole_word"), reporter=listening)
-    return listening
+    train_toy(folder, out, steps=3, set=(*TOY, table, "masking=whole_word"), reporter=recorder)
+    return recorder
 
 
 def test_a_run_says_what_its_table_covers_and_repeats_itself(tmp_path: Path) -> None:
     thesaurus = tmp_path / "synonyms.txt"
     thesaurus.write_text("cat dog sister captain teacher river\nwatches follows likes\n", encoding="utf-8")
-    heard = run(tmp_path, "a", str(thesaurus))
-    table, outcomes = heard.on("similar")
+    recorder = run(tmp_path, "a", str(thesaurus))
+    table, outcomes = recorder.on("similar")
     assert "synonyms.txt: 2 groups of synonyms" in table
     assert "% of the words in the corpus have a similar word" in table
     assert "% similar word" in outcomes
     assert "% random word (no similar word)" in outcomes
-    topics = [topic for topic, _ in heard.lines]
+    topics = [topic for topic, _ in recorder.messages]
     assert topics.index("tokens") < topics.index("similar") < topics.index("plan")
     run(tmp_path, "b", str(thesaurus))
     first, second = (read_checkpoint(tmp_path / name).state for name in "ab")
@@ -56,10 +57,10 @@ def test_a_table_that_covers_nothing_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_not_there_is_missed_before_any_work(tmp_path: Path) -> None:
-    listening, source = Listening(), f"replacement.table.source={tmp_path / 'missing.txt'}"
+    recorder, source = Recorder(), f"replacement.table.source={tmp_path / 'missing.txt'}"
     with pytest.raises(DataError, match="missing"):
-        train_toy(tmp_path, recipe="macbert/tiny", set=(source,), reporter=listening)
-    assert not listening.on("corpus")
+        train_toy(tmp_path, recipe="macbert/tiny", set=(source,), reporter=recorder)
+    assert not recorder.on("corpus")
 
 
 def test_outcomes_are_measured_on_sequences_of_the_corpus() -> None:

@@ -44,9 +44,9 @@ def test_pooled_first_tokens_and_anchors_are_output_positions() -> None:
     recipe = toy("spanbert/tiny")
     (micro, *_) = step(recipe).micro_batches
     boundary = micro.targets["sbo"]
-    found = output_positions(recipe.objectives, micro.batch, micro.targets, pools=True)
-    assert found is not None
+    actual = output_positions(recipe.objectives, micro.batch, micro.targets, pools=True)
+    assert actual is not None
     wanted = torch.cat(
         [micro.batch.first_tokens, micro.targets["mlm"].positions, boundary.anchors["left"], boundary.anchors["right"]]
     )
-    assert found.tolist() == sorted(set(wanted.tolist()) | set(boundary.positions.tolist()))
+    assert actual.tolist() == sorted(set(wanted.tolist()) | set(boundary.positions.tolist()))

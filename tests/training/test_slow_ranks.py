@@ -18,14 +18,14 @@ from maskwright.training.ranks.slow_ranks import SlowRanks
 )
 def test_a_rank_over_one_and_a_half_times_the_median_is_named_once(seconds: list[float], slow: list[int]) -> None:
     ranks = SlowRanks()
-    found = [(step, *each) for step in range(1, 201) for each in ranks.find(seconds)]
-    assert [(step, rank) for step, rank, *_ in found] == [(50, rank) for rank in slow]
-    for _, rank, own, ratio in found:
-        assert own == pytest.approx(seconds[rank])
+    actual = [(step, *each) for step in range(1, 201) for each in ranks.find(seconds)]
+    assert [(step, rank) for step, rank, *_ in actual] == [(50, rank) for rank in slow]
+    for _, rank, rank_seconds, ratio in actual:
+        assert rank_seconds == pytest.approx(seconds[rank])
         assert ratio == pytest.approx(seconds[rank] / sorted(seconds)[(len(seconds) - 1) // 2])
 
 
 def test_a_rank_that_becomes_slow_is_named_after_the_next_50_steps() -> None:
     ranks = SlowRanks()
-    found = [step for step in range(1, 201) for _ in ranks.find([0.1, 0.1, 0.1 if step < 90 else 0.3])]
-    assert found == [150]
+    actual = [step for step in range(1, 201) for _ in ranks.find([0.1, 0.1, 0.1 if step < 90 else 0.3])]
+    assert actual == [150]

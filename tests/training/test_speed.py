@@ -51,9 +51,9 @@ def test_the_typical_step_after_the_first_ones_counts(monkeypatch: pytest.Monkey
     steps = count_steps(monkeypatch, lambda step: irregular.get(step, 2.0 if is_busy and step > 10 else 1.0))
     monkeypatch.setattr(speed, "_ROUNDS", ((80.0, 1),))
     monkeypatch.setattr(SpinControl, "check", lambda _: is_busy and len(steps) > 10)
-    found = measure_speed(toy("bert/tiny"), MINUTE, MACHINE)
-    assert (found.is_busy, found.full_step_tokens) == (is_busy, 0)
-    assert found.flops == pytest.approx(1e12 / (2 if is_busy else 1), rel=0.01)
+    actual = measure_speed(toy("bert/tiny"), MINUTE, MACHINE)
+    assert (actual.is_busy, actual.full_step_tokens) == (is_busy, 0)
+    assert actual.flops == pytest.approx(1e12 / (2 if is_busy else 1), rel=0.01)
 
 
 def test_a_single_first_step_is_no_measure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,16 +80,16 @@ def test_the_measured_recipe_is_fitted_to_the_budget(monkeypatch: pytest.MonkeyP
 
 
 def test_a_measurement_takes_at_most_a_twentieth_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    limits = []
 
     def measured(recipe, text, machine, seconds):  # type: ignore[no-untyped-def]
-        asked.append(seconds)
+        limits.append(seconds)
         return speed._StepSpeed(1e6, 1.0, True)  # So slow that few steps fit into the budget.
 
     monkeypatch.setattr(speed, "_train_briefly", measured)
     measure_speed(resolve("bert/base"), Budget("seconds", 180), MACHINE)
-    assert asked[0] <= 9.0
-    assert asked[1] == 9.0
+    assert limits[0] <= 9.0
+    assert limits[1] == 9.0
 
 
 def test_steps_that_are_long_for_the_budget_are_measured_with_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +122,6 @@ def test_on_a_gpu_steps_grow_while_that_costs_little_time(
 
     monkeypatch.setattr(speed, "_train_briefly", measured)
     gpu = dataclasses.replace(MACHINE, device=torch.device("cuda", 0), peak_flops=1e13)
-    found = measure_speed(resolve("bert/mini"), MINUTE, gpu, fixed=fixed)
-    assert found.full_step_tokens / 32 == pytest.approx(expected, rel=0.1)
+    actual = measure_speed(resolve("bert/mini"), MINUTE, gpu, fixed=fixed)
+    assert actual.full_step_tokens / 32 == pytest.approx(expected, rel=0.1)
     assert measure_speed(resolve("bert/mini"), MINUTE, gpu, fixed=fixed, tries_larger_steps=False).full_step_tokens == 0

@@ -92,9 +92,9 @@ def test_bert_begins_every_system_whose_encoder_is_the_same(name: str, bert: Che
     weights = begun(recipe, start)
     for key, tensor in (begun(recipe) | dict(start.weights)).items():
         assert torch.equal(weights[key], tensor), key
-    own = {key for key in weights if key.startswith("encoder.") and not key.startswith("encoder.pooler")}
-    assert own <= start.weights.keys()
-    assert all(torch.equal(weights[key], bert.state[key]) for key in own)
+    encoder_keys = {key for key in weights if key.startswith("encoder.") and not key.startswith("encoder.pooler")}
+    assert encoder_keys <= start.weights.keys()
+    assert all(torch.equal(weights[key], bert.state[key]) for key in encoder_keys)
 
 
 @pytest.mark.parametrize("change", ["tie_word_embeddings", "hidden_act"])
@@ -193,7 +193,7 @@ def test_layers_that_share_must_share_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs"),
+    ("first", "second"),
     [
         ((), ("encoder.sharing=all", "encoder.num_groups=2")),
         (("encoder.sharing=all",), ()),
@@ -201,14 +201,14 @@ def test_layers_that_share_must_share_alike(tmp_path: Path) -> None:
     ],
 )
 def test_the_settings_for_the_model_s_sharing_are_all_named_at_once(
-    mine: tuple[str, ...], theirs: tuple[str, ...]
+    first: tuple[str, ...], second: tuple[str, ...]
 ) -> None:
-    own, other = toy("bert/tiny", "encoder.num_layers=4", *mine), toy("bert/tiny", "encoder.num_layers=4", *theirs)
-    named = shlex.split(settings(differences(own.encoder, other.encoder)).replace("--set ", ""))
-    mended = override(own, parse_overrides(named))
+    recipe, other = toy("bert/tiny", "encoder.num_layers=4", *first), toy("bert/tiny", "encoder.num_layers=4", *second)
+    named = shlex.split(settings(differences(recipe.encoder, other.encoder)).replace("--set ", ""))
+    mended = override(recipe, parse_overrides(named))
     assert not differences(mended.encoder, other.encoder)
     # A student chooses its layers, whatever they share.
-    assert not differences_of_layers(own.encoder, other.encoder)
+    assert not differences_of_layers(recipe.encoder, other.encoder)
 
 
 @pytest.mark.parametrize(
@@ -231,9 +231,9 @@ def test_a_student_takes_embeddings_head_and_spread_layers(bert: Checkpoint) -> 
     weights = begun(recipe, start)
     for layer, source in ((0, 0), (1, 3)):
         for part in ("attention_blocks", "ffn_blocks"):
-            mine = {name: tensor for name, tensor in weights.items() if f"{part}.{layer}." in name}
-            assert mine
-            for name, tensor in mine.items():
+            of_layer = {name: tensor for name, tensor in weights.items() if f"{part}.{layer}." in name}
+            assert of_layer
+            for name, tensor in of_layer.items():
                 assert torch.equal(tensor, bert.state[name.replace(f".{layer}.", f".{source}.", 1)]), name
     for name, tensor in weights.items():
         if "_blocks." not in name:

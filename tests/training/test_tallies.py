@@ -36,5 +36,5 @@ def test_shares_are_of_all_micro_batches_together() -> None:
         sums.add_term("rtd", LossTerm(torch.tensor(1.0), torch.tensor(9), tallies=tallies))
     numbers = sums.to_host().read()
     assert (numbers["loss"], numbers["correct"]) == ({"rtd": 2.0}, {"rtd": 18.0})
-    found = details_of([rtd], {"rtd": 40}, numbers)["rtd"]
-    assert (found["replaced"], found["precision"], found["recall"]) == (8 / 40, 3 / 4, 3 / 8)
+    actual = details_of([rtd], {"rtd": 40}, numbers)["rtd"]
+    assert (actual["replaced"], actual["precision"], actual["recall"]) == (8 / 40, 3 / 4, 3 / 8)

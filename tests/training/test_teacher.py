@@ -80,11 +80,11 @@ def test_a_teacher_drops_nothing_and_learns_nothing(bert: Checkpoint) -> None:
 
 
 def test_the_teacher_is_asked_only_where_an_objective_learns_from_it(bert: Checkpoint) -> None:
-    asked = []
+    batches = []
 
     class Counted(type(build_teacher(bert, student()))):  # type: ignore[misc]
         def view(self, batch: PackedBatch, projected_layer: int | None = None) -> object:
-            asked.append(batch.ids)
+            batches.append(batch.ids)
             return super().view(batch, projected_layer)
 
     teacher = build_teacher(bert, student())
@@ -94,11 +94,11 @@ def test_the_teacher_is_asked_only_where_an_objective_learns_from_it(bert: Check
     small_ids = replace(batch.batch, ids=batch.batch.ids % SIZE)
     targets = {kind: replace(wanted, labels=wanted.labels % SIZE) for kind, wanted in batch.targets.items()}
     build_model(recipe, SIZE, teacher).losses(replace(batch, batch=small_ids, targets=targets))
-    assert len(asked) == 1
-    assert torch.equal(asked[0], small_ids.ids)  # The same masked input.
+    assert len(batches) == 1
+    assert torch.equal(batches[0], small_ids.ids)  # The same masked input.
     alone = recipe.replace(objectives=("mlm",), teacher=None)
     build_model(alone, SIZE, teacher).losses(replace(batch, batch=small_ids, targets={"mlm": targets["mlm"]}))
-    assert len(asked) == 1
+    assert len(batches) == 1
 
 
 def test_a_teacher_of_another_width_can_teach_soft_targets_but_not_hidden_states(bert: Checkpoint) -> None:

@@ -54,8 +54,8 @@ def save_toy(folder: Path, recipe: str, *overrides: str, seed: int = 1, tokenize
     model = build_model(chosen, vocab_size)
     model.initialize(seed)
     save_models(folder, chosen, model, tokenizer.special_tokens)
-    for place in (folder,) if model.generator is None else (folder, folder / GENERATOR):
-        tokenizer.save(place)
+    for target in (folder,) if model.generator is None else (folder, folder / GENERATOR):
+        tokenizer.save(target)
     return folder
 
 

@@ -9,8 +9,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from maskwright.reporting.reporter import Reporter, Silent
-from maskwright.reporting.table import Table
+from maskwright.reporting.reporter import Reporter
 from maskwright.training.pretrain import RunResult, pretrain
 from maskwright.training.runs import checkpoint
 
@@ -39,7 +38,7 @@ def train_toy(folder: Path, out: str | Path = "run", *, corpus: Path | None = No
     """Train bert/tiny for 12 steps on the corpus of a folder (written if it has none)."""
     if corpus is None and not (corpus := folder / "corpus.txt").exists():
         write_corpus(corpus)
-    settings = {"recipe": "bert/tiny", "steps": 12, "set": TOY, "clean": CLEAN, "workers": 1, "reporter": Silent()}
+    settings = {"recipe": "bert/tiny", "steps": 12, "set": TOY, "clean": CLEAN, "workers": 1, "reporter": Reporter()}
     return pretrain(corpus, out=folder / out, **{**settings, **changes})
 
 
@@ -76,20 +75,3 @@ def write_corpus(path: Path, documents: int = 60, seed: int = 0) -> Path:
         texts.append(" ".join(sentences))
     path.write_text("\n\n".join(texts), encoding="utf-8")
     return path
-
-
-class Listening(Reporter):
-    """Collects messages; a table as one message a row."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, str]] = []
-
-    def message(self, topic: str, text: str) -> None:
-        self.lines.append((topic, text))
-
-    def table(self, topic: str, table: Table) -> None:
-        self.lines += [(topic, " | ".join(map(str, row))) for row in table.rows]
-
-    def on(self, topic: str, word: str = "") -> list[str]:
-        """Return the messages of a topic that contain a word."""
-        return [text for about, text in self.lines if about == topic and word in text]

@@ -164,12 +164,12 @@ def from_json(family: Family, data: Mapping[str, Any], source: str) -> FolderCon
 
 
 def _whole(data: Mapping[str, Any], name: str, default: int, source: str) -> int:
-    found = data.get(name)
-    if found is None:
+    value = data.get(name)
+    if value is None:
         return default
-    if type(found) is not int or not 0 <= found < 1 << 31:
-        raise ConversionError(f"{source}: {name} is {found!r}", allowed="a whole number below 2**31")
-    return found
+    if type(value) is not int or not 0 <= value < 1 << 31:
+        raise ConversionError(f"{source}: {name} is {value!r}", allowed="a whole number below 2**31")
+    return value
 
 
 def _check_type(stated: object, read: object, entry: str) -> None:

@@ -64,10 +64,10 @@ def _obstacles(
     """Yield (problem, what is allowed, remedy)."""
     classes = f"Hugging Face's {family.name!r} classes"
     for field, allowed, reason in _limits(family, config, pad, heads):
-        if (found := getattr(config, field)) not in allowed:
+        if (number := getattr(config, field)) not in allowed:
             needed = f"{field} {', '.join(_shown(value) for value in allowed if value is not None)}"
             yield (
-                f"{classes} cannot hold an encoder with {field} {_shown(found)}: {reason}",
+                f"{classes} cannot hold an encoder with {field} {_shown(number)}: {reason}",
                 needed,
                 f"Set encoder.{needed.replace(' ', ' to ', 1)}",
             )

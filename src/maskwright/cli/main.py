@@ -181,7 +181,7 @@ def build() -> Any:
 
 
 def _is_distributed() -> bool:
-    """Whether torchrun started this process and others."""
+    """Return whether torchrun started this process and others."""
     return "TORCHELASTIC_RUN_ID" in os.environ and os.environ["WORLD_SIZE"] != "1"
 
 

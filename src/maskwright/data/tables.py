@@ -84,7 +84,7 @@ def _is_text(value: object) -> bool:
 
 
 def is_number(value: object) -> bool:
-    """Whether a cell is a number, with a decimal point or comma."""
+    """Return whether a cell is a number, with a decimal point or comma."""
     try:
         float(str(value).replace(",", ".", 1))
     except ValueError:
@@ -231,7 +231,7 @@ def _rows(fields: _Fields, columns: tuple[str, ...], expected: str, name: str, o
 
 
 def quotes_enclose_fields(lines: Iterable[str], delimiter: str) -> bool:
-    """Whether double quotes enclose fields: whether all of the text is valid CSV."""
+    """Return whether double quotes enclose fields: whether all of the text is valid CSV."""
     with long_fields():
         try:
             for _ in csv.reader(lines, delimiter=delimiter, strict=True):

@@ -29,7 +29,7 @@ from maskwright.inference.model import Model
 from maskwright.inference.precision import Precision, choose_precision
 from maskwright.machine.devices import choose_device
 from maskwright.machine.threads import threads_of_head
-from maskwright.reporting.console import OnConsole
+from maskwright.reporting.console import ConsoleReporter
 from maskwright.reporting.reporter import Progress, Reporter, no_progress
 from maskwright.training.ranks.device import Machine, prepare_machine, use_machine
 from maskwright.training.ranks.device import Precision as TrainingPrecision
@@ -136,7 +136,7 @@ def model_to_score(
     else:
         chosen = choose_precision(precision, choose_device(device))
     machine = machine_to_score(device, "bf16" if chosen == "bf16" else "fp32")
-    with reporter or OnConsole() as reporter, use_machine(machine):
+    with reporter or ConsoleReporter() as reporter, use_machine(machine):
         if not isinstance(model, Model):
             loaded = load(model).to(machine.device)
             for note in loaded.notes:

@@ -98,7 +98,7 @@ E = TypeVar("E", TextExample, TaggedExample, QuestionExample, ChoiceExample)
 
 
 def has_labels(examples: Sequence[Example]) -> bool:
-    """Whether any example has a label."""
+    """Return whether any example has a label."""
     return any(example.is_labeled for example in examples)
 
 

@@ -67,8 +67,8 @@ from maskwright.fitting.rules import Choice, report_fitted
 from maskwright.inference.batches import TextEncoder
 from maskwright.inference.long_texts import IGNORED
 from maskwright.machine.devices import choose_device
-from maskwright.reporting.console import OnConsole
-from maskwright.reporting.reporter import Reporter, Silent
+from maskwright.reporting.console import ConsoleReporter
+from maskwright.reporting.reporter import Reporter
 from maskwright.reporting.trackers import choose_trackers
 from maskwright.training.ranks.device import Machine, Precision, restore_machine, use_machine
 from maskwright.training.ranks.distributed import (
@@ -212,7 +212,7 @@ def finetune(
     check_writable(Path(out).expanduser())
     defaults = Hyperparameters().model_dump(mode="json")
     folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/*", defaults=defaults)
-    with (reporter or OnConsole()) if rank() == 0 else Silent() as reporter:
+    with (reporter or ConsoleReporter()) if rank() == 0 else Reporter() as reporter:
         existing = open_existing(str(model))
         folder.refuse_model(existing.folder)
         plan = make_plan(

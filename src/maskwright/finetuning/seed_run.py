@@ -122,7 +122,7 @@ def best_of(history: Sequence[DevResult]) -> int:
 
 
 def should_stop(history: Sequence[DevResult], patience: int) -> bool:
-    """Whether the last `patience` measurements were all worse than the best before them; 0 never stops."""
+    """Return whether the last `patience` measurements were all worse than the best before them; 0 never stops."""
     return bool(patience and history) and len(history) - 1 - best_of(history) >= patience
 
 

@@ -49,15 +49,15 @@ class Budget:
 
         Raises RecipeError if more than one is given, or the amount is not more than zero.
         """
-        given = {name: amount for name, amount in amounts.items() if amount is not None}
-        if not given:
+        requested = {name: amount for name, amount in amounts.items() if amount is not None}
+        if not requested:
             return None
-        if len(given) > 1:
+        if len(requested) > 1:
             raise RecipeError(
-                f"{len(given)} budgets were given ({', '.join('--' + name for name in given)})",
+                f"{len(requested)} budgets were given ({', '.join('--' + name for name in requested)})",
                 hint="Give one: the others follow from it.",
             )
-        ((name, amount),) = given.items()
+        ((name, amount),) = requested.items()
         if not 0 < amount < float("inf"):
             raise RecipeError(
                 f"a budget of {amount:g} {name} has no training step",

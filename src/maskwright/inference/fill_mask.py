@@ -133,7 +133,7 @@ def _shortened(text: str, width: int = 60) -> str:
 
 
 def never_saw_masks(folder: Path) -> bool:
-    """Whether a directory is a run whose recipe never uses the mask token (MacBERT)."""
+    """Return whether a directory is a run whose recipe never uses the mask token (MacBERT)."""
     recipe = folder / "recipe.json"
     if not recipe.is_file():
         return False

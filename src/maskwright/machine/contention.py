@@ -25,7 +25,7 @@ class CpuTimes:
 
     busy: float
     idle: float
-    own: float
+    process: float
 
     @classmethod
     def now(cls) -> "CpuTimes | None":
@@ -33,19 +33,19 @@ class CpuTimes:
         with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
             with open("/proc/stat", encoding="ascii") as file:  # user nice system idle iowait irq softirq steal
                 times = [int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in file.readline().split()[1:9]]
-            own, idle = os.times(), times[3] + times[4]
-            return cls(sum(times) - idle, idle, own.user + own.system)
+            process, idle = os.times(), times[3] + times[4]
+            return cls(sum(times) - idle, idle, process.user + process.system)
         return None
 
 
 def is_contended(before: CpuTimes | None, after: CpuTimes | None, cores: int, was_contended: bool = False) -> bool:
-    """Whether other processes used 0.2 cores (0.1 if they did before) between two readings, with less than one idle."""
+    """Return whether other processes used 0.2 cores (0.1 if they did before), with less than one core idle."""
     if before is None or after is None:
         return False
-    busy, idle, own = after.busy - before.busy, after.idle - before.idle, after.own - before.own
+    busy, idle, process = after.busy - before.busy, after.idle - before.idle, after.process - before.process
     seconds = max((busy + idle) / cores, 1e-9)
     limit = _OTHERS_UNTIL if was_contended else _OTHERS_FROM
-    return idle / seconds < _IDLE and (busy - own) / seconds > limit
+    return idle / seconds < _IDLE and (busy - process) / seconds > limit
 
 
 class OtherLoad:
@@ -66,7 +66,7 @@ class OtherLoad:
             self._cores = _runnable_others()
         else:
             seconds = (after.busy + after.idle - before.busy - before.idle) / (os.cpu_count() or 1)
-            self._cores = max(0.0, after.busy - before.busy - (after.own - before.own)) / max(seconds, 1e-9)
+            self._cores = max(0.0, after.busy - before.busy - (after.process - before.process)) / max(seconds, 1e-9)
         self._before, self._read = after, now
         return self._cores
 

@@ -37,7 +37,7 @@ class SafeConsole(Console):
             yield segment if segment.control else segment._replace(text=segment.text.translate(CONTROL_SYMBOLS))
 
 
-class OnConsole(Reporter):
+class ConsoleReporter(Reporter):
     """Lines and a progress bar on a console (standard error by default).
 
     If the console is not a terminal (a log file), the bar becomes lines: the first and last state of each preparation
@@ -49,7 +49,7 @@ class OnConsole(Reporter):
     def __init__(self, console: Console | None = None) -> None:
         # A log file has no width; rich would fold its lines at 80 columns.
         width = None if sys.stderr.isatty() else 160
-        self.console = console or SafeConsole(file=cast(IO[str], _WhileOpen()), highlight=False, width=width)
+        self.console = console or SafeConsole(file=cast(IO[str], _SafeStderr()), highlight=False, width=width)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._name = ""
@@ -133,7 +133,7 @@ class OnConsole(Reporter):
             self._name = ""
 
 
-class _WhileOpen:
+class _SafeStderr:
     """Standard error, whose end (`2>&1 | head`, a terminal that is gone) stops no run."""
 
     def write(self, text: str) -> int:

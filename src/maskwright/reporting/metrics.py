@@ -13,7 +13,7 @@ from maskwright.core.storage.files import atomic_path, disk_problems
 
 
 def worth_logging(step: int) -> bool:
-    """Whether a step (from 1) gets a line: all of the first 1000, then every 10th, then every 100th after 10,000."""
+    """Return whether a step (from 1) gets a line: the first 1000, then every 10th, after 10,000 every 100th."""
     return step <= 1000 or step % (10 if step <= 10_000 else 100) == 0
 
 

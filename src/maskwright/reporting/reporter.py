@@ -20,7 +20,7 @@ def no_progress(stage: str, done: int, total: int | None, /) -> None:
 
 
 class Reporter(contextlib.AbstractContextManager["Reporter"]):
-    """Receives the messages of a run; this one ignores them."""
+    """Receives the messages and progress of a run; this one ignores them."""
 
     def message(self, topic: str, text: str) -> None:
         """Print a message: a topic of one word and a sentence."""
@@ -39,7 +39,3 @@ class Reporter(contextlib.AbstractContextManager["Reporter"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class Silent(Reporter):
-    """Prints nothing."""

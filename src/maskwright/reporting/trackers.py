@@ -33,7 +33,7 @@ TRACKER_FILES = (TRACKING, *(f"{name}/*" for name in TRACKER_FOLDERS))
 _PROJECT = "maskwright"
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
-"""How a session of a run ended; KILLED if it was interrupted."""
+"""State at the end of a session of a run; KILLED if it was interrupted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ MAX_BATCH_CHARACTERS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a server accepts: requests in the queue, bytes of a request's body, and seconds from it to its answer."""
+    """Limits of a server: requests in the queue, bytes of a request's body, and seconds from it to its answer."""
 
     max_waiting: int = MAX_WAITING
     max_body: int = MAX_BODY
@@ -30,7 +30,7 @@ class QueueFullError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What requests must have in common to share a batch."""
+    """A computation: requests for equal ones may share a batch."""
 
     model: str
     task: str

@@ -125,13 +125,13 @@ def _check_choices(
         for name in names:
             if name not in known:
                 raise unknown_name(MaskwrightError, kind, name, known)
-    for option, given, applies in (
+    for option, value, applies in (
         ("--precision", tuple(precisions) != ("fp32",), to in _GRAPHS),
         ("--encoder", encoder, to in _GRAPHS),
         ("--pooling and --normalize", pooled, to == "sentence-transformers"),
         ("--texts", texts is not None, to != "hub"),
     ):
-        if given and not applies:
+        if value and not applies:
             verb = "have" if " and " in option else "has"
             raise MaskwrightError(f"{option} {verb} no effect with --to {to}", hint="Leave it out")
     if to != "hub":

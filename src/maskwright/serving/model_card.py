@@ -124,10 +124,10 @@ def _training(run: Mapping[str, Any], recipe_file: Path) -> Iterator[str]:
         budget += [pluralize(result["steps"], "step"), f"{short_count(result['tokens'])} tokens"]
         budget += [f"{result['epochs']:.3g} epochs", f"{result['flops']:.3g} FLOPs"]
     table = [["budget and what was spent", "; ".join(budget)]]
-    for axis, its in itertools.groupby(rows(resolve(str(recipe_file))), key=lambda row: row.axis):
+    for axis, of_axis in itertools.groupby(rows(resolve(str(recipe_file))), key=lambda row: row.axis):
         shown = (
             _without_folders(row) if row.label == "kind" else f"{row.label}: {_without_folders(row)}"
-            for row in its
+            for row in of_axis
             if row.value not in ("none", "as set by sharing")
         )
         table.append([f"{axis} (planned)" if axis == "training" else axis, "; ".join(shown)])

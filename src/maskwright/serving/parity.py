@@ -59,7 +59,7 @@ _SENTENCES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parity:
-    """How near an exported model is to its source.
+    """Differences between an exported model and its source.
 
     Attributes:
         precision: Of the exported model.
@@ -117,7 +117,7 @@ def examples_for(model: FineTunedModel, file: Path | None) -> tuple[Any, ...]:
 
 
 def _example(kind: Kind, number: int, pair: bool) -> Any:
-    first, second, third = (_SENTENCES[(number + place) % len(_SENTENCES)] for place in range(3))
+    first, second, third = (_SENTENCES[(number + offset) % len(_SENTENCES)] for offset in range(3))
     key = str(number + 1)
     match kind:
         case "tagging":
@@ -254,29 +254,29 @@ def _compare(
     for number, (inputs, sequences) in enumerate(_batches(features, tokenizer.special_tokens.pad, head == "choice")):
         timed = [_timed(run, inputs, None if number else inputs) for run in runs]
         outputs = [output for output, _ in timed]
-        seconds += [its for _, its in timed]
+        seconds += [duration for _, duration in timed]
         for row, sequence in enumerate(sequences):
             start, end = features.cu_seqlens[sequence : sequence + 2]
             of_unit = [scores[row, : end - start] if head in _PER_TOKEN else scores[row] for scores in outputs]
             # Not Python's max, which may drop a NaN.
             differences = np.maximum(differences, [np.abs(scores - of_unit[0]).max() for scores in of_unit])
             peak = max(peak, float(np.abs(of_unit[0]).max()))
-            its = positions[(positions >= start) & (positions < end)] - start
+            in_text = positions[(positions >= start) & (positions < end)] - start
             for values, scores in zip(kept, of_unit, strict=True):
-                values.append(keep(scores, its))
+                values.append(keep(scores, in_text))
     milliseconds = 1000 * seconds / features.num_units
     return [
         Parity(
             precision=precision,
             texts=int(features.examples[-1]) + 1,
-            difference=float(differences[place]),
+            difference=float(differences[index]),
             peak=peak,
-            agreement=agree(kept[0], kept[place]),
+            agreement=agree(kept[0], kept[index]),
             measure=measure,
-            milliseconds=float(milliseconds[place]),
+            milliseconds=float(milliseconds[index]),
             source_milliseconds=float(milliseconds[0]),
         )
-        for place, precision in enumerate(exported, start=1)
+        for index, precision in enumerate(exported, start=1)
     ]
 
 

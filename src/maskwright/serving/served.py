@@ -52,7 +52,7 @@ class ServedModel:
 
     @property
     def tasks(self) -> tuple[TaskName, ...]:
-        """What it can do."""
+        """Tasks that the model supports."""
         if isinstance(self.model, TaskModel):
             tuned = self.model.fine_tuned
             reads_pairs = bool(tuned.read_as.get("text2")) or not tuned.read_as.get("text")

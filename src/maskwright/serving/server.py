@@ -12,7 +12,7 @@ from pathlib import Path
 from maskwright.core.errors import MaskwrightError
 from maskwright.core.extras import require
 from maskwright.inference.precision import Precision
-from maskwright.reporting.console import OnConsole
+from maskwright.reporting.console import ConsoleReporter
 from maskwright.reporting.reporter import Reporter
 from maskwright.serving.batcher import MAX_BODY, MAX_WAITING, TIMEOUT, Limits
 from maskwright.serving.served import load_served
@@ -81,7 +81,7 @@ def serve(
         }
         limits = Limits(max_waiting=max_waiting, max_body=max_body, timeout=timeout)
         app = build_app(loaded, token=token, limits=limits, hosts=frozenset(allow_host) or _local_names(host))
-        with reporter or OnConsole() as reporter:
+        with reporter or ConsoleReporter() as reporter:
             for name, model in loaded.items():
                 reporter.message(name, ", ".join(model.tasks))
             if token is None and _local_names(host) is None:

@@ -32,8 +32,8 @@ from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import Speed
 from maskwright.fitting.rules import round_digits
 from maskwright.recipes.recipe import Recipe
-from maskwright.reporting.console import OnConsole
-from maskwright.reporting.reporter import Reporter, Silent
+from maskwright.reporting.console import ConsoleReporter
+from maskwright.reporting.reporter import Reporter
 from maskwright.study.experiment import MASKED, Experiment, RunState, StoppedError, fit_variant, flops_per_token
 from maskwright.study.intrinsic import check_text
 from maskwright.study.rates import RateTuning
@@ -168,7 +168,7 @@ def compare(
     }
     with (
         use_engine(engine),
-        (reporter or OnConsole()) if rank() == 0 else Silent() as reporter,
+        (reporter or ConsoleReporter()) if rank() == 0 else Reporter() as reporter,
         contextlib.nullcontext() if dry_run or rank() else locked(folder),
     ):
 

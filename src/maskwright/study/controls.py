@@ -39,5 +39,5 @@ def save_untrained(run: Path, counts: IntArray, folder: Path) -> None:
     model = build_model(recipe, tokenizer.special_tokens.vocab_size)
     model.initialize(_SEED, counts)
     save_models(folder, recipe, model, tokenizer.special_tokens)
-    for place in (folder, folder / "generator") if recipe.generator else (folder,):
-        tokenizer.save(place, max_length=recipe.training.max_length)
+    for target in (folder, folder / "generator") if recipe.generator else (folder,):
+        tokenizer.save(target, max_length=recipe.training.max_length)

@@ -66,7 +66,7 @@ class Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class Experiment:
-    """What all runs of a study share.
+    """Settings that all runs of a study share.
 
     Attributes:
         record: Of the study; it names the folder.

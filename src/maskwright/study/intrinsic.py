@@ -59,17 +59,17 @@ def intrinsic(model: Model, text: StudyText) -> Measurements:
     moved = [
         (a, in_order[other][1] if is_one else b) for (a, b), is_one, other in zip(in_order, label, others, strict=True)
     ]
-    found: Measurements = {}
+    measurements: Measurements = {}
     for name, kind, texts in (("sentence_order", "sop", swapped), ("next_sentence", "nsp", moved)):
         states, pooled = _pair_states(model, texts)
         if kind in model.heads and pooled is not None:
             with torch.inference_mode():
                 right = model.heads[kind](pooled).argmax(dim=1).cpu().numpy() == label
-            found[name] = mean_of(right[~train] * 1.0, "head", chance=0.5)
+            measurements[name] = mean_of(right[~train] * 1.0, "head", chance=0.5)
         else:
             right = _fitted(states, label, train).predict(states[~train]) == label[~train]
-            found[name] = mean_of(right * 1.0, "probe", chance=0.5)
-    found["replaced_words"] = _replaced_words(model, text)
+            measurements[name] = mean_of(right * 1.0, "probe", chance=0.5)
+    measurements["replaced_words"] = _replaced_words(model, text)
     passages = text.passages(PAIRS)
     sources = np.unique([text.sources[document] for document, _ in passages], return_inverse=True)[1]
     by_source = sorted(range(len(text.documents)), key=lambda document: text.sources[document])
@@ -78,8 +78,8 @@ def intrinsic(model: Model, text: StudyText) -> Measurements:
         vectors = embed_texts(model, [passage for _, passage in passages])
         right = _fitted(vectors, sources, half).predict(vectors[~half]) == sources[~half]
         most_frequent = float(np.bincount(sources[~half]).max() / (~half).sum())
-        found["source"] = mean_of(right * 1.0, "probe", chance=most_frequent)
-    return found
+        measurements["source"] = mean_of(right * 1.0, "probe", chance=most_frequent)
+    return measurements
 
 
 def _fitted(states: Floats, labels: IntArray, train: NDArray[np.bool_]) -> Any:

@@ -26,7 +26,7 @@ from maskwright.data.engines import Engine, use_engine
 from maskwright.fitting.budget import Budget
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import sizes
-from maskwright.reporting.console import OnConsole
+from maskwright.reporting.console import ConsoleReporter
 from maskwright.reporting.reporter import Reporter
 from maskwright.study.experiment import MASKED, Experiment, StoppedError, fit_variant
 from maskwright.study.record import StudyRecord
@@ -64,7 +64,7 @@ _STEEPEST, _ON_LINE, _NARROWER = 1.0, 3, 2 / 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRecipe:
-    """What a recipe would do with the budget.
+    """Training of a recipe under the budget, as predicted.
 
     Attributes:
         tokens, steps, epochs: What fits.
@@ -144,7 +144,7 @@ def plan(
     cached = None if cache is None else Path(cache).expanduser()
     with (
         use_engine(engine),
-        reporter or OnConsole() as reporter,
+        reporter or ConsoleReporter() as reporter,
         tempfile.TemporaryDirectory(prefix="maskwright-plan-") as temporary,
     ):
         folder = Path(temporary)
@@ -272,10 +272,9 @@ def with_prediction(planned: PlannedRecipe, trial_minutes: float = TRIAL_MINUTES
     loss, low, high = predict(tokens, losses, planned.tokens)
     times = planned.tokens / tokens.max()
     notes = [f"a guess, {times:.0f} times as long as the longest trial"] if times > MAX_EXTRAPOLATION else []
-    if (found := narrower(tokens, losses, planned.tokens)) is not None:
-        notes.append(
-            f"--trial-minutes {found[0] * trial_minutes:g} would narrow it to about \N{PLUS-MINUS SIGN} {found[1]:.2f}"
-        )
+    if (longer := narrower(tokens, losses, planned.tokens)) is not None:
+        minutes, margin = longer[0] * trial_minutes, longer[1]
+        notes.append(f"--trial-minutes {minutes:g} would narrow it to about \N{PLUS-MINUS SIGN} {margin:.2f}")
     note = "; ".join(notes)
     return replace(planned, loss=loss, low=low, high=high, note=note)
 

@@ -1,4 +1,4 @@
-"""What a study measures of a trained model, beside fine-tuning. Every probe is the same for all models.
+"""Measurements of a trained model in a study, beside fine-tuning. Every probe is the same for all models.
 
 masked words   words of the held-out text, chosen by a key, are masked whole; the model's loss and accuracy at their
                tokens, and per word, so that vocabularies compare: a word's loss is the sum over its tokens, and it is
@@ -95,12 +95,12 @@ def log_probabilities(
         positions, labels: Where to predict in each sequence, and the tokens there.
     """
     wanted = torch.from_numpy(np.concatenate(labels).astype(np.int64))
-    found, right = np.zeros(len(wanted)), np.zeros(len(wanted), dtype=np.bool_)
+    log_probs, right = np.zeros(len(wanted)), np.zeros(len(wanted), dtype=np.bool_)
     for indices, scores in model.token_scores(sequences, positions):
         chosen = scores.gather(1, wanted[indices, None].to(scores.device))[:, 0]
-        found[indices] = (chosen - scores.logsumexp(dim=1)).double().cpu().numpy()
+        log_probs[indices] = (chosen - scores.logsumexp(dim=1)).double().cpu().numpy()
         right[indices] = (chosen >= scores.amax(dim=1)).cpu().numpy()
-    return found, right
+    return log_probs, right
 
 
 def _with_vocabulary(model: Model) -> tuple[Model, str] | None:
@@ -136,7 +136,7 @@ def masked_words(model: Model, text: StudyText, token_counts: IntArray | None = 
                 positions.append(masked + 1)
                 labels.append(encoded.ids[first + masked])
                 owners.append(word_of[first + masked])
-    found, right = log_probabilities(scorer, sequences, positions, labels)
+    log_probs, right = log_probabilities(scorer, sequences, positions, labels)
     wanted, owner = np.concatenate(labels), np.concatenate(owners)
 
     def values(losses: Floats, right: NDArray[np.bool_]) -> dict[str, Floats]:
@@ -161,7 +161,7 @@ def masked_words(model: Model, text: StudyText, token_counts: IntArray | None = 
             chance=float(chance[name].mean()),
             unigram=float(unigram[name].mean()) if unigram else None,
         )
-        for name, each in values(-found, right).items()
+        for name, each in values(-log_probs, right).items()
     }
 
 
@@ -203,8 +203,8 @@ def pseudo_log_likelihoods(model: Model, sentences: Sequence[str]) -> Floats:
         positions.extend(where[:, None])
         labels.extend(whole[where, None])
         owners.extend([number] * len(where))
-    found, _ = log_probabilities(model, sequences, positions, labels)
-    return np.bincount(owners, found, minlength=len(sentences)).astype(np.float64)
+    log_probs, _ = log_probabilities(model, sequences, positions, labels)
+    return np.bincount(owners, log_probs, minlength=len(sentences)).astype(np.float64)
 
 
 def minimal_pairs(
@@ -214,7 +214,7 @@ def minimal_pairs(
     if (chosen := _with_vocabulary(model)) is None:
         return {}
     scorer, by = chosen
-    paradigms, found = read_minimal_pairs(path), {}
+    paradigms, measurements = read_minimal_pairs(path), {}
     for number, (name, pairs) in enumerate(paradigms.items()):
         progress(number, len(paradigms))
         scores = pseudo_log_likelihoods(scorer, [sentence for pair in pairs for sentence in pair])
@@ -222,12 +222,12 @@ def minimal_pairs(
         tokens = [ids.tolist() for ids, _ in scorer.tokenizer.encode_batch([each for pair in pairs for each in pair])]
         # Sentences of the same tokens, which differ in case for example, have the same score up to rounding.
         equal = (good == bad) | [a == b for a, b in zip(tokens[::2], tokens[1::2], strict=True)]
-        found[name] = mean_of(np.where(equal, 0.5, good > bad), by, chance=0.5)
-    every = list(found.values())
+        measurements[name] = mean_of(np.where(equal, 0.5, good > bad), by, chance=0.5)
+    every = list(measurements.values())
     groups = np.mean([each.groups for each in every], axis=0) if all(each.groups for each in every) else []
     mean, count = statistics.fmean(each.value for each in every), sum(each.count for each in every)
     total = Measurement(value=mean, count=count, groups=tuple(map(float, groups)), by=by, chance=0.5)
-    return {"minimal_pairs": total, **found} if len(found) > 1 else {"minimal_pairs": total}
+    return {"minimal_pairs": total, **measurements} if len(measurements) > 1 else {"minimal_pairs": total}
 
 
 def cost(model: Model, text: StudyText, run: Path) -> Measurements:
@@ -235,7 +235,7 @@ def cost(model: Model, text: StudyText, run: Path) -> Measurements:
     recipe, result = resolve(str(run / "recipe.json")), read_record(run / "run.json")["result"]
     length, vocabulary = recipe.training.max_length, recipe.tokenizer.vocab_size
     passages = [passage[: PASSAGE_BYTES // 3] for _, passage in text.passages(32)]
-    found: dict[str, float] = {
+    values: dict[str, float] = {
         "parameters": sum(each.numel() for each in model.encoder.parameters()),
         "training_flops_per_token": training_flops_per_token(recipe, vocabulary, length=length),
         "inference_flops_per_token": flops_per_token(recipe.encoder, length=length) / 3,
@@ -245,7 +245,7 @@ def cost(model: Model, text: StudyText, run: Path) -> Measurements:
         "latency_batch_1": _seconds(lambda: embed_texts(model, passages[:1])),
         "latency_batch_32": _seconds(lambda: embed_texts(model, passages)),
     }
-    return {name: Measurement(value=float(value)) for name, value in found.items()}
+    return {name: Measurement(value=float(value)) for name, value in values.items()}
 
 
 def _seconds(call: Callable[[], object], repeats: int = 50, limit: float = 10.0) -> float:

@@ -20,7 +20,7 @@ _WITH_PATH = ("minimal-pairs", "blimp", *BENCHMARKS, *KINDS)
 TUNING_SEED = 1_000_000
 """Seed of the trials of `--tune-rate`, which are not compared."""
 SAMPLES = "samples"
-"""What is kept for the report of the first seed of each recipe; not a task of the user."""
+"""Examples for the report, from the first seed of each recipe; not a task of the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ def variants_of(
         label, recipe = each if isinstance(each, tuple) else (None, each)
         if isinstance(recipe, str) and label is None and "=" in recipe:
             label, _, recipe = recipe.partition("=")
-        found = recipe if isinstance(recipe, Recipe) else resolve(recipe)
-        named.append((label or (found.name if isinstance(recipe, Recipe) else recipe), found))
+        resolved = recipe if isinstance(recipe, Recipe) else resolve(recipe)
+        named.append((label or (resolved.name if isinstance(recipe, Recipe) else recipe), resolved))
     labels = [label for label, _ in named]
     if not labels or len({*labels}) < len(labels):
         raise RecipeError(
@@ -96,7 +96,7 @@ def variants_of(
 
 def tasks_of(tasks: Sequence[str]) -> tuple[Task, ...]:
     """Read tasks as written on the command line; raises RecipeError if there is no such task, or no such data."""
-    found: dict[str, Task] = {}
+    parsed: dict[str, Task] = {}
     for text in dict.fromkeys(tasks):
         front, _, path = text.partition("=")
         label, _, kind = front.rpartition(":")
@@ -108,8 +108,8 @@ def tasks_of(tasks: Sequence[str]) -> tuple[Task, ...]:
                 allowed=f"{kind} alone" if kind in DEFAULT_TASKS else f"`{kind}=PATH` with an existing file or folder",
             )
         name = label or kind
-        if name in found or name == SAMPLES:
+        if name in parsed or name == SAMPLES:
             raise RecipeError(f"two tasks are called {name!r}", hint=f"Name them: `LABEL:{text}`.")
-        place = Path(path).expanduser() if path else None
-        found[name] = Task(name, "minimal-pairs" if kind == "blimp" else kind, place)
-    return tuple(found.values())
+        data = Path(path).expanduser() if path else None
+        parsed[name] = Task(name, "minimal-pairs" if kind == "blimp" else kind, data)
+    return tuple(parsed.values())

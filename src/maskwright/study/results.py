@@ -32,7 +32,7 @@ from maskwright.training.steps.evaluation import PLATEAU
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """How a metric is shown and judged.
+    """Presentation and statistics of a metric.
 
     Attributes:
         unit: "share", "nats", "count", "bytes" or "seconds".

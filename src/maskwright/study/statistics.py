@@ -106,7 +106,7 @@ def differences(
     paired = {name: each for name, each in paired.items() if len(each)}
     tested = {name: _paired_t(each) for name, each in paired.items() if name != baseline and len(each) > 1}
     adjusted = dict(zip(tested, holm([p for p, _, _ in tested.values()]), strict=True))
-    found = {}
+    compared = {}
     for name, each in paired.items():
         p, low, high = tested.get(name, (None, None, None))
         verdict = NOT_TESTED if p is None else NO_DIFFERENCE
@@ -115,8 +115,8 @@ def differences(
         elif p is not None and adjusted[name] <= ALPHA:
             verdict = BETTER if (each.mean() > 0) == higher_is_better else WORSE
         mean, p_holm = float(each.mean()), adjusted.get(name)
-        found[name] = Difference(seeds=len(each), mean=mean, low=low, high=high, p=p, p_holm=p_holm, verdict=verdict)
-    return found
+        compared[name] = Difference(seeds=len(each), mean=mean, low=low, high=high, p=p, p_holm=p_holm, verdict=verdict)
+    return compared
 
 
 def upper_limit(values: Sequence[float]) -> float:

@@ -57,17 +57,17 @@ class StudyText:
 
         A passage has at most `size` bytes of UTF-8; a single longer sentence is left out.
         """
-        found = [(number, text) for number, each in enumerate(self.documents) for text in _grouped(each, size)]
-        return [found[index] for index in _spread(len(found), most)]
+        candidates = [(number, text) for number, each in enumerate(self.documents) for text in _grouped(each, size)]
+        return [candidates[index] for index in _spread(len(candidates), most)]
 
     def pairs(self, most: int) -> list[tuple[int, str, str]]:
         """Return pairs of neighboring passages, as (document, first, second), in order."""
-        found = [
+        candidates = [
             (number, *halves)
             for number, each in enumerate(self.documents)
             for halves in zip(*[iter(_grouped(each, HALF_BYTES))] * 2, strict=False)
         ]
-        return [found[index] for index in _spread(len(found), most)]
+        return [candidates[index] for index in _spread(len(candidates), most)]
 
 
 def prepare_text(

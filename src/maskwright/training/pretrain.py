@@ -25,8 +25,8 @@ from maskwright.recipes import DEFAULT_RECIPE
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.saved import read_recipe
-from maskwright.reporting.console import OnConsole
-from maskwright.reporting.reporter import Reporter, Silent
+from maskwright.reporting.console import ConsoleReporter
+from maskwright.reporting.reporter import Reporter
 from maskwright.reporting.trackers import choose_trackers
 from maskwright.training.extension import extend
 from maskwright.training.pretraining_run import PretrainingRun
@@ -151,7 +151,7 @@ def pretrain(
     directory = RunDirectory(Path(out).expanduser())
     with (
         process_group(),
-        (reporter or OnConsole()) if rank() == 0 else Silent() as reporter,
+        (reporter or ConsoleReporter()) if rank() == 0 else Reporter() as reporter,
         open_session(directory, request.to_json(), reporter, mirror, extend) as session,
         ExitStack() as at_end,
     ):

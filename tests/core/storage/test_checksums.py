@@ -64,8 +64,8 @@ def test_book_that_cannot_be_read_counts_as_empty(tmp_path: Path, held: bytes) -
     file, book = tmp_path / "a", tmp_path / "book.json"
     file.write_bytes(b"one")
     book.write_bytes(held.replace(b"%s", str(file).encode()))
-    with ChecksumCache(book) as found:
-        assert found.checksum(file) == checksum(file)
+    with ChecksumCache(book) as actual:
+        assert actual.checksum(file) == checksum(file)
     assert list(read_json(book)) == [str(file)]
 
 

@@ -41,15 +41,15 @@ def starts(before, tag, type_before, type_):
 
 
 def chunks(tags):
-    found, begin, before, type_before = [], 0, "O", ""
-    for place, written in enumerate([*tags, "O"]):
+    entities, begin, before, type_before = [], 0, "O", ""
+    for index, written in enumerate([*tags, "O"]):
         tag, type_ = written[0], written[2:]
         if ends(before, tag, type_before, type_):
-            found.append((type_before, begin, place))
+            entities.append((type_before, begin, index))
         if starts(before, tag, type_before, type_):
-            begin = place
+            begin = index
         before, type_before = tag, type_
-    return found
+    return entities
 
 
 def some_tags(letters):
@@ -65,12 +65,12 @@ def test_entities_are_the_chunks_of_conlleval(tags):
 def test_scores_are_shares_of_the_entities_in_both(sentences):
     gold = [tags for tags, _ in sentences]
     predicted = [[random.choice([tag, "O", "B-X", "I-Y"]) for tag in tags] for tags, random in sentences]
-    there, told = (
+    in_gold, in_predicted = (
         {(number, chunk) for number, tags in enumerate(side) for chunk in chunks(tags)} for side in (gold, predicted)
     )
     scores = entity_scores(gold, predicted)
-    assert scores["recall"] == (len(there & told) / len(there) if there else 0)
-    assert scores["precision"] == (len(there & told) / len(told) if told else 0)
+    assert scores["recall"] == (len(in_gold & in_predicted) / len(in_gold) if in_gold else 0)
+    assert scores["precision"] == (len(in_gold & in_predicted) / len(in_predicted) if in_predicted else 0)
 
 
 def test_scores_worked_by_hand():

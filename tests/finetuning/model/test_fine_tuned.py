@@ -68,7 +68,7 @@ def test_a_pretrained_model_gives_all_but_its_heads(folders, family, kind):
     assert not model.training
     pooled = (family, kind) in POOLED
     makes_pooler = pooled and family in WITHOUT_POOLER
-    state, its = model.state_dict(), other.state_dict()
+    state, initial = model.state_dict(), other.state_dict()
     fresh = {name for name in state if name.startswith("head.") or (makes_pooler and ".pooler." in name)}
     assert ("encoder.pooler.weight" in state) == pooled
     from maskwright.checkpoints.checkpoint import read_checkpoint
@@ -76,14 +76,14 @@ def test_a_pretrained_model_gives_all_but_its_heads(folders, family, kind):
     source = read_checkpoint(folders[family]).state
     for name in state.keys() - fresh:
         assert torch.equal(state[name], source[name]), name
-        assert torch.equal(its[name], source[name]), name
+        assert torch.equal(initial[name], source[name]), name
     for name in fresh:
         if name.endswith("bias"):
             assert not state[name].any()
         elif "norm" in name:
             assert (state[name] == 1).all()
         else:
-            assert not torch.equal(state[name], its[name]), name
+            assert not torch.equal(state[name], initial[name]), name
     _same(build(folders[family], task, seed=3).state_dict(), state)
     taken, new, left = model.notes
     assert taken.startswith(f"loaded from {folders[family]}: embeddings, layers")
@@ -171,8 +171,8 @@ def test_scoring_computes_what_training_does_by_the_fastest_code(folders, family
         for kernels in (True, False):
             with use_kernels(kernels):
                 encode = InferenceEncoder(model.encoder, "fp32")
-                found = model.scores_of(encode(batch.batch, model.head.output_positions(batch)))
-            torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+                actual = model.scores_of(encode(batch.batch, model.head.output_positions(batch)))
+            torch.testing.assert_close(actual, wanted, atol=1e-5, rtol=1e-5)
 
 
 GUESSES = [
@@ -279,9 +279,9 @@ def test_segments_are_given_as_transformers_gives_them(folders, tmp_path, family
     model = build(folders[family], TASKS["sequence"], seed=1)
     assert model.layout.segments == expected
     model.save(tmp_path)
-    given = transformers.AutoTokenizer.from_pretrained(tmp_path)("the cat", "a dog")
-    assert ("token_type_ids" in given) == expected
-    assert not expected or 1 in given["token_type_ids"]
+    encoded = transformers.AutoTokenizer.from_pretrained(tmp_path)("the cat", "a dog")
+    assert ("token_type_ids" in encoded) == expected
+    assert not expected or 1 in encoded["token_type_ids"]
 
 
 def test_a_regression_is_written_in_the_unit_of_its_numbers(folders, tmp_path):

@@ -69,29 +69,29 @@ def test_scores_and_gradients_are_those_of_transformers(tmp_path, family, kind):
     gradients = read_checkpoint(tmp_path / "gradients").state
     greatest = max(float(gradient.abs().max()) for gradient in gradients.values())
     for name, parameter in ours.named_parameters():
-        found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        actual = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         # A softmax does not see the bias of keys: what stands there is rounding.
         size = greatest if name.endswith("key.bias") else float(gradients[name].abs().max())
-        assert float((found - gradients[name]).abs().max()) <= 1e-4 * size, name
+        assert float((actual - gradients[name]).abs().max()) <= 1e-4 * size, name
 
 
 @EVERY_HEAD
 def test_rates_of_dropout_are_those_of_the_class(family, kind):
     hidden = {"distilbert": "dropout", "modernbert": "embedding_dropout"}.get(family, "hidden_dropout_prob")
-    own = HEAD_RATE.get(family, "classifier_dropout")
-    cases = [{}, {hidden: 0.3}, {hidden: 0.3, own: 0.4}, {own: 0.0}]
+    rate_name = HEAD_RATE.get(family, "classifier_dropout")
+    cases = [{}, {hidden: 0.3}, {hidden: 0.3, rate_name: 0.4}, {rate_name: 0.0}]
     cases += [{"summary_last_dropout": 0.25}] if family == "electra" else []
     cases += [{"qa_dropout": 0.25}] if family == "distilbert" else []
     for changes in cases:
         config = config_of(family, **changes)
-        said, rate = json.loads(json.dumps(config.to_dict())), float(getattr(config, hidden))
+        saved, rate = json.loads(json.dumps(config.to_dict())), float(getattr(config, hidden))
         with torch.device("meta"):
             expected = list(dropouts_of(class_of(family, kind)(config)))
-        read = entries_from_json(family_named(family), said, kind, rate, "config.json")
+        read = entries_from_json(family_named(family), saved, kind, rate, "config.json")
         # A class whose rate is 0 may have no such module.
         assert {read.dropout} == set(expected or [0.0])
         # And transformers drops as much of what we write.
-        again = type(config)(**{**said, **entries_to_json(family_named(family), read)})
+        again = type(config)(**{**saved, **entries_to_json(family_named(family), read)})
         with torch.device("meta"):
             assert list(dropouts_of(class_of(family, kind)(again))) == expected
 
@@ -197,7 +197,7 @@ def test_the_last_layer_computes_only_what_the_head_reads(tmp_path, family, kind
     ours, made = Ours(read_checkpoint(tmp_path)).eval(), ragged(family, kind)
     sizes = []
     last = ours.encoder.ffn_blocks[ours.encoder.config.layer_plan("ffn")[-1]]
-    last.register_forward_hook(lambda _module, given, _made: sizes.append(len(given[0])))
+    last.register_forward_hook(lambda _module, args, _made: sizes.append(len(args[0])))
     with torch.no_grad():  # Training pads rows on a CPU.
         ours(made.batch)
     flat = made.batch.batch

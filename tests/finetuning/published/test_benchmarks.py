@@ -8,7 +8,7 @@ from maskwright.core.errors import DataError, RecipeError
 from maskwright.finetuning.labeled import LabeledRequest, load_read_as, read_for_model, read_labeled, save_read_as
 from maskwright.finetuning.published.benchmarks import BENCHMARKS, SPLITS
 from maskwright.finetuning.readers.options import ReadOptions
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 
 QA = {
     "data": [
@@ -126,9 +126,9 @@ def laid_out(folder, name):
         if name == "c3":
             written[split] = [folder / f"c3-{genre}-{split}.json" for genre in "md"]
         for path in written[split]:
-            place = path / "high" / "1.txt" if name == "race" else path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text, encoding="utf-8", newline="")
+            target = path / "high" / "1.txt" if name == "race" else path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8", newline="")
     return written
 
 
@@ -137,10 +137,10 @@ def test_published_layouts_are_found_and_read(tmp_path, name):
     """In training and evaluation, and for prediction as in evaluation."""
     row = BENCHMARKS[name]
     written = laid_out(tmp_path / row.folders[0], name)
-    labeled = read_labeled(LabeledRequest.of(task=name, data=tmp_path, files={}, columns={}), {}, Silent())
+    labeled = read_labeled(LabeledRequest.of(task=name, data=tmp_path, files={}, columns={}), {}, Reporter())
     first, label = labeled.parts["dev"].examples[0], PUBLISHED[name][2]
-    found = {"tagging": "tags", "question_answering": "answers"}.get(row.kind, "label")
-    assert (first.answers[0].start if found == "answers" else getattr(first, found)) == label
+    field = {"tagging": "tags", "question_answering": "answers"}.get(row.kind, "label")
+    assert (first.answers[0].start if field == "answers" else getattr(first, field)) == label
     save_read_as(tmp_path, labeled.read_as)
     trained = load_read_as(tmp_path)
     assert trained == labeled.read_as
@@ -174,8 +174,8 @@ def test_split_of_two_files_needs_both(tmp_path):
     (tmp_path / "c3-m-train.json").write_text("[]")
     (tmp_path / "c3-m-dev.json").write_text("[]")
     (tmp_path / "c3-d-dev.json").write_text("[]")
-    found = BENCHMARKS["c3"].find(tmp_path)
-    assert {split: [path.name for path in files] for split, files in found.items()} == {
+    benchmark = BENCHMARKS["c3"].find(tmp_path)
+    assert {split: [path.name for path in files] for split, files in benchmark.items()} == {
         "dev": ["c3-m-dev.json", "c3-d-dev.json"]
     }
 
@@ -185,6 +185,6 @@ def test_without_training_files_the_error_names_the_files_it_expects(tmp_path):
     columns = {"text": None, "text2": None, "label": None}
     request = LabeledRequest.of(task="ocnli", data=tmp_path, files={}, columns=columns)
     with pytest.raises(DataError, match=r"no training examples.*Allowed: train\.50k\.json or train\.json"):
-        read_labeled(request, {}, Silent())
+        read_labeled(request, {}, Reporter())
     with pytest.raises(RecipeError, match=r"no data was given.*train\.50k\.json.*dev\.json.*--data DIR"):
         LabeledRequest.of(task="ocnli", files={"train": None}, columns=columns)

@@ -73,8 +73,8 @@ def test_wrong_places_are_found_again_and_counted(tmp_path):
 
 @given(st.text("ab", min_size=1, max_size=30), st.text("ab", min_size=1, max_size=3), st.integers(-1, 40))
 def test_answer_is_at_the_nearest_place(context, text, start):
-    places = [place for place in range(len(context)) if context.startswith(text, place)]
-    nearest = min(places, key=lambda place: (abs(place - max(start, 0)), place), default=None)
+    starts = [index for index in range(len(context)) if context.startswith(text, index)]
+    nearest = min(starts, key=lambda index: (abs(index - max(start, 0)), index), default=None)
     with TemporaryDirectory() as folder:
         file = read(Path(folder), squad(qa("q", (text, start)), context=context))
     assert file.examples[0].answers == (Answer(text=text, start=nearest),)

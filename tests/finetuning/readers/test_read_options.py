@@ -8,7 +8,7 @@ from maskwright.core.errors import DataError, RecipeError
 from maskwright.finetuning.labeled import LabeledRequest, load_read_as, read_labeled, save_read_as
 from maskwright.finetuning.readers.options import ReadOptions, to_keep, with_defaults, with_overrides
 from maskwright.finetuning.readers.texts import read_texts
-from maskwright.reporting.reporter import Silent
+from maskwright.reporting.reporter import Reporter
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_wrong_options_are_refused(written, message):
 def test_options_override_what_a_file_showed():
     before = {"text": ("a",), "text2": "b", "label": "c", "quoting": "csv"}
     assert with_defaults(ReadOptions(), before) == ReadOptions(**before)
-    given = ReadOptions(text="x", quoting="none")
-    assert with_defaults(given, before) == ReadOptions(text="x", label="c", quoting="none")
+    requested = ReadOptions(text="x", quoting="none")
+    assert with_defaults(requested, before) == ReadOptions(text="x", label="c", quoting="none")
     renamed = (("1", "good"),)
     assert to_keep(ReadOptions(label_names=renamed), {"text": "a"}) == {"label_names": renamed, "text": ("a",)}
 
@@ -88,7 +88,7 @@ def write(path, *lines):
 
 def labels_and_texts(train, dev, task="classification"):
     request = LabeledRequest.of(task=task, files={"train": train, "dev": dev}, columns={})
-    labeled = read_labeled(request, {}, Silent())
+    labeled = read_labeled(request, {}, Reporter())
     return [
         [(*one.texts, one.label) for one in part.examples] for part in (labeled.parts["train"], labeled.parts["dev"])
     ]

@@ -179,7 +179,7 @@ def test_json_lines_hold_labels_of_any_type(tmp_path):
     lines += ['{"sentence": "d", "label": 2.0}', "", '{"sentence": "e", "label": null}', "[1]", "{broken"]
     file = read(tmp_path, "a.json", "\n".join(lines))
     assert rows(file) == [("a", "1"), ("b", "x"), ("c", "true"), ("d", "2")]
-    assert [place for place, _ in reasons(file)] == ["line 7", "line 8", "line 6"]
+    assert [line for line, _ in reasons(file)] == ["line 7", "line 8", "line 6"]
     assert reasons(file)[2][1] == "no label"
     assert "not JSON (column 2: Expecting property name enclosed in double quotes)" in reasons(file)[1][1]
 

@@ -16,8 +16,8 @@ from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 CONTEXT = "W: What did the woman say about the price of the tour? M: It sounds reasonable."
 
 
-def question(context=CONTEXT, asked="What is it?", options=("A dog.", "A quick brown fox."), label=None, key="1"):
-    return ChoiceExample(key=key, context=context, question=asked, options=tuple(options), label=label)
+def question(context=CONTEXT, text="What is it?", options=("A dog.", "A quick brown fox."), label=None, key="1"):
+    return ChoiceExample(key=key, context=context, question=text, options=tuple(options), label=label)
 
 
 def made(examples, tokenizer, max_length=512, **fields):
@@ -29,10 +29,10 @@ def made(examples, tokenizer, max_length=512, **fields):
 def test_options_are_pairs_as_transformers_makes_them(kind, tokenizers, auto_tokenizers):
     examples = [
         question(),
-        question(asked="The woman is _ .", options=("the dog", "lazy", "quick")),
-        question(asked="", options=("ends so.", "or so.")),
+        question(text="The woman is _ .", options=("the dog", "lazy", "quick")),
+        question(text="", options=("ends so.", "or so.")),
         question(context="", asked="Where does it sleep?", options=("In the tree", "In 2019")),
-        question(asked="Does my_var hold?", options=("yes", "no")),
+        question(text="Does my_var hold?", options=("yes", "no")),
     ]
     firsts = [CONTEXT] * 7 + ["Where does it sleep?"] * 2 + [CONTEXT] * 2
     seconds = ["What is it? A dog.", "What is it? A quick brown fox."]
@@ -73,7 +73,7 @@ def test_long_options_lose_their_beginning_and_then_contexts_their_end(length, l
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("blanked", "expected"),
     [
         ("He is _ .", "He is so ."),
         ("_ is ____", "so is so"),
@@ -83,9 +83,9 @@ def test_long_options_lose_their_beginning_and_then_contexts_their_end(length, l
         ("“_”", "“so”"),
     ],
 )
-def test_option_fills_the_blanks_of_a_question(asked, expected, tokenizers):
+def test_option_fills_the_blanks_of_a_question(blanked, expected, tokenizers):
     tokenizer = tokenizers["byte_bpe"]
-    _, sequences = made([question(asked=asked, options=("so", r"\1"))], tokenizer)
+    _, sequences = made([question(text=blanked, options=("so", r"\1"))], tokenizer)
     special = tokenizer.special_tokens
     for ids, text in zip(sequences, (expected, expected.replace("so", r"\1")), strict=True):
         *_, second = [list(part) for sep, part in itertools.groupby(ids, lambda id: id == special.sep) if not sep]

@@ -34,18 +34,18 @@ def features_of(task, examples, tokenizer, max_length=40, training=False):
     return task.features(examples, Layout(tokenizer, max_length, True), training=training)
 
 
-def text_places(found, tokenizer):
+def text_places(features, tokenizer):
     """The window of each sequence: between the separators."""
-    separators = np.flatnonzero(found.ids == tokenizer.special_tokens.sep)
-    question_ends = separators[np.searchsorted(separators, found.cu_seqlens[:-1])]
-    return Ranges(question_ends + Layout(tokenizer, 40, True).separators, found.cu_seqlens[1:] - 1)
+    separators = np.flatnonzero(features.ids == tokenizer.special_tokens.sep)
+    question_ends = separators[np.searchsorted(separators, features.cu_seqlens[:-1])]
+    return Ranges(question_ends + Layout(tokenizer, 40, True).separators, features.cu_seqlens[1:] - 1)
 
 
 def perfect_scores(learnt):
     """Scores of a model that has learnt all targets by heart; of windows without an answer it says so."""
     scores = np.zeros((len(learnt.ids), 2), dtype=np.float32)
-    for place in (0, 1):
-        scores[learnt.cu_seqlens[:-1] + learnt.labels[:, place], place] = SURE
+    for index in (0, 1):
+        scores[learnt.cu_seqlens[:-1] + learnt.labels[:, index], index] = SURE
     return scores
 
 
@@ -58,17 +58,17 @@ def test_sequences_are_those_of_transformers(kind, tokenizers, auto_tokenizers):
         question("北京大学在一八九八年建立，至今已有一百多年。"),
         question(" It sounds [SEP] reasonable.\n"),
     ]
-    found = features_of(QuestionAnswering(), examples, tokenizers[kind], 384)
+    actual = features_of(QuestionAnswering(), examples, tokenizers[kind], 384)
     for number, example in enumerate(examples):
-        tokens = slice(*found.cu_seqlens[number : number + 2])
+        tokens = slice(*actual.cu_seqlens[number : number + 2])
         expected = auto_tokenizers[kind](example.question, example.context)
-        assert found.ids[tokens].tolist() == expected["input_ids"]
+        assert actual.ids[tokens].tolist() == expected["input_ids"]
     # The text and the separator after it are the second segment.
-    places = text_places(found, tokenizers[kind])
-    for start, end, last in zip(places.starts, places.ends, found.cu_seqlens[1:], strict=True):
-        assert found.segment_ids[start : end + 1].all()
+    indices = text_places(actual, tokenizers[kind])
+    for start, end, last in zip(indices.starts, indices.ends, actual.cu_seqlens[1:], strict=True):
+        assert actual.segment_ids[start : end + 1].all()
         assert end + 1 == last
-    assert found.segment_ids.sum() == (places.lengths + 1).sum()
+    assert actual.segment_ids.sum() == (indices.lengths + 1).sum()
 
 
 def test_windows_begin_a_stride_apart_and_cover_the_text(tokenizers):
@@ -77,27 +77,27 @@ def test_windows_begin_a_stride_apart_and_cover_the_text(tokenizers):
     tokens = len(tokenizer.encode(text).ids)
     num_question = len(tokenizer.encode("What did they say?").ids)
     for max_length, stride in ((64, 16), (64, 1000), (40, 7)):
-        room = max_length - 3 - num_question
-        found = features_of(
+        window = max_length - 3 - num_question
+        actual = features_of(
             QuestionAnswering(doc_stride=stride), [question(text)], tokenizer, max_length, training=False
         )
         # The published loop, written out (run_squad.py:281-292).
         expected, start = [], 0
         while True:
-            length = min(tokens - start, room)
+            length = min(tokens - start, window)
             expected.append((start, length))
             if start + length == tokens:
                 break
             start += min(length, stride)
-        places = text_places(found, tokenizer)
+        indices = text_places(actual, tokenizer)
         ids = tokenizer.encode(text).ids
         assert [
-            (found.ids[low:high] == ids[begin : begin + length]).all()
-            for (begin, length), low, high in zip(expected, places.starts, places.ends, strict=True)
+            (actual.ids[low:high] == ids[begin : begin + length]).all()
+            for (begin, length), low, high in zip(expected, indices.starts, indices.ends, strict=True)
         ] == [True] * len(expected)
-        assert np.diff(found.cu_seqlens).max() == max_length
-        assert set(found.examples) == {0}
-        assert len(found.truncated) == 0
+        assert np.diff(actual.cu_seqlens).max() == max_length
+        assert set(actual.examples) == {0}
+        assert len(actual.truncated) == 0
 
 
 # ---------------------------------------------------------------- targets
@@ -113,10 +113,10 @@ def test_targets_are_the_tokens_of_the_answer_in_windows_that_hold_it_whole(toke
     whole = 0
     for low, high, (first, last) in zip(learnt.cu_seqlens[:-1], learnt.cu_seqlens[1:], learnt.labels, strict=True):
         ids = learnt.ids[low:high].tolist()
-        places = [place for place in range(len(ids)) if ids[place : place + len(answer)] == answer]
-        if places:
+        starts = [start for start in range(len(ids)) if ids[start : start + len(answer)] == answer]
+        if starts:
             whole += 1
-            assert [first, last] == [places[0], places[0] + len(answer) - 1]
+            assert [first, last] == [starts[0], starts[0] + len(answer) - 1]
         else:
             assert [first, last] == [0, 0]
     assert 1 < whole < learnt.num_units
@@ -151,8 +151,8 @@ def test_loss_is_the_mean_of_both_cross_entropies_of_each_sequence(tokenizers):
     scores = torch.randn(len(batch.batch.ids), 2, generator=torch.Generator().manual_seed(0)).requires_grad_()
     loss = QuestionAnswering().loss(scores, batch)
     expected = torch.zeros(())
-    for place, number in enumerate((0, 2, 3, 5)):
-        first, length = int(batch.batch.first_tokens[place]), int(batch.batch.lengths[place])
+    for index, number in enumerate((0, 2, 3, 5)):
+        first, length = int(batch.batch.first_tokens[index]), int(batch.batch.lengths[index])
         of_sequence = scores[first : first + length]
         start, end = learnt.labels[number].tolist()
         expected = (
@@ -204,46 +204,46 @@ def test_right_answer_is_decoded_from_perfect_scores(kind, data, tokenizers):
     assert task.measure([predicted], [example])["exact_match"] == 100
 
 
-def plain_widest_context(found, tokenizer, stride):
+def plain_widest_context(features, tokenizer, stride):
     """The published rule, token by token (run_squad.py:425-459)."""
-    places = text_places(found, tokenizer)
+    indices = text_places(features, tokenizer)
     spans = {}
-    for window, example in enumerate(found.examples.tolist()):
+    for window, example in enumerate(features.examples.tolist()):
         of_example = spans.setdefault(example, [])
         start = 0 if not of_example else of_example[-1][1] + min(of_example[-1][2], stride)
-        of_example.append((window, start, int(places.lengths[window])))
-    flags = [False] * len(found.ids)
+        of_example.append((window, start, int(indices.lengths[window])))
+    flags = [False] * len(features.ids)
     for of_example in spans.values():
         for window, start, length in of_example:
-            for place in range(length):
+            for index in range(length):
                 best, best_window = None, None
                 for other, other_start, other_length in of_example:
-                    left = start + place - other_start
-                    right = other_start + other_length - 1 - (start + place)
+                    left = start + index - other_start
+                    right = other_start + other_length - 1 - (start + index)
                     if left < 0 or right < 0:
                         continue
                     score = min(left, right) + 0.01 * other_length
                     if best is None or score > best:
                         best, best_window = score, other
-                flags[int(places.starts[window]) + place] = best_window == window
+                flags[int(indices.starts[window]) + index] = best_window == window
     return flags
 
 
-def plain_answers(task, scores, found, text, flags):
+def plain_answers(task, scores, features, text, flags):
     """The published search for one example's answers, pair by pair (run_squad.py:747-845)."""
     candidates = []
     for window, table in enumerate(scores):
-        low = int(found.cu_seqlens[window])
-        usable = [place for place in range(len(table)) if found.offsets[low + place, 0] >= 0]
-        begins = sorted((place for place in usable if flags[low + place]), key=lambda place: -table[place, 0])
-        ends = sorted(usable, key=lambda place: -table[place, 1])
+        low = int(features.cu_seqlens[window])
+        usable = [index for index in range(len(table)) if features.offsets[low + index, 0] >= 0]
+        begins = sorted((index for index in usable if flags[low + index]), key=lambda index: -table[index, 0])
+        ends = sorted(usable, key=lambda index: -table[index, 1])
         for begin in begins[: task.n_best]:
             for end in ends[: task.n_best]:
                 if begin <= end < begin + task.max_answer_length:
                     candidates.append((float(table[begin, 0]) + float(table[end, 1]), low + begin, low + end))
     answers = []
     for score, begin, end in sorted(candidates, key=lambda candidate: -candidate[0]):
-        answer = text[found.offsets[begin, 0] : found.offsets[end, 1]]
+        answer = text[features.offsets[begin, 0] : features.offsets[end, 1]]
         if len(answers) < task.n_best and answer not in [seen for seen, _ in answers]:
             answers.append((answer, score))
     return answers
@@ -264,13 +264,13 @@ def test_answers_are_those_of_the_published_search(seed, n_best, max_answer_leng
         question(" ".join(random.choice(pool, size=random.integers(1, 80))), key=str(number)) for number in range(3)
     ]
     task = QuestionAnswering(n_best=n_best, max_answer_length=max_answer_length, doc_stride=stride, metric="squad_v2")
-    found = features_of(task, examples, tokenizer)
-    scores = [random.normal(size=(length, 2)).astype(np.float32) for length in np.diff(found.cu_seqlens)]
-    predicted = task.predictions(np.concatenate(scores), found, examples)
-    flags = plain_widest_context(found, tokenizer, stride)
+    actual = features_of(task, examples, tokenizer)
+    scores = [random.normal(size=(length, 2)).astype(np.float32) for length in np.diff(actual.cu_seqlens)]
+    predicted = task.predictions(np.concatenate(scores), actual, examples)
+    flags = plain_widest_context(actual, tokenizer, stride)
     for number, (example, prediction) in enumerate(zip(examples, predicted, strict=True)):
-        low, high = np.searchsorted(found.examples, [number, number + 1])
-        part = replace(found, cu_seqlens=found.cu_seqlens[low : high + 1])
+        low, high = np.searchsorted(actual.examples, [number, number + 1])
+        part = replace(actual, cu_seqlens=actual.cu_seqlens[low : high + 1])
         expected = plain_answers(task, scores[low:high], part, example.context, flags)
         of_none = min(float(table[0].astype(np.float64).sum()) for table in scores[low:high])
         answers = prediction.details["answers"]
@@ -293,11 +293,11 @@ def test_an_answer_is_found_where_no_best_beginning_goes_with_a_best_end(tokeniz
     tokenizer = tokenizers["wordpiece"]
     example = question("the cat sat on the mat")
     task = QuestionAnswering(n_best=1)
-    found = features_of(task, [example], tokenizer)
-    table = np.zeros((len(found.ids), 2), dtype=np.float32)
+    actual = features_of(task, [example], tokenizer)
+    table = np.zeros((len(actual.ids), 2), dtype=np.float32)
     table[len(table) - 2, 0] = 3  # begins at the end
-    table[text_places(found, tokenizer).starts[0], 1] = 4  # ends at the beginning
-    (predicted,) = task.predictions(table, found, [example])
+    table[text_places(actual, tokenizer).starts[0], 1] = 4  # ends at the beginning
+    (predicted,) = task.predictions(table, actual, [example])
     assert predicted.value == "the"
 
 
@@ -314,14 +314,14 @@ def test_threshold_decides_between_the_best_answer_and_none(tokenizers):
     tokenizer = tokenizers["wordpiece"]
     example = question("the cat sat", "cat")
     task = QuestionAnswering(metric="squad_v2")
-    found = features_of(task, [example], tokenizer)
+    actual = features_of(task, [example], tokenizer)
     scores = perfect_scores(features_of(task, [example], tokenizer, training=True))
     scores[0] = SURE + 1.5  # No answer scores better by 3.
     for threshold, value in ((2.9, ""), (3.1, "cat")):
-        (predicted,) = task.replace(null_threshold=threshold).predictions(scores, found, [example])
+        (predicted,) = task.replace(null_threshold=threshold).predictions(scores, actual, [example])
         assert predicted.value == value
         assert predicted.details["no_answer_score"] == pytest.approx(3)
-    (predicted,) = QuestionAnswering().predictions(scores, found, [example])
+    (predicted,) = QuestionAnswering().predictions(scores, actual, [example])
     assert predicted.value == "cat"
     assert "no_answer_score" not in predicted.details
 

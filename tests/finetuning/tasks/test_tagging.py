@@ -150,7 +150,7 @@ def test_tag_that_marks_no_entity_is_refused(tag):
 def scored(task, examples, tags, tokenizer, max_length=9):
     """Score so that each word with pieces gets the wanted tag with probability 0.9 (of all together)."""
     features = made(task, examples, tokenizer, max_length)
-    flat = [tag for its in tags for tag in its]
+    flat = [tag for of_text in tags for tag in of_text]
     wanted = [task.labels.index(flat[word]) for word in features.words]
     table = np.zeros((len(wanted), len(task.labels)), dtype=np.float32)
     table[np.arange(len(wanted)), wanted] = math.log(9 * (len(task.labels) - 1))
@@ -194,9 +194,9 @@ def test_predictions_name_tags_entities_and_their_positions(tokenizers):
 def test_measures_are_of_entities_and_words(tokenizers):
     words = ["In", "New", "York", "met", "Angela", "Merkel"]
     gold = ["O", "B-LOC", "I-LOC", "O", "B-PER", "I-PER"]
-    told = ["O", "B-LOC", "O", "O", "B-PER", "I-PER"]
+    predicted = ["O", "B-LOC", "O", "O", "B-PER", "I-PER"]
     examples = [sentence(words, gold), sentence(words, gold)]
-    predictions = scored(BIO, examples, [gold, told], tokenizers["byte_bpe"])
+    predictions = scored(BIO, examples, [gold, predicted], tokenizers["byte_bpe"])
     measured = BIO.measure(predictions, examples)
     # Four entities are there, four are told, three of them right; one of twelve words is wrong.
     assert measured == pytest.approx({"f1": 3 / 4, "precision": 3 / 4, "recall": 3 / 4, "accuracy": 11 / 12})

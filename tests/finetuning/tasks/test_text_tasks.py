@@ -146,12 +146,12 @@ def test_the_longer_text_of_a_pair_is_cut_into_windows(long_first, tokenizers):
         pairs = [[part, short_ids] if long_first else [short_ids, part] for part in parts]
         expected += [(number, pair if number == 0 else [part]) for pair, part in zip(pairs, parts, strict=True)]
     separator = tokenizer.special_tokens.sep
-    found = [
+    actual = [
         (number, [list(part) for is_end, part in itertools.groupby(ids[1:], lambda id: id == separator) if not is_end])
         for number, (ids, _) in zip(features.examples.tolist(), sequences_of(features), strict=True)
     ]
-    assert found == expected
-    assert len(found) > 4
+    assert actual == expected
+    assert len(actual) > 4
     assert not len(features.truncated)
 
 
@@ -192,12 +192,12 @@ def test_a_text_of_several_pairs_is_encoded_once(tokenizers, monkeypatch):
 
 
 def test_labels_are_found_and_sorted_as_numbers_where_they_are_numbers():
-    def found(kind, labels):
+    def labels_of(kind, labels):
         return make_task(kind, None, labeled(labels), {}).labels
 
-    assert found("classification", ["10", "9", "-1", "9"]) == ("-1", "9", "10")
-    assert found("classification", ["b", "10", "a"]) == ("10", "a", "b")
-    assert found("multi_label", [("b", "a"), (), ("c",)]) == ("a", "b", "c")
+    assert labels_of("classification", ["10", "9", "-1", "9"]) == ("-1", "9", "10")
+    assert labels_of("classification", ["b", "10", "a"]) == ("10", "a", "b")
+    assert labels_of("multi_label", [("b", "a"), (), ("c",)]) == ("a", "b", "c")
 
 
 # The task values.
@@ -304,8 +304,8 @@ def test_multi_label_scores_equal_a_plain_oracle(tokenizers):
             math.log(p if label in its_labels else 1 - p) for label, p in zip("abc", probabilities, strict=True)
         )
     assert [each.value for each in predictions] == [["a", "c"], [], ["a", "b"], ["a", "c"]]
-    found = task.loss(torch.tensor(scores), a_batch(task, examples, tokenizers["wordpiece"]))
-    assert float(found) == pytest.approx(loss / 3, abs=1e-5)
+    actual = task.loss(torch.tensor(scores), a_batch(task, examples, tokenizers["wordpiece"]))
+    assert float(actual) == pytest.approx(loss / 3, abs=1e-5)
     # Of six right and six predicted decisions five agree.
     measured = task.measure(predictions, examples)
     assert measured["micro_f1"] == pytest.approx(2 * 5 / 12)

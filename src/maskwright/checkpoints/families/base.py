@@ -214,10 +214,10 @@ class Family:
 
         Names that heads for labeled examples have too (ModernBERT's "head.dense") show nothing.
         """
-        own = names - frozenset().union(*(_theirs(task.pairs) for task in self.tasks.values()))
-        found = {kind for kind, pairs in self.heads.items() if _theirs(pairs) & own}
-        twins = {kind: self.same_names(kind) for kind in found}
-        return frozenset(kind for kind in found if kind == (stated if stated in twins[kind] else twins[kind][0]))
+        unclaimed = names - frozenset().union(*(_theirs(task.pairs) for task in self.tasks.values()))
+        present = {kind for kind, pairs in self.heads.items() if _theirs(pairs) & unclaimed}
+        twins = {kind: self.same_names(kind) for kind in present}
+        return frozenset(kind for kind in present if kind == (stated if stated in twins[kind] else twins[kind][0]))
 
 
 def _exists(config: EncoderConfig, name: str) -> bool:

@@ -25,7 +25,7 @@ def command(arguments: Arguments, json: Json = False) -> None:
     from maskwright.inference.commands import embed
     from maskwright.inference.embed import nearest_texts
     from maskwright.inference.long_texts import truncated_texts
-    from maskwright.reporting.console import OnConsole
+    from maskwright.reporting.console import ConsoleReporter
     from maskwright.reporting.reporter import no_progress
 
     pooling, normalize = loaded.pooled_as(arguments["pooling"], arguments["normalize"])
@@ -34,7 +34,7 @@ def command(arguments: Arguments, json: Json = False) -> None:
             "this model was not trained to compare texts, so similarities of its vectors may mean little. Train it "
             "with `maskwright finetune --task embedding`."
         )
-    with print_warnings() as caught, OnConsole(output.stderr_console()) as reporter:
+    with print_warnings() as caught, ConsoleReporter(output.stderr_console()) as reporter:
         progress = reporter.stage if len(texts) > _LONG else no_progress
         vectors = embed(loaded, texts, progress=progress, **options)
     if blank := [text for text in texts if not text.strip()]:

@@ -171,7 +171,7 @@ def remove_temporary(folder: Path) -> None:
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a file or folder has a name that only this module gives, while it writes."""
+    """Return whether a file or folder has a name that only this module gives, while it writes."""
     return re.fullmatch(r"\..+\.[0-9a-f]{8}\.tmp", path.name) is not None
 
 

@@ -18,12 +18,12 @@ _EXAMPLES = "s3://BUCKET/PATH, gs://BUCKET/PATH, https://HOST/PATH, file://FOLDE
 
 
 def is_url(text: str) -> bool:
-    """Whether a text begins as a URL does."""
+    """Return whether a text begins as a URL does."""
     return _URL.match(text) is not None
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a part of a path begins with a dot; "." and ".." do."""
+    """Return whether a part of a path begins with a dot; "." and ".." do."""
     return any(part.startswith(".") for part in path.split("/"))
 
 

@@ -60,7 +60,7 @@ DEFAULTS: Mapping[Rows, EmbeddingSettings] = {
 
 
 def is_embedder(existing: Checkpoint) -> bool:
-    """Whether a model is a folder of sentence-transformers: trained for embeddings already."""
+    """Return whether a model is a folder of sentence-transformers: trained for embeddings already."""
     return (existing.folder / MODULES).is_file()
 
 

@@ -54,7 +54,7 @@ from maskwright.finetuning.results import Evaluation, FineTuning, Results, SeedR
 from maskwright.fitting.rules import Choice, Rule, apply_rules, report_fitted
 from maskwright.inference.long_texts import IGNORED
 from maskwright.machine.devices import choose_device
-from maskwright.reporting.console import OnConsole
+from maskwright.reporting.console import ConsoleReporter
 from maskwright.reporting.reporter import Reporter
 from maskwright.reporting.trackers import TRACKER_FILES
 from maskwright.training.ranks.device import Precision, restore_machine, use_machine
@@ -96,7 +96,7 @@ def finetune_embedding(
     check_writable(out)
     defaults = EmbeddingSettings().model_dump(mode="json")
     folder = RunDirectory(out, work="fine-tuning", kept="checkpoints/checkpoint-*", defaults=defaults)
-    with reporter or OnConsole() as reporter:
+    with reporter or ConsoleReporter() as reporter:
         existing = open_existing(str(model))
         modules = existing.modules
         modules.check(existing.name)
@@ -203,7 +203,7 @@ def evaluate_embedding(
     require("evaluating sentence embeddings", "embedding", *_LIBRARIES)
     existing = open_existing(str(model))
     existing.modules.check(existing.name)
-    with reporter or OnConsole() as reporter, quiet():
+    with reporter or ConsoleReporter() as reporter, quiet():
         options = options.replace(labels="if_there")
         examples = read_for_model(file, TASK, options, load_read_as(existing.folder))
         report_file("file", examples, reporter)

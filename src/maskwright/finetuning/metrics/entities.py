@@ -27,13 +27,13 @@ class Entity(NamedTuple):
 
 
 def mark_entities(tags: Iterable[str]) -> bool:
-    """Whether the distinct tags of a file mark entities ("O" and "B-PER"), rather than parts of speech."""
+    """Return whether the distinct tags of a file mark entities ("O" and "B-PER"), rather than parts of speech."""
     tags = set(tags)
     return "O" in tags and any(is_entity_tag(tag) and tag[1:2] == "-" for tag in tags)
 
 
 def is_entity_tag(tag: str) -> bool:
-    """Whether a tag is "O" or a letter of any scheme with or without a type: "B-PER", "B"."""
+    """Return whether a tag is "O" or a letter of any scheme with or without a type: "B-PER", "B"."""
     return _ENTITY_TAG.fullmatch(tag) is not None
 
 

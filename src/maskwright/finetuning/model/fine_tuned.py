@@ -127,7 +127,7 @@ class FineTunedModel(nn.Module):
 
 
 def reads_segments(config: EncoderConfig, tokenizer: Tokenizer) -> bool:
-    """Whether the second text of a pair is segment 1: if the encoder has segments and transformers would use them.
+    """Return whether the second text of a pair is segment 1: the encoder has segments and transformers uses them.
 
     The latter depends on the tokenizer: RoBERTa's byte-level one gives both texts segment 0.
     """

@@ -31,7 +31,7 @@ class Published:
     source: str
 
     def fits(self, benchmark: str, head: str, width: int) -> bool:
-        """Whether the row is for this benchmark ("" is none), head and hidden size."""
+        """Return whether the row is for this benchmark ("" is none), head and hidden size."""
         of_task = (not self.benchmarks or benchmark in self.benchmarks) and (not self.heads or head in self.heads)
         return of_task and self.widths[0] <= width <= self.widths[1]
 

@@ -1,4 +1,4 @@
-"""How a labeled file is read: format and columns, as the user says or as the training file was read.
+"""Options of reading a labeled file: format and columns, from the user or from the training file.
 
 Guesses depend on what a file happens to contain. How the training file was read is therefore stored, for the
 development and test files, and beside the model for later files (`to_keep`, `with_defaults`).
@@ -59,7 +59,7 @@ TEXT_KINDS: tuple[Kind, ...] = ("classification", "regression", "multi_label", "
 """Kinds of tasks whose inputs are single texts or pairs."""
 
 Format = Literal["csv", "tsv", "json", "parquet", "text", "conll"]
-"""How a file is written. "json": JSON or JSON Lines; the nesting of SQuAD, RACE and C3 is recognized. "text": one text
+"""Format of a file. "json": JSON or JSON Lines; the nesting of SQuAD, RACE and C3 is recognized. "text": one text
 per line; "conll": one word per line."""
 
 Columns = Annotated[tuple[str, ...], BeforeValidator(lambda value: as_names(as_name(value)))]
@@ -71,7 +71,7 @@ Pairs = Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_name)]
 
 
 class ReadOptions(Spec):
-    """How to read a labeled file. What is left open is guessed, and every guess is in the file's notes.
+    """Format and columns of a labeled file. Unset fields are guessed, and every guess is in the file's notes.
 
     Attributes:
         format: None: by suffix and content.
@@ -120,13 +120,13 @@ ReadAs = Mapping[str, Any]
 """Fields of `ReadOptions` with the values that a file was read with."""
 
 _OF_ONE_FILE = {"known_labels", "labels", "encoding"}
-"""What other files of the same data need not have in common."""
+"""Fields that may differ between files of the same data."""
 
 
 def to_keep(options: ReadOptions, shown: ReadAs) -> dict[str, Any]:
     """Return how files like one that was read are to be read: the options given, else what the file showed."""
-    given = options.model_dump(exclude_defaults=True)
-    return options.replace(**{**shown, **given}).model_dump(exclude_defaults=True, exclude=_OF_ONE_FILE)
+    requested = options.model_dump(exclude_defaults=True)
+    return options.replace(**{**shown, **requested}).model_dump(exclude_defaults=True, exclude=_OF_ONE_FILE)
 
 
 def with_defaults(options: ReadOptions, read_as: ReadAs) -> ReadOptions:

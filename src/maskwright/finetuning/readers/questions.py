@@ -35,7 +35,7 @@ def read_questions(source: Source, options: ReadOptions = ReadOptions()) -> Exam
     corrections: Counter[str] = Counter()
 
     def example(row: Row, key: str) -> QuestionExample:
-        asked, text = as_text(row.cells[question]), as_text(row.cells[context])
+        question_text, text = as_text(row.cells[question]), as_text(row.cells[context])
         if not text.strip():
             raise ValueError("no context")
         value = row.cells[answers] if answers else None
@@ -49,7 +49,7 @@ def read_questions(source: Source, options: ReadOptions = ReadOptions()) -> Exam
         if options.labels == "needed" and not is_impossible and not written:
             raise ValueError("no answer, and not marked as impossible")
         each = () if is_impossible else tuple(_corrected_answer(text, *one, corrections) for one in written or ())
-        return QuestionExample(key=key, question=asked, context=text, answers=each, is_impossible=is_impossible)
+        return QuestionExample(key=key, question=question_text, context=text, answers=each, is_impossible=is_impossible)
 
     return table.file(
         example, columns, skips, lambda _: [f"{count} answers {how}" for how, count in corrections.items()]
@@ -66,19 +66,19 @@ def _of_article(location: str, key: str, article: Any, skips: Skips) -> Iterator
 
 def _of_paragraphs(paragraphs: list[Any], location: str, skips: Skips) -> Iterator[Row]:
     for count, paragraph in enumerate(paragraphs, 1):
-        here = f"{location}, paragraph {count}"
+        paragraph_location = f"{location}, paragraph {count}"
         match paragraph:
             case {"context": str() as context, "qas": list() as questions}:
-                for asked, qa in enumerate(questions, 1):
+                for index, qa in enumerate(questions, 1):
                     if isinstance(qa, dict):
-                        key = str(qa.get("id", f"{here}, question {asked}"))
+                        key = str(qa.get("id", f"{paragraph_location}, question {index}"))
                         cells = {name: qa.get(name) for name in ("question", "answers")}
                         cells |= {"context": context, "is_impossible": qa.get("is_impossible", False)}
-                        yield Row(f"{here}, question {key}", key, cells)
+                        yield Row(f"{paragraph_location}, question {key}", key, cells)
                     else:
-                        skips.add(f"{here}, question {asked}", "not a JSON object")
+                        skips.add(f"{paragraph_location}, question {index}", "not a JSON object")
             case _:
-                skips.add(here, "no text 'context' with a list of questions 'qas'")
+                skips.add(paragraph_location, "no text 'context' with a list of questions 'qas'")
 
 
 def _written_answers(value: Any) -> tuple[tuple[str, int | None], ...] | None:
@@ -225,10 +225,10 @@ def _right(value: object, offered: list[object], first: int) -> int | None:
     text = _written(value)
     if not text:
         return None
-    if len(found := [number for number, choice in enumerate(offered) if str(choice).strip() == text]) > 1:
-        raise ValueError(f"the answer {text!r} is {len(found)} of the options")
-    if found:
-        return found[0]
+    if len(matches := [number for number, choice in enumerate(offered) if str(choice).strip() == text]) > 1:
+        raise ValueError(f"the answer {text!r} is {len(matches)} of the options")
+    if matches:
+        return matches[0]
     if text.isdecimal():
         return int(text) - first
     if not re.fullmatch("[A-Za-z]", text):

@@ -63,7 +63,7 @@ ROLES: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "label": ("the right option", ("label", "answer")),
     },
 }
-"""What a column holds and its usual names, by kind of task and by the field of `ReadOptions` that names it.
+"""Content of a column and its usual names, by kind of task and by the field of `ReadOptions` that names it.
 
 Columns of texts are guessed in `texts`.
 """
@@ -99,7 +99,7 @@ class Table:
             match = self.columns[index] if index is not None and 0 <= index < len(self.columns) else None
         return match if match in columns else None
 
-    def need(self, names: Sequence[str], what: str, option: str) -> str:
+    def need(self, names: Sequence[str], content: str, option: str) -> str:
         """Return the first of the named columns that the table has; else DataError.
 
         `what` (the content) and `option` (which names the column) are for the message.
@@ -107,7 +107,7 @@ class Table:
         if (column := self.find(names)) is not None:
             return column
         named = f"Name it, `{option} COLUMN`."
-        wanted = f"{names[0]!r} for {what}" if len(names) == 1 else f"for {what}, such as {', '.join(names)}"
+        wanted = f"{names[0]!r} for {content}" if len(names) == 1 else f"for {content}, such as {', '.join(names)}"
         raise DataError(
             f"{self.name} has no column {wanted}",
             allowed=listed(self.columns),
@@ -117,7 +117,7 @@ class Table:
     def roles(self, kind: Kind, options: ReadOptions) -> dict[str, str | None]:
         """Return the columns of a kind of task by role (`ROLES`): those named, or else of a usual name."""
         columns: dict[str, str | None] = {}
-        for role, (what, usual) in ROLES[kind].items():
+        for role, (content, usual) in ROLES[kind].items():
             names = getattr(options, role)
             if role == "label" and options.labels != "needed":
                 columns[role] = None if options.labels == "ignored" else self.find(names or usual)
@@ -125,7 +125,7 @@ class Table:
                 columns[role] = self.find(usual)
             else:
                 option = "--read choices=" if role == "choices" else f"--{role}"
-                columns[role] = self.need(names or usual, what, option)
+                columns[role] = self.need(names or usual, content, option)
         return columns
 
     def file(
@@ -271,7 +271,7 @@ def _read_delimited(path: Path, options: ReadOptions, skips: Skips) -> Table:
 
 
 def _has_header(first: Sequence[str], options: ReadOptions) -> bool:
-    """Whether the first line names the columns.
+    """Return whether the first line names the columns.
 
     It does unless columns are named by number; then only if it has other names that are given, or usual names in those
     columns.

@@ -55,17 +55,17 @@ def read_tagged(source: Source, options: ReadOptions = ReadOptions()) -> Example
         return TaggedExample(key=key, words=words, tags=tags, text=text)
 
     def notes(examples: Sequence[TaggedExample]) -> list[str]:
-        found = []
+        notes = []
         if is_conll and len(table.columns) > 2:
-            found.append(f"words: column {columns['text']}, tags: column {columns['label']}")
+            notes.append(f"words: column {columns['text']}, tags: column {columns['label']}")
         if split := sum(example.text is not None for example in examples):
             text = pluralize(split, "text")
-            found.append(f"{text} split into words: Han characters one by one, else at spaces and marks")
+            notes.append(f"{text} split into words: Han characters one by one, else at spaces and marks")
         if counts := Counter(tag for example in examples for tag in example.tags or ()):
             shown = ", ".join(tag for tag, _ in counts.most_common(_TAGS_SHOWN)) + ", ..." * (len(counts) > _TAGS_SHOWN)
-            what = "tags of entities" if mark_entities(counts) else "tags that mark no entities, as B-PER would"
-            found.append(f"{what}: {shown}")
-        return found
+            kind = "tags of entities" if mark_entities(counts) else "tags that mark no entities, as B-PER would"
+            notes.append(f"{kind}: {shown}")
+        return notes
 
     return table.file(example, columns, skips, notes)
 

@@ -118,7 +118,7 @@ def entries_of(task: Task, rate: float) -> TaskEntries:
 
 
 def same_labels(entries: TaskEntries, task: Task) -> bool:
-    """Whether a folder's head and a task have the same labels, with meaningful names."""
+    """Return whether a folder's head and a task have the same labels, with meaningful names."""
     if entries.kind != task.head:
         return False
     if task.kind == "reranking":  # Every class with one score ranks pairs: CrossEncoders name no labels.
@@ -161,7 +161,7 @@ def infer_task(entries: TaskEntries, folder: Path) -> Task:
 
 
 def _has_sigmoid(folder: Path) -> bool:
-    """Whether a CrossEncoder of sentence-transformers states a sigmoid after its score, where its versions write it."""
+    """Return whether any version's settings of a CrossEncoder of sentence-transformers have a sigmoid."""
     settings, config = (
         read_object(path) if (path := folder / f"{name}.json").is_file() else {}
         for name in ("config_sentence_transformers", "config")

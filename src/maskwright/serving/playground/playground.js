@@ -7,9 +7,9 @@ const percent = (share) => `${(100 * share).toFixed(1)} %`;
 const EXAMPLE = "The cat sat on the [MASK] and looked at the rain.";
 
 function element(name, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...children);
-  return made;
+  const node = Object.assign(document.createElement(name), properties);
+  node.append(...children);
+  return node;
 }
 
 // --- requests -------------------------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ async function request(path, body) {
   return content;
 }
 
-// What a model answers for one input, shown by a function.
+// Return the result of a model for one input as elements, and whether the input was truncated.
 const answer = async (path, body, show) => {
   const content = await request(path, body);
   return { parts: show(content.results[0]), truncated: (content.truncated ?? []).length > 0 };
@@ -76,28 +76,28 @@ function filled(masks) {
   ]);
 }
 
-function judged(tokens, given) {
+function detected(tokens, inputs) {
   const spans = tokens.map((each) => ({
     start: each.start, end: each.end, title: percent(each.probability),
     label: each.replaced ? percent(each.probability) : "",
     share: each.probability,
   }));
-  const found = tokens.filter((each) => each.replaced).map((each) => each.token);
+  const replaced = tokens.filter((each) => each.replaced).map((each) => each.token);
   return [
-    highlighted(given.text, spans),
+    highlighted(inputs.text, spans),
     element("p", { className: "note", textContent:
-      found.length ? `Probably replaced: ${found.join(", ")}` : "No token looks replaced." }),
+      replaced.length ? `Probably replaced: ${replaced.join(", ")}` : "No token looks replaced." }),
     element("details", {}, element("summary", { textContent: "All tokens" }),
       table(["token", "", "replaced"], tokens.map((each) => [each.token, bar(each.probability), each.probability]))),
   ];
 }
 
-// Entities, tags, an answer, an option, classes or a number: the `details` of `maskwright predict` tell which.
-function predicted({ value, score, details }, given) {
+// Show a prediction of `maskwright predict`; its `details` depend on the kind of task.
+function predicted({ value, score, details }, inputs) {
   if (details.entities) {
     const spans = details.entities.map((each) => ({ ...each, title: each.score === null ? "" : percent(each.score) }));
     const none = spans.length ? [] : [element("p", { className: "note", textContent: "No entities." })];
-    return [highlighted(given.text, spans), ...none];
+    return [highlighted(inputs.text, spans), ...none];
   }
   if (details.words) {
     const rows = value.map((tag, index) => [details.words[index], tag, details.probabilities[index] ?? ""]);
@@ -105,13 +105,13 @@ function predicted({ value, score, details }, given) {
   }
   if (details.answers) {
     const spans = value ? [{ ...details.answers[0], className: "answer" }] : [];
-    const found = value || "No answer in the text";
-    return [element("h3", { textContent: score === null ? found : `${found} (${percent(score)})` }),
-      highlighted(given.context, spans)];
+    const title = value || "No answer in the text";
+    return [element("h3", { textContent: score === null ? title : `${title} (${percent(score)})` }),
+      highlighted(inputs.context, spans)];
   }
   const shares = details.option === undefined
     ? Object.entries(details.probabilities ?? {})
-    : lines(given.options).map((name, index) => [name, details.probabilities[index]]);
+    : lines(inputs.options).map((name, index) => [name, details.probabilities[index]]);
   shares.sort((one, other) => other[1] - one[1]);
   const title = details.option ?? (typeof value === "number" ? value.toPrecision(4) : String(value));
   return [
@@ -124,18 +124,18 @@ const dot = (one, other) => one.reduce((sum, value, index) => sum + value * othe
 
 // --- tasks ----------------------------------------------------------------------------------------------------------
 
-// Each task: its tab, its fields [name, label, example], and what it shows for a model.
+// Each task: title of its tab, fields [name, label, example], and a function that returns the results of a model.
 const TASKS = {
   "fill-mask": {
     title: "Fill masks",
     fields: [["text", "Text with [MASK]", EXAMPLE]],
-    run: (model, given) => answer("fill-mask", { model: model.id, texts: [given.text] }, filled),
+    run: (model, inputs) => answer("fill-mask", { model: model.id, texts: [inputs.text] }, filled),
   },
   detect: {
     title: "Replaced words",
     fields: [["text", "Text", "The cat sat on the democracy and looked at the rain."]],
-    run: (model, given) =>
-      answer("detect", { model: model.id, texts: [given.text] }, (tokens) => judged(tokens, given)),
+    run: (model, inputs) =>
+      answer("detect", { model: model.id, texts: [inputs.text] }, (tokens) => detected(tokens, inputs)),
   },
   embed: {
     title: "Similar sentences",
@@ -145,12 +145,12 @@ const TASKS = {
         "Many vessels lay in the port.\nShe baked bread on Sunday.\nThe boats came home before the storm."],
     ],
     upload: "list",
-    run: async (model, given) => {
-      const sentences = lines(given.list);
+    run: async (model, inputs) => {
+      const sentences = lines(inputs.list);
       const vectors = [];
       let truncated = false;
       for (let start = 0; start < sentences.length + 1; start += 1024) {
-        const texts = [given.text, ...sentences].slice(start, start + 1024);
+        const texts = [inputs.text, ...sentences].slice(start, start + 1024);
         const content = await request("embed", { model: model.id, texts, normalize: true });
         vectors.push(...content.results);
         truncated ||= content.truncated.length > 0;
@@ -170,9 +170,9 @@ TASKS.rerank = {
     ["list", "Texts to rank, one per line", "Many vessels lay in the port.\nShe baked bread on Sunday."],
   ],
   upload: "list",
-  run: async (model, given) => {
-    const documents = lines(given.list);
-    const content = await request("rerank", { model: model.id, query: given.query, documents });
+  run: async (model, inputs) => {
+    const documents = lines(inputs.list);
+    const content = await request("rerank", { model: model.id, query: inputs.query, documents });
     const rows = content.results.map((each) => [each.relevance_score.toPrecision(3), documents[each.index]]);
     return { parts: [table(["score", "text"], rows.slice(0, 20))], truncated: content.truncated.length > 0 };
   },
@@ -199,18 +199,18 @@ const KINDS = {
 function predictTask(model) {
   const kind = KINDS[model.kind] ? model.kind : model.pairs ? "pair" : "single";
   const input = {
-    question_answering: (given) => ({ question: given.question, context: given.context }),
-    multiple_choice: (given) => ({ ...given, options: lines(given.options) }),
-    pair: (given) => [given.text, given.text2],
-  }[kind] ?? ((given) => given.text);
+    question_answering: (inputs) => ({ question: inputs.question, context: inputs.context }),
+    multiple_choice: (inputs) => ({ ...inputs, options: lines(inputs.options) }),
+    pair: (inputs) => [inputs.text, inputs.text2],
+  }[kind] ?? ((inputs) => inputs.text);
   return {
     ...KINDS[kind],
-    run: (chosen, given) =>
-      answer("predict", { model: chosen.id, inputs: [input(given)] }, (found) => predicted(found, given)),
+    run: (chosen, inputs) =>
+      answer("predict", { model: chosen.id, inputs: [input(inputs)] }, (prediction) => predicted(prediction, inputs)),
   };
 }
 
-// A task of a model: [key, task]. Models with equal keys can stand side by side.
+// List the tasks of a model as [key, task]; models with equal keys can be shown side by side.
 function tasksOf(model) {
   return model.tasks.map((name) => {
     const task = TASKS[name] ?? predictTask(model);
@@ -222,7 +222,7 @@ function tasksOf(model) {
 
 let models = [];
 let current = null; // [key, task]
-const written = {}; // What the user wrote, by field.
+const entered = {}; // Input texts by field.
 
 const model = () => models[Number(byId("model").value)];
 const other = () => models[Number(byId("other").value || -1)];
@@ -242,12 +242,12 @@ function showTasks() {
     return tab;
   }));
   byId("panel").setAttribute("aria-labelledby", tabId(current[0]));
-  const able = models.map((each, index) => [each, index]).filter(([each]) =>
+  const compatible = models.map((each, index) => [each, index]).filter(([each]) =>
     each !== model() && tasksOf(each).some(([key]) => key === current[0]));
-  const before = byId("other").value;
+  const previous = byId("other").value;
   byId("other").replaceChildren(element("option", { value: "", textContent: "none" }),
-    ...able.map(([each, index]) => element("option", { value: String(index), textContent: each.id })));
-  byId("other").value = able.some(([, index]) => String(index) === before) ? before : "";
+    ...compatible.map(([each, index]) => element("option", { value: String(index), textContent: each.id })));
+  byId("other").value = compatible.some(([, index]) => String(index) === previous) ? previous : "";
   showFields();
 }
 
@@ -255,14 +255,14 @@ function showFields() {
   const [key, task] = current;
   byId("fields").replaceChildren(...task.fields.flatMap(([name, label, example]) => {
     const field = `${key}/${name}`;
-    const box = element("textarea", { id: `field-${name}`, name, value: written[field] ?? example });
+    const box = element("textarea", { id: `field-${name}`, name, value: entered[field] ?? example });
     if (["question", "query", "text2"].includes(name)) box.className = "short";
-    box.oninput = () => { written[field] = box.value; };
+    box.oninput = () => { entered[field] = box.value; };
     const parts = [element("label", { htmlFor: box.id, textContent: label }), box];
     if (task.upload === name) {
       const file = element("input", { type: "file", accept: ".txt,text/plain", id: "upload" });
       file.onchange = async () => {
-        if (file.files[0]) box.value = written[field] = await file.files[0].text();
+        if (file.files[0]) box.value = entered[field] = await file.files[0].text();
       };
       parts.push(element("label", { htmlFor: "upload", textContent: "or a text file " }), file, element("p"));
     }
@@ -271,40 +271,40 @@ function showFields() {
   byId("results").replaceChildren();
   runs += 1;
   byId("run").ariaDisabled = "false";
-  say("");
+  showStatus("");
 }
 
-function say(text, isError = false) {
+function showStatus(text, isError = false) {
   byId("status").textContent = text;
   byId("status").className = isError ? "error" : "";
 }
 
-let runs = 0; // A result is shown only if nothing was asked or chosen since.
+let runs = 0; // A result is shown only if no later request or choice was made.
 
 async function run(event) {
   event.preventDefault();
   if (byId("run").ariaDisabled === "true") return;
   const number = ++runs;
   const [key] = current;
-  const given = Object.fromEntries(current[1].fields.map(([name]) => [name, byId(`field-${name}`).value]));
+  const inputs = Object.fromEntries(current[1].fields.map(([name]) => [name, byId(`field-${name}`).value]));
   byId("run").ariaDisabled = "true";
-  say("running ...");
+  showStatus("running ...");
   try {
     const began = performance.now();
     const articles = await Promise.all([model(), other()].filter(Boolean).map(async (each) => {
-      const task = tasksOf(each).find(([its]) => its === key)[1];
-      const { parts, truncated } = await task.run(each, given);
-      const cut = truncated ? [element("p", { className: "note", textContent:
+      const task = tasksOf(each).find(([name]) => name === key)[1];
+      const { parts, truncated } = await task.run(each, inputs);
+      const note = truncated ? [element("p", { className: "note", textContent:
         `The text is longer than the ${each.max_length} tokens that this model reads; a part was used.` })] : [];
-      return element("article", {}, element("h2", { textContent: each.id }), ...parts, ...cut);
+      return element("article", {}, element("h2", { textContent: each.id }), ...parts, ...note);
     }));
     if (number !== runs) return;
     byId("results").replaceChildren(...articles);
-    say(`${Math.round(performance.now() - began)} ms`);
+    showStatus(`${Math.round(performance.now() - began)} ms`);
   } catch (error) {
     if (number !== runs) return;
     byId("results").replaceChildren();
-    say(error.message, true);
+    showStatus(error.message, true);
   }
   byId("run").ariaDisabled = "false";
 }
@@ -313,13 +313,13 @@ async function start() {
   try {
     models = (await request("v1/models")).data;
   } catch (error) {
-    say(error.message, true);
+    showStatus(error.message, true);
     return;
   }
   byId("access").hidden = true;
   byId("model").replaceChildren(...models.map((each, index) =>
     element("option", { value: String(index), textContent: each.id })));
-  say("");
+  showStatus("");
   showTasks();
 }
 

@@ -42,7 +42,7 @@ def keep_freed_memory() -> bool:
 
 
 def grants_huge_pages() -> bool:
-    """Whether the system gives huge pages to programs that request them (Linux, "madvise")."""
+    """Return whether the system gives huge pages to programs that request them (Linux, "madvise")."""
     with contextlib.suppress(OSError):
         return "[madvise]" in _HUGE_PAGES.read_text(encoding="ascii")
     return False

@@ -190,7 +190,7 @@ def restore_machine(
 
 
 def multiplies_bf16(device: torch.device) -> bool:
-    """Whether a device has bfloat16 matmul in hardware; emulated, it is slower than fp32."""
+    """Return whether a device has bfloat16 matmul in hardware; emulated, it is slower than fp32."""
     if device.type == "cuda":
         with torch.cuda.device(device):  # PyTorch answers for the current GPU.
             return bool(torch.cuda.is_bf16_supported(including_emulation=False))
@@ -288,7 +288,7 @@ def layer_seconds(seconds: float = 0.7) -> dict[MatmulLibrary, float]:
 
 
 def has_onednn(device: torch.device) -> bool:
-    """Whether oneDNN can multiply matrices there: on a CPU, if PyTorch was built with it."""
+    """Return whether oneDNN can multiply matrices there: on a CPU, if PyTorch was built with it."""
     return device.type == "cpu" and bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
 
 

@@ -155,7 +155,7 @@ class RunDirectory:
             )
 
     def has_checkpoint(self) -> bool:
-        """Whether there is something to resume from."""
+        """Return whether there is something to resume from."""
         return any(self.path.glob(self._kept))
 
     def _copies(self, name: str) -> list[Path]:

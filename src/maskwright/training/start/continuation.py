@@ -126,7 +126,7 @@ def recipe_of(model: Checkpoint) -> Recipe:
 
 
 def has_new_head(recipe: Recipe, begun_with: Mapping[str, Any] | None) -> bool:
-    """Whether a run has loaded its encoder from a model without masked-token head; `begun_with` is in its record."""
+    """Return whether a run began with a model without masked-token head; `begun_with` is in its record."""
     new = (begun_with or {}).get("new", [])
     return recipe.generator is None and "head 'mlm'" in new and all(part.startswith("head ") for part in new)
 

@@ -197,7 +197,7 @@ def weighted_loss(
 
 
 def skips_on_device(device: torch.device, optimizer: Optimizer) -> bool:
-    """Whether the device itself skips updates with a non-finite loss or gradient, so that the host need not wait."""
+    """Return whether the device skips non-finite updates itself, so that the host need not wait."""
     return device.type == "cuda" and optimizer.accepts_clipping
 
 
