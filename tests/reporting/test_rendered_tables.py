@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Collection
 
 import pytest
 from markdown_it import MarkdownIt
@@ -22,9 +23,9 @@ TABLE = Table(
 PLAIN = [["loss, nats", "a <b>", "1.5 worse than b"], ["loss, nats", "b|c", "1.0"], ["accuracy", "a", "12"]]
 
 
-def printed(table: Table) -> list[str]:
-    console = Console(file=io.StringIO(), width=100)
-    console.print(table.terminal(title="scores"))
+def printed(table: Table, width: int = 100, fixed: Collection[int] = (0,)) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(table.terminal(title="scores", fixed=fixed))
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
 
 
@@ -51,6 +52,19 @@ def test_repeats_of_the_first_column_are_shown_once_on_pages_and_consoles() -> N
     assert sum("loss, nats" in line for line in text) == 1
     assert any(line.split() == ["b|c", "1.0"] for line in text)
     assert "\n".join(TABLE.markdown()).count("loss, nats") == 2
+
+
+def test_a_wide_table_becomes_several_that_fit() -> None:
+    names = [f"metric {number},\naccuracy" for number in range(7)]
+    table = Table(["", *names], [[recipe, *(f"{number}0.0 ± 0.{number}" for number in range(7))] for recipe in "ab"])
+    parts = list(table.split(40))
+    assert [str(name) for part in parts for name in part.columns[1:]] == names
+    for part in parts:
+        lines = printed(part, 40, range(len(part.columns)))
+        assert all(len(line) <= 40 for line in lines)
+        rows = [line for line in lines if line.strip()[:2] in ("a ", "b ")]
+        assert [row.split() for row in rows] == [" ".join(map(str, row)).split() for row in part.rows]
+    assert next(iter(table.split(1))).columns == ["", names[0]], "at least one beside the first"
 
 
 def test_columns_are_selected_with_their_alignment() -> None:

@@ -27,7 +27,7 @@ from maskwright.study.compare import Comparison, compare
 from maskwright.study.experiment import Experiment, Outcome
 from maskwright.study.rates import MIN_GAIN, RateTuning, best_factor
 from maskwright.study.record import StudyRecord
-from maskwright.study.report import overview, sentences
+from maskwright.study.report import sentences, summary
 from maskwright.study.request import tasks_of, variants_of
 from maskwright.study.statistics import NO_DIFFERENCE, NOT_COMPARABLE
 from maskwright.study.text import open_text
@@ -191,10 +191,10 @@ def test_metrics_stand_beside_chance_the_unigram_model_and_an_untrained_model(wh
     assert row["untrained"] == pytest.approx(row["unigram"], rel=0.05), "its bias starts at the unigram model"
     pages = [(whole.folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("md", "html", "csv")]
     assert all(all(name in page for name in ("chance", "unigram", "untrained")) for page in pages)
-    table = overview(whole.report)
-    assert table.columns[-3:] == ["chance", "unigram", "untrained"]
+    table = summary(whole.report)
+    assert [str(row[0]) for row in table.rows] == ["base (baseline)", "words", "chance", "unigram", "untrained"]
     at_chance = [each["title"] for each in metrics.values() if each["at_chance"]]
-    assert not {str(row[0]).rpartition(",")[0] for row in table.rows} & {*at_chance}
+    assert not {str(name).rpartition("\n")[0].replace("\n", ", ") for name in table.columns} & {*at_chance}
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,13 @@ def show(table: Table, *, title: str = "", fixed: Collection[int] = (0,)) -> Non
     console().print(table.terminal(title=title, fixed=fixed))
 
 
+def show_split(table: Table, *, title: str = "") -> None:
+    """Print a table of numbers without wrapping its cells: as several tables if it is too wide."""
+    for part in table.split(console().width):
+        show(part, title=title, fixed=range(len(part.columns)))
+        title = ""
+
+
 def heading(name: str, remark: str = "") -> None:
     """Print a title, a name and a remark, never wrapped."""
     console().print(Text.assemble((name, "bold"), (f"  {remark}" if remark else "", "dim")), soft_wrap=True)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from markupsafe import Markup
 from rich import box
+from rich.cells import cell_len
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -72,6 +73,21 @@ class Table:
             rows=[[row[number] for number in numbers] for row in self.rows],
             right=[index for index, number in enumerate(numbers) if number in self.right],
         )
+
+    def split(self, width: int) -> Iterator["Table"]:
+        """Yield tables of columns that fit a console without wrapping, each with the first column."""
+        widths = [
+            max(map(cell_len, "\n".join(map(str, column)).split("\n"))) + 2
+            for column in zip(self.columns, *self.rows, strict=True)
+        ]
+        shown, total = [0], widths[0]
+        for number, each in enumerate(widths[1:], 1):
+            if len(shown) > 1 and total + each > width:
+                yield self.select(shown)
+                shown, total = [0], widths[0]
+            shown.append(number)
+            total += each
+        yield self.select(shown)
 
     def without(self, *names: str) -> "Table":
         """Return the table without columns."""

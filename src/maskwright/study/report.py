@@ -34,6 +34,8 @@ from maskwright.training.steps.evaluation import PLATEAU
 _MINUS = "\N{MINUS SIGN}"
 _UNITS = {"share": "%", "nats": "nats"}
 _STYLES: dict[str, Style] = {BETTER: "better", WORSE: "worse"}
+_SIGNS = {BETTER: "+", WORSE: "-", NO_DIFFERENCE: "=", NOT_COMPARABLE: "x"}
+LEGEND = f"+ {BETTER}, - {WORSE}, = {NO_DIFFERENCE}, x {NOT_COMPARABLE}"
 _PLOTS = 5
 _INTERVALS = (
     "Interval of a mean: bootstrap over seeds, or over examples where that is wider (*). Difference: mean of the "
@@ -185,11 +187,29 @@ def budget_text(report: dict[str, Any]) -> str:
     return text
 
 
-def overview(report: dict[str, Any], metrics: Mapping[str, Any] | None = None) -> Table:
-    """Return metrics by recipe, and their controls; by default, for the screen, the main ones that are tested."""
-    is_brief = metrics is None
-    if metrics is None:
-        metrics = {name: each for name, each in _main(report).items() if each["is_tested"]}
+def summary(report: dict[str, Any]) -> Table:
+    """Return, for the screen, recipes and controls by main metric that is tested."""
+    metrics = [metric for metric in _main(report).values() if metric["is_tested"]]
+    rows: list[list[str | Cell]] = [
+        [f"{label} (baseline)" if label == report["baseline"] else label, *(_brief(each, label) for each in metrics)]
+        for label in report["recipes"]
+    ]
+    controls = [[shown_control(metric, name) for metric in metrics] for name in CONTROLS]
+    rows += [[name, *cells] for name, cells in zip(CONTROLS, controls, strict=True) if any(cells)]
+    titles = (title_with_unit(metric).replace(", ", "\n") for metric in metrics)
+    return Table(["", *titles], rows)
+
+
+def _brief(metric: dict[str, Any], label: str) -> Cell:
+    if (row := metric["rows"].get(label)) is None:
+        return Cell("–")
+    sd = f" ± {shown(row['sd'], metric['unit'])}" if row["sd"] is not None else ""
+    sign = _SIGNS.get(row["verdict"], "")
+    return Cell(f"{shown(row['mean'], metric['unit'])}{sd} {sign}".rstrip(), _STYLES.get(row["verdict"], ""))
+
+
+def overview(report: dict[str, Any], metrics: Mapping[str, Any]) -> Table:
+    """Return metrics by recipe, and their controls."""
     rows = []
     for metric in metrics.values():
         unit, cells = metric["unit"], list[str | Cell]()
@@ -198,8 +218,8 @@ def overview(report: dict[str, Any], metrics: Mapping[str, Any] | None = None) -
                 cells.append("–")
                 continue
             sd = f" ± {shown(row['sd'], unit)}" if row["sd"] is not None and metric["is_tested"] else ""
-            note = row["verdict"] if is_brief else "" if row["verdict"] == BASELINE else shown_verdict(row, unit)
-            if not is_brief and row["by"] in ("probe", "generator"):
+            note = "" if row["verdict"] == BASELINE else shown_verdict(row, unit)
+            if row["by"] in ("probe", "generator"):
                 note = f"{note} ({row['by']})".lstrip()
             cells.append(Cell(f"{shown(row['mean'], unit)}{sd}", _STYLES.get(row["verdict"], ""), note))
         controls = [Cell(shown_control(metric, name), "faint") for name in CONTROLS]

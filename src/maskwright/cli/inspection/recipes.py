@@ -1,6 +1,7 @@
 """`maskwright recipes`: list, show, compare and size the recipes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -107,59 +108,81 @@ def diff_recipes(arguments: Arguments, json: Json = False) -> None:
 @arguments_of("size", module="maskwright.recipes")
 def size_recipe(arguments: Arguments, json: Json = False) -> None:
     """Show the number of parameters, FLOPs and memory of a recipe, or of two side by side."""
+    from dataclasses import asdict
+
     from maskwright.core.text.amounts import share, short_count, size_in_bytes
     from maskwright.recipes.catalog import resolve
     from maskwright.recipes.sizing import embedding_sizes, sizes
 
     name, second, overrides = arguments["name"], arguments["second"], arguments["set"]
-    recipe = resolve(name, () if second else overrides)
-    if second is not None:
-        _size_two(recipe, resolve(second, overrides), _labels(name, second, overrides), json)
-        return
-    counted = sizes(recipe)
+    recipes, names = [resolve(name, () if second else overrides)], [""]
+    if second:
+        recipes, names = [*recipes, resolve(second, overrides)], _labels(name, second, overrides)
+    counted = [sizes(recipe) for recipe in recipes]
     if json:
-        output.print_json(_size_json(recipe.name, counted))
+        totals = ("encoder", "encoder_and_pooler", "pretraining", "training_flops")
+        listed = [
+            {"name": label or recipe.name, **{total: getattr(each, total) for total in totals}, **asdict(each)}
+            for label, recipe, each in zip(names, recipes, counted, strict=True)
+        ]
+        output.print_json(listed if second else listed[0])
         return
-    output.heading(recipe.name, recipe.summary)
-    output.table(
-        ("parameters", "", ""),
-        [
-            (output.strong(part), output.strong(f"{count:,}"), output.faint(remark))
-            if is_total
-            else (part, f"{count:,}", remark)
-            for part, count, remark, is_total in _parameters(recipe, counted)
-        ],
-        right=(1,),
+    if not second:
+        output.heading(recipes[0].name, recipes[0].summary)
+    listed_parameters = [_parameters(*each) for each in zip(recipes, counted, strict=True)]
+    _print_sizes(
+        "parameters",
+        names,
+        [{part: count for part, count, _, _ in rows} for rows in listed_parameters],
+        lambda count: f"{count:,.0f}",
+        {part for rows in listed_parameters for part, _, _, is_total in rows if is_total},
+        {part: remark for part, _, remark, _ in listed_parameters[0]},
     )
-    factorized, full = embedding_sizes(recipe)
-    if factorized != full:
-        output.note(f"V x E + E x H = {factorized:,}; V x H would be {full:,}, {full / factorized:.3g} times as many")
-    output.table(
-        (
-            "sequence length",
-            "share of steps",
-            "training FLOPs per token",
-            "inference FLOPs per token",
-            "total training FLOPs",
-        ),
-        [
-            (
-                str(phase.max_length),
-                share(phase.share),
-                short_count(phase.training),
-                short_count(phase.inference),
-                short_count(phase.total),
-            )
-            for phase in counted.phases
-        ],
-        right=(0, 1, 2, 3, 4),
-    )
-    output.table(
-        ("training memory, fp32", ""),
-        [(kind, size_in_bytes(count)) for kind, count in counted.memory.items()]
-        + [("total, without activations", size_in_bytes(sum(counted.memory.values())))],
-        right=(1,),
-    )
+    embeddings = [embedding_sizes(recipe) for recipe in recipes]
+    if any(factorized != full for factorized, full in embeddings):
+        parts = ("V x E + E x H (V x H if E is H)", "V x H")
+        sides = [dict(zip(parts, each, strict=True)) for each in embeddings]
+        _print_sizes("word embeddings", names, sides, lambda count: f"{count:,.0f}")
+    flops: list[dict[str, float]] = [
+        {
+            **{f"inference, per token at length {phase.max_length}": phase.inference for phase in each.phases},
+            **{f"training, per token at length {phase.max_length}": phase.training for phase in each.phases},
+            "training, total": each.training_flops,
+        }
+        for each in counted
+    ]
+    shares = {
+        f"training, per token at length {phase.max_length}": f"{share(phase.share)} of the steps"
+        for phase in counted[0].phases
+    }
+    _print_sizes("FLOPs", names, flops, short_count, remarks=shares)
+    memory = [{**each.memory, "total, without activations": sum(each.memory.values())} for each in counted]
+    _print_sizes("training memory, fp32", names, memory, size_in_bytes)
+    if second and (ratio := counted[0].encoder_and_pooler / counted[1].encoder_and_pooler) != 1:
+        more, less = names if ratio > 1 else names[::-1]
+        output.note(f"{less} has {max(ratio, 1 / ratio):.1f} times fewer parameters than {more} (encoder + pooler).")
+
+
+def _print_sizes(
+    title: str,
+    names: Sequence[str],
+    sides: Sequence[Mapping[str, float]],
+    shown: Callable[[float], str],
+    totals: Collection[str] = (),
+    remarks: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Print the sizes of a recipe by part, with remarks; or of two, with the ratios of the first's to the second's."""
+    rows = []
+    for part in _merged(list(sides[0]), list(sides[-1])):
+        values = [side.get(part) for side in sides]
+        last = remarks.get(part, "")
+        if len(values) == 2:
+            last = f"{values[0] / values[1]:.3g}" if values[0] and values[1] else "–"
+        cells = [part, *("–" if value is None else shown(value) for value in values)]
+        cells = [output.strong(cell) for cell in cells] if part in totals else cells
+        rows.append([*cells, last if len(values) == 2 else output.faint(last)])
+    two = len(names) == 2
+    output.table((title, *names, "ratio" if two else ""), rows, right=range(1, 1 + len(names) + two))
 
 
 def _parameters(recipe: "Recipe", counted: "Sizes") -> "list[tuple[str, int, str, bool]]":
@@ -177,63 +200,6 @@ def _parameters(recipe: "Recipe", counted: "Sizes") -> "list[tuple[str, int, str
     rows.append(("pretraining, total", counted.pretraining, "", True))
     remark = "generator with its embeddings" if counted.generator else "no pooler, no other head"
     return [*rows, ("masked language model only", counted.masked_lm, remark, True)]
-
-
-def _size_json(name: str, counted: "Sizes") -> dict[str, Any]:
-    from dataclasses import asdict
-
-    totals = {
-        "encoder": counted.encoder,
-        "encoder_and_pooler": counted.encoder_and_pooler,
-        "pretraining": counted.pretraining,
-        "training_flops": counted.training_flops,
-    }
-    return {"name": name, **totals, **asdict(counted)}
-
-
-def _size_two(first: "Recipe", second: "Recipe", names: list[str], json: bool) -> None:
-    """Print the sizes of two recipes, and the ratios of the first's to the second's."""
-    from maskwright.core.text.amounts import short_count, size_in_bytes
-    from maskwright.recipes.sizing import embedding_sizes, sizes
-
-    both = [(recipe, sizes(recipe)) for recipe in (first, second)]
-    if json:
-        output.print_json([_size_json(name, counted) for name, (_, counted) in zip(names, both, strict=True)])
-        return
-
-    def table(title: str, sides: list[dict[str, float]], shown: Callable[[float], str], totals: set[str]) -> None:
-        rows = []
-        for part in _merged(*map(list, sides)):
-            left, right = (side.get(part) for side in sides)
-            ratio = f"{left / right:.3g}" if left and right else "–"
-            cells = [part, *("–" if value is None else shown(value) for value in (left, right)), ratio]
-            rows.append([output.strong(cell) if part in totals else cell for cell in cells])
-        output.table((title, *names, "ratio"), rows, right=(1, 2, 3))
-
-    listed = [_parameters(*each) for each in both]
-    totals = {part for rows in listed for part, _, _, is_total in rows if is_total}
-    parameters: list[dict[str, float]] = [{part: count for part, count, _, _ in rows} for rows in listed]
-    table("parameters", parameters, lambda count: f"{count:,.0f}", totals)
-    embeddings: list[dict[str, float]] = [
-        dict(zip(("V x E + E x H (V x H if E is H)", "V x H"), embedding_sizes(recipe), strict=True))
-        for recipe, _ in both
-    ]
-    table("word embeddings", embeddings, lambda count: f"{count:,.0f}", set())
-    flops: list[dict[str, float]] = [
-        {
-            **{f"inference, per token at length {phase.max_length}": phase.inference for phase in counted.phases},
-            **{f"training, per token at length {phase.max_length}": phase.training for phase in counted.phases},
-            "training, total": counted.training_flops,
-        }
-        for _, counted in both
-    ]
-    table("FLOPs", flops, short_count, set())
-    memory: list[dict[str, float]] = [{"without activations": sum(counted.memory.values())} for _, counted in both]
-    table("training memory, fp32", memory, size_in_bytes, set())
-    ratio = both[0][1].encoder_and_pooler / both[1][1].encoder_and_pooler
-    more, less = names if ratio >= 1 else names[::-1]
-    if ratio != 1:
-        output.note(f"{less} has {max(ratio, 1 / ratio):.1f} times fewer parameters than {more} (encoder + pooler).")
 
 
 def _merged(first: list[str], second: list[str]) -> list[str]:

@@ -29,7 +29,7 @@ def command(
     same command again resumes, and with another recipe, seed or task it runs only what is missing."""
     check_recipes(name.partition("=")[2] or name for name in arguments["recipes"])
     from maskwright.study.compare import compare
-    from maskwright.study.report import overview, sentences
+    from maskwright.study.report import LEGEND, sentences, summary
     from maskwright.training.ranks.distributed import process_group, rank
 
     fields = [setting.partition("=") for setting in vary or ()]
@@ -43,8 +43,8 @@ def command(
         elif json:
             output.print_json(done.report)
         elif done.report is not None:
-            output.show(overview(done.report))
-            for sentence in sentences(done.report):
+            output.show_split(summary(done.report))
+            for sentence in (LEGEND, *sentences(done.report)):
                 output.note(sentence)
         if not (done.finished or dry_run):
             sys.exit(130)

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from maskwright.cli import output
@@ -25,11 +24,8 @@ def command(arguments: Arguments, json: Json = False) -> None:
         if json:
             output.print_json(done.to_json())
         elif done.results is not None:
-            table, title = done.results.table(), done.results.title
-            for shown in _in_width(list(map(str, table.columns)), output.console().width):
-                output.show(table.select(shown), title=title)
-                title = ""
             results = done.results
+            output.show_split(results.table(), title=results.title)
             if results.trials:
                 output.show(results.search_table(), title="search")
             for note in (*results.notes, *results.advice):
@@ -40,16 +36,3 @@ def command(arguments: Arguments, json: Json = False) -> None:
         if not done.finished:
             output.note(f"stopped by {done.stopped_by}, checkpoint saved; the same command again resumes")
             sys.exit(130)
-
-
-def _in_width(columns: Sequence[str], width: int) -> Iterator[list[int]]:
-    """Yield the columns of tables that fit a width, each with the first column: SQuAD 2.0 has ten metrics."""
-    first = len("standard deviation") + 2
-    shown, taken = [0], first
-    for number, name in enumerate(columns[1:], 1):
-        if len(shown) > 1 and taken + len(name) + 2 > width:
-            yield shown
-            shown, taken = [0], first
-        shown.append(number)
-        taken += len(name) + 2
-    yield shown
