@@ -8,6 +8,7 @@ import typer
 
 from maskwright.cli import output
 from maskwright.cli.options import Arguments, Json, arguments_of
+from maskwright.reporting.table import Cell
 
 if TYPE_CHECKING:
     from maskwright.recipes.recipe import Recipe
@@ -175,12 +176,11 @@ def _print_sizes(
     rows = []
     for part in _merged(list(sides[0]), list(sides[-1])):
         values = [side.get(part) for side in sides]
-        last = remarks.get(part, "")
+        last: str | Cell = output.faint(remarks.get(part, ""))
         if len(values) == 2:
             last = f"{values[0] / values[1]:.3g}" if values[0] and values[1] else "–"
         cells = [part, *("–" if value is None else shown(value) for value in values)]
-        cells = [output.strong(cell) for cell in cells] if part in totals else cells
-        rows.append([*cells, last if len(values) == 2 else output.faint(last)])
+        rows.append([*(map(output.strong, cells) if part in totals else cells), last])
     two = len(names) == 2
     output.table((title, *names, "ratio" if two else ""), rows, right=range(1, 1 + len(names) + two))
 
