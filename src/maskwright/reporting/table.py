@@ -76,15 +76,13 @@ class Table:
 
     def split(self, width: int) -> Iterator["Table"]:
         """Yield tables of columns that fit a console without wrapping, each with the first column."""
-        widths = [
-            max(map(cell_len, "\n".join(map(str, column)).split("\n"))) + 2
-            for column in zip(self.columns, *self.rows, strict=True)
-        ]
-        shown, total = [0], widths[0]
-        for number, each in enumerate(widths[1:], 1):
+        texts = ("\n".join(map(str, column)) for column in zip(self.columns, *self.rows, strict=True))
+        first, *others = (3 + max(map(cell_len, text.split("\n"))) for text in texts)  # With the space between columns.
+        shown, total = [0], first
+        for number, each in enumerate(others, 1):
             if len(shown) > 1 and total + each > width:
                 yield self.select(shown)
-                shown, total = [0], widths[0]
+                shown, total = [0], first
             shown.append(number)
             total += each
         yield self.select(shown)

@@ -68,15 +68,16 @@ def shown(value: float | None, unit: str, signed: bool = False) -> str:
     return text.replace("-", _MINUS)
 
 
-def shown_sd(row: dict[str, Any], unit: str) -> str:
-    """Write a standard deviation; nothing where all seeds have the same value but for rounding."""
-    sd = row["sd"]
-    return "" if sd is not None and sd <= 1e-9 * abs(row["mean"]) else shown(sd, unit)
+def shown_mean(row: dict[str, Any], unit: str) -> str:
+    """Write a mean with its standard deviation over the seeds, unless they have the same value but for rounding."""
+    is_spread = row["sd"] is not None and row["sd"] > 1e-9 * abs(row["mean"])
+    return shown(row["mean"], unit) + (f" ± {shown(row['sd'], unit)}" if is_spread else "")
 
 
 def shown_interval(row: dict[str, Any], unit: str) -> str:
-    """Write an interval, or nothing if there is none."""
-    return "" if row["low"] is None else f"{shown(row['low'], unit)} to {shown(row['high'], unit)}"
+    """Write an interval in parentheses, or nothing if there is none; "*" if it is over examples."""
+    star = "*" if row.get("over") == "examples" else ""
+    return "" if row["low"] is None else f"({shown(row['low'], unit)} to {shown(row['high'], unit)}{star})"
 
 
 def shown_p(p: float | None) -> str:
@@ -203,9 +204,8 @@ def summary(report: dict[str, Any]) -> Table:
 def _brief(metric: dict[str, Any], label: str) -> Cell:
     if (row := metric["rows"].get(label)) is None:
         return Cell("–")
-    sd = f" ± {shown(row['sd'], metric['unit'])}" if row["sd"] is not None else ""
     sign = _SIGNS.get(row["verdict"], "")
-    return Cell(f"{shown(row['mean'], metric['unit'])}{sd} {sign}".rstrip(), _STYLES.get(row["verdict"], ""))
+    return Cell(f"{shown_mean(row, metric['unit'])} {sign}".rstrip(), _STYLES.get(row["verdict"], ""))
 
 
 def overview(report: dict[str, Any], metrics: Mapping[str, Any]) -> Table:
@@ -217,11 +217,10 @@ def overview(report: dict[str, Any], metrics: Mapping[str, Any]) -> Table:
             if (row := metric["rows"].get(label)) is None:
                 cells.append("–")
                 continue
-            sd = f" ± {shown(row['sd'], unit)}" if row["sd"] is not None and metric["is_tested"] else ""
             note = "" if row["verdict"] == BASELINE else shown_verdict(row, unit)
             if row["by"] in ("probe", "generator"):
                 note = f"{note} ({row['by']})".lstrip()
-            cells.append(Cell(f"{shown(row['mean'], unit)}{sd}", _STYLES.get(row["verdict"], ""), note))
+            cells.append(Cell(shown_mean(row, unit), _STYLES.get(row["verdict"], ""), note))
         controls = [Cell(shown_control(metric, name), "faint") for name in CONTROLS]
         rows.append([title_with_unit(metric), *cells, *controls])
     labels, count = _dots(report), len(report["recipes"])
@@ -247,17 +246,18 @@ def differences(report: dict[str, Any], metrics: Mapping[str, Any]) -> Table:
     for metric in metrics.values():
         unit = metric["unit"]
         for label, row in metric["rows"].items():
-            interval = shown_interval(row, unit) + "*" * (row["over"] == "examples") if metric["is_tested"] else ""
             controls = ["" if row[name] is None else shown(row[name], unit) for name in CONTROLS]
-            compared = [""] * 4
+            compared: list[str | Cell] = [""] * 3
             if (other := row["difference"]) is not None and label != report["baseline"]:
-                compared = [shown(other["mean"], unit, signed=True), shown_interval(other, unit)]
-                compared += [shown_p(other["p"]), shown_p(other["p_holm"])]
-            estimates = [shown(row["mean"], unit), shown_sd(row, unit), interval, *controls]
+                difference = Cell(shown(other["mean"], unit, signed=True), note=shown_interval(other, unit))
+                compared = [difference, shown_p(other["p"]), shown_p(other["p_holm"])]
+            interval = shown_interval(row, unit) if metric["is_tested"] else ""
+            estimates = [Cell(shown_mean(row, unit), note=interval), *controls]
             verdict = Cell(shown_verdict(row, unit), _STYLES.get(row["verdict"], ""))
             rows.append([title_with_unit(metric), dots[label], *estimates, *compared, verdict])
-    names = ("mean", "sd", "95 % interval", *CONTROLS, "difference", "95 % interval", "p", "p (Holm)", "verdict")
-    return Table(("metric", "recipe", *names), rows, right=range(2, 12), merged=True)
+    interval = "(95 % interval)"
+    names = (Cell("mean ± sd", note=interval), *CONTROLS, Cell("difference", note=interval), "p", "p (Holm)", "verdict")
+    return Table(("metric", "recipe", *names), rows, right=range(2, 9), merged=True)
 
 
 def spend(report: dict[str, Any]) -> Table:
