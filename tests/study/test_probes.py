@@ -23,7 +23,7 @@ def _sentence(n: int) -> str:
 
 
 DOCUMENTS = tuple(tuple(map(_sentence, range(count))) for count in range(6, 16))
-TEXT = StudyText(train=(), documents=DOCUMENTS, sources=("one", "two") * 5)
+TEXT = StudyText(train=(), held_out="", documents=DOCUMENTS, sources=("one", "two") * 5)
 
 
 @pytest.fixture(params=["bert_folder", "roberta_folder"])
@@ -130,13 +130,13 @@ def test_a_probe_finds_what_the_states_hold(bert_folder: Path) -> None:
     documents = tuple(
         tuple(f" {'the cat sat on the mat' if n % 2 else '我爱北京天安门'} ." * 3 for _ in range(4)) for n in range(20)
     )
-    text = StudyText(train=(), documents=documents, sources=("zh", "en") * 10)
+    text = StudyText(train=(), held_out="", documents=documents, sources=("zh", "en") * 10)
     assert intrinsic(load(bert_folder), text)["source"].value == 1
 
 
 def test_text_without_neighboring_passages_is_refused_only_where_pairs_are_needed() -> None:
     sentence = " the cats sat on the mat, and a dog ran to the old tree again."
-    text = StudyText(train=(), documents=((sentence,),) * 9, sources=("a",) * 9)
+    text = StudyText(train=(), held_out="", documents=((sentence,),) * 9, sources=("a",) * 9)
     check_text(text, with_pairs=False)
     with pytest.raises(DataError, match="9 passages and 0 pairs"):
         check_text(text, with_pairs=True)

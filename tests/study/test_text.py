@@ -83,7 +83,7 @@ def test_a_corpus_too_small_to_hold_anything_out_is_refused(tmp_path: Path) -> N
 
 def test_passages_are_whole_sentences_and_pairs_are_neighbors() -> None:
     sentences = tuple(f" The {n}th sentence has a few words in it." for n in range(100))
-    text = StudyText(train=(), documents=(sentences, sentences[:3]), sources=("a", "b"))
+    text = StudyText(train=(), held_out="", documents=(sentences, sentences[:3]), sources=("a", "b"))
     passages = text.passages(1000)
     assert all(len(passage.encode()) <= PASSAGE_BYTES for _, passage in passages)
     assert "".join(passage for document, passage in passages if document == 0).count("sentence") == 100

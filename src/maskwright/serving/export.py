@@ -14,7 +14,7 @@ from maskwright.checkpoints.sentence_folder import MODULES, Pooling, SentenceMod
 from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.errors import ConversionError, MaskwrightError, unknown_name
 from maskwright.core.extras import require
-from maskwright.core.storage.files import atomic_folder, read_json, read_object, write_json
+from maskwright.core.storage.files import atomic_folder, read_if_exists, read_json, write_json
 from maskwright.core.storage.tensor_files import full_disk_named
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.model import fine_tuned
@@ -142,7 +142,7 @@ def _check_tokenizer(loaded: Checkpoint) -> Tokenizer:
     """Return the tokenizer; refuse files that other programs cannot load, or that have them render a template."""
     tokenizer = loaded.tokenizer
     path = loaded.folder / "tokenizer_config.json"
-    settings = read_object(path) if path.exists() else {}
+    settings = read_if_exists(path)
     length = settings.get("model_max_length")
     if length is not None and (isinstance(length, bool) or not isinstance(length, int | float) or not length >= 1):
         raise ConversionError(f"{path}: model_max_length is {length!r}", allowed="a number of tokens from 1 on")
@@ -218,14 +218,10 @@ def _remove(graph: Path) -> None:
 def _set_max_length(folder: Path, max_length: int) -> None:
     """State the longest input in the files of the tokenizer, which may state the number of positions."""
     path = folder / "tokenizer_config.json"
-    write_json(path, {**_read(path), "model_max_length": max_length})
+    write_json(path, {**read_if_exists(path), "model_max_length": max_length})
     path = folder / "tokenizer.json"
-    if isinstance((data := _read(path)).get("truncation"), dict):
+    if isinstance((data := read_if_exists(path)).get("truncation"), dict):
         write_json(path, {**data, "truncation": {**data["truncation"], "max_length": max_length}})
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return read_object(path) if path.exists() else {}
 
 
 def _to_sentence_transformers(

@@ -9,7 +9,7 @@ from typing import Any
 from maskwright.checkpoints.card_facts import read_card_facts
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.sentence_folder import MODULES
-from maskwright.core.storage.files import read_object, records_of
+from maskwright.core.storage.files import read_if_exists, records_of
 from maskwright.core.text.amounts import pluralize, short_count
 from maskwright.data.cleaning.data_card import sources_table
 from maskwright.recipes.catalog import resolve
@@ -45,35 +45,22 @@ def text(
     Raises DataError if files of the folder are not what `pretrain` and `finetune` write.
     """
     with records_of(loaded.folder, "README.md, run.json, recipe.json, data_card.json"):
-        return _text(name, loaded, head, to, parities, license=license, language=language)
-
-
-def _text(
-    name: str,
-    loaded: Checkpoint,
-    head: str,
-    to: str,
-    parities: Sequence[Parity],
-    *,
-    license: str,
-    language: str | None,
-) -> str:
-    written = loaded.folder / "README.md"
-    body, library, pipeline = "", "transformers", HEADS[head].pipeline
-    compares = (loaded.folder / MODULES).is_file()
-    if (loaded.task is not None or compares) and written.is_file():
-        _, _, body = written.read_text(encoding="utf-8").removeprefix("---\n").partition("\n---\n")
-        body = body.partition("\n## Limits\n")[0]  # of an earlier export
-    if to in ("onnx", "openvino"):
-        library = "transformers.js" if to == "onnx" else "openvino"
-    elif to == "sentence-transformers" or compares:
-        library, pipeline = "sentence-transformers", "sentence-similarity"
-    tags = ("maskwright", loaded.family, *([to] if to != "hub" else []))
-    facts = read_card_facts(loaded.folder)
-    license = license or facts.license or "unknown"
-    front = facts.front_matter(library, pipeline, license=license, language=language or "", tags=tags)
-    lines = body.strip().splitlines() or list(_pretrained(name, loaded, head))
-    return "\n".join([*front, *lines, *_limits(loaded), *_exported(name, head, to, parities, compares)]) + "\n"
+        written = loaded.folder / "README.md"
+        body, library, pipeline = "", "transformers", HEADS[head].pipeline
+        compares = (loaded.folder / MODULES).is_file()
+        if (loaded.task is not None or compares) and written.is_file():
+            _, _, body = written.read_text(encoding="utf-8").removeprefix("---\n").partition("\n---\n")
+            body = body.partition("\n## Limits\n")[0]  # of an earlier export
+        if to in ("onnx", "openvino"):
+            library = "transformers.js" if to == "onnx" else "openvino"
+        elif to == "sentence-transformers" or compares:
+            library, pipeline = "sentence-transformers", "sentence-similarity"
+        tags = ("maskwright", loaded.family, *([to] if to != "hub" else []))
+        facts = read_card_facts(loaded.folder)
+        license = license or facts.license or "unknown"
+        front = facts.front_matter(library, pipeline, license=license, language=language or "", tags=tags)
+        lines = body.strip().splitlines() or list(_pretrained(name, loaded, head))
+        return "\n".join([*front, *lines, *_limits(loaded), *_exported(name, head, to, parities, compares)]) + "\n"
 
 
 def _pretrained(name: str, loaded: Checkpoint, head: str) -> Iterator[str]:
@@ -84,9 +71,9 @@ def _pretrained(name: str, loaded: Checkpoint, head: str) -> Iterator[str]:
         f"`{loaded.family}`, with {config.num_layers} layers, hidden size {config.hidden_size}, a vocabulary of "
         f"{loaded.vocab_size:,} and inputs of up to {loaded.max_length} tokens."
     )
-    if card := _read(folder / "data_card.json"):
+    if card := read_if_exists(folder / "data_card.json"):
         yield from _data(card)
-    run = _read(folder / "run.json")
+    run = read_if_exists(folder / "run.json")
     if "recipe" in run.get("request", {}):
         yield from _training(run, folder / "recipe.json")
 
@@ -94,7 +81,7 @@ def _pretrained(name: str, loaded: Checkpoint, head: str) -> Iterator[str]:
 def _limits(loaded: Checkpoint) -> Iterator[str]:
     yield from ("", "## Limits", "")
     yield f"- Inputs longer than {loaded.max_length} tokens are truncated."
-    if card := _read(loaded.folder / "data_card.json"):
+    if card := read_if_exists(loaded.folder / "data_card.json"):
         shares = card["total"]["scripts"].items()
         scripts = ", ".join(f"{name} ({share:.0%})" for name, share in shares if share >= 0.005)
         yield f"- The training text is written in {escape(scripts)}. Text in other scripts was not tested."
@@ -168,7 +155,3 @@ def _exported(name: str, head: str, to: str, parities: Sequence[Parity], compare
     ]
     columns = ("precision", "texts", "largest difference", "agreement", "")
     yield from Table(columns, table, right=(1, 2, 3)).markdown()
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return read_object(path) if path.exists() else {}

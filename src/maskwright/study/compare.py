@@ -6,7 +6,7 @@ OUT/tokenizers/           one per tokenizer setting, so that recipes that may sh
 OUT/runs/LABEL/seed-N/    run directories of `pretrain`
 OUT/finetuning/...        directories of `finetune`
 OUT/measurements/LABEL/seed-N/TASK.json
-OUT/measurements/untrained/SHAPE/TASK.json   the same of an untrained model, one per shape (`study.controls`)
+OUT/measurements/untrained/SHAPE/TASK.json   the same of an untrained model, one per shape (`study.probes`)
 OUT/report.html, .md, .csv, .json
 OUT/copies/study.json     to restore it from
 
@@ -173,14 +173,18 @@ def compare(
     ):
 
         def new_content() -> dict[str, Any]:
-            speed, is_time = Speed(), requested.unit == "seconds"
-            if is_time:
+            speed, budget = Speed(), requested
+            if requested.unit == "seconds":
                 machine, _ = restore_machine({}, device, cached, precision)
                 speed = measure_speed(
                     first.recipe, requested, machine, fixed=first.fixed, tries_larger_steps=wall_clock
                 )
                 speed = replace(speed, flops=world_size() * speed.flops)
-            return {"format": 1, **request, **_budget_of_runs(first, requested, speed, in_flops=not wall_clock)}
+            fitted = fit_variant(first, requested, speed)
+            if requested.unit == "seconds" and not wall_clock:
+                budget = Budget("flops", round_digits(fitted.expected_tokens * flops_per_token(fitted.recipe), 3))
+            shared = {"budget": {"unit": budget.unit, "amount": budget.amount}}
+            return {"format": 1, **request, **shared, "vocabulary_tokens": fitted.expected_tokens}
 
         first = variants[baseline]
         content = on_rank_zero(lambda: load_content(folder, request, reporter) or new_content())
@@ -213,18 +217,6 @@ def compare(
             reporter.message("stopped", "the same command resumes the study")
             finished = False
         return Comparison(folder=folder, finished=finished, runs=runs, report=study.report)
-
-
-def _budget_of_runs(variant: Variant, requested: Budget, speed: Speed, *, in_flops: bool) -> dict[str, Any]:
-    """Return the budget of each run and the tokens that it buys the baseline; with `in_flops`, time becomes FLOPs."""
-    fitted = fit_variant(variant, requested, speed)
-    budget = requested
-    if requested.unit == "seconds" and in_flops:
-        budget = Budget("flops", round_digits(fitted.expected_tokens * flops_per_token(fitted.recipe), 3))
-    return {
-        "budget": {"unit": budget.unit, "amount": budget.amount},
-        "vocabulary_tokens": fitted.expected_tokens,
-    }
 
 
 @dataclass(slots=True, kw_only=True)

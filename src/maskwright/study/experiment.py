@@ -29,7 +29,7 @@ from maskwright.inference.model import Model, load
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.reporting.reporter import Reporter
-from maskwright.study import controls, probes
+from maskwright.study import probes
 from maskwright.study.intrinsic import intrinsic
 from maskwright.study.record import StudyRecord
 from maskwright.study.request import SAMPLES, TUNING_SEED, Task, Variant
@@ -146,14 +146,14 @@ class Experiment:
 
     def with_vocabulary(self, variant: Variant) -> Variant:
         """Return the recipe with the study's vocabulary size: the one that suits the baseline, at most the recipe's."""
-        tokenizer = self._with_vocabulary(variant).tokenizer
-        size = f"{_VOCABULARY}={tokenizer.vocab_size}"
-        return replace(variant, overrides=(*variant.overrides, size), recipe=self._with_vocabulary(variant))
+        recipe = self._with_vocabulary(variant)
+        overrides = (*variant.overrides, f"{_VOCABULARY}={recipe.tokenizer.vocab_size}")
+        return replace(variant, overrides=overrides, recipe=recipe)
 
     def measure_untrained(self, variant: Variant, seed: int, text: StudyText, tasks: Sequence[Task]) -> None:
         """Measure the untrained model of a run's shape, unless that has been done; not in tasks of `finetune`."""
         run = self.run_folder(variant, seed)
-        folder = self.folder / "measurements" / controls.UNTRAINED / controls.shape_of(run)
+        folder = self.folder / "measurements" / probes.UNTRAINED / probes.shape_of(run)
         files = {task: folder / f"{task.name}.json" for task in tasks if task.kind in _PROBES}
         missing = {task: file for task, file in files.items() if not self._is_current(file, task)}
         if not missing:
@@ -161,7 +161,7 @@ class Experiment:
         self.reporter.stage("measuring an untrained model of the same shape", 0, len(missing))
         with tempfile.TemporaryDirectory(prefix="maskwright-untrained-") as temporary:
             saved = Path(temporary)
-            controls.save_untrained(run, self._counts(Tokenizer.from_folder(run), text), saved)
+            probes.save_untrained(run, self._counts(Tokenizer.from_folder(run), text), saved)
             model = load(saved, device=self.options["device"])
             for task, file in missing.items():
                 metrics = {name: asdict(each) for name, each in self._probe(task, model, run, text).items()}
@@ -192,7 +192,7 @@ class Experiment:
             "seed": seed,
             "clean": self.clean,
             # Rates are not chosen on the text that the study measures: trials hold out text of their own.
-            "held_out": () if seed == TUNING_SEED else text.held_out or (),
+            "held_out": () if seed == TUNING_SEED else text.held_out,
         }
 
     def _with_vocabulary(self, variant: Variant) -> Recipe:
@@ -227,7 +227,7 @@ class Experiment:
     def _counts(self, tokenizer: Tokenizer, text: StudyText) -> IntArray:
         """Return the token counts of the training text."""
         if (counts := self._token_counts.get(tokenizer.fingerprint)) is None:
-            counts = self._token_counts[tokenizer.fingerprint] = controls.token_counts(tokenizer, self._clean(text))
+            counts = self._token_counts[tokenizer.fingerprint] = probes.token_counts(tokenizer, self._clean(text))
         return counts
 
     def _definition(self, task: Task) -> dict[str, Any]:

@@ -7,6 +7,8 @@ minimal pairs  share of pairs in which the grammatical sentence has the higher p
                probabilities of its tokens, each masked alone (Salazar et al. 2020). Equal scores count half.
 cost           parameters, FLOPs, memory, disk, and measured speed.
 
+controls       the unigram model of the training text, and an untrained model of the same shape.
+
 A model without a vocabulary head is measured by its generator's, if it has one (ELECTRA).
 """
 
@@ -26,11 +28,14 @@ from numpy.typing import NDArray
 from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.errors import DataError, MaskwrightError
 from maskwright.core.randomness import generator
+from maskwright.core.spec import fingerprint
 from maskwright.core.storage.checksums import read_record
-from maskwright.core.storage.files import parse_json
+from maskwright.core.storage.files import parse_json, read_json
 from maskwright.core.types import IntArray
+from maskwright.data.cleaning.store import CleanCorpus
 from maskwright.data.files import decompressed, lines_in, reading
 from maskwright.data.scripts import WORD
+from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.inference.long_texts import TruncationWarning
 from maskwright.inference.model import Model
 from maskwright.inference.show import show
@@ -38,13 +43,19 @@ from maskwright.model.sizes import flops_per_token
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.sizing import sizes, training_flops_per_token
 from maskwright.study.text import PASSAGE_BYTES, StudyText
+from maskwright.training.runs.checkpoint import save_models
 from maskwright.training.steps.evaluation import log_shares
+from maskwright.training.steps.model import build_model
 
 MASKED_SHARE = 0.15
 PASSAGES = 800
 GROUPS = 20
 """Groups of examples whose means are kept, for intervals over examples."""
 _PASSAGES_SHOWN = 6
+UNTRAINED = "untrained"
+_COUNTED_BYTES = 4 << 20
+"""Bytes of training text in which tokens are counted for the unigram model."""
+_CONTROL_SEED = 0
 WORDS = re.compile(WORD)
 
 Floats = NDArray[np.float64]
@@ -286,4 +297,29 @@ def samples(model: Model, text: StudyText, run: Path) -> dict[str, Any]:
                 "filled": [{"token": each.token.strip(), "score": each.score} for each in best],
             }
         )
-    return {"masks": masks, "masks_from": shown.recipe.name, "fills": fills}
+    return {"masks": masks, "fills": fills}
+
+
+def token_counts(tokenizer: Tokenizer, cleaned: CleanCorpus) -> IntArray:
+    """Count each id in a sample of the training text, shape (V,)."""
+    counts = np.zeros(tokenizer.special_tokens.vocab_size, dtype=np.int64)
+    for ids, _ in tokenizer.encode_batch(list(cleaned.sample(_COUNTED_BYTES, _CONTROL_SEED))):
+        counts += np.bincount(ids, minlength=len(counts))
+    return counts
+
+
+def shape_of(run: Path) -> str:
+    """Identify what the untrained model of a run depends on: its shape, heads, initialization and tokenizer."""
+    recipe = resolve(str(run))
+    parts = [recipe.family, recipe.encoder, recipe.generator, recipe.objectives, recipe.training.max_length]
+    return fingerprint([*parts, read_json(run / "tokenizer.json")])
+
+
+def save_untrained(run: Path, counts: IntArray, folder: Path) -> None:
+    """Save the model that a run begins with, under another seed; `counts` are for biases of initial frequencies."""
+    recipe, tokenizer = resolve(str(run)), Tokenizer.from_folder(run)
+    model = build_model(recipe, tokenizer.special_tokens.vocab_size)
+    model.initialize(_CONTROL_SEED, counts)
+    save_models(folder, recipe, model, tokenizer.special_tokens)
+    for target in (folder, folder / "generator") if recipe.generator else (folder,):
+        tokenizer.save(target, max_length=recipe.training.max_length)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from maskwright.core.errors import CheckpointError
-from maskwright.core.storage.checksums import CONTENTS, file_checksums, read_record, write_record
+from maskwright.core.storage.checksums import CONTENTS, read_record, write_record
 from maskwright.core.storage.files import checksum, disk_problems, remove_temporary
 from maskwright.reporting.reporter import Reporter
 from maskwright.training.ranks.distributed import rank
@@ -34,11 +34,8 @@ class StudyRecord:
         `make` returns the part, and writes the folder if it is missing or damaged (`data.cache.open_or_build`).
         """
         folder, checksums = self.folder / name, self.content.setdefault("parts", {})
-        contents = folder / CONTENTS
-        if folder.exists() and not contents.exists() and name not in checksums:  # of an earlier version
-            write_record(contents, file_checksums(folder))
         part = make(folder)
-        made = checksum(contents)
+        made = checksum(folder / CONTENTS)
         if name not in checksums:
             checksums[name] = made
             self.write()
@@ -69,9 +66,8 @@ def load_content(folder: Path, request: Mapping[str, Any], reporter: Reporter) -
         )
     for problem in problems:
         reporter.message("restored", f"{problem}: restored from a copy")
-    content.setdefault("tune_rate", False)  # Studies of earlier versions have none.
     differing = [
-        f"{key} was {content[key]!r}, now {value!r}" for key, value in request.items() if content[key] != value
+        f"{key} was {content.get(key)!r}, now {value!r}" for key, value in request.items() if content.get(key) != value
     ]
     if differing:
         raise CheckpointError(

@@ -16,7 +16,7 @@ from maskwright.data.cleaning.data_card import source_rows
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.table import diff
 from maskwright.reporting.metrics import curve
-from maskwright.study.controls import UNTRAINED, shape_of
+from maskwright.study.probes import UNTRAINED, shape_of
 from maskwright.study.request import SAMPLES, Task, Variant
 from maskwright.study.statistics import (
     ALPHA,

@@ -44,13 +44,13 @@ class StudyText:
         train: CORPUS arguments for `pretrain`.
         documents: Held-out documents as sentences, with the space before each where there was one.
         sources: The source of each.
-        held_out: The held-out documents as a CORPUS argument; "" in studies of earlier versions.
+        held_out: The held-out documents as a CORPUS argument.
     """
 
     train: tuple[str, ...]
     documents: tuple[tuple[str, ...], ...]
     sources: tuple[str, ...]
-    held_out: str = ""
+    held_out: str
 
     def passages(self, most: int, size: int = PASSAGE_BYTES) -> list[tuple[int, str]]:
         """Return at most `most` passages of whole sentences, spread over the documents, as (document, text), in order.
@@ -100,8 +100,7 @@ def open_text(folder: Path) -> StudyText:
         train=tuple(f"{folder / 'train' / name}{weight}" for name, weight in described["train"].items()),
         documents=tuple(tuple(each["sentences"]) for each in documents),
         sources=tuple(each["source"] for each in documents),
-        # Earlier versions wrote sentences alone.
-        held_out=f"{folder / 'held_out.jsonl'}#text" if all("text" in each for each in documents) else "",
+        held_out=f"{folder / 'held_out.jsonl'}#text",
     )
 
 

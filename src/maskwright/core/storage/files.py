@@ -303,6 +303,11 @@ def read_object(path: Path) -> dict[str, Any]:
     return value
 
 
+def read_if_exists(path: Path) -> dict[str, Any]:
+    """Read a JSON object as `read_object` does; an empty one if there is no file."""
+    return read_object(path) if path.exists() else {}
+
+
 @contextlib.contextmanager
 def records_of(folder: Path, names: str) -> Iterator[None]:
     """Turn what fails because the named files are missing, or have entries of another type, into DataError."""
