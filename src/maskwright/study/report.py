@@ -252,9 +252,9 @@ def differences(report: dict[str, Any], metrics: Mapping[str, Any]) -> Table:
                 difference = Cell(shown(other["mean"], unit, signed=True), note=shown_interval(other, unit))
                 compared = [difference, shown_p(other["p"]), shown_p(other["p_holm"])]
             interval = shown_interval(row, unit) if metric["is_tested"] else ""
-            estimates = [Cell(shown_mean(row, unit), note=interval), *controls]
             verdict = Cell(shown_verdict(row, unit), _STYLES.get(row["verdict"], ""))
-            rows.append([title_with_unit(metric), dots[label], *estimates, *compared, verdict])
+            estimate = Cell(shown_mean(row, unit), note=interval)
+            rows.append([title_with_unit(metric), dots[label], estimate, *controls, *compared, verdict])
     interval = "(95 % interval)"
     names = (Cell("mean ± sd", note=interval), *CONTROLS, Cell("difference", note=interval), "p", "p (Holm)", "verdict")
     return Table(("metric", "recipe", *names), rows, right=range(2, 9), merged=True)
