@@ -28,7 +28,7 @@ def fake_predict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predict_module, "predict", predict)
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("fake_predict")
 def test_the_table_shows_texts_in_short_and_no_numbers_of_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
@@ -43,7 +43,7 @@ def test_the_table_shows_texts_in_short_and_no_numbers_of_rows(
     assert chinese == "我爱北京" * 19 + " ..."
 
 
-@pytest.mark.usefixtures("said")
+@pytest.mark.usefixtures("fake_predict")
 def test_json_holds_neither_the_text_nor_anything_new(run: Run) -> None:
     code, out, _ = run("predict", "model", "--file", "texts.csv", "--json")
     assert code == 0
