@@ -165,7 +165,7 @@ def test_fill_mask_reads_a_long_text_around_its_mask(bert: Model) -> None:
     assert len(short) == 1
 
 
-@given(length=st.integers(1, 60), room=st.integers(1, 30), first=st.integers(0, 59), span=st.integers(1, 30))
+@given(length=st.integers(1, 60), limit=st.integers(1, 30), first=st.integers(0, 59), span=st.integers(1, 30))
 def test_window_holds_the_masks_and_as_much_as_it_can(length: int, limit: int, first: int, span: int) -> None:
     first = min(first, length - 1)
     last = min(first + span, length)
