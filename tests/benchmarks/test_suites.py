@@ -111,7 +111,7 @@ def test_no_worktree_is_left_behind() -> None:
             assert (checkout[1] / "maskwright" / "__init__.py").is_file()
     except (subprocess.CalledProcessError, FileNotFoundError):
         pytest.skip("not a git checkout")
-    assert not found[1].exists()
+    assert not checkout[1].exists()
 
 
 def test_real_data_is_split_without_repetition(tmp_path: Path) -> None:
