@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from maskwright.core.errors import RecipeError
+from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.hyperparameters import (
     Hyperparameters,
-    fit_class_weights,
     fit_length,
     fit_length_to_texts,
-    fit_numbers,
     fit_stride,
     fit_training,
     published,
@@ -29,6 +28,10 @@ BASE = EncoderConfig()
 OTHER = SimpleNamespace(folder=Path("nowhere"), family="another")
 LARGE = EncoderConfig(hidden_size=1024, num_heads=16, num_layers=24)
 TINY = EncoderConfig(hidden_size=128, num_heads=2, num_layers=2)
+
+
+def labeled(labels):
+    return [TextExample(key=str(number), texts=("",), label=label) for number, label in enumerate(labels)]
 
 
 def test_every_row_is_of_a_known_system_has_a_source_and_fits_the_fields():
@@ -144,12 +147,12 @@ def test_balanced_class_weights_are_those_of_scikit_learn():
     from sklearn.utils.class_weight import compute_class_weight
 
     labels = ["a"] * 30 + ["b"] * 9 + ["c"]
-    task, choices = fit_class_weights(Classification(labels=("a", "b", "c"), class_weights="balanced"), labels)
+    task, choices = Classification(labels=("a", "b", "c"), class_weights="balanced").fitted(labeled(labels), ())
     expected = compute_class_weight("balanced", classes=np.array(["a", "b", "c"]), y=labels)
     assert task.class_weights == pytest.approx(expected, rel=1e-3)
     assert [choice.field for choice in choices] == ["task.class_weights"]
     unweighted = Classification(labels=("a", "b"))
-    assert fit_class_weights(unweighted, ["a", "b"]) == (unweighted, ())
+    assert unweighted.fitted(labeled(["a", "b"]), ()) == (unweighted, ())
     assert "class_weights" not in unweighted.to_json()
 
 
@@ -214,8 +217,8 @@ def test_windows_move_on_by_the_same_share_of_a_shorter_sequence(stride, publish
     ],
 )
 def test_numbers_are_learnt_around_0(labels, offset, scale):
-    task, choices = fit_numbers(Regression(), labels, ())
+    task, choices = Regression().fitted(labeled(labels), ())
     assert (task.offset, task.scale) == (offset, scale)
     assert [choice.field for choice in choices] == ["task.offset", "task.scale"] * (scale != 1.0)
     for fixed in ({"scale"}, {"offset"}):
-        assert fit_numbers(Regression(), labels, fixed) == (Regression(), ())
+        assert Regression().fitted(labeled(labels), fixed) == (Regression(), ())

@@ -29,11 +29,8 @@ from maskwright.finetuning.evaluate import predict_examples
 from maskwright.finetuning.examples import ExampleFile, has_labels
 from maskwright.finetuning.hyperparameters import (
     Hyperparameters,
-    fit_class_weights,
     fit_length,
     fit_length_to_texts,
-    fit_numbers,
-    fit_positive_weight,
     fit_stride,
     fit_training,
     published,
@@ -61,8 +58,7 @@ from maskwright.finetuning.seed_run import (
 from maskwright.finetuning.tasks import KINDS
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
-from maskwright.finetuning.tasks.reranking import Reranking
-from maskwright.finetuning.tasks.texts import Classification, Regression, TextTask
+from maskwright.finetuning.tasks.texts import TextTask
 from maskwright.fitting.rules import Choice, report_fitted
 from maskwright.inference.batches import TextEncoder
 from maskwright.inference.long_texts import IGNORED
@@ -304,17 +300,12 @@ def make_plan(
     train, dev = (labeled.parts[name].examples for name in ("train", "dev"))
     fixed = {name for name, _ in overrides}
     settings, choices = fit_length(override(base, overrides), existing.max_length, fixed)
-    task = labeled.task
-    more: tuple[Choice, ...] = ()
+    published_targets = () if labeled.benchmark is None else ("offset", "scale")
+    task, more = labeled.task.fitted(train, {*of_task, *published_targets})
+    choices += more
     if isinstance(task, QuestionAnswering):
         task, more = fit_stride(task, base.max_length, settings.max_length, of_task.keys())
-    elif isinstance(task, Regression) and labeled.benchmark is None:
-        task, more = fit_numbers(task, [example.label for example in train], of_task.keys())
-    elif isinstance(task, Reranking):
-        task, more = fit_positive_weight(task, [example.label for example in train], of_task.keys())
-    elif isinstance(task, Classification):
-        task, more = fit_class_weights(task, [example.label for example in train])
-    choices += more
+        choices += more
     if not (as_published or labeled.benchmark or isinstance(task, QuestionAnswering)):
         lengths = sequence_lengths(existing, task, train)
         settings, more = fit_length_to_texts(settings, lengths, existing.max_length, fixed)

@@ -1,8 +1,7 @@
 """Hyperparameters: the published settings of a system, adjusted for small models and little data."""
 
 import math
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -18,8 +17,6 @@ from maskwright.core.types import HeadKind, IntArray
 from maskwright.finetuning.published.benchmarks import Benchmark
 from maskwright.finetuning.published.settings import ALL_WIDTHS, PUBLISHED, RATES_AT_WIDTH_768
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
-from maskwright.finetuning.tasks.reranking import RELEVANT, Reranking
-from maskwright.finetuning.tasks.texts import Classification, Regression
 from maskwright.fitting.budget import Shape
 from maskwright.fitting.rules import Choice, Rule, apply_rules, round_digits
 from maskwright.model.config import EncoderConfig
@@ -222,49 +219,6 @@ def fit_stride(
     stride = max(1, round(task.doc_stride * min(length, published_length) / published_length))
     reason = f"keeps the published ratio to max_length, {task.doc_stride} of {published_length} tokens"
     return apply_rules(task, [Rule("doc_stride", stride, reason)], None, fixed, prefix="task.")
-
-
-def fit_numbers(
-    task: Regression, labels: Sequence[float], fixed: Collection[str]
-) -> tuple[Regression, tuple[Choice, ...]]:
-    """Standardize the targets of a regression.
-
-    Outputs start near 0 and change little per step, so that prices in thousands would not be reached, which
-    correlations do not show. If the user set `offset` or `scale` (`fixed`), both are kept.
-    """
-    scale = round_digits(float(np.std(labels)), 3)
-    if scale == 0.0 or {"offset", "scale"} & set(fixed):  # All targets are equal: reported in `Task.check`.
-        return task, ()
-    # Rounded to a hundredth of the scale.
-    offset = round(float(np.mean(labels)), 2 - math.floor(math.log10(scale)))
-    rules: list[Rule[None]] = [
-        Rule("offset", offset, "mean of the training values: targets are standardized"),
-        Rule("scale", scale, "standard deviation of the training values"),
-    ]
-    return apply_rules(task, rules, None, prefix="task.")
-
-
-def fit_class_weights(task: Classification, labels: Sequence[str]) -> tuple[Classification, tuple[Choice, ...]]:
-    """Replace balanced class weights by numbers: examples / (classes x examples of the class), as in scikit-learn."""
-    if task.class_weights != "balanced":
-        return task, ()
-    counts = Counter(labels)
-    # A class without training examples has no loss.
-    weights = tuple(
-        round_digits(len(labels) / (len(counts) * counts[label]), 4) if counts[label] else 1.0 for label in task.labels
-    )
-    rule: Rule[None] = Rule("class_weights", lambda _: weights, "inversely proportional to the classes' shares")
-    return apply_rules(task, [rule], None, prefix="task.")
-
-
-def fit_positive_weight(
-    task: Reranking, labels: Sequence[float], fixed: Collection[str]
-) -> tuple[Reranking, tuple[Choice, ...]]:
-    """Weight relevant pairs by the number of other pairs for each (sentence-transformers: training_gooaq_bce.py)."""
-    relevant = sum(label >= RELEVANT for label in labels)
-    weight = round_digits((len(labels) - relevant) / relevant, 2) if 0 < relevant < len(labels) else 1.0
-    reason = f"{relevant:,} of {len(labels):,} training pairs are relevant"
-    return apply_rules(task, [Rule("positive_weight", weight, reason)], None, fixed, prefix="task.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

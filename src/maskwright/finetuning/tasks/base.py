@@ -5,7 +5,7 @@ import functools
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from shlex import quote
 from typing import Any, ClassVar, Self
@@ -23,6 +23,7 @@ from maskwright.core.types import HeadKind
 from maskwright.finetuning.features import FeatureBatch, Features, Layout
 from maskwright.finetuning.metrics.scores import Report
 from maskwright.finetuning.readers.options import Names, name_list
+from maskwright.fitting.rules import Choice
 
 Scores = NDArray  # type: ignore[type-arg]
 AS_NAMES, NOT_EMPTY = BeforeValidator(name_list), Field(min_length=1)
@@ -86,6 +87,10 @@ class Task(Spec, ABC):
     def found_in(cls, examples: Sequence[Any]) -> dict[str, Any]:
         """Return the fields that follow from the training examples, e.g. their labels."""
         return {}
+
+    def fitted(self, examples: Sequence[Any], fixed: Collection[str]) -> tuple[Self, tuple[Choice, ...]]:
+        """Return the task with settings that follow from the training examples' labels; `fixed` fields are kept."""
+        return self, ()
 
     @property
     def num_outputs(self) -> int:

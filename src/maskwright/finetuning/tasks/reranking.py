@@ -4,8 +4,8 @@ The model is a CrossEncoder of sentence-transformers: a class for sequences with
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal, final
+from collections.abc import Collection, Sequence
+from typing import Annotated, ClassVar, Literal, Self, final
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -18,7 +18,8 @@ from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.metrics.scores import ranking_scores
 from maskwright.finetuning.tasks.base import AS_NAMES, NOT_EMPTY, Prediction, Scores, constant_on
-from maskwright.finetuning.tasks.texts import Decoded, TextTask
+from maskwright.finetuning.tasks.texts import TextTask
+from maskwright.fitting.rules import Choice, Rule, apply_rules, round_digits
 
 RELEVANT = 0.5
 """Least label of a relevant document."""
@@ -45,6 +46,13 @@ class Reranking(TextTask):
     )
     positive_weight: Annotated[float, Field(gt=0)] = 1.0
 
+    def fitted(self, examples: Sequence[TextExample], fixed: Collection[str]) -> tuple[Self, tuple[Choice, ...]]:
+        """Weight relevant pairs by the number of others for each (sentence-transformers: training_gooaq_bce.py)."""
+        relevant, count = sum(example.label >= RELEVANT for example in examples), len(examples)
+        weight = round_digits((count - relevant) / relevant, 2) if 0 < relevant < count else 1.0
+        reason = f"{relevant:,} of {count:,} training pairs are relevant"
+        return apply_rules(self, [Rule("positive_weight", weight, reason)], None, fixed, prefix="task.")
+
     def target(self, example: TextExample) -> float:
         if not 0 <= example.label <= 1:
             raise DataError(
@@ -61,9 +69,6 @@ class Reranking(TextTask):
     def activate(self, scores: Scores) -> Scores:
         probabilities: Scores = 1 / (1 + np.exp(-scores))
         return probabilities
-
-    def describe(self, values: Scores) -> list[Decoded]:
-        return [(relevance, None, {}) for relevance in values[:, 0].tolist()]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
         by_query = defaultdict[str, tuple[list[bool], list[float]]](lambda: ([], []))

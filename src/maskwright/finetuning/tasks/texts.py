@@ -6,8 +6,10 @@ prediction a long text may be read in overlapping windows instead (`Layout.windo
 or numbers are averaged.
 """
 
+import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self, final
 
@@ -44,6 +46,7 @@ from maskwright.finetuning.tasks.base import (
     unknown_label,
     unmapped_label,
 )
+from maskwright.fitting.rules import Choice, Rule, apply_rules, round_digits
 
 Decoded = tuple[Any, float | None, dict[str, Any]]
 """Value, score and details of a prediction."""
@@ -63,9 +66,9 @@ class TextTask(Task):
     def activate(self, scores: Scores) -> Scores:
         """Return probabilities or numbers for scores (U, C) in float64."""
 
-    @abstractmethod
     def describe(self, values: Scores) -> list[Decoded]:
-        """Return the predictions for activated scores, one row per example."""
+        """Return the predictions for activated scores, one row per example; here a number."""
+        return [(number, None, {}) for number in values[:, 0].tolist()]
 
     def features(self, examples: Sequence[TextExample], layout: Layout, *, training: bool) -> Features:
         labels = np.array([self.target(example) for example in examples], dtype=self.target_type) if training else None
@@ -144,6 +147,19 @@ class Classification(TextTask):
     def found_in(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
         return {"labels": sorted_labels(example.label for example in examples)}
 
+    def fitted(self, examples: Sequence[TextExample], fixed: Collection[str]) -> tuple[Self, tuple[Choice, ...]]:
+        """Replace balanced class weights by numbers: examples / (classes x examples of the class), as scikit-learn."""
+        if self.class_weights != "balanced":
+            return self, ()
+        counts = Counter(example.label for example in examples)
+        # A class without training examples has no loss.
+        weights = tuple(
+            round_digits(len(examples) / (len(counts) * counts[label]), 4) if counts[label] else 1.0
+            for label in self.labels
+        )
+        rule: Rule[None] = Rule("class_weights", lambda _: weights, "inversely proportional to the classes' shares")
+        return apply_rules(self, [rule], None, prefix="task.")
+
     def target(self, example: TextExample) -> int:
         name = example.label
         if name not in self.labels:
@@ -152,7 +168,7 @@ class Classification(TextTask):
 
     def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
         assert batch.labels is not None
-        assert self.class_weights != "balanced", "fit_class_weights makes numbers of it"
+        assert self.class_weights != "balanced", "`fitted` makes numbers of it"
         weight = constant_on(scores.device, self.class_weights) if self.class_weights else None
         return F.cross_entropy(scores, batch.labels, weight, reduction="sum")
 
@@ -235,6 +251,24 @@ class Regression(TextTask):
             )
         return self
 
+    def fitted(self, examples: Sequence[TextExample], fixed: Collection[str]) -> tuple[Self, tuple[Choice, ...]]:
+        """Standardize the targets; if `offset` or `scale` is fixed, both are kept.
+
+        Outputs start near 0 and change little per step, so that prices in thousands would not be reached, which
+        correlations do not show.
+        """
+        labels = [example.label for example in examples]
+        scale = round_digits(float(np.std(labels)), 3)
+        if scale == 0.0 or {"offset", "scale"} & set(fixed):  # All targets are equal: reported in `Task.check`.
+            return self, ()
+        # Rounded to a hundredth of the scale.
+        offset = round(float(np.mean(labels)), 2 - math.floor(math.log10(scale)))
+        rules: list[Rule[None]] = [
+            Rule("offset", offset, "mean of the training values: targets are standardized"),
+            Rule("scale", scale, "standard deviation of the training values"),
+        ]
+        return apply_rules(self, rules, None, prefix="task.")
+
     def target(self, example: TextExample) -> float:
         return float((example.label - self.offset) / self.scale)
 
@@ -244,9 +278,6 @@ class Regression(TextTask):
 
     def activate(self, scores: Scores) -> Scores:
         return scores * self.scale + self.offset
-
-    def describe(self, values: Scores) -> list[Decoded]:
-        return [(number, None, {}) for number in values[:, 0].tolist()]
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
         scores = number_scores(*_values(predictions, examples))
