@@ -62,20 +62,6 @@ def test_every_group_is_used_in_ascending_order(layers: int, data: st.DataObject
 
 
 @pytest.mark.parametrize(
-    ("settings", "attention", "ffn"),
-    [
-        ("encoder.num_layers=3", (0, 0, 0), (0, 0, 0)),
-        ("encoder.sharing=attention encoder.num_layers=3", (0, 0, 0), (0, 1, 2)),
-        ("encoder.num_groups=2 encoder.num_layers=4", (0, 0, 1, 1), (0, 0, 1, 1)),
-    ],
-)
-def test_sharing_follows_the_number_of_layers(settings: str, attention: tuple[int, ...], ffn: tuple[int, ...]) -> None:
-    pairs = [(path.removeprefix("encoder."), value) for path, value in parse_overrides(settings.split())]
-    config = override(EncoderConfig(sharing="all"), pairs)
-    assert (config.layer_plan("attention"), config.layer_plan("ffn")) == (attention, ffn)
-
-
-@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ("num_groups=4", "num_groups 4 has no effect with sharing 'none'"),

@@ -203,10 +203,6 @@ def rate_share(name: str, config: EncoderConfig, decay: float) -> float:
     Layer-wise decay is ELECTRA's (Clark et al. 2020, appendix B; model/optimization.py:181-193). Each weight has a
     depth: embeddings 0, layer k has k + 1, the pooler (which ELECTRA lacks) L + 1, the head L + 2; its learning rate is
     the head's times decay^(L + 2 - depth). So the top layer learns at decay^2, not at decay.
-
-    Example:
-        >>> rate_share("encoder.ffn_blocks.11.dense_in.weight", EncoderConfig(num_layers=12), 0.8)
-        0.64
     """
     part, _, rest = name.removeprefix("encoder.").partition(".")
     depth = 0

@@ -97,10 +97,6 @@ def rate_factor(shape: Shape, progress: float, warmup_share: float, decay_share:
             (ModernBERT).
         progress: Share of the budget spent before this step, in [0, 1].
         warmup_share: In [0, 1).
-
-    Example:
-        >>> rate_factor("linear_jump", 0.01, 0.01)
-        0.99
     """
     rising = progress / warmup_share if warmup_share > 0 else 1.0
     match shape:

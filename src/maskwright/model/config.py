@@ -166,12 +166,7 @@ class EncoderConfig(Spec):
         return self.hidden_size // self.num_heads
 
     def layer_plan(self, sublayer: Literal["attention", "ffn"]) -> tuple[int, ...]:
-        """Return the number of the sublayer that each layer uses.
-
-        Example:
-            >>> EncoderConfig(num_layers=6, sharing="ffn", num_groups=2).layer_plan("ffn")
-            (0, 0, 0, 1, 1, 1)
-        """
+        """Return the number of the sublayer that each layer uses."""
         if self.sharing not in ("all", sublayer):
             return tuple(range(self.num_layers))
         # Each of ALBERT's layers applies all blocks of its group (albert: modeling.py, transformer_model); here these
