@@ -256,6 +256,13 @@ def test_from_scratch_the_rate_is_that_of_short_pretraining(bert_folder, tmp_pat
     assert plans[0].request["settings"]["epochs"] == plans[0].settings.epochs == 20.0
 
 
+def test_targets_of_a_benchmark_are_not_standardized(bert_folder):
+    rows = [{"sentence1": "the cat", "sentence2": "a dog", "score": score} for score in (1.0, 4.0)]
+    files, existing = {"train": rows, "dev": rows}, open_existing(str(bert_folder))
+    requests = [LabeledRequest.of(task=task, files=files, columns={}) for task in ("sts-b", "regression")]
+    assert [make_plan(existing, each, Silent()).task.scale for each in requests] == [1.0, 1.5]
+
+
 def test_a_model_is_trained_from_scratch(tune, bert_folder, tmp_path):
     results = tune(from_scratch=True, reporter=(recorder := Recorder())).results
     assert results.from_scratch
