@@ -35,14 +35,7 @@ class Predictions(list["Prediction"]):
 def plain(prediction: "Prediction") -> dict[str, Any]:
     """Return a prediction as JSON-compatible data."""
     # Not `asdict`, whose deep copy takes longer than writing the file.
-    value, score, details = prediction.value, prediction.score, dict(prediction.details)
-    return {
-        "key": prediction.key,
-        "value": value,
-        "score": score,
-        "truncated": prediction.truncated,
-        "details": details,
-    }
+    return {name: getattr(prediction, name) for name in ("key", "value", "score", "truncated", "details")}
 
 
 def check_output(path: Path) -> None:
