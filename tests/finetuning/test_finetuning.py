@@ -260,7 +260,7 @@ def test_targets_of_a_benchmark_are_not_standardized(bert_folder):
     rows = [{"sentence1": "the cat", "sentence2": "a dog", "score": score} for score in (1.0, 4.0)]
     files, existing = {"train": rows, "dev": rows}, open_existing(str(bert_folder))
     requests = [LabeledRequest.of(task=task, files=files, columns={}) for task in ("sts-b", "regression")]
-    assert [make_plan(existing, each, Silent()).task.scale for each in requests] == [1.0, 1.5]
+    assert [make_plan(existing, each, Reporter()).task.scale for each in requests] == [1.0, 1.5]
 
 
 def test_a_model_is_trained_from_scratch(tune, bert_folder, tmp_path):
