@@ -80,6 +80,28 @@ def test_a_narrow_student_is_closer_to_its_teacher_than_a_random_one(bert: Check
     )
 
 
+@pytest.mark.parametrize(
+    ("overrides", "loaded", "new"),
+    [
+        (["hidden_size=16"], "output bias of head 'mlm'", ("head 'mlm'",)),
+        (["intermediate_size=40"], "head 'mlm'", ()),
+        (["hidden_size=16", "sharing=all"], "output bias of head 'mlm'", ("head 'mlm'",)),
+    ],
+)
+def test_what_fits_of_the_teacher_s_head_is_loaded(
+    overrides: list[str], loaded: str, new: tuple[str, ...], bert: Checkpoint
+) -> None:
+    settings = [f"encoder.{each}" for each in overrides] + ["family=maskwright"]
+    recipe = inherit_from_teacher(student_recipe(*settings), bert, ())
+    start = start_from_teacher(recipe, bert)
+    assert loaded in start.loaded
+    assert start.new == new
+    assert torch.equal(start.weights["heads.mlm.bias"], bert.state["heads.mlm.bias"])
+    weights = project(recipe, build_teacher(bert, recipe), start.projected_layers)
+    assert all(tensor.isfinite().all() for tensor in weights.values())
+    assert weights.keys() == {f"encoder.{name}" for name in Encoder(recipe.encoder, SIZE).state_dict()}
+
+
 @pytest.mark.parametrize("setting", ["encoder.num_heads=2", "encoder.norm_placement=pre"])
 def test_what_cannot_be_projected_is_refused(setting: str, bert: Checkpoint) -> None:
     family = ["family=maskwright"] if "norm" in setting else []

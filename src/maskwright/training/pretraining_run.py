@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from maskwright.checkpoints.checkpoint import EncoderWithHeads
@@ -191,13 +192,9 @@ class PretrainingRun(Run[PretrainingModel]):
         model = build_model(recipe, text.vocab_size, teacher)
         model.initialize(request.seed, text.vocabulary.token_counts)
         if prepared.start is not None:  # A checkpoint replaces these weights.
-            start = prepared.start
-            if teacher is not None and start.projected_layers:
-                projected = self._project(teacher, start.projected_layers)
-                start = dataclasses.replace(
-                    start, weights={name: projected[name] for name in projected.keys() & all_weights(model).keys()}
-                )
-            start.copy_to(model)
+            prepared.start.copy_to(model)
+            if teacher is not None and rank() == 0 and not any(directory.checkpoints.glob("step-*")):
+                self._project(teacher, prepared.start.projected_layers, model)
         model.to(machine.device).train()
         self._comparison = QualityComparison(directory, record, model, text, self.workload)
         training = recipe.training
@@ -222,16 +219,18 @@ class PretrainingRun(Run[PretrainingModel]):
         )
         self._plan = PlanMonitor(self.budget, self.expected_tokens, record.get("replanned_tokens"))
 
-    def _project(self, teacher: EncoderWithHeads, layers: tuple[int, ...]) -> dict[str, Tensor]:
-        """Make the weights of a narrower student of its teacher's and the first sequences of the run."""
-        if rank() != 0:
-            return broadcast_object({})
+    def _project(self, teacher: EncoderWithHeads, layers: tuple[int, ...], model: PretrainingModel) -> None:
+        """Write weights projected from a teacher's on the first sequences of the run; `resume` sends them to others."""
+        if not layers:
+            return
         phase = self.workload.phases[0]
         count = _PROJECTION_TOKENS // self.recipe.training.phases[0].max_length
         rows, _ = phase.sampler.read(phase.sampler.start(), max(1, count))
         batches = [each.batch for each in phase.collator.collate(rows, 0).micro_batches]
-        weights = project_weights(self.recipe.encoder, teacher, layers, batches)
-        return broadcast_object({name: tensor.cpu() for name, tensor in weights.items()})
+        projected, weights = project_weights(self.recipe.encoder, teacher, layers, batches), model.weights()
+        with torch.no_grad():
+            for name in projected.keys() & weights.keys():
+                weights[name].copy_(projected[name])
 
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> RunResult:
         """Train until the budget is spent or a stop is requested; the model is saved either way.

@@ -77,7 +77,7 @@ _PROJECTED = ("hidden_size", "num_heads", "intermediate_size")
 
 
 def is_projected(config: EncoderConfig, source_config: EncoderConfig) -> bool:
-    """Whether a student's layers are made of its teacher's by projection: it is narrower and otherwise alike."""
+    """Return whether a student's layers are projected from its teacher's: they are smaller and otherwise alike."""
     return (
         config.hidden_size <= source_config.hidden_size
         and config.intermediate_size <= source_config.intermediate_size
@@ -85,6 +85,9 @@ def is_projected(config: EncoderConfig, source_config: EncoderConfig) -> bool:
         and config.head_size == source_config.head_size
         and not (config.projects_embeddings or source_config.projects_embeddings)
         and (config.norm_placement, config.positions, config.feed_forward) == ("post", "absolute", "dense")
+        and (config.dense_bias, config.norm_bias) == (True, True)
+        and config.attention_window is None
+        and source_config.attention_window is None
         and not differences_of_layers(config, source_config).keys() - {*_PROJECTED, "embedding_size"}
     )
 

@@ -164,6 +164,8 @@ def inherit_from_teacher(recipe: Recipe, teacher: Checkpoint, fixed: Collection[
     remedy += "`--set teacher.initialize=none`."
     if config.hidden_size < source_config.hidden_size and not rest and config.num_heads != num_heads:
         remedy = f"heads of its size (encoder.num_heads={num_heads}), {remedy}"
+    elif config.hidden_size < source_config.hidden_size and rest:
+        remedy = f"a hidden size that is a multiple of {source_config.head_size}, the size of its heads, {remedy}"
     if "position_offset" in different:
         system = "distilroberta" if source_config.position_offset else "distilbert"
         raise RecipeError(
@@ -272,25 +274,30 @@ def start_from(recipe: Recipe, model: Checkpoint, generator: Checkpoint | None) 
 def start_from_teacher(recipe: Recipe, teacher: Checkpoint) -> InitialWeights:
     """Return the weights that a student loads from its teacher: embeddings, some layers, heads of the same kind.
 
-    A narrower one loads embeddings and layers by projection, and a head for sentence vectors.
+    One with smaller layers gets embeddings, layers and a head for sentence vectors by projection (`project_weights`).
     """
     with torch.device("meta"):
         target = all_weights(build_model(recipe, teacher.tokenizer.special_tokens.vocab_size))
     num_layers = teacher.config.num_layers
     layers = spread_layers(recipe.encoder.num_layers, num_layers)
     if is_projected(recipe.encoder, teacher.config):
-        start = _start(teacher, {}, target, {}, {*parts_of(teacher.state), "other layers"})
-        parts = {"embeddings", "layers", "head 'sentence_vectors'"}
-        chosen = f"layers {', '.join(map(str, layers))} of {num_layers}"
-        loaded = tuple(
-            sorted(parts & {*start.new} - {"layers"} | {f"{chosen}, projected to {recipe.encoder.hidden_size} axes"})
-        )
-        ignored = {*start.ignored} - parts - ({"other layers"} if len(layers) == num_layers else set())
+        # Of heads, what has the same shape: all of it at equal width, else the output bias.
+        heads = {
+            name: tensor
+            for name, tensor in teacher.state.items()
+            if name.startswith("heads.") and name in target and tensor.shape == target[name].shape
+        }
+        start = _start(teacher, heads, target, {}, {*parts_of(teacher.state), "other layers"})
+        parts = {"embeddings", "layers", "head 'sentence_vectors'"} & {*start.new}
+        chosen = f"layers {', '.join(map(str, layers))} of {num_layers}, projected to {recipe.encoder.hidden_size} axes"
+        partial = {*start.loaded} & {*start.new}
+        loaded = {chosen, *parts, *start.loaded, *(f"output bias of {head}" for head in partial)} - {"layers", *partial}
+        used = {*loaded, *partial, "embeddings", "layers"} | ({"other layers"} if len(layers) == num_layers else set())
         return replace(
             start,
-            loaded=loaded,
+            loaded=tuple(sorted(loaded)),
             new=tuple(sorted({*start.new} - parts)),
-            ignored=tuple(sorted(ignored)),
+            ignored=tuple(sorted({*start.ignored} - used)),
             projected_layers=layers,
         )
     state = {name: tensor for name, tensor in teacher.state.items() if "_blocks." not in name}

@@ -1,4 +1,4 @@
-"""Initial weights of a student narrower than its teacher: the teacher's layers on the principal axes of its states.
+"""Initial weights of a student with smaller layers than its teacher's, on the principal axes of the teacher's states.
 
 The student's hidden states stand for the teacher's on the axes along which these vary most over a sample of text.
 Inputs of layers are projected as SliceGPT does (Ashkboos et al. 2024, arXiv:2401.15024). Its exact rotation needs norms
@@ -24,6 +24,8 @@ from maskwright.model.sublayers import FeedForward, SelfAttention
 
 _RIDGE = 1e-3
 """Share of the inputs' mean square that is added to each: inputs that hardly vary get small weights."""
+_SMALLEST = 1e-6
+"""Added to variances, so that inputs which do not vary at all have no weight."""
 
 
 @torch.no_grad()
@@ -52,12 +54,13 @@ def project_weights(
             moments += computed.attended.T @ computed.attended + computed.hidden.T @ computed.hidden
         hidden = computed.hidden
     axes = torch.linalg.eigh(moments.double())[1][:, -width:].float()
+    axes *= axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()  # Eigenvectors have no sign of their own.
     if width == encoder.config.hidden_size:
         axes = torch.eye(width, device=axes.device)
     weights = {f"{name}_embeddings.weight": table @ axes for name, table in _tables(config, encoder).items()}
     weights |= _fit_norm("embedding_norm", sums @ axes, embedded @ axes)
     blocks = zip(config.layer_plan("attention"), config.layer_plan("ffn"), layers, strict=True)
-    for attention_block, ffn_block, layer in blocks:
+    for attention_block, ffn_block, layer in reversed(list(blocks)):  # A shared block is the first of its layers'.
         computed = _compute(encoder, layer, inputs[layer], batches)
         weights |= _project_attention(f"attention_blocks.{attention_block}", config, encoder, layer, computed, axes)
         weights |= _project_ffn(f"ffn_blocks.{ffn_block}", config, encoder, layer, computed, axes)
@@ -155,7 +158,7 @@ def _fit_linear(name: str, inputs: Tensor, outputs: Tensor) -> dict[str, Tensor]
     mean_in, mean_out = inputs.mean(0), outputs.mean(0)
     centered = (inputs - mean_in).double()
     moments = centered.T @ centered
-    moments.diagonal().add_(_RIDGE * moments.diagonal().mean())
+    moments.diagonal().add_(_RIDGE * moments.diagonal().mean() + _SMALLEST)
     weight = torch.linalg.solve(moments, centered.T @ (outputs - mean_out).double()).T.float()
     return {f"{name}.weight": weight, f"{name}.bias": mean_out - weight @ mean_in}
 
@@ -165,5 +168,5 @@ def _fit_norm(name: str, sums: Tensor, outputs: Tensor) -> dict[str, Tensor]:
     normalized = nn.functional.layer_norm(sums, sums.shape[1:])
     mean_in, mean_out = normalized.mean(0), outputs.mean(0)
     centered = normalized - mean_in
-    gain = (centered * (outputs - mean_out)).mean(0) / centered.square().mean(0)
+    gain = (centered * (outputs - mean_out)).mean(0) / (centered.square().mean(0) + _SMALLEST)
     return {f"{name}.weight": gain, f"{name}.bias": mean_out - gain * mean_in}
