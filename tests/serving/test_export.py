@@ -98,20 +98,35 @@ def test_onnx_gives_the_results_of_the_source(family, kind, tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-def test_openvino_gives_the_results_of_the_source(bert, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "precisions"),
+    [
+        *((kind, ("fp32", "fp16")) for kind in ("pretrained", "encoder", "embedding", "question_answering")),
+        ("pretrained", ("fp16", "int8")),
+    ],
+)
+def test_openvino_gives_the_results_of_the_source(kind, precisions, tmp_path, monkeypatch):
     openvino = pytest.importorskip("openvino")
-    pytest.importorskip("nncf")
+    pytest.importorskip("nncf" if "int8" in precisions else "onnxscript")
+    # On CPUs with bf16 the fp32 graph is near enough only because it is computed in fp32.
     monkeypatch.setattr(export, "LIMITS", {"fp32": (1e-4, 1.0), "fp16": (1e-2, 0.8), "int8": (1.0, 0.5)})
+    model = _model(tmp_path, "bert", kind)
+    if kind == "question_answering":
+        monkeypatch.setattr(onnx_graph, "EXTERNAL_DATA_BYTES", 1)
+    if kind == "embedding":
+        modules = SentenceModules(pooling="mean", normalize=True)
+        hidden_size = read_checkpoint(model).config.hidden_size
+        write_sentence_modules(model, modules, hidden_size=hidden_size, max_length=9)
     out = tmp_path / "out"
-    parities = maskwright.export(bert, to="openvino", out=out, precision=["fp16", "int8"])
-    assert [each.precision for each in parities] == ["fp16", "int8"]
+    parities = maskwright.export(model, to="openvino", out=out, precision=precisions, encoder=kind == "encoder")
+    assert tuple(each.precision for each in parities) == precisions
     assert 0 < parities[0].difference < parities[1].difference
     names = {path.name for path in (out / "openvino").iterdir()}
-    stems = ("openvino_model_fp16", "openvino_model_qint8_quantized")
-    assert names == {f"{stem}.{suffix}" for stem in stems for suffix in ("xml", "bin")}
-    graph = openvino.Core().read_model(out / "openvino" / "openvino_model_qint8_quantized.xml")
+    stems = {"fp32": "openvino_model", "fp16": "openvino_model_fp16", "int8": "openvino_model_qint8_quantized"}
+    assert names == {f"{stems[each]}.{suffix}" for each in precisions for suffix in ("xml", "bin")}
+    graph = openvino.Core().read_model(out / "openvino" / f"{stems[precisions[-1]]}.xml")
     types = {operation.get_element_type().to_string() for operation in graph.get_ops()}
-    assert "i8" in types
+    assert {"fp16": "f16", "int8": "i8"}[precisions[-1]] in types
     assert _front_matter(out)["library_name"] == "openvino"
 
 
@@ -449,3 +464,11 @@ def test_missing_library_is_named_with_its_extra(bert, tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MaskwrightError, match=r"--to onnx needs onnx, .*`pip install \"maskwright\[onnx\]\"`"):
         maskwright.export(bert, to="onnx", out=tmp_path / "out")
+
+
+def test_only_int8_of_openvino_needs_nncf(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "nncf" else object())
+    others = {"encoder": False, "pooled": False, "texts": None}
+    export._check_choices("openvino", ("fp32", "fp16"), **others)
+    with pytest.raises(MaskwrightError, match=r"int8 needs nncf, .*`pip install \"maskwright\[openvino-int8\]\"`"):
+        export._check_choices("openvino", ("fp32", "int8"), **others)

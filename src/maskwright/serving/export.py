@@ -30,14 +30,14 @@ LIMITS: Mapping[str, tuple[float, float]] = {"fp32": (1e-4, 0.98), "fp16": (1e-2
 _TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt", "*.model")
 _LIBRARIES = {
     "onnx": ("onnx", "onnx", "onnxruntime", "onnxscript", "transformers"),
-    "openvino": ("openvino", "openvino", "nncf", "onnx", "onnxscript", "transformers"),
+    "openvino": ("openvino", "openvino", "onnx", "onnxscript", "transformers"),
     "sentence-transformers": ("embedding", "sentence_transformers"),
 }
 """The extra of a target, and its libraries."""
 
 
 class GraphFormat(NamedTuple):
-    """The files of a graph by precision, how they are made from an ONNX file in fp32, and how they are computed."""
+    """File names by precision, a converter from ONNX in fp32, and a runner."""
 
     files: Mapping[OnnxPrecision, str]
     convert: Callable[[Path, Path, OnnxPrecision], None]
@@ -136,6 +136,8 @@ def _check_choices(
             raise MaskwrightError(f"{option} {verb} no effect with --to {to}", hint="Leave it out")
     if to != "hub":
         require(f"--to {to}", *_LIBRARIES[to])
+    if to == "openvino" and "int8" in precisions:
+        require("--to openvino --precision int8", "openvino-int8", "nncf")
 
 
 def _check_tokenizer(loaded: Checkpoint) -> Tokenizer:
