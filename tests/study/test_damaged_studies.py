@@ -12,6 +12,7 @@ from toy_studies import TOY, write_corpus
 
 from damage import HARMS, flip_bit
 from maskwright.core.errors import CheckpointError, DeviceError
+from maskwright.core.storage.checksums import write_record
 from maskwright.core.storage.files import read_json
 from maskwright.reporting.reporter import Reporter
 from maskwright.study.compare import Comparison, compare
@@ -132,6 +133,14 @@ def test_a_record_damaged_with_its_copy_is_one_error(again: Again, finished: Pat
         flip_bit(path)
     with pytest.raises(CheckpointError, match=r"study\.json is damaged: .* remove .*study to start again"):
         again()
+
+
+def test_a_study_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "study").mkdir()
+    write_record(tmp_path / "study" / "study.json", {"format": 1, "corpus": [str(tmp_path / "corpus.txt")]})
+    write_corpus(tmp_path / "corpus.txt")
+    with pytest.raises(CheckpointError, match=r"another version of maskwright: its format is 1.*another --out"):
+        run(tmp_path)
 
 
 def test_remains_of_kills_are_removed(again: Again, finished: Path) -> None:

@@ -37,7 +37,7 @@ from maskwright.reporting.reporter import Reporter
 from maskwright.study.experiment import MASKED, Experiment, RunState, StoppedError, fit_variant, flops_per_token
 from maskwright.study.intrinsic import check_text
 from maskwright.study.rates import RateTuning
-from maskwright.study.record import StudyRecord, load_content, locked
+from maskwright.study.record import FORMAT, StudyRecord, load_content, locked
 from maskwright.study.report import write_report
 from maskwright.study.request import DEFAULT_TASKS, SAMPLES, TUNING_SEED, Task, Variant, tasks_of, variants_of
 from maskwright.study.results import collect
@@ -184,7 +184,7 @@ def compare(
             if requested.unit == "seconds" and not wall_clock:
                 budget = Budget("flops", round_digits(fitted.expected_tokens * flops_per_token(fitted.recipe), 3))
             shared = {"budget": {"unit": budget.unit, "amount": budget.amount}}
-            return {"format": 1, **request, **shared, "vocabulary_tokens": fitted.expected_tokens}
+            return {"format": FORMAT, **request, **shared, "vocabulary_tokens": fitted.expected_tokens}
 
         first = variants[baseline]
         content = on_rank_zero(lambda: load_content(folder, request, reporter) or new_content())

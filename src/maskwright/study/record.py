@@ -14,6 +14,7 @@ from maskwright.training.runs.run_directory import COPIES, lock_directory, unloc
 
 Part = TypeVar("Part")
 STUDY = "study.json"
+FORMAT = 2
 
 
 class StudyRecord:
@@ -48,7 +49,7 @@ class StudyRecord:
 
 
 def load_content(folder: Path, request: Mapping[str, Any], reporter: Reporter) -> dict[str, Any] | None:
-    """Return what an earlier call wrote to `study.json`, or None; raises CheckpointError if it was another study."""
+    """Return what an earlier call wrote to `study.json`, or None; raises CheckpointError if it is another study's."""
     if not any(path.exists() for path in _paths(folder)):
         return None
     content: dict[str, Any] | None = None
@@ -66,8 +67,14 @@ def load_content(folder: Path, request: Mapping[str, Any], reporter: Reporter) -
         )
     for problem in problems:
         reporter.message("restored", f"{problem}: restored from a copy")
+    if content.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{folder} holds a study of another version of maskwright: its format is {content.get('format')!r}",
+            allowed=str(FORMAT),
+            hint="Continue it with the version that began it, or choose another --out.",
+        )
     differing = [
-        f"{key} was {content.get(key)!r}, now {value!r}" for key, value in request.items() if content.get(key) != value
+        f"{key} was {content[key]!r}, now {value!r}" for key, value in request.items() if content[key] != value
     ]
     if differing:
         raise CheckpointError(
