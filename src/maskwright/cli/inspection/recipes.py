@@ -143,7 +143,9 @@ def size_recipe(arguments: Arguments, json: Json = False) -> None:
     if any(factorized != full for factorized, full in embeddings):
         parts = ("V x E + E x H (V x H if E is H)", "V x H")
         sides = [dict(zip(parts, each, strict=True)) for each in embeddings]
-        _print_sizes("word embeddings", names, sides, lambda count: f"{count:,.0f}")
+        factorized, full = embeddings[0]
+        remarks = {"V x H": f"{full / factorized:.3g} times as many"}
+        _print_sizes("word embeddings", names, sides, lambda count: f"{count:,.0f}", remarks=remarks)
     flops: list[dict[str, float]] = [
         {
             **{f"inference, per token at length {phase.max_length}": phase.inference for phase in each.phases},
