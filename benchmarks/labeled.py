@@ -46,7 +46,7 @@ class Data:
         if self.read is None:
             return {part: str(data / str(getattr(self, part))) for part in ("train", "dev", "test")}
         folder.mkdir(parents=True, exist_ok=True)
-        rows = sorted(set(self.read(data / self.train)))  # Equal rows in two parts would be learned by heart.
+        rows = sorted(set(self.read(data / self.train)))  # Equal rows in two parts would leak.
         random.Random(0).shuffle(rows)
         parts = dict[str, list[Row]]()
         for part, of in (("dev", self.dev), ("test", self.test)):

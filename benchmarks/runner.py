@@ -306,7 +306,7 @@ class _Child:
 
 @contextmanager
 def background(contender: Contender) -> Iterator[Beside]:
-    """Begin the one long run of a contender, stop it, and yield what resumes it for the length of a context."""
+    """Begin the one long run of a contender, stop it, and yield a context manager in which it runs."""
     child = _Child(contender)
 
     @contextmanager

@@ -35,7 +35,7 @@ _MINUS = "\N{MINUS SIGN}"
 _UNITS = {"share": "%", "nats": "nats"}
 _STYLES: dict[str, Style] = {BETTER: "better", WORSE: "worse"}
 _SIGNS = {BETTER: "+", WORSE: "-", NO_DIFFERENCE: "=", NOT_COMPARABLE: "x"}
-LEGEND = f"+ {BETTER}, - {WORSE}, = {NO_DIFFERENCE}, x {NOT_COMPARABLE}"
+LEGEND = f"Compared with the baseline: + {BETTER}, - {WORSE}, = {NO_DIFFERENCE}, x {NOT_COMPARABLE}"
 _PLOTS = 5
 _INTERVALS = (
     "Interval of a mean: bootstrap over seeds, or over examples where that is wider (*). Difference: mean of the "
