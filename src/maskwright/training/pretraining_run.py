@@ -227,7 +227,7 @@ class PretrainingRun(Run[PretrainingModel]):
         count = _PROJECTION_TOKENS // self.recipe.training.phases[0].max_length
         rows, _ = phase.sampler.read(phase.sampler.start(), max(1, count))
         batches = [each.batch for each in phase.collator.collate(rows, 0).micro_batches]
-        projected, weights = project_weights(self.recipe.encoder, teacher, layers, batches), model.weights()
+        projected, weights = project_weights(self.recipe.encoder, teacher, layers, batches), all_weights(model)
         with torch.no_grad():
             for name in projected.keys() & weights.keys():
                 weights[name].copy_(projected[name])
