@@ -6,10 +6,10 @@ import torch
 from pretext_samples import VOCABULARY, batch_of, rng_for
 from torch import Tensor, nn
 
-from maskwright.core.tensors import EncoderOutput, LossInputs, TargetTensors, View
+from maskwright.core.tensors import EncoderOutput, LossInputs, PackedBatch, TargetTensors, View
 from maskwright.core.types import Examples, HeadShape
 from maskwright.pretext.masking import TokenMasking
-from maskwright.pretext.objectives import Cosine, MaskedLanguageModeling, SoftTargets
+from maskwright.pretext.objectives import Cosine, MaskedLanguageModeling, SentenceVectors, SoftTargets
 from maskwright.pretext.objectives.heads import MaskedLanguageModelingHead
 from maskwright.pretext.replacement import MaskRandomKeep
 from maskwright.pretext.replacement.base import corrupt
@@ -95,3 +95,25 @@ def test_cosine_equals_torch_s_cosine_embedding_loss() -> None:
     assert shares == {"mean": pytest.approx(1 - expected.item(), abs=1e-6)}
     ours, plain = (torch.autograd.grad(total, student.output.hidden)[0] for total in (term.total / 5, expected))
     assert (ours - plain).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_sentence_vectors_have_the_same_tallies_for_any_number_of_sequences(count: int) -> None:
+    # Ranks add up their tallies, whose sequences differ in number.
+    ids = np.zeros(4 * count, dtype=np.int64)
+    sequences = torch.arange(count)
+    views = []
+    for seed in range(2):
+        views.append(view(16, len(ids), seed))
+        views[-1].heads["sentence_vectors"] = nn.Identity()
+    inputs = LossInputs(
+        view=views[0],
+        targets=TargetTensors(positions=sequences, labels=sequences),
+        teacher=views[1],
+        batch=PackedBatch.of(ids, ids, np.full(count, 4)),
+    )
+    objective = SentenceVectors(pooling="mean")
+    tallies = {name: float(value) for name, value in objective.loss(nn.Identity(), inputs).tallies.items()}
+    assert tallies.keys() == {"cosine", "spearman", "compared"}
+    assert tallies["compared"] == (count if count >= 3 else 0)
+    assert ("spearman" in objective.details(tallies, count)) == (count >= 3)

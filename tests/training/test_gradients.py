@@ -92,6 +92,23 @@ def test_sums_begin_during_the_backward_pass_from_the_second_step_on(begun: list
         reducer.wait()
 
 
+def test_ranks_sum_the_same_buckets_when_further_parameters_get_gradients(begun: list[Tensor]) -> None:
+    sizes = []
+    for is_reached in (True, False):  # Whether a rank's last micro-batch reaches the parameters, or only the first one.
+        model = Tied()
+        reducer = GradientReducer(model.parameters())
+        compute(model, reducer, begun)
+        reducer.wait()
+        begun.clear()
+        model(torch.ones(2, 6)).square().sum().add(model.unused.sum()).backward()
+        with reducer.last_backward():
+            if is_reached:
+                model(torch.ones(2, 6)).square().sum().backward()
+        sizes.append([each.numel() for each in begun])
+    assert sizes[0] == sizes[1]
+    assert sum(sizes[0]) == 3 * 42 + 36 + 6
+
+
 def test_sums_begin_after_the_backward_pass_of_a_graph(begun: list[Tensor]) -> None:
     model = Tied()
     reducer = GradientReducer(model.parameters())

@@ -1,11 +1,13 @@
 """Sums over micro-batches are exact."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.tensors import LossTerm
 from maskwright.recipes.catalog import get
+from maskwright.training.steps import step
 from maskwright.training.steps.step import Sums, details_of
 
 PARTS = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=20)
@@ -25,6 +27,26 @@ def test_sums_are_those_of_python_to_the_last_bit(losses: list[float], counts: l
 def test_nothing_added_gives_no_numbers() -> None:
     assert Sums().to_host().read() == {"loss": {}, "correct": {}}
     assert details_of(get("bert/tiny").objectives, {"mlm": 3}, {}) == {}
+
+
+def test_ranks_exchange_sums_in_the_order_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    exchanged = []
+
+    class RecordedSum:
+        def __init__(self, tensor: torch.Tensor) -> None:
+            exchanged.append(tensor)
+
+        def wait(self) -> torch.Tensor:
+            return 2 * exchanged[-1]
+
+    monkeypatch.setattr(step, "RankSum", RecordedSum)
+    for kinds in (("mlm", "nsp"), ("nsp", "mlm")):
+        sums = Sums()
+        for kind in kinds:
+            sums.add("loss", kind, torch.tensor(1.0 if kind == "mlm" else 5.0))
+        sums.all_reduce_sum()
+        assert sums.to_host().read()["loss"] == {"mlm": 2, "nsp": 10}
+    assert exchanged[0].tolist() == exchanged[1].tolist()
 
 
 def test_shares_are_of_all_micro_batches_together() -> None:

@@ -64,7 +64,10 @@ class Objective(Spec):
 
     @abstractmethod
     def loss(self, head: "nn.Module", inputs: LossInputs) -> LossTerm:
-        """Compute the summed loss at the targets only, of which there may be none."""
+        """Compute the summed loss at the targets only.
+
+        Without targets it is 0, with the same tallies and gradients (0) for the same parameters: ranks add them up.
+        """
 
     @abstractmethod
     def flops(self, shape: HeadShape) -> float:

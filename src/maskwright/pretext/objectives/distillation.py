@@ -239,14 +239,14 @@ class SentenceVectors(TeacherObjective):
     def loss(self, head: "nn.Module", inputs: LossInputs) -> LossTerm:
         """Sum 1 - cosine over the sequences, in fp32.
 
-        Tallies: the sum of the "cosine"; of batches of at least three sequences "spearman", the rank correlation of the
-        similarities of any two vectors with the teacher's, times the "compared" sequences.
+        Tallies: the sum of the "cosine"; "spearman", the rank correlation of the similarities of any two vectors with
+        the teacher's, times the "compared" sequences, both 0 for fewer than three.
         """
         import torch
 
         student, teacher = self._vectors(head, inputs)
         cosines = torch.nn.functional.cosine_similarity(student, teacher)
-        tallies = {"cosine": cosines.detach().sum()}
+        tallies = {"cosine": cosines.detach().sum(), **dict.fromkeys(("spearman", "compared"), cosines.new_zeros(()))}
         if (compared := len(student)) >= _FEWEST_COMPARED:
             pairs = torch.triu_indices(compared, compared, 1, device=student.device).unbind()
             ranks = []
@@ -280,6 +280,6 @@ class SentenceVectors(TeacherObjective):
     def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]:
         """Return the "mean" cosine and, if there were enough sequences, the mean "spearman" of the batches."""
         shares = {"mean": tallies["cosine"] / count}
-        if "compared" in tallies:
+        if tallies["compared"]:
             shares["spearman"] = tallies["spearman"] / tallies["compared"]
         return shares

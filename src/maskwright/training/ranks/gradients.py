@@ -17,7 +17,7 @@ from maskwright.training.ranks.distributed import RankSum, broadcast_object, is_
 GradientPrecision = Literal["fp32", "bf16"]
 
 _BUCKET_NUMBERS = 25 * 2**20 // 4
-"""Most numbers of a bucket of several parameters: 25 MiB in fp32, as in DistributedDataParallel."""
+"""Maximum number of elements in a bucket with several parameters: 25 MiB in fp32, as in DistributedDataParallel."""
 
 
 def gradient_dtype(precision: GradientPrecision) -> torch.dtype:
@@ -39,12 +39,12 @@ def gradient_dtype(precision: GradientPrecision) -> torch.dtype:
 class GradientReducer:
     """Sums gradients over all ranks: after a step's last backward pass, or each bucket as soon as it is computed.
 
-    The ranks have gradients for the same parameters and begin with the same buckets in the same order, each at its own
-    time. In a run of one process nothing is done.
+    All ranks must have gradients for the same parameters at the end of a step. They sum the same buckets in the same
+    order, but do not begin at the same time. In a run of one process nothing is done.
 
     Args:
         parameters: In the same order on all ranks.
-        dtype: Of the numbers that are exchanged; in bfloat16 each addition rounds.
+        dtype: Type of the exchanged gradients; bfloat16 rounds at each addition.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], dtype: torch.dtype = torch.float32) -> None:
@@ -85,8 +85,11 @@ class GradientReducer:
             order = dict.fromkeys(broadcast_object([numbers[each] for each in computed]))
             others = [number for number in numbers.values() if number not in order]
             self._order = [self._parameters[number] for number in (*order, *reversed(others))]
-        for bucket in _buckets(each for each in self._order if each.grad is not None):
-            self._begin(bucket)
+        # If the set of parameters differs from the step before, ranks may have begun with different numbers of buckets.
+        new = [each for each in self._order if each not in bucket_of and each.grad is not None]
+        for bucket in (*buckets[len(self._begun) :], *_buckets(new)):
+            if with_gradients := [each for each in bucket if each.grad is not None]:
+                self._begin(with_gradients)
         self._buckets = [bucket for bucket, _ in self._begun]
 
     def _begin(self, bucket: list[nn.Parameter]) -> None:

@@ -82,7 +82,7 @@ class Step:
         model: In training mode.
         optimizer: Over the model's parameters, gradients empty.
         autocast: Matmul type (bfloat16); None is fp32.
-        reducer: Of the optimizer's parameters, for all steps; None for one of this step.
+        reducer: Shared by all steps of a run; None creates one for this step.
     """
 
     def __init__(
@@ -226,9 +226,10 @@ class Sums:
         return self._sums[group, name]
 
     def all_reduce_sum(self) -> None:
-        """Add the sums of all ranks, which have the same names."""
-        summed = RankSum(torch.stack(list(self._sums.values()))).wait()
-        self._sums = dict(zip(self._sums, summed.unbind(), strict=True))
+        """Add the sums of all ranks, which have the same names, in any order."""
+        names = sorted(self._sums)
+        summed = RankSum(torch.stack([self._sums[name] for name in names])).wait()
+        self._sums = dict(zip(names, summed.unbind(), strict=True))
 
     def to_host(self) -> "Sums":
         """Start copying all sums to the host."""
