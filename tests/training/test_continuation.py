@@ -17,6 +17,7 @@ from maskwright.core.storage.files import read_json
 from maskwright.core.types import AnnotatedTokens, Documents, SpecialTokens
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.fitting.budget import Budget
+from maskwright.machine.contention import SpinControl
 from maskwright.model.encoder import Encoder
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes import catalog
@@ -89,7 +90,11 @@ def test_a_sentence_embedder_keeps_its_length_pooling_and_normalization(
     assert f"{100 * quality['before']['similarity']:.1f} %" in page
 
 
-def test_a_new_head_is_trained_alone_first(train: Train, embedder: Path, tmp_path: Path) -> None:
+def test_a_new_head_is_trained_alone_first(
+    train: Train, embedder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks: list[SpinControl] = []
+    monkeypatch.setattr(SpinControl, "check", lambda control: checks.append(control))
     # At a learning rate of nearly 0, the encoder of the run is the model's, and only the head has changed.
     still = ("training.learning_rate=1e-12",)
     run, other = (train(tmp_path / str(steps), init=embedder, steps=steps, set=still) for steps in (10, 30))
@@ -99,6 +104,7 @@ def test_a_new_head_is_trained_alone_first(train: Train, embedder: Path, tmp_pat
     head = "heads.mlm.dense.weight"
     assert (read_checkpoint(other.folder).state[head] - state[head]).abs().max() > 1e-4
     assert (run.steps, other.steps) == (9, 27)
+    assert len(checks) == 40  # The load is checked after the head's 4 steps too.
 
 
 def test_a_resumed_run_of_a_model_s_own_recipe_is_the_same(train: Train, embedder: Path, tmp_path: Path) -> None:

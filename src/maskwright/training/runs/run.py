@@ -38,16 +38,12 @@ ModelType = TypeVar("ModelType", bound=TrainedModel)
 
 
 class StepMonitor:
-    """Reports spikes, slow ranks and the load of the machine; `hosts` is the name of each rank's machine.
+    """Reports spikes and slow ranks; `hosts` is the name of each rank's machine."""
 
-    `spin_control` is None where the load is not watched.
-    """
-
-    def __init__(self, hosts: Sequence[str], reporter: Reporter, spin_control: SpinControl | None) -> None:
+    def __init__(self, hosts: Sequence[str], reporter: Reporter) -> None:
         self._hosts, self._reporter = hosts, reporter
         self._spikes, self._num_spikes = Spikes(), 0
         self._slow_ranks, self._num_steps = SlowRanks(), 0
-        self._spin_control, self._is_contended = spin_control, False
 
     def step(self, report: StepReport) -> None:
         """Take note of a step of this session."""
@@ -58,9 +54,6 @@ class StepMonitor:
             if self._num_spikes.bit_count() == 1:  # the first, second, fourth, eighth ...
                 where = f"step {report.position.spent.steps:,} ({report.batch.key})"
                 self._reporter.message("spike", f"{where}: {spike}; number {self._num_spikes:,}")
-        if self._spin_control is not None and self._spin_control.check() and not self._is_contended:
-            self._is_contended = True
-            self._reporter.message("load", "other processes use the CPU; training is slower than alone")
         if self._num_steps > WARMUP_STEPS:
             for slow, seconds, ratio in self._slow_ranks.find(report.rank_seconds):
                 self._reporter.message(
@@ -106,7 +99,7 @@ class Run(ABC, Generic[ModelType]):
         self.reporter, self.title = reporter, title
         self._trackers, self._tracked = trackers, TrackedRun(folder=folder, name=name, settings=settings)
         self.position = Position(Spent(), 0, phases[0].sampler.start())
-        self.was_resumed = False
+        self.was_resumed = self._is_contended = False
         self.logger: MetricsLogger | None = None
         """Of this session, on rank 0, once training has begun."""
 
@@ -209,11 +202,8 @@ class Run(ABC, Generic[ModelType]):
         """
         last_saved = self.position.spent.steps if self.was_resumed else -1
         timer = CheckpointTimer(self.save, last_saved, self.position.spent.seconds, checkpoint_seconds)
-        # The other ranks keep the cores busy too.
-        watches_load = self.machine.device.type == "cpu" and world_size() == 1
         with contextlib.ExitStack() as at_end:
-            spin_control = at_end.enter_context(contextlib.closing(SpinControl())) if watches_load else None
-            monitor = StepMonitor(all_gather_object(platform.node()), self.reporter, spin_control)
+            monitor = StepMonitor(all_gather_object(platform.node()), self.reporter)
             if rank() == 0:
                 logger = self.logger = self.new_logger()
                 at_end.push(lambda error, *_: logger.close(status_at_end(error, self.is_finished)))
@@ -234,8 +224,11 @@ class Run(ABC, Generic[ModelType]):
     def reports(
         self, stop: StopRequest, optimizer: Optimizer, budget: Budget, schedule: Schedule
     ) -> Iterator[StepReport]:
-        """Train from the position on, and nothing else, yielding a report after each step."""
-        return train(
+        """Train from the position on, and nothing else, yielding a report after each step.
+
+        On a CPU the load of the machine is checked after each step (`SpinControl`), and reported once.
+        """
+        reports = train(
             self.model,
             optimizer,
             self.phases,
@@ -248,6 +241,15 @@ class Run(ABC, Generic[ModelType]):
             running=stop.running,
             on_stall=self._report_stall,
         )
+        if self.machine.device.type != "cpu" or world_size() > 1:  # The other ranks keep the cores busy too.
+            yield from reports
+            return
+        with contextlib.closing(SpinControl()) as spin_control:
+            for report in reports:
+                if spin_control.check() and not self._is_contended:
+                    self._is_contended = True
+                    self.reporter.message("load", "other processes use the CPU; training is slower than alone")
+                yield report
 
     def save(self) -> None:
         """Write a checkpoint to resume from, on rank 0."""
