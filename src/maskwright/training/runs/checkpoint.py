@@ -155,7 +155,7 @@ def _read(folder: Path) -> TrainingState:
 class CheckpointTimer:
     """Saves every `seconds` (0: after every step), or less often if saving takes more than `share` of the time.
 
-    The ranks agree on when: the time is that of `Spent`. All wait for rank 0, however long it takes.
+    All ranks save after the same step, because `Spent.seconds` is equal on all. All wait for rank 0, without a limit.
 
     Args:
         save: Called on rank 0.
