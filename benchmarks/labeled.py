@@ -2,13 +2,15 @@
 
 Training text is shuffled by a fixed seed; some of it is the development set, by which every contender selects its
 epoch. What GLUE publishes as development set is the test set here, since GLUE's own has no labels. Contenders train in
-turns, one seed after the other, in a process of their own. `Trainer` has the settings that maskwright chose.
+turns, one seed after the other, in a process of their own. `Trainer` has the epochs, batch size, learning rate and
+length that maskwright chose; its weight decay, warmup and dropout are BERT's, and it does not stop early.
 """
 
 import csv
 import dataclasses
 import gzip
 import json
+import os
 import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +20,7 @@ from typing import Any
 
 from benchmarks.runner import Contender, Settings, measure
 from benchmarks.table import Table, number
-from maskwright.core.storage.files import write_json
+from maskwright.core.storage.files import checksum, write_json
 
 _SAME = ("epochs", "batch_size", "learning_rate", "max_length")
 """Settings of maskwright that `Trainer` gets, by the names of `Hyperparameters`."""
@@ -30,7 +32,7 @@ class Data:
     """A dataset: kind of task, selection metric, how to read a file of the data folder, and which files these are.
 
     `read` returns rows of one or two texts and a label; without it the files are read as they are. Without a file of
-    its own, the development or test set is that many rows of the training file.
+    its own, the development or test set is that many rows of the training file. Texts are in one of the three only.
     """
 
     kind: str
@@ -46,11 +48,14 @@ class Data:
         if self.read is None:
             return {part: str(data / str(getattr(self, part))) for part in ("train", "dev", "test")}
         folder.mkdir(parents=True, exist_ok=True)
-        rows = sorted(set(self.read(data / self.train)))  # Equal rows in two parts would leak.
+        sources = {"dev": self.dev, "test": self.test}
+        parts = {part: self.read(data / of) for part, of in sources.items() if isinstance(of, str)}
+        apart = {row[:-1] for part in parts.values() for row in part}
+        # The training file may have a text with two labels too.
+        by_text = {row[:-1]: row for row in sorted(self.read(data / self.train)) if row[:-1] not in apart}
+        rows = list(by_text.values())
         random.Random(0).shuffle(rows)
-        parts = dict[str, list[Row]]()
-        for part, of in (("dev", self.dev), ("test", self.test)):
-            parts[part] = self.read(data / of) if isinstance(of, str) else [rows.pop() for _ in range(of)]
+        parts |= {part: [rows.pop() for _ in range(of)] for part, of in sources.items() if isinstance(of, int)}
         parts["train"] = rows[: min(self.most, most)]
         for part, chosen in parts.items():
             with open(folder / f"{part}.csv", "w", encoding="utf-8", newline="") as file:
@@ -101,7 +106,10 @@ DATA: Mapping[str, Data] = {
 
 
 def compare_scores(model: Path, settings: Settings) -> Iterator[Table]:
-    """Yield a table for each dataset. Finished runs in `settings.results` are not repeated."""
+    """Yield a table for each dataset. Finished runs in `settings.results` are not repeated.
+
+    Raises RuntimeError if one of them has other settings, data or threads.
+    """
     data = settings.data
     if data is None:
         raise RuntimeError("give the folder of the datasets with --data")
@@ -125,11 +133,11 @@ def _compare(name: str, data: Data, files: Mapping[str, str], model: Path, folde
         runs.setdefault("maskwright, frozen", []).append(_run("frozen", "ours:Finetune", frozen, folder, settings))
     settings_shown = ", ".join(f"{field} {runs['maskwright'][0]['settings'][field]:g}" for field in _SAME)
     rows = [_row(each, found) for each, found in runs.items()]
-    rows += [(each, number(score), "", "", "") for each, score in runs["maskwright"][0]["baselines"].items()]
+    rows += [(each, number(score), "", "", "", "") for each, score in runs["maskwright"][0]["baselines"].items()]
     count = runs["maskwright"][0]["work"]
     return Table(
         f"{name}, {count:,} training examples; {settings_shown}",
-        ("contender", f"{data.metric} on test", "wall time, s", "CPU time, s", "peak memory, MB"),
+        ("contender", f"{data.metric} on test", "wall time, s", "of it steps, s", "CPU time, s", "peak memory, MB"),
         rows,
     )
 
@@ -137,7 +145,10 @@ def _compare(name: str, data: Data, files: Mapping[str, str], model: Path, folde
 def _row(name: str, runs: Sequence[dict[str, Any]]) -> Row:
     scores = [run["score"] for run in runs]
     spread = f" ± {statistics.stdev(scores):.3f}" if len(scores) > 1 else ""
-    times = (number(statistics.mean(run[key] for run in runs)) for key in ("seconds", "cpu"))
+    times = (
+        number(statistics.mean(run[key] for run in runs)) if key in runs[0] else ""
+        for key in ("seconds", "steps", "cpu")
+    )
     return (name, f"{statistics.mean(scores):.3f}{spread}", *times, number(max(run["peak"] for run in runs) / 1e6))
 
 
@@ -145,12 +156,17 @@ def _run(name: str, make: str, options: Mapping[str, Any], folder: Path, setting
     """Return the result of a contender's run with a seed, an earlier one if it is kept."""
     out = folder / f"{name}-{options['seed']}"
     kept = Path(f"{out}.json")
+    request = {**options, **{part: checksum(Path(options[part])) for part in ("train", "dev", "test")}}
+    request["threads"] = os.environ.get("OMP_NUM_THREADS")
     if kept.exists():
         result: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+        before = result.pop("request", {})
+        if changed := [field for field in request if request[field] != before.get(field)]:
+            raise RuntimeError(f"{kept} has another {', '.join(changed)}: name another folder with --results")
         return result
     contender = Contender(name=name, make=f"benchmarks.{make}", options={**options, "out": str(out)})
     (outcome,) = measure([contender], dataclasses.replace(settings, rounds=1, contenders=()), rounds=1, warm_up=0)
     if outcome.problem:
         raise RuntimeError(f"{folder.name}, {name}: {outcome.problem}")
-    write_json(kept, outcome.rounds[0])
+    write_json(kept, {**outcome.rounds[0], "request": request})
     return outcome.rounds[0]

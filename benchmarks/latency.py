@@ -24,7 +24,7 @@ _UNCOUNTED = 2
 _TURN_SECONDS = 5.0
 """Of a turn, for each kind of text."""
 _LIMIT = 120.0
-"""Seconds until a contender has to answer."""
+"""Seconds of a run after which it has failed."""
 
 Embed = Callable[[Sequence[str]], Any]
 
@@ -140,17 +140,22 @@ def _sentence_transformers(model: str, scratch: Path, precision: str) -> Embed:
 
 def _onnx(model: str, scratch: Path, precision: str) -> Embed:
     import onnxruntime
+    import torch
 
-    session = onnxruntime.InferenceSession(_exported(model, scratch, "onnx", precision, "onnx/*.onnx"))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(_exported(model, scratch, "onnx", precision, "onnx/*.onnx"), options)
     names = [each.name for each in session.get_inputs()]
     return _pooled(model, lambda inputs: session.run(None, {name: inputs[name] for name in names})[-1])
 
 
 def _openvino(model: str, scratch: Path, precision: str) -> Embed:
     import openvino
+    import torch
 
     path = _exported(model, scratch, "openvino", precision, "openvino/*.xml")
-    compiled = openvino.compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": torch.get_num_threads()}
+    compiled = openvino.compile_model(path, "CPU", hints)
     names = [each.any_name for each in compiled.inputs]
     last = len(compiled.outputs) - 1
     return _pooled(model, lambda inputs: compiled({name: inputs[name] for name in names})[last])

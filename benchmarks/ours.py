@@ -200,6 +200,7 @@ class Finetune:
             "work": results.data["train"]["examples"],
             "seconds": seconds,
             "cpu": cpu,
+            "steps": results.best.seconds,
             "score": (results.best.test or results.best.dev)[main],
             "settings": dict(results.settings),
             "baselines": {name: scores.get("test", scores["dev"])[main] for name, scores in results.baselines.items()},

@@ -155,7 +155,7 @@ def measure(
         rounds: Timed rounds.
         warm_up: Rounds before them that are not counted.
         beside: Other work during each run.
-        limit: Seconds after which a contender that does not answer has failed.
+        limit: Seconds after which a run that has not ended has failed. Setting up may take longer.
     """
     rounds = settings.rounds or (1 if settings.quick else rounds)
     warm_up = 0 if settings.quick else warm_up
@@ -258,10 +258,10 @@ class _Child:
         except BrokenPipeError:
             raise ContenderError("its process ended") from None
 
-    def _receive(self) -> dict[str, Any]:
+    def _receive(self, limit: float | None = None) -> dict[str, Any]:
         assert self._process.stdout is not None
-        if not self.has_answered(self._limit):
-            raise ContenderError(f"no answer within {self._limit:g} s")
+        if not self.has_answered(limit):
+            raise ContenderError(f"no answer within {limit:g} s")
         line = self._process.stdout.readline()
         if not line:
             raise ContenderError(f"its process ended with exit code {self._process.wait()}")
@@ -290,7 +290,7 @@ class _Child:
 
     def run(self) -> dict[str, Any]:
         self.begin()
-        return self._receive()
+        return self._receive(self._limit)
 
     def close(self) -> None:
         if self._process.poll() is None:
@@ -332,7 +332,8 @@ def background(contender: Contender) -> Iterator[Beside]:
 @contextmanager
 def busy_processes(count: int) -> Iterator[None]:
     """Keep so many other processes computing while the block runs."""
-    spin = "print(flush=True)\nwhile True: pass"
+    # They end with this process, however that ends.
+    spin = f"import os\nprint(flush=True)\nwhile os.getppid() == {os.getpid()}:\n for _ in range(10**6): pass"
     processes = [subprocess.Popen([sys.executable, "-c", spin], stdout=subprocess.PIPE) for _ in range(count)]
     try:
         for process in processes:

@@ -1,5 +1,7 @@
 """Measuring in turns, with contenders that do nothing but count."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +103,12 @@ def test_busy_processes_end_with_the_block() -> None:
     assert len(psutil.Process().children()) == before
 
 
+def test_busy_processes_end_when_their_parent_is_killed() -> None:
+    """They hold the pipe of stderr, whose end is what `run` waits for."""
+    code = "import os\nfrom benchmarks.runner import busy_processes\nwith busy_processes(1): os._exit(0)"
+    subprocess.run([sys.executable, "-c", code], cwd=runner.ROOT, stderr=subprocess.PIPE, timeout=20, check=True)
+
+
 def test_spread_and_numbers() -> None:
     assert Spread.of([4.0]) == Spread(4.0, 4.0, 4.0)
     assert Spread.of([1.0, 2.0, 3.0, 4.0, 5.0]) == Spread(3.0, 2.0, 4.0)
@@ -161,3 +169,19 @@ def test_a_contender_that_does_not_answer_has_failed(tmp_path: Path) -> None:
     slow = Contender(name="slow", make="tests.benchmarks.test_runner:Counts", options=options)
     (outcome,) = measure([slow], Settings(scratch=tmp_path), rounds=1, warm_up=0, limit=2.0)
     assert outcome.problem == "no answer within 2 s"
+
+
+class SlowStart:
+    """Takes longer to set up than to run."""
+
+    def __init__(self) -> None:
+        time.sleep(0.5)
+
+    def run(self) -> dict[str, Any]:
+        return {"work": 1, "seconds": 1.0}
+
+
+def test_the_limit_does_not_count_setting_up(tmp_path: Path) -> None:
+    slow = Contender(name="slow", make="tests.benchmarks.test_runner:SlowStart")
+    (outcome,) = measure([slow], Settings(scratch=tmp_path), rounds=1, warm_up=0, limit=0.5)
+    assert not outcome.problem

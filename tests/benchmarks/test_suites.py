@@ -1,18 +1,24 @@
 """Each suite runs end to end at toy size, in this process and offline."""
 
+import dataclasses
 import os
 import pkgutil
 import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from benchmarks import texts
+from benchmarks import latency, texts
 from benchmarks.__main__ import main
 from benchmarks.ours import GPU_LEVERS, INFERENCE_LEVERS, LEVERS
 from benchmarks.quality import LIMIT, RATES
-from benchmarks.runner import Settings
+from benchmarks.runner import Outcome, Settings
 from benchmarks.suites import SIZES, prepare
 
 pytest.importorskip("transformers")
@@ -121,12 +127,59 @@ def test_real_data_is_split_without_repetition(tmp_path: Path) -> None:
     glue.mkdir(parents=True)
     for name, rows in (("train", 3000), ("dev", 20)):
         lines = [f'{name} "{row % 2900}\t{row % 2}' for row in range(rows)]
+        if name == "train":  # The same texts as others, with the other label.
+            lines += [*(f'dev "{row}\t{1 - row % 2}' for row in range(20)), *(f'train "{row}\t2' for row in range(99))]
         (glue / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n", encoding="utf-8")
     files = DATA["sst-2"].write(tmp_path, tmp_path / "split", most=2000)
     parts = {part: Path(path).read_text(encoding="utf-8").splitlines() for part, path in files.items()}
     assert {part: len(lines) for part, lines in parts.items()} == {"train": 2001, "dev": 501, "test": 21}
-    assert len({*parts["train"], *parts["dev"], *parts["test"]}) == 2000 + 500 + 20 + 1
+    lines = [line for part in parts.values() for line in part]
+    assert len({line.rpartition(",")[0] for line in lines}) == 2000 + 500 + 20 + 1
     assert parts["test"][1] == '"dev ""0",0'
+
+
+def test_kept_runs_of_other_settings_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import labeled
+
+    files = dict.fromkeys(("train", "dev", "test"), "words.conll")
+    (tmp_path / "words.conll").write_text("w1\tO\n", encoding="utf-8")
+    monkeypatch.setattr(labeled, "DATA", {"words": labeled.Data(kind="tagging", metric="f1", **files)})
+    scores = {"score": 0.5, "baselines": {}, "settings": dict.fromkeys(labeled._SAME, 1)}
+    outcome = Outcome("", [{"work": 1, "seconds": 1.0, "cpu": 1.0, "peak": 1, **scores}])
+    runs = list[str]()
+    monkeypatch.setattr(labeled, "measure", lambda made, *_, **__: runs.append(made[0].name) or [outcome])
+    settings = Settings(scratch=tmp_path, data=tmp_path, results=tmp_path / "kept", set=("epochs=1",))
+    (table,) = labeled.compare_scores(tmp_path, settings)
+    assert [*labeled.compare_scores(tmp_path, settings)] == [table]
+    assert runs == ["maskwright", "Trainer", "frozen"]
+    with pytest.raises(RuntimeError, match="another set:"):
+        list(labeled.compare_scores(tmp_path, dataclasses.replace(settings, set=("epochs=2",))))
+    monkeypatch.setenv("OMP_NUM_THREADS", "77")
+    (tmp_path / "words.conll").write_text("w2\tO\n", encoding="utf-8")
+    with pytest.raises(RuntimeError, match="another train, dev, test, threads:"):
+        list(labeled.compare_scores(tmp_path, settings))
+
+
+def test_other_engines_have_the_threads_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    threads = []
+    for name in ("_exported", "_pooled"):
+        monkeypatch.setattr(latency, name, lambda *_: None)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+
+    def session(path: object, options: Any = None) -> Any:
+        threads.append(options and options.intra_op_num_threads)
+        return SimpleNamespace(get_inputs=list)
+
+    def compile_model(path: object, device: str, options: Mapping[str, Any] | None = None) -> Any:
+        threads.append(options and options["INFERENCE_NUM_THREADS"])
+        return SimpleNamespace(inputs=[], outputs=[])
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", session)
+    monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace(compile_model=compile_model))
+    for engine in ("onnx", "openvino"):
+        latency._ENGINES[engine]("model", Path(), "int8")
+    assert threads == [3, 3]
 
 
 @pytest.mark.slow
@@ -138,7 +191,7 @@ def test_real_data_compares_scores_and_keeps_runs(name: str, tmp_path: Path, mon
     for part in ("train", "dev"):
         path = tmp_path / "glue" / "STS-B" / f"{part}.tsv"
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = ["\t".join([*"0123456", f"w{row} w1", "w2 w3", f"{row % 5}.5"]) for row in range(560)]
+        lines = ["\t".join([*"0123456", f"w{row} w1", f"{part} w3", f"{row % 5}.5"]) for row in range(560)]
         path.write_text("\n".join(["header", *lines]), encoding="utf-8")
     for file in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"):
         path = tmp_path / "wnut17_ner" / file
