@@ -24,13 +24,27 @@ from maskwright.recipes.catalog import resolve
 
 CORES = 16
 """Of a node."""
+SHARD_TOKENS = 1 << 20
+"""Small ones: encoded blocks are kept for a few shards, which are a small part of the text in large corpora."""
 
 
 class _Counted(Executor):
-    """Calls functions in this process and counts their CPU time, with the pickling that a worker would do."""
+    """Calls functions in this process and counts their CPU time, with the pickling that a worker would do.
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
+    Attributes:
+        seconds, measuring: CPU time of the functions, and of measuring the disk.
+        disk: Bytes in `folder` at most; measured after each call, where the files that it replaces still exist.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.disk = folder, 0
+        self.seconds = self.measuring = 0.0
+
+    def measure_disk(self) -> None:
+        """Update `disk`."""
+        start = time.process_time()
+        self.disk = max(self.disk, sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file()))
+        self.measuring += time.process_time() - start
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **_: Any) -> "Future[Any]":
         sent = pickle.dumps((function, arguments))
@@ -38,6 +52,7 @@ class _Counted(Executor):
         function, arguments = pickle.loads(sent)
         result = pickle.dumps(function(*arguments))
         self.seconds += time.process_time() - start
+        self.measure_disk()
         future: Future[Any] = Future()
         future.set_result(pickle.loads(result))
         return future
@@ -46,27 +61,31 @@ class _Counted(Executor):
 class _Stages:
     """Divides the CPU time of the leading process and of the workers by stage, at each call of progress."""
 
-    def __init__(self, engine: _Counted, folder: Path) -> None:
-        self._engine, self._folder = engine, folder
+    def __init__(self, engine: _Counted) -> None:
+        self._engine = engine
         self.leading: dict[str, float] = defaultdict(float)
         self.workers: dict[str, float] = defaultdict(float)
         self.disk: dict[str, int] = defaultdict(int)
-        self._last = (time.process_time(), engine.seconds)
+        self._last = self._times()
+
+    def _times(self) -> tuple[float, float]:
+        return time.process_time() - self._engine.measuring, self._engine.seconds
 
     def progress(self, name: str, done: int = 0, total: int | None = None) -> None:
         name = name.partition(" (")[0]
-        now = (time.process_time(), self._engine.seconds)
+        now = self._times()
         whole, called = now[0] - self._last[0], now[1] - self._last[1]
         self.leading[name] += whole - called
         self.workers[name] += called
-        size = sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
-        self.disk[name] = max(self.disk[name], size)
-        self._last = (time.process_time(), self._engine.seconds)
+        self._engine.measure_disk()
+        self.disk[name] = max(self.disk[name], self._engine.disk)
+        self._engine.disk = 0
+        self._last = self._times()
 
 
 def _prepare(corpus: Sequence[Path], folder: Path, engine: _Counted) -> tuple[_Stages, CleanCorpus]:
     folder.mkdir()
-    stages, recipe = _Stages(engine, folder), resolve("bert/base")
+    stages, recipe = _Stages(engine), resolve("bert/base")
     clean = clean_corpus(corpus, cache=folder, progress=stages.progress)
     stages.progress("deduplicating")  # What follows the last block.
     for _ in clean.sample(clean.num_bytes >> 6, seed=0):
@@ -74,7 +93,9 @@ def _prepare(corpus: Sequence[Path], folder: Path, engine: _Counted) -> tuple[_S
     stages.progress("sampling")
     tokenizer = train_tokenizer(recipe.tokenizer, clean, seed=0, cache=folder)
     stages.progress("training")
-    tokenize_corpus(clean, tokenizer, words=recipe.words, cache=folder, progress=stages.progress)
+    tokenize_corpus(
+        clean, tokenizer, words=recipe.words, cache=folder, progress=stages.progress, shard_tokens=SHARD_TOKENS
+    )
     stages.progress("tokenizing")
     return stages, clean
 
@@ -84,14 +105,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.preparation", description=__doc__)
     parser.add_argument("corpus", nargs="+", type=Path, help="text files, as for pretrain")
     options = parser.parse_args(arguments)
-    engine = _Counted()
-    with tempfile.TemporaryDirectory(prefix="maskwright-benchmarks-") as scratch, use_engine(engine):
+    with tempfile.TemporaryDirectory(prefix="maskwright-benchmarks-") as scratch:
+        engine = _Counted(folder := Path(scratch) / "text")
         # Imports and other costs of the first call are not those of a gigabyte.
         (first := Path(scratch) / "first.txt").write_text(
             "\n\n".join(f"This is the short text {n}." * 9 for n in range(99))
         )
-        _prepare([first], Path(scratch) / "first", engine)
-        stages, clean = _prepare(options.corpus, Path(scratch) / "text", engine)
+        with use_engine(engine):
+            _prepare([first], Path(scratch) / "first", engine)
+            stages, clean = _prepare(options.corpus, folder, engine)
     gigabytes, peak = clean.num_bytes / 1e9, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{clean.num_bytes:,} bytes of clean text; peak memory {peak:.0f} MB\n")
     print("| stage | leading process, s/GB | workers, core-hours/GB | disk, GB/GB |\n|---|---:|---:|---:|")

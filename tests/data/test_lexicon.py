@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.errors import DataError
-from maskwright.data.words.lexicon import Lexicon, longest, read_dictionary, read_lexicon, spans_of
+from maskwright.data.words.lexicon import Lexicon, content_of, longest, read_dictionary, read_lexicon, spans_of
 
 
 def matches(entries: list[str], *texts: str) -> list[str]:
@@ -81,6 +81,10 @@ def test_wrong_word_lists_are_named_with_file_and_line(data: bytes, says: str, t
             read(path)
 
 
-def test_missing_word_list_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"cannot read .*list\.txt"):
+def test_missing_and_undecodable_files_are_called_word_lists(tmp_path: Path) -> None:
+    for read in (read_lexicon, content_of):
+        with pytest.raises(DataError, match=r"cannot read the word list .*list\.txt"):
+            read(tmp_path / "list.txt")
+    (tmp_path / "list.txt").write_bytes(b"\xff")
+    with pytest.raises(DataError, match=r"the word list .*list\.txt, line 1: not UTF-8"):
         read_lexicon(tmp_path / "list.txt")

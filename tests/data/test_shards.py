@@ -1,4 +1,6 @@
+import errno
 import json
+import multiprocessing
 import os
 import pickle
 import subprocess
@@ -13,9 +15,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from token_samples import chinese_documents, clean_corpus_of, english_documents, files_of
 
-from maskwright.core.errors import DataError
+from maskwright.core.errors import DataError, DeviceError
 from maskwright.core.storage.checksums import CONTENTS, write_record
 from maskwright.data.cleaning.store import CleanCorpus
+from maskwright.data.shards import tokenize
 from maskwright.data.shards.checked_array import CheckedArray, block_checksums
 from maskwright.data.shards.corpus import Corpus
 from maskwright.data.shards.tokenize import tokenize_corpus
@@ -202,6 +205,24 @@ def test_large_vocabularies_take_four_bytes_a_token(tmp_path: Path) -> None:
 def test_corpus_without_a_token_is_refused_and_leaves_nothing(tokenizer: Tokenizer, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no token"):
         tokenize_corpus(clean_corpus_of(tmp_path / "text", []), tokenizer, cache=tmp_path / "cache", workers=1)
+    assert not list((tmp_path / "cache").iterdir())
+
+
+def test_a_full_disk_leaves_neither_processes_nor_files(
+    trained: dict[str, Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean = clean_corpus_of(tmp_path / "text", [english_documents()[:2]] * 8)
+    processes = []
+
+    def fill_disk(*_: object, **__: object) -> None:
+        processes.append(len(multiprocessing.active_children()))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tokenize, "write_shard", fill_disk)
+    with pytest.raises(DeviceError):
+        tokenize_corpus(clean, trained["uncased"], cache=tmp_path / "cache", workers=2, shard_tokens=8)
+    assert processes == [2]
+    assert not multiprocessing.active_children()
     assert not list((tmp_path / "cache").iterdir())
 
 

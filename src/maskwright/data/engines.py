@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -71,8 +71,8 @@ def ordered_map(
     *,
     workers: int | None = None,
     engine: Engine | None = None,
-) -> Iterator[Result]:
-    """Yield `function(item)` for each item, in order.
+) -> Generator[Result, None, None]:
+    """Yield `function(item)` for each item, in order. Closing it cancels waiting calls and ends local processes.
 
     Items are read in this process, a few ahead of the results, so memory stays bounded. An error is raised where its
     item's result would be: the same error for any engine and number of workers.

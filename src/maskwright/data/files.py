@@ -25,8 +25,13 @@ _READ_BYTES = 1 << 18
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file; turn errors of reading it into a DataError: damaged, truncated, not permitted, missing."""
+def reading(path: Path, name: str = "") -> Iterator[BinaryIO]:
+    """Open a regular file; turn errors of reading it into a DataError: damaged, truncated, not permitted, missing.
+
+    Args:
+        name: Of the file in errors; "" for its path.
+    """
+    name = name or str(path)
     try:
         with open_file(path) as file:
             yield file
@@ -34,11 +39,11 @@ def reading(path: Path) -> Iterator[BinaryIO]:
         # pyarrow raises OSError without a number.
         if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile) and error.errno is not None:
             raise DataError(
-                f"cannot read {path}: {error.strerror or error}", hint="Check that it exists and that you may read it."
+                f"cannot read {name}: {error.strerror or error}", hint="Check that it exists and that you may read it."
             ) from error
         truncated = isinstance(error, EOFError) or "Truncated" in str(error)
         raise DataError(
-            f"{path} is {'truncated' if truncated else 'damaged'}: {error}",
+            f"{name} is {'truncated' if truncated else 'damaged'}: {error}",
             hint="Copy or download it again, then run the same command once more.",
         ) from error
 

@@ -1,12 +1,13 @@
 """Token shards: ids (2 or 4 bytes), word, phrase and entity starts (1 bit each), sentence and document ends.
 
-Workers encode blocks to files, and write each shard from those of its blocks. The process that calls them receives only
-the lengths of sentences and documents, so memory is bounded for any corpus and the bytes are the same for any workers.
+Workers encode blocks to files; each shard is written from those of its blocks: by the leading process with the local
+engine, else by a worker. The leading process receives only the lengths of sentences and documents, so its memory is
+bounded for any corpus. The bytes are the same for any number of workers.
 """
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain, tee
@@ -167,14 +168,17 @@ def _write_shards(
         )
         document_sentences.append(np.zeros(1, dtype=np.int64))
         files.callback(block_tools.cache_clear)
+        checked = zip(range(len(clean.blocks)), clean.blocks, clean.checksums, strict=True)
+        # Closed, so that no worker writes into the folder after an error.
+        encoded = files.enter_context(
+            closing(ordered_map(partial(encode_block, folder=folder, words=words), checked, workers=workers))
+        )
 
         def shards() -> Iterator[Shard]:
             """Append the boundaries of each encoded block; yield each shard once all its tokens are encoded."""
             number = num_tokens = done = 0
             total = sum(path.stat().st_size for path in clean.blocks)
             blocks: list[tuple[int, int]] = []
-            checked = zip(range(len(clean.blocks)), clean.blocks, clean.checksums, strict=True)
-            encoded = ordered_map(partial(encode_block, folder=folder, words=words), checked, workers=workers)
             for index, block in enumerate(encoded):
                 ends = num_tokens + np.cumsum(block.sentence_lengths)
                 last = np.cumsum(block.document_lengths)
@@ -198,7 +202,9 @@ def _write_shards(
         write = partial(
             write_shard, folder=folder, kinds=tuple(facts), shard_tokens=shard_tokens, vocab_size=vocab_size
         )
-        for (_, blocks), (counts, of_files) in zip(planned, ordered_map(write, plans, workers=workers), strict=True):
+        # No second pool of processes, and few shards at once, whose blocks are kept until they are written.
+        written = files.enter_context(closing(ordered_map(write, plans, workers=1)))
+        for (_, blocks), (counts, of_files) in zip(planned, written, strict=True):
             token_counts += counts
             checksums |= of_files
             for block, _ in blocks[:-1]:  # The last one may continue in the next shard.
@@ -240,7 +246,7 @@ def id_type(vocab_size: int) -> "np.dtype[np.uint16] | np.dtype[np.uint32]":
 
 
 def encode_block(block: tuple[int, Path, str], *, folder: Path, words: Words) -> EncodedBlock:
-    """Write ids, shape (T,), and starts, a row for words and each kind of spans, of a block of clean text.
+    """Write ids, shape (T,), and starts, a row of bits for words and each kind of spans, of a block of clean text.
 
     Tokenizer and word lists are read once per process.
 
@@ -273,7 +279,7 @@ def encode_block(block: tuple[int, Path, str], *, folder: Path, words: Words) ->
     kept_sentences = np.bincount(document_of[lengths > 0], minlength=len(documents))
     ids = np.concatenate([stream.ids for stream in streams]).astype(id_type(vocab_size))
     with whole_file(folder / _WORK / f"{number:08d}.npz", folder / _WORK) as file:
-        np.savez(file, ids=ids, starts=np.concatenate(starts, axis=1))
+        np.savez(file, ids=ids, starts=np.packbits(np.concatenate(starts, axis=1), axis=1))
     return EncodedBlock(
         sentence_lengths=lengths[lengths > 0], document_lengths=kept_sentences[kept_sentences > 0], facts=facts
     )
@@ -302,7 +308,10 @@ def write_shard(
             first = number * shard_tokens - offset
             part = slice(max(0, first), first + shard_tokens)
             with np.load(work / f"{block:08d}.npz", allow_pickle=False) as arrays:
-                ids, waiting = arrays["ids"][part], np.concatenate([waiting, arrays["starts"][:, part]], axis=1)
+                ids, bits = arrays["ids"], arrays["starts"]
+            unpacked = np.unpackbits(bits, axis=1, count=len(ids)).view(np.bool_)
+            waiting = np.concatenate([waiting, unpacked[:, part]], axis=1)
+            ids = ids[part]
             tokens.append(ids)
             counts += np.bincount(ids, minlength=vocab_size)
             size = waiting.shape[1]

@@ -25,7 +25,7 @@ _DICTIONARY_LINE = re.compile(rf"\s*(\S{{1,{_MAX_CHARACTERS}}})(?:\s+(\d+))?(?:\
 
 def content_of(path: Path) -> str:
     """Return the checksum of a word list; DataError if it cannot be read."""
-    with reading(path.expanduser()) as file:
+    with reading(path.expanduser(), _name(path)) as file:
         return checksum(file.read())
 
 
@@ -67,12 +67,16 @@ def read_lexicon(path: Path) -> list[str]:
 
 def _lines(path: Path) -> list[tuple[int, str]]:
     """Return the lines that are not blank, with their numbers from 1."""
-    with reading(path.expanduser()) as file:
-        text = unicodedata.normalize("NFC", decode_lines(file.read(), str(path)).removeprefix("\ufeff"))
+    with reading(path.expanduser(), _name(path)) as file:
+        text = unicodedata.normalize("NFC", decode_lines(file.read(), _name(path)).removeprefix("\ufeff"))
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
-        raise DataError(f"the word list {path} is empty", allowed="one word per line")
+        raise DataError(f"{_name(path)} is empty", allowed="one word per line")
     return lines
+
+
+def _name(path: Path) -> str:
+    return f"the word list {path}"
 
 
 def _shown(line: str) -> str:
