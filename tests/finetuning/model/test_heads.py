@@ -157,7 +157,7 @@ def test_labels_that_the_file_does_not_name_are_numbered(tmp_path):
 @pytest.mark.parametrize(
     ("family", "kind", "changes", "parts"),
     [
-        ("bert", "sequence", {"id2label": {"1": "a", "2": "b", "3": "c"}}, ("id2label", "places from 0")),
+        ("bert", "sequence", {"id2label": {"1": "a", "2": "b", "3": "c"}}, ("id2label", "numbers from 0")),
         ("bert", "sequence", {"id2label": ["a"]}, ("id2label is ['a']",)),
         ("bert", "sequence", {"problem_type": "guessing"}, ("problem_type is 'guessing'", "regression")),
         ("bert", "token", {"classifier_dropout": 1.5}, ("classifier_dropout is 1.5", "below 1")),

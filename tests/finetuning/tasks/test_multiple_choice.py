@@ -31,7 +31,7 @@ def test_options_are_pairs_as_transformers_makes_them(kind, tokenizers, auto_tok
         question(),
         question(text="The woman is _ .", options=("the dog", "lazy", "quick")),
         question(text="", options=("ends so.", "or so.")),
-        question(context="", asked="Where does it sleep?", options=("In the tree", "In 2019")),
+        question(context="", text="Where does it sleep?", options=("In the tree", "In 2019")),
         question(text="Does my_var hold?", options=("yes", "no")),
     ]
     firsts = [CONTEXT] * 7 + ["Where does it sleep?"] * 2 + [CONTEXT] * 2
