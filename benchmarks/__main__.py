@@ -27,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="describe the suites")
     parser.add_argument("--cases", default="", help="only these cases, separated by commas")
     parser.add_argument("--sizes", default="", help=f"only these models: {','.join(SIZES)}")
-    parser.add_argument("--contenders", default="", help="only contenders whose names contain one of these parts")
+    parser.add_argument(
+        "--contenders", default="", help="only contenders with one of these parts in their names (not finetune --model)"
+    )
     parser.add_argument("--rounds", type=int, help="timed rounds (each suite has its own number)")
     parser.add_argument("--threads", type=int, help="threads of every contender (default: all cores)")
     parser.add_argument(
