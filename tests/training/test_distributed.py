@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import secrets
 import signal
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,18 @@ def environment(**changes: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", **changes}
 
 
+def _server() -> socket.socket:
+    """Listen at a free port below 32768, from where on Linux gives ports to the connections of other tests."""
+    while True:
+        with suppress(OSError):
+            return socket.create_server(("127.0.0.1", 20_000 + secrets.randbelow(12_000)))
+
+
 def do(jobs: Sequence[Job], folder: Path) -> None:
     """Do jobs in as many processes as the largest needs."""
     file = folder / "jobs.json"
     with ExitStack() as reserved:  # A process may wait for its next job while others still do another.
-        ports = [reserved.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in jobs]
+        ports = [reserved.enter_context(_server()).getsockname()[1] for _ in jobs]
     jobs = [{**job, "port": str(port)} for job, port in zip(jobs, ports, strict=True)]
     file.write_text(json.dumps(jobs), encoding="utf-8")
     with ExitStack() as at_end:
