@@ -193,8 +193,9 @@ class PretrainingRun(Run[PretrainingModel]):
         model.initialize(request.seed, text.vocabulary.token_counts)
         if prepared.start is not None:  # A checkpoint replaces these weights.
             prepared.start.copy_to(model)
-            if teacher is not None and rank() == 0 and not any(directory.checkpoints.glob("step-*")):
-                self._project(teacher, prepared.start.projected_layers, model)
+            layers, begins = prepared.start.projected_layers, not any(directory.checkpoints.glob("step-*"))
+            if teacher is not None and layers and begins and rank() == 0:
+                self._project(teacher, layers, model)
         model.to(machine.device).train()
         self._comparison = QualityComparison(directory, record, model, text, self.workload)
         training = recipe.training
@@ -221,8 +222,6 @@ class PretrainingRun(Run[PretrainingModel]):
 
     def _project(self, teacher: EncoderWithHeads, layers: tuple[int, ...], model: PretrainingModel) -> None:
         """Write weights projected from a teacher's on the first sequences of the run; `resume` sends them to others."""
-        if not layers:
-            return
         phase = self.workload.phases[0]
         count = _PROJECTION_TOKENS // self.recipe.training.phases[0].max_length
         rows, _ = phase.sampler.read(phase.sampler.start(), max(1, count))
