@@ -87,11 +87,16 @@ def test_the_load_of_others_is_that_of_the_last_half_second_or_of_now(monkeypatc
     monkeypatch.setattr(contention, "_runnable_others", lambda: 3.0)
     load = OtherLoad()
     assert load.cores() == 3.0
-    readings.append(after(0.5, 1.0, seconds=0.6))
+    readings.append(after(0.5, 1.0, seconds=0.12))
+    clock[0] += 0.08
+    assert load.cores() == 3.0
+    clock[0] += 0.04
+    assert load.cores() == pytest.approx(1.0)  # a single moment counts for a tenth of a second
+    readings.append(after(0.5, 1.5, seconds=0.72))
     clock[0] += 0.4
-    assert load.cores() == 3.0  # read less than half a second ago
+    assert load.cores() == pytest.approx(1.0)  # read less than half a second ago
     clock[0] += 0.2
-    assert load.cores() == pytest.approx(1.0)
+    assert load.cores() == pytest.approx(1.6)
     readings.append(START)
     clock[0] += 60
     assert load.cores() == 3.0  # an average over a minute would say nothing about now

@@ -16,7 +16,7 @@ import torch
 _CHECK_SECONDS = 0.5
 _OTHERS_FROM, _OTHERS_UNTIL, _IDLE = 0.2, 0.1, 1.0
 _PARALLEL_ELEMENTS = 1 << 20
-_STALE_SECONDS = 2.0
+_STALE_SECONDS, _SAMPLED_SECONDS = 2.0, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ class OtherLoad:
         before, after = self._before, CpuTimes.now()
         if before is None or after is None or now - self._read > _STALE_SECONDS:
             self._cores = _runnable_others()
+            now -= _CHECK_SECONDS - _SAMPLED_SECONDS  # One moment says little: the client may just have sent its request.
         else:
             seconds = (after.busy + after.idle - before.busy - before.idle) / (os.cpu_count() or 1)
             self._cores = max(0.0, after.busy - before.busy - (after.process - before.process)) / max(seconds, 1e-9)
