@@ -52,8 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name:10} {(suite.__doc__ or '').splitlines()[0]}")
         return 0
     sizes = tuple(filter(None, options.sizes.split(",")))
-    for given, known, kind in ((options.suites, SUITES, "suite"), (sizes, SIZES, "size")):
-        for name in given:
+    for names, known, kind in ((options.suites, SUITES, "suite"), (sizes, SIZES, "size")):
+        for name in names:
             if name not in known:
                 parser.error(f"no {kind} {name!r}; known: {', '.join(known)}")
     if not options.suites:

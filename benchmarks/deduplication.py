@@ -72,8 +72,8 @@ def _measure(folder: Path, copies: int, partitions: int) -> None:
                 duplicates.add(_copied(path, np.uint64(copy)))
         duplicates.find(1)
         peak = _peak()
-        found = sum(int(flags.sum()) for flags in duplicates.flags.values())
-    print(f"{found:,} | {(peak - start) / 1e6:,.0f}")
+        num_duplicates = sum(int(flags.sum()) for flags in duplicates.flags.values())
+    print(f"{num_duplicates:,} | {(peak - start) / 1e6:,.0f}")
 
 
 def _copied(path: Path, copy: np.uint64) -> CleanedBlock:

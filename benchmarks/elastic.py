@@ -106,9 +106,9 @@ def _cut_off(out: Path, draw: random.Random, *, lost: int) -> list[float]:
         options = (*options, f"--rdzv-endpoint=10.77.0.{3 - lost}:29400")
 
         def start(node: int) -> "subprocess.Popen[bytes]":
-            own = (f"--local-addr=10.77.0.{node}", f"--rdzv-conf=is_host={node != lost:d},{_RENDEZVOUS}")
+            rendezvous = (f"--local-addr=10.77.0.{node}", f"--rdzv-conf=is_host={node != lost:d},{_RENDEZVOUS}")
             inside = ("ip", "netns", "exec", names[node], "env", *_VARIABLES)
-            return _launch(out, *options, *own, inside=inside)
+            return _launch(out, *options, *rendezvous, inside=inside)
 
         others = [start(3 - lost), start(lost)]
         _first_line(out, 0.0, draw.randint(5, 15))
@@ -155,8 +155,8 @@ def _launch(out: Path, *options: str, inside: Sequence[str] = ()) -> "subprocess
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
     variables = {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "MASKWRIGHT_CACHE": str(out.parent / "cache")}
     with open(out.with_suffix(".log"), "ab") as log:
-        given = [*inside, *command, str(_PAUSE if inside else 0)]
-        _started.append(subprocess.Popen(given, env={**os.environ, **variables}, stdout=log, stderr=log))
+        arguments = [*inside, *command, str(_PAUSE if inside else 0)]
+        _started.append(subprocess.Popen(arguments, env={**os.environ, **variables}, stdout=log, stderr=log))
     return _started[-1]
 
 
@@ -172,10 +172,10 @@ def _kill(out: Path, step: int, draw: random.Random, since: float) -> float:
 def _first_line(out: Path, since: float, step: int = 0) -> dict[str, Any]:
     """Wait for a step of a session that began after `since`; return its record."""
     until = time.monotonic() + _LIMIT
-    while not (found := [each for each in steps_recorded(out) if each["session"] > since and each["step"] >= step]):
+    while not (lines := [each for each in steps_recorded(out) if each["session"] > since and each["step"] >= step]):
         assert time.monotonic() < until, f"nothing happened: {out.with_suffix('.log').read_text()[-2000:]}"
         time.sleep(0.05)
-    return min(found, key=lambda line: line["time"])
+    return min(lines, key=lambda line: line["time"])
 
 
 CASES: dict[str, Callable[[Path, random.Random], list[float]]] = {
@@ -190,10 +190,10 @@ _QUICK = CASES | {"launches": partial(_launches, numbers=(2, 1))}
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     record_steps(folder.with_suffix(f".steps-{os.environ['RANK']}"), pause=float(sys.argv[2]))
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "clean": ["min_document_bytes=1"],
         "workers": 1,
         "checkpoint_minutes": 0.001,
         "reporter": Reporter(),
     }
-    pretrain(folder.parent / "corpus.txt", out=folder, recipe="bert/tiny", steps=_STEPS, set=_TOY, **given)
+    pretrain(folder.parent / "corpus.txt", out=folder, recipe="bert/tiny", steps=_STEPS, set=_TOY, **settings)

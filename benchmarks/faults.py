@@ -65,17 +65,17 @@ def faults(settings: Settings) -> Iterator[Table]:
         for needed in ("bert", name) if name in ("distilbert", "fine-tuning") else (name,):
             if not (scratch / needed).exists():
                 _until_ended(needed, scratch / needed)
-        found, counts, equal = list[Fault](), Counter[str](), "yes"
-        while len(found) < _FEWEST[name]:
+        faults, counts, equal = list[Fault](), Counter[str](), "yes"
+        while len(faults) < _FEWEST[name]:
             disturbed = scratch / f"{name}-disturbed-{counts['samples']}"
-            found += _disturb(name, disturbed, draw)
+            faults += _disturb(name, disturbed, draw)
             learned, wanted = samples_learned(disturbed), samples_learned(expected)
             lost, repeated = (wanted - learned).total(), (learned - wanted).total()
             counts.update(samples=wanted.total(), lost=lost, repeated=repeated)
             equal = equal if _results(expected) == _results(disturbed) else "NO"
-        all_faults += found
-        recovering = number(statistics.median([seconds for *_, seconds in found if seconds] or [0.0]))
-        rows.append((name, str(len(found)), *map(str, counts.values()), recovering, equal))
+        all_faults += faults
+        recovering = number(statistics.median([seconds for *_, seconds in faults if seconds] or [0.0]))
+        rows.append((name, str(len(faults)), *map(str, counts.values()), recovering, equal))
     columns = ("samples", "samples lost", "samples repeated", "seconds to recover, median", "equal")
     if rows:
         yield Table("work", ("case", "faults", *columns), rows)
@@ -108,19 +108,19 @@ def _work(name: str, out: Path) -> None:
     elif name == "compare":
         study.pretrain, study.finetune = partial(pretrain, **_CHECKPOINTS), partial(finetune, **_CHECKPOINTS)  # type: ignore[attr-defined]
         tasks = ("masked", f"classification={scratch / 'labeled.csv'}")
-        given: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "set": [*_TOY, "tokenizer.vocab_size=300"],
             "finetune_set": ["epochs=2", "batch_size=8"],
             **settings,
         }
         recipes = ["bert/tiny", "electra/tiny"]
-        study.compare(scratch / "corpus.txt", recipes, out=out, tokens=8000, seeds=2, tasks=tasks, **given)
+        study.compare(scratch / "corpus.txt", recipes, out=out, tokens=8000, seeds=2, tasks=tasks, **arguments)
     else:
         teacher = scratch / "bert" if name == "distilbert" else None
         chosen = [*_TOY, *([] if teacher else [f"tokenizer.vocab_size={400 if name == 'roberta' else 300}"])]
         chosen += [f"replacement.table.source={scratch / 'synonyms.txt'}"] if name == "macbert" else []
-        given = {"steps": 60, "set": chosen, "teacher": teacher, **settings, **_CHECKPOINTS}
-        pretrain(scratch / "corpus.txt", out=out, recipe=f"{name}/tiny", **given)
+        arguments = {"steps": 60, "set": chosen, "teacher": teacher, **settings, **_CHECKPOINTS}
+        pretrain(scratch / "corpus.txt", out=out, recipe=f"{name}/tiny", **arguments)
 
 
 def _start(name: str, out: Path) -> Any:
@@ -171,8 +171,8 @@ def _disturb(name: str, out: Path, draw: random.Random) -> Iterator[Fault]:
 
 
 def _damage(out: Path, fault: str, draw: random.Random) -> None:
-    found = [sorted(folder.glob("step-*")) for folder in out.rglob("checkpoints")]
-    if newest := max((each[-1] for each in found if len(each) > 1), key=os.path.getmtime, default=None):
+    checkpoints = [sorted(folder.glob("step-*")) for folder in out.rglob("checkpoints")]
+    if newest := max((each[-1] for each in checkpoints if len(each) > 1), key=os.path.getmtime, default=None):
         file = draw.choice(sorted(path for path in newest.rglob("*") if path.is_file()))
         data, place = bytearray(file.read_bytes()), draw.randrange(file.stat().st_size)
         data[place] ^= 1 << draw.randrange(8)
@@ -195,8 +195,8 @@ def _saved(run: Path) -> int:
 def _results(out: Path) -> dict[str, Any]:
     """Return everything that training determines: all but times and paths."""
     files = [file for pattern in _RESULTS for file in out.rglob(pattern) if file.parent.name != COPIES]
-    found: dict[str, Any] = {str(file.relative_to(out)): file.read_bytes() for file in files}
+    contents: dict[str, Any] = {str(file.relative_to(out)): file.read_bytes() for file in files}
     for file in (*out.rglob("results.json"), *out.glob("report.json")):
         data = read_json(file)
-        found[str(file.relative_to(out))] = {key: data[key] for key in data.keys() - {"model", "made_by"}}
-    return found
+        contents[str(file.relative_to(out))] = {key: data[key] for key in data.keys() - {"model", "made_by"}}
+    return contents

@@ -303,12 +303,12 @@ def probe(case: Case, place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
         task, _, folder = name.partition("=")
         if not folder:
             model = load(run, device=place.device)
-            found = (
+            scores = (
                 probes.masked_words(model, _text(place))
                 if name == "masked"
                 else probes.minimal_pairs(model, place.data / "blimp")
             )
-            yield name, {key: each.value for key, each in found.items()}
+            yield name, {key: each.value for key, each in scores.items()}
             continue
         done = finetune(
             run,

@@ -132,7 +132,7 @@ def _compare(name: str, data: Data, files: Mapping[str, str], model: Path, folde
         frozen = {**common, "set": [*select, "frozen=true"]}
         runs.setdefault("maskwright, frozen", []).append(_run("frozen", "ours:Finetune", frozen, folder, settings))
     settings_shown = ", ".join(f"{field} {runs['maskwright'][0]['settings'][field]:g}" for field in _SAME)
-    rows = [_row(each, found) for each, found in runs.items()]
+    rows = [_row(each, finished) for each, finished in runs.items()]
     rows += [(each, number(score), "", "", "", "") for each, score in runs["maskwright"][0]["baselines"].items()]
     count = runs["maskwright"][0]["work"]
     return Table(

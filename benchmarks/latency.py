@@ -178,8 +178,8 @@ def _pooled(model: str, compute: Callable[[Mapping[str, Any]], Any]) -> Embed:
     tokenizer = Tokenizer.from_file(str(Path(model) / "tokenizer.json"))
     tokenizer.enable_padding()
 
-    def embed(given: Sequence[str]) -> Any:
-        encoded = tokenizer.encode_batch(list(given))
+    def embed(sentences: Sequence[str]) -> Any:
+        encoded = tokenizer.encode_batch(list(sentences))
         columns = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
         inputs = {name: np.array([getattr(each, key) for each in encoded]) for name, key in columns.items()}
         output = compute(inputs)

@@ -30,14 +30,14 @@ def attempt(recipe: str, corpus: str, tokens: float, folder: Path, overrides: li
     text = experiment.prepare_text((corpus,))
     (variant,) = variants_of([recipe], {}, overrides).values()
     amounts = [share / TRIAL_SHARES[-1] * tokens for share in TRIAL_SHARES] + [LONGER * tokens]
-    (*trials, (reached, found)), by, _ = run_trials(experiment, variant, amounts, text)
+    (*trials, (reached, measured)), by, _ = run_trials(experiment, variant, amounts, text)
     planned = PlannedRecipe(
         recipe=recipe, tokens=reached, steps=0, epochs=0, flops_per_second=0, memory=0, trials=tuple(trials), by=by
     )
     planned = with_prediction(planned)
-    is_inside = planned.low is not None and planned.high is not None and planned.low <= found <= planned.high
+    is_inside = planned.low is not None and planned.high is not None and planned.low <= measured <= planned.high
     return {
-        "recipe": recipe, "corpus": Path(corpus).name, "trials": trials, "tokens": reached, "found": found,
+        "recipe": recipe, "corpus": Path(corpus).name, "trials": trials, "tokens": reached, "found": measured,
         "predicted": planned.loss, "low": planned.low, "high": planned.high, "inside": is_inside, "note": planned.note,
     }  # fmt: skip
 

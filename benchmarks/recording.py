@@ -55,8 +55,8 @@ def record_steps(file: Path, pause: float = 0.0) -> None:
         about = {"run": str(folders[-1]), "session": begun, "process": os.getpid(), "ranks": world_size()}
         for report in loop.train(model, optimizer, phases, position, **named):
             step = report.position.spent.steps
-            own = {"step": step, "time": time.monotonic(), "samples": samples.pop(step - 1)}
-            lines.write(json.dumps({**about, **own}) + "\n")
+            record = {"step": step, "time": time.monotonic(), "samples": samples.pop(step - 1)}
+            lines.write(json.dumps({**about, **record}) + "\n")
             time.sleep(pause)
             all_reduce_max(0.0)  # Of all processes, before any of them can write a checkpoint.
             yield report

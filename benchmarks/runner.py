@@ -135,7 +135,7 @@ class Outcome:
         """Return how many times as fast this is as another contender, from the speeds of the same rounds."""
         if not self.rounds or not other.rounds:
             return None
-        return Spread.of([own / theirs for own, theirs in zip(self.speeds, other.speeds, strict=True)])
+        return Spread.of([speed / other_speed for speed, other_speed in zip(self.speeds, other.speeds, strict=True)])
 
 
 def measure(
@@ -184,13 +184,13 @@ def measure(
                 print(f"\r  round {turn - warm_up + 1} of {rounds}: {name:<40}", end="", file=sys.stderr, flush=True)
                 try:
                     with beside():
-                        found = running[name].run()
+                        outcome = running[name].run()
                 except ContenderError as error:
                     outcomes[name] = Outcome(name, [], str(error))
                     running.pop(name).close()
                     continue
                 if turn >= warm_up:
-                    outcomes[name].rounds.append(found)
+                    outcomes[name].rounds.append(outcome)
     print("\r" + " " * 60 + "\r", end="", file=sys.stderr, flush=True)
     return list(outcomes.values())
 

@@ -59,8 +59,8 @@ def measure_serving(folder: Path, vocabulary: int, settings: Settings) -> Iterat
             asyncio.run(_load(port, inputs[:64], 8, 64 if settings.quick else 500))
             before = _memory(process)
             for clients in CLIENTS:
-                found = asyncio.run(_load(port, inputs, clients, requests // len(CLIENTS)))
-                cells = (number(found.rate), number(found.median), number(found.p99), str(found.errors))
+                load = asyncio.run(_load(port, inputs, clients, requests // len(CLIENTS)))
+                cells = (number(load.rate), number(load.median), number(load.p99), str(load.errors))
                 rows.append((name, str(clients), *cells, f"{before} to {_memory(process)}"))
     columns = ("server", "clients", "texts/s", "median, ms", "p99, ms", "errors", "MB")
     yield Table(f"{requests:,} requests of one text to /embed", columns, rows)

@@ -186,8 +186,8 @@ def levers(settings: Settings) -> Iterator[Table]:
         contenders = [task.own(), *(task.own(name, levers=lever) for name, lever in LEVERS.items())]
         contenders.append(task.own("bf16 matmuls", precision="bf16"))
         yield compare(f"levers, training, {size}", measure(contenders, settings, rounds=7), _SPEED)
-        model_folder, given = str(task.folder / "start"), texts.texts(_LENGTHS["1 x 128"], model.vocabulary)
-        options = {"model": model_folder, "task": "embed", "texts": given, "calls": 1 if settings.quick else 10}
+        model_folder, inputs = str(task.folder / "start"), texts.texts(_LENGTHS["1 x 128"], model.vocabulary)
+        options = {"model": model_folder, "task": "embed", "texts": inputs, "calls": 1 if settings.quick else 10}
         usual = Contender(name=OWN, make="benchmarks.ours:Inference", options=options)
         without = [
             dataclasses.replace(usual, name=name, options={**options, "levers": lever})
@@ -214,11 +214,11 @@ def inference(settings: Settings) -> Iterator[Table]:
             for work in ("fill-mask", "embed"):
                 if not (settings.wants(case) or settings.wants(work)):
                     continue
-                given = texts.texts(lengths, vocabulary)
+                inputs = texts.texts(lengths, vocabulary)
                 if work == "fill-mask":
-                    given = [" ".join(["[MASK]", *text.split(" ")[1:]]) for text in given]
-                calls = 1 if settings.quick or len(given) > 1 else 10
-                options = {"model": str(task.folder / "start"), "task": work, "texts": given, "calls": calls}
+                    inputs = [" ".join(["[MASK]", *text.split(" ")[1:]]) for text in inputs]
+                calls = 1 if settings.quick or len(inputs) > 1 else 10
+                options = {"model": str(task.folder / "start"), "task": work, "texts": inputs, "calls": calls}
                 contenders = [
                     Contender(
                         name=f"{OWN}, {precision}",

@@ -168,14 +168,14 @@ def refuse_utf_16(start: bytes, file: str) -> None:
     Its NUL bytes are valid UTF-8: without a mark, English would be read as words with NULs between all letters.
     """
     if start.startswith(_UTF_16_MARKS):
-        found, codec = f"it begins with the bytes {start[:2].hex(' ')}", "UTF-16"
+        evidence, codec = f"it begins with the bytes {start[:2].hex(' ')}", "UTF-16"
     elif _has_many_nulls(start):
-        found = f"{start.count(0) / len(start):.0%} of its first bytes are NUL"
+        evidence = f"{start.count(0) / len(start):.0%} of its first bytes are NUL"
         codec = "UTF-16LE" if start[1::2].count(0) >= start[::2].count(0) else "UTF-16BE"
     else:
         return
     raise DataError(
-        f"{file} is {'' if codec == 'UTF-16' else 'probably '}UTF-16 ({found})",
+        f"{file} is {'' if codec == 'UTF-16' else 'probably '}UTF-16 ({evidence})",
         allowed="UTF-8",
         hint=f"Convert it, e.g. `iconv -f {codec} -t UTF-8 OLD > NEW`",
     )
@@ -190,8 +190,8 @@ def undecodable(data: bytes, error: UnicodeDecodeError, file: str, line: int) ->
     column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
     before = data[max(0, error.start - _LOOKED_AROUND) : error.start]
     guess, codec = guess_encoding(before, data[error.start : error.start + _LOOKED_AROUND])
-    found = data[error.start : error.start + 4].hex(" ")
-    problem = f"not UTF-8 (bytes {found} at byte {column} of the line); {guess}"
+    start = data[error.start : error.start + 4].hex(" ")
+    problem = f"not UTF-8 (bytes {start} at byte {column} of the line); {guess}"
     hint = f"Convert the file, e.g. `iconv -f {codec} -t UTF-8 OLD > NEW`" if codec else "Convert the file to UTF-8"
     return BadLine(f"{file}, line {line}", problem, hint)
 

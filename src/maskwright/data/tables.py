@@ -376,7 +376,7 @@ def records_of(data: object, name: str) -> Records | None:
     """
     if isinstance(data, Records):
         return data
-    found: Any = data
+    table: Any = data
     name = f"{name} ({type(data).__name__})"
     if isinstance(data, Mapping) and data and all(hasattr(split, "column_names") for split in data.values()):
         first = next(iter(data))
@@ -384,15 +384,15 @@ def records_of(data: object, name: str) -> Records | None:
     if isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data):
         rows = data
     elif hasattr(data, "features") and hasattr(data, "column_names"):
-        rows = [_with_class_names(row, found.features) for row in found]
+        rows = [_with_class_names(row, table.features) for row in table]
     elif hasattr(data, "to_pylist") and hasattr(data, "column_names"):
-        rows = found.to_pylist()
+        rows = table.to_pylist()
     elif hasattr(data, "to_dicts"):
-        rows = found.to_dicts()
+        rows = table.to_dicts()
     elif hasattr(data, "to_dict") and hasattr(data, "columns") and hasattr(data, "notna"):
-        if repeated := [str(column) for column, count in Counter(found.columns).items() if count > 1]:
+        if repeated := [str(column) for column, count in Counter(table.columns).items() if count > 1]:
             raise DataError(f"{name} has several columns {repeated[0]!r}", hint="Rename them.")
-        rows = found.astype(object).where(found.notna(), None).to_dict(orient="records")
+        rows = table.astype(object).where(table.notna(), None).to_dict(orient="records")
     else:
         return None
     columns = tuple(dict.fromkeys(str(column) for row in rows for column in row))

@@ -345,8 +345,8 @@ def _encoded(
     )
     if annotator is None:
         return documents, AnnotatedTokens(stream.ids, stream.word_starts)
-    found = annotator.annotate(sentences, stream)
-    return documents, AnnotatedTokens(stream.ids, found.word_starts, found.span_starts)
+    annotated = annotator.annotate(sentences, stream)
+    return documents, AnnotatedTokens(stream.ids, annotated.word_starts, annotated.span_starts)
 
 
 def _similar_words_notes(spec: SimilarWordsSpec, coverage: Coverage, *, has_corpus: bool) -> Iterator[str]:
@@ -446,8 +446,8 @@ def _shown_spans(targets: Targets, start: int, end: int) -> Iterator[SpanPreview
     )
     for (left, right), rows in groupby(columns, key=lambda row: row[:2]):
         if start <= left < end:
-            places = tuple((position - start, place) for _, _, position, place in rows)
-            yield SpanPreview(left=left - start, right=right - start, targets=places)
+            span_targets = tuple((position - start, target) for _, _, position, target in rows)
+            yield SpanPreview(left=left - start, right=right - start, targets=span_targets)
 
 
 def _readable(tokenizer: Tokenizer, id: int) -> str:

@@ -63,8 +63,8 @@ class Corpus:
 
     def __init__(self, folder: Path) -> None:
         manifest = read_json(folder / MANIFEST)
-        if (found := (manifest["format"], manifest["version"])) != (FORMAT, VERSION):
-            raise ValueError(f"{MANIFEST} is of the format {found}, this program reads {(FORMAT, VERSION)}")
+        if (saved := (manifest["format"], manifest["version"])) != (FORMAT, VERSION):
+            raise ValueError(f"{MANIFEST} is of the format {saved}, this program reads {(FORMAT, VERSION)}")
         self.folder = folder
         self.fingerprint: str = manifest["fingerprint"]
         self.num_tokens: int = manifest["num_tokens"]

@@ -55,9 +55,9 @@ def read_lexicon(path: Path) -> list[str]:
     for number, line in _lines(path):
         entry = " ".join((line.split("\t")[0] if path.suffix == ".tsv" else line).split())
         if not entry or len(entry) > _MAX_CHARACTERS:
-            found = f"an entry of {len(entry):,} characters" if entry else "an empty first column"
+            problem = f"an entry of {len(entry):,} characters" if entry else "an empty first column"
             raise DataError(
-                f"{path}, line {number}: {found} ({_shown(line)})",
+                f"{path}, line {number}: {problem} ({_shown(line)})",
                 allowed=f"one phrase or entity per line, of 1 to {_MAX_CHARACTERS} characters",
                 hint="Check that the file is a lexicon.",
             )

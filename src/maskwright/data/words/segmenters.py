@@ -90,10 +90,10 @@ def describe_traditional(words: Words, texts: Iterable[str]) -> str:
     share = traditional_texts(codes, lengths).mean() if sentences else 0.0
     if share < _FEW_TRADITIONAL:
         return ""
-    found = f"{share:.0%} of the Chinese sentences are traditional"
+    finding = f"{share:.0%} of the Chinese sentences are traditional"
     if find_spec("opencc") is not None:
-        return f"{found}; OpenCC converts them for segmentation only"
-    return f"{found}, of which the segmenter knows few words and invents others: install OpenCC, {install('zh')}"
+        return f"{finding}; OpenCC converts them for segmentation only"
+    return f"{finding}, of which the segmenter knows few words and invents others: install OpenCC, {install('zh')}"
 
 
 def segmenter_fingerprint(words: Words) -> str:

@@ -85,12 +85,12 @@ def make_task(kind: Kind, row: Benchmark | None, examples: Sequence[Any], overri
             hint="Leave `--set task.null_threshold` out; answers and their scores are in the predictions.",
         )
     task_class = KINDS[kind]
-    given = dict(overrides)
+    fields = dict(overrides)
     if row is not None:
         of_row = {**row.task_fields, "metrics": row.metrics, **({"labels": row.labels} if row.labels else {})}
-        given = {name: value for name, value in of_row.items() if name in task_class.model_fields} | given
-    found = task_class.found_in(examples) if kind == "tagging" or "labels" not in given else {}
-    return validate(task_class, {**found, **given}, f"task {kind!r}")
+        fields = {name: value for name, value in of_row.items() if name in task_class.model_fields} | fields
+    derived = task_class.found_in(examples) if kind == "tagging" or "labels" not in fields else {}
+    return validate(task_class, {**derived, **fields}, f"task {kind!r}")
 
 
 TASK_FILE = "task.json"

@@ -158,22 +158,22 @@ class Task(Spec, ABC):
         return self.model_dump(mode="json", exclude={name for name in optional if not getattr(self, name, ())})
 
 
-def sorted_labels(found: Iterable[str]) -> tuple[str, ...]:
+def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:
     """Return the distinct labels, sorted by value if all are finite numbers, else alphabetically."""
-    labels = sorted(set(found))
+    distinct = sorted(set(labels))
     with contextlib.suppress(ValueError):
-        values = {label: float(label) for label in labels}
+        values = {label: float(label) for label in distinct}
         if all(map(math.isfinite, values.values())):
-            labels.sort(key=values.__getitem__)
-    return tuple(labels)
+            distinct.sort(key=values.__getitem__)
+    return tuple(distinct)
 
 
 def check_labels(labels: Sequence[str], what: str) -> None:
     """Raise `DataError` if there are fewer than two labels, or a label occurs twice."""
     if len(labels) < 2:
-        found = f"only {labels[0]!r}" if labels else "none"
+        problem = f"only {labels[0]!r}" if labels else "none"
         raise DataError(
-            f"a classifier needs two or more {what}s; found {found}",
+            f"a classifier needs two or more {what}s; found {problem}",
             hint=f"Check which column holds the {what}s, or train on a file that contains all of them.",
         )
     if len(set(labels)) < len(labels):

@@ -75,11 +75,11 @@ class TextTask(Task):
         pairs = np.array([len(example.texts) == 2 for example in examples], dtype=bool)
         max_tokens_single = layout.text_tokens(pair=False)
         max_tokens_pair = layout.text_tokens(pair=True) if pairs.any() else 0
-        given = [text for example in examples for text in example.texts]
-        numbers = {text: number for number, text in enumerate(dict.fromkeys(given))}
+        all_texts = [text for example in examples for text in example.texts]
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(all_texts))}
         # A query is encoded once for all its documents.
         stream = StreamEncoder(layout.tokenizer).encode(list(numbers))
-        texts = ranges_of(stream.lengths).pick(np.array([numbers[text] for text in given], dtype=np.int64))
+        texts = ranges_of(stream.lengths).pick(np.array([numbers[text] for text in all_texts], dtype=np.int64))
         begins = np.concatenate([[0], np.cumsum(1 + pairs)])[:-1].astype(np.int64)
         first, second = texts.pick(begins), texts.pick(begins + pairs)
         second = Ranges(second.starts, np.where(pairs, second.ends, second.starts))
