@@ -64,7 +64,7 @@ class OtherLoad:
         before, after = self._before, CpuTimes.now()
         if before is None or after is None or now - self._read > _STALE_SECONDS:
             self._cores = _runnable_others()
-            now -= _CHECK_SECONDS - _SAMPLED_SECONDS  # One moment says little: the client may just have sent its request.
+            now -= _CHECK_SECONDS - _SAMPLED_SECONDS  # A moment says little: a client may just have called.
         else:
             seconds = (after.busy + after.idle - before.busy - before.idle) / (os.cpu_count() or 1)
             self._cores = max(0.0, after.busy - before.busy - (after.process - before.process)) / max(seconds, 1e-9)
