@@ -6,7 +6,7 @@ import transformers
 from tiny_models import CASES, IDS, MLM, Ours, build, ragged, segments_of
 
 from maskwright.checkpoints.checkpoint import read_checkpoint
-from maskwright.core.tensors import LossInputs, TargetTensors, View
+from maskwright.core.tensors import EncodedBatch, LossInputs, TargetTensors
 
 # What transformers' outputs call the scores of each of our heads.
 SCORES = {
@@ -103,8 +103,8 @@ def _our_loss(ours, batch):
     loss = torch.zeros(())
     for objective in ours.objectives:
         positions, labels = of_objectives[objective.kind]
-        view = View(ids=batch.replaced[batch.real], output=output, word_embeddings=words, heads=ours.heads)
-        inputs = LossInputs(view=view, targets=TargetTensors(positions=positions, labels=labels))
+        encoded = EncodedBatch(ids=batch.replaced[batch.real], output=output, word_embeddings=words, heads=ours.heads)
+        inputs = LossInputs(encoded=encoded, targets=TargetTensors(positions=positions, labels=labels))
         term = objective.loss(ours.heads[objective.kind], inputs)
         loss = loss + term.total / len(labels)
     return loss

@@ -6,7 +6,7 @@ import torch
 from pretext_samples import VOCABULARY, batch_of, rng_for
 from torch import Tensor, nn
 
-from maskwright.core.tensors import EncoderOutput, LossInputs, PackedBatch, TargetTensors, View
+from maskwright.core.tensors import EncodedBatch, EncoderOutput, LossInputs, PackedBatch, TargetTensors
 from maskwright.core.types import Examples, HeadShape
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import Cosine, MaskedLanguageModeling, SentenceVectors, SoftTargets
@@ -46,11 +46,11 @@ def test_the_teacher_is_asked_at_every_real_token_or_at_the_selected_ones() -> N
     assert SoftTargets(loss_at="selected").predictions_per_token(0.15, 100.0) == 0.15
 
 
-def view(hidden: int, tokens: int, seed: int) -> View:
+def encoded_batch(hidden: int, tokens: int, seed: int) -> EncodedBatch:
     torch.manual_seed(seed)
     head = MaskedLanguageModelingHead(shape(hidden, hidden)).double()
     nn.init.normal_(head.bias)
-    return View(
+    return EncodedBatch(
         ids=torch.zeros(tokens, dtype=torch.int64),
         output=EncoderOutput(torch.randn(tokens, hidden, dtype=torch.float64, requires_grad=True), None),
         word_embeddings=torch.randn(ENTRIES, hidden, dtype=torch.float64, requires_grad=True),
@@ -58,15 +58,15 @@ def view(hidden: int, tokens: int, seed: int) -> View:
     )
 
 
-def inputs_of(indices: list[int], student: View, teacher: View) -> LossInputs:
+def inputs_of(indices: list[int], student: EncodedBatch, teacher: EncodedBatch) -> LossInputs:
     positions = torch.tensor(indices, dtype=torch.int64)
     return LossInputs(
-        view=student, targets=TargetTensors(positions=positions, labels=torch.zeros_like(positions)), teacher=teacher
+        encoded=student, targets=TargetTensors(positions=positions, labels=torch.zeros_like(positions)), teacher=teacher
     )
 
 
 def test_soft_targets_equal_the_plain_formula_on_the_masked_token_heads() -> None:
-    student, teacher = view(16, 20, 0), view(24, 20, 1)
+    student, teacher = encoded_batch(16, 20, 0), encoded_batch(24, 20, 1)
     objective, positions = SoftTargets(), [0, 3, 4, 11, 19]
     term = objective.loss(objective.head(shape(16, 16)), inputs_of(positions, student, teacher))
     mlm = MaskedLanguageModeling()
@@ -84,7 +84,7 @@ def test_soft_targets_equal_the_plain_formula_on_the_masked_token_heads() -> Non
 
 
 def test_cosine_equals_torch_s_cosine_embedding_loss() -> None:
-    student, teacher = view(16, 20, 2), view(16, 20, 3)
+    student, teacher = encoded_batch(16, 20, 2), encoded_batch(16, 20, 3)
     positions = [0, 5, 7, 8, 19]
     term = Cosine().loss(nn.Identity(), inputs_of(positions, student, teacher))
     student_states, theirs = student.output.hidden[positions], teacher.output.hidden[positions].detach()
@@ -102,14 +102,14 @@ def test_sentence_vectors_have_the_same_tallies_for_any_number_of_sequences(coun
     # Ranks add up their tallies, whose sequences differ in number.
     ids = np.zeros(4 * count, dtype=np.int64)
     sequences = torch.arange(count)
-    views = []
+    encoded = []
     for seed in range(2):
-        views.append(view(16, len(ids), seed))
-        views[-1].heads["sentence_vectors"] = nn.Identity()
+        encoded.append(encoded_batch(16, len(ids), seed))
+        encoded[-1].heads["sentence_vectors"] = nn.Identity()
     inputs = LossInputs(
-        view=views[0],
+        encoded=encoded[0],
         targets=TargetTensors(positions=sequences, labels=sequences),
-        teacher=views[1],
+        teacher=encoded[1],
         batch=PackedBatch.of(ids, ids, np.full(count, 4)),
     )
     objective = SentenceVectors(pooling="mean")

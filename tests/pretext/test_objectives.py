@@ -10,7 +10,7 @@ import pytest
 import torch
 from pretext_samples import VOCABULARY, batch_of, rng_for
 
-from maskwright.core.tensors import EncoderOutput, LossInputs, TargetTensors, View
+from maskwright.core.tensors import EncodedBatch, EncoderOutput, LossInputs, TargetTensors
 from maskwright.core.types import Examples, HeadShape, Selection
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import (
@@ -30,7 +30,9 @@ SHAPE = HeadShape(hidden_size=24, embedding_size=12, vocab_size=60, hidden_activ
 
 def inputs_of(output: EncoderOutput, targets: TargetTensors, embeddings: torch.Tensor) -> LossInputs:
     return LossInputs(
-        view=View(ids=torch.zeros(0, dtype=torch.int64), output=output, word_embeddings=embeddings, heads={}),
+        encoded=EncodedBatch(
+            ids=torch.zeros(0, dtype=torch.int64), output=output, word_embeddings=embeddings, heads={}
+        ),
         targets=targets,
     )
 

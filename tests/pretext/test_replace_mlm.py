@@ -6,7 +6,7 @@ import torch
 from pretext_samples import VOCABULARY, batch_of, rng_for
 from torch import Tensor
 
-from maskwright.core.tensors import EncoderOutput, LossInputs, TargetTensors, View
+from maskwright.core.tensors import EncodedBatch, EncoderOutput, LossInputs, TargetTensors
 from maskwright.core.types import HeadShape
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import MaskedLanguageModeling, ReplaceMLM
@@ -20,9 +20,9 @@ SELECTED, EVERYWHERE = ReplaceMLM(), ReplaceMLM(loss_at="everywhere")
 def inputs_of(labels: Tensor, seen: Tensor, embeddings: Tensor) -> LossInputs:
     """The second to last tokens are the targets."""
     hidden = torch.randn(len(labels), 24, generator=torch.Generator().manual_seed(1))
-    view = View(ids=seen, output=EncoderOutput(hidden, None), word_embeddings=embeddings, heads={})
+    encoded = EncodedBatch(ids=seen, output=EncoderOutput(hidden, None), word_embeddings=embeddings, heads={})
     positions = torch.arange(1, len(labels))
-    return LossInputs(view=view, targets=TargetTensors(positions=positions, labels=labels[1:]))
+    return LossInputs(encoded=encoded, targets=TargetTensors(positions=positions, labels=labels[1:]))
 
 
 def test_targets_are_the_selected_tokens_or_all_of_them() -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from pretext_samples import VOCABULARY, batch_of, rng_for
 
-from maskwright.core.tensors import EncoderOutput, LossInputs, LossTerm, TargetTensors, View
+from maskwright.core.tensors import EncodedBatch, EncoderOutput, LossInputs, LossTerm, TargetTensors
 from maskwright.core.types import HeadShape
 from maskwright.pretext.masking import TokenMasking
 from maskwright.pretext.objectives import ReplacedTokenDetection
@@ -20,8 +20,8 @@ def loss_of(hidden: torch.Tensor, head: torch.nn.Module, positions: list[int], i
     seen = torch.zeros(len(hidden), dtype=torch.int64)
     seen[positions] = torch.tensor(is_replaced)
     targets = TargetTensors(positions=torch.tensor(positions), labels=torch.zeros(len(positions), dtype=torch.int64))
-    view = View(ids=seen, output=EncoderOutput(hidden, None), word_embeddings=torch.zeros(0, 0), heads={})
-    return RTD.loss(head, LossInputs(view=view, targets=targets))
+    encoded = EncodedBatch(ids=seen, output=EncoderOutput(hidden, None), word_embeddings=torch.zeros(0, 0), heads={})
+    return RTD.loss(head, LossInputs(encoded=encoded, targets=targets))
 
 
 def scoring(scores: list[float]) -> tuple[torch.Tensor, torch.nn.Module]:

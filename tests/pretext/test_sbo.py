@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pretext_samples import batch_of, rng_for
 from torch.nn.functional import cross_entropy, gelu, layer_norm, linear
 
-from maskwright.core.tensors import EncoderOutput, LossInputs, TargetTensors, View
+from maskwright.core.tensors import EncodedBatch, EncoderOutput, LossInputs, TargetTensors
 from maskwright.core.types import Examples, HeadShape, Targets
 from maskwright.pretext.masking import Masking, SpanMasking, WholeWordMasking
 from maskwright.pretext.objectives import SpanBoundaryObjective
@@ -68,10 +68,10 @@ def test_the_loss_equals_that_of_the_formula_written_out() -> None:
         extra={"position": position},
         anchors={"left": left, "right": right},
     )
-    view = View(
+    encoded = EncodedBatch(
         ids=torch.zeros(0, dtype=torch.int64), output=EncoderOutput(hidden, None), word_embeddings=embeddings, heads={}
     )
-    term = objective.loss(head, LossInputs(view=view, targets=targets))
+    term = objective.loss(head, LossInputs(encoded=encoded, targets=targets))
 
     logits = []
     for target in range(3):
@@ -91,5 +91,5 @@ def test_the_loss_equals_that_of_the_formula_written_out() -> None:
     for grad, other in zip(torch.autograd.grad(term.total, leaves), torch.autograd.grad(expected, leaves), strict=True):
         torch.testing.assert_close(grad, other, atol=1e-5, rtol=1e-5)
     # The masked tokens themselves are not looked at.
-    (gradient,) = torch.autograd.grad(objective.loss(head, LossInputs(view=view, targets=targets)).total, hidden)
+    (gradient,) = torch.autograd.grad(objective.loss(head, LossInputs(encoded=encoded, targets=targets)).total, hidden)
     assert sorted(gradient.abs().sum(dim=1).nonzero().flatten().tolist()) == [3, 7, 9, 11]

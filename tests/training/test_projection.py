@@ -52,7 +52,7 @@ def test_a_student_of_full_width_computes_what_its_teacher_computes(bert: Checkp
     recipe = inherit_from_teacher(recipe, bert, ())
     teacher = build_teacher(bert, recipe)
     weights = project(recipe, teacher, tuple(range(bert.config.num_layers)))
-    expected = teacher.view(batch(2)).output.hidden
+    expected = teacher.encode_batch(batch(2)).output.hidden
     error = (states(recipe.encoder, weights, batch(2)) - expected).square().mean() / expected.var()
     assert error < 1e-4  # Not exact: the fits are regularized.
 
@@ -67,7 +67,7 @@ def test_a_narrow_student_is_closer_to_its_teacher_than_a_random_one(bert: Check
     weights = project(recipe, teacher, start.projected_layers)
     encoder = Encoder(recipe.encoder, SIZE)
     assert weights.keys() == {f"encoder.{name}" for name in encoder.state_dict()}
-    target = teacher.view(batch(2)).output.hidden
+    target = teacher.encode_batch(batch(2)).output.hidden
 
     def explained(hidden: Tensor) -> float:
         """The share of the teacher's variance that a linear map of the student's states gives."""

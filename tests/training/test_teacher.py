@@ -49,28 +49,28 @@ def test_a_teacher_says_what_its_hugging_face_class_says(bert: Checkpoint) -> No
 
     theirs = BertForMaskedLM.from_pretrained(bert.folder).eval()
     ids = [[2, 9, 4, 30, 3], [2, 4, 11, 12, 3]]
-    view = build_teacher(bert, student()).view(flat(ids))
+    encoded = build_teacher(bert, student()).encode_batch(flat(ids))
     with torch.no_grad():
         expected = theirs(torch.tensor(ids), output_hidden_states=True)
-    assert (view.output.hidden - expected.hidden_states[-1].flatten(0, 1)).abs().max() < 1e-5
-    logits = MaskedLanguageModeling().logits(view.heads["mlm"], view.output.hidden, view.word_embeddings)
+    assert (encoded.output.hidden - expected.hidden_states[-1].flatten(0, 1)).abs().max() < 1e-5
+    logits = MaskedLanguageModeling().logits(encoded.heads["mlm"], encoded.output.hidden, encoded.word_embeddings)
     assert (logits - expected.logits.flatten(0, 1)).abs().max() < 1e-4
-    assert view.output.pooled is None
+    assert encoded.output.pooled is None
 
 
 def test_a_student_without_segments_has_a_teacher_that_sees_none(bert: Checkpoint) -> None:
     ids = [[2, 9, 4, 30, 3]]
     blind = build_teacher(bert, student())
     seeing = build_teacher(bert, student("encoder.type_vocab_size=2"))
-    first, second = (teacher.view(flat(ids, segments=1)).output.hidden for teacher in (blind, seeing))
-    assert torch.equal(first, blind.view(flat(ids)).output.hidden)
+    first, second = (teacher.encode_batch(flat(ids, segments=1)).output.hidden for teacher in (blind, seeing))
+    assert torch.equal(first, blind.encode_batch(flat(ids)).output.hidden)
     assert not torch.allclose(first, second)
 
 
 def test_a_teacher_drops_nothing_and_learns_nothing(bert: Checkpoint) -> None:
     teacher = build_teacher(bert, student())
     batch = flat([[2, 9, 4, 30, 3]])
-    first, second = (teacher.view(replace(batch, dropout_key=key)).output.hidden for key in (1, 2))
+    first, second = (teacher.encode_batch(replace(batch, dropout_key=key)).output.hidden for key in (1, 2))
     assert torch.equal(first, second)
     assert not first.requires_grad
     assert not any(parameter.requires_grad for parameter in teacher.encoder.parameters())
@@ -83,9 +83,9 @@ def test_the_teacher_is_asked_only_where_an_objective_learns_from_it(bert: Check
     batches = []
 
     class Counted(type(build_teacher(bert, student()))):  # type: ignore[misc]
-        def view(self, batch: PackedBatch, projected_layer: int | None = None) -> object:
+        def encode_batch(self, batch: PackedBatch, qkv_layer: int | None = None) -> object:
             batches.append(batch.ids)
-            return super().view(batch, projected_layer)
+            return super().encode_batch(batch, qkv_layer)
 
     teacher = build_teacher(bert, student())
     teacher.__class__ = Counted
@@ -130,11 +130,11 @@ def test_projections_are_those_of_the_hugging_face_class(bert: Checkpoint) -> No
     with torch.no_grad():
         hidden = theirs(torch.tensor(ids), output_hidden_states=True).hidden_states
     teacher = build_teacher(bert, student())
-    assert teacher.view(flat(ids)).output.projections is None
+    assert teacher.encode_batch(flat(ids)).output.qkv is None
     for layer in (0, 3):
-        projections = teacher.view(flat(ids), layer).output.projections
+        qkv = teacher.encode_batch(flat(ids), layer).output.qkv
         attention = theirs.bert.encoder.layer[layer].attention.self
-        for ours, dense in zip(projections, (attention.query, attention.key, attention.value), strict=True):
+        for ours, dense in zip(qkv, (attention.query, attention.key, attention.value), strict=True):
             assert (ours - dense(hidden[layer]).flatten(0, 1)).abs().max() < 1e-5
 
 

@@ -21,7 +21,7 @@ from maskwright.core.fields import member_of
 from maskwright.core.spec import fingerprint
 from maskwright.core.storage.files import atomic_path, checksum, write_json
 from maskwright.core.storage.tensor_files import write_tensors
-from maskwright.core.tensors import PackedBatch, View
+from maskwright.core.tensors import EncodedBatch, PackedBatch
 from maskwright.core.text.amounts import listed
 from maskwright.core.types import FamilyName, SpecialTokens
 from maskwright.data.tokenizers.extension import Extension
@@ -66,13 +66,15 @@ class EncoderWithHeads:
             module.to(device)
         return self
 
-    def view(self, batch: PackedBatch, projected_layer: int | None = None) -> View:
-        """Encode a batch, without gradient; `projected_layer` as for `Encoder`."""
+    def encode_batch(self, batch: PackedBatch, qkv_layer: int | None = None) -> EncodedBatch:
+        """Encode a batch, without gradient; `qkv_layer` as for `Encoder`."""
         if not self.sees_segments:
             batch = replace(batch, segment_ids=torch.zeros_like(batch.segment_ids))
         with torch.no_grad():
-            output = self.encoder(batch, projected_layer=projected_layer)
-        return View(ids=batch.ids, output=output, word_embeddings=self.encoder.word_embeddings.weight, heads=self.heads)
+            output = self.encoder(batch, qkv_layer=qkv_layer)
+        return EncodedBatch(
+            ids=batch.ids, output=output, word_embeddings=self.encoder.word_embeddings.weight, heads=self.heads
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

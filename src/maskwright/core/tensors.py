@@ -97,13 +97,13 @@ class EncoderOutput:
     Attributes:
         hidden: Shape (T, H).
         pooled: Shape (B, H), tanh of a dense layer over each first token; None without a pooler.
-        projections: Queries, keys and values of one layer, before they are rotated, each of shape (T, H); None unless
+        qkv: Queries, keys and values of one layer, before they are rotated, each of shape (T, H); None unless
             they were requested.
     """
 
     hidden: Tensor
     pooled: Tensor | None
-    projections: tuple[Tensor, Tensor, Tensor] | None = None
+    qkv: tuple[Tensor, Tensor, Tensor] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,8 @@ class TargetTensors:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """A batch as one encoder sees it, with all that turns its hidden states into scores.
+class EncodedBatch:
+    """An encoder's hidden states of a batch, with all that turns them into scores.
 
     Attributes:
         ids: The tokens it sees: with a generator, the encoder sees the samples. Shape (T,).
@@ -164,13 +164,13 @@ class LossInputs:
     """The inputs of an objective's loss.
 
     Attributes:
-        view: The batch as the encoder that is trained sees it.
+        encoded: The batch as the encoder that is trained encodes it.
         targets: Positions and labels; may be empty.
-        teacher: The same batch as the teacher sees it, without gradient; None without a teacher.
+        teacher: The same batch as the teacher encodes it, without gradient; None without a teacher.
         batch: The batch itself, for objectives that use its sequences.
     """
 
-    view: View
+    encoded: EncodedBatch
     targets: TargetTensors
-    teacher: View | None = None
+    teacher: EncodedBatch | None = None
     batch: PackedBatch | None = None

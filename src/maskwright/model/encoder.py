@@ -58,7 +58,7 @@ class Encoder(nn.Module):
         return self.config.attention_dropout
 
     def forward(
-        self, batch: PackedBatch, output_positions: Tensor | None = None, projected_layer: int | None = None
+        self, batch: PackedBatch, output_positions: Tensor | None = None, qkv_layer: int | None = None
     ) -> EncoderOutput:
         """Encode a batch. Dropout is applied in training mode if the batch has a key.
 
@@ -71,22 +71,22 @@ class Encoder(nn.Module):
             batch: T tokens of B sequences.
             output_positions: Shape (W,), int64, the tokens whose hidden states are used, each once; with a pooler each
                 sequence's first token must be among them. None for all.
-            projected_layer: The layer whose queries, keys and values are returned too, counted from 0; None for none.
+            qkv_layer: The layer whose queries, keys and values are returned too, counted from 0; None for none.
 
         Returns:
             Hidden states of all tokens; those of other than the output positions are zero.
         """
-        hidden, projections = self._encode(batch, output_positions, projected_layer)
-        return replace(self.finish(hidden, batch, output_positions), projections=projections)
+        hidden, qkv = self._encode(batch, output_positions, qkv_layer)
+        return replace(self.finish(hidden, batch, output_positions), qkv=qkv)
 
     def encode(self, batch: PackedBatch, output_positions: Tensor | None) -> Tensor:
         """Return the last hidden states of the output positions, shape (W, H), or of all tokens, (T, H)."""
         return self._encode(batch, output_positions, None)[0]
 
     def _encode(
-        self, batch: PackedBatch, output_positions: Tensor | None, projected_layer: int | None
+        self, batch: PackedBatch, output_positions: Tensor | None, qkv_layer: int | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor] | None]:
-        """Return hidden states as `encode` does, and the projections of a layer."""
+        """Return hidden states as `encode` does, and the queries, keys and values of a layer."""
         num_tokens, kept = batch.num_tokens, None
         count = num_tokens if output_positions is None else len(output_positions)
         # Few tokens are appended, in training on a CPU only; their hidden states are cut off at the end.
@@ -97,12 +97,12 @@ class Encoder(nn.Module):
         for layer, (attention, ffn) in enumerate(self.plan):
             positions = output_positions if layer == len(self.plan) - 1 else None
             block = cast(SelfAttention, self.attention_blocks[attention])
-            query, key, value = projections = block.project(hidden)
-            if layer == projected_layer:
+            query, key, value = qkv = block.project(hidden)
+            if layer == qkv_layer:
                 kept = query[:num_tokens], key[:num_tokens], value[:num_tokens]
             hidden = block(
                 hidden,
-                projections,
+                qkv,
                 sequences,
                 dropout.layer(layer),
                 positions,

@@ -56,7 +56,7 @@ class SelfAttention(_Sublayer):
     def forward(
         self,
         hidden: Tensor,
-        projections: tuple[Tensor, Tensor, Tensor],
+        qkv: tuple[Tensor, Tensor, Tensor],
         sequences: ops.Sequences,
         dropout: LayerDropout,
         output_positions: Tensor | None = None,
@@ -66,10 +66,10 @@ class SelfAttention(_Sublayer):
     ) -> Tensor:
         """Attend within each sequence. Shape (T, H) to (T, H), or to (W, H) at the output positions (W,), int64.
 
-        `projections` are those of `hidden` (`project`). `rotation` rotates queries and keys; `window` is the number of
+        `qkv` are those of `hidden` (`project`). `rotation` rotates queries and keys; `window` is the number of
         tokens to either side, None for all.
         """
-        query, key, value = projections
+        query, key, value = qkv
         if rotation is not None:
             query, key = (rotation(each, self._num_heads) for each in (query, key))
         context = ops.attention(

@@ -73,8 +73,8 @@ class Objective(Spec):
     def flops(self, shape: HeadShape) -> float:
         """Return the forward FLOPs of one prediction (a multiply and an add are two), without a pooler."""
 
-    def projected_layer(self, num_layers: int, *, of_teacher: bool) -> int | None:
-        """Return the layer whose `EncoderOutput.projections` the loss uses, counted from 0; None for none."""
+    def qkv_layer(self, num_layers: int, *, of_teacher: bool) -> int | None:
+        """Return the layer whose `EncoderOutput.qkv` the loss uses, counted from 0; None for none."""
         return None
 
     def predictions_per_token(self, rate: float, length: float) -> float:

@@ -67,12 +67,12 @@ class SoftTargets(EveryTokenObjective, TeacherObjective):
 
         assert inputs.teacher is not None, "Recipe checks that there is a teacher"
         positions = inputs.targets.positions
-        student_head, teacher_head = inputs.view.heads[_MLM], inputs.teacher.heads[_MLM]
-        features = student_head(inputs.view.output.hidden[positions])
+        student_head, teacher_head = inputs.encoded.heads[_MLM], inputs.teacher.heads[_MLM]
+        features = student_head(inputs.encoded.output.hidden[positions])
         with torch.no_grad():
             teacher_features = teacher_head(inputs.teacher.output.hidden[positions])
         total, agreed = ops.summed_divergence(
-            ops.LogitParts(features, inputs.view.word_embeddings, cast("Tensor", student_head.bias)),
+            ops.LogitParts(features, inputs.encoded.word_embeddings, cast("Tensor", student_head.bias)),
             ops.LogitParts(teacher_features, inputs.teacher.word_embeddings, cast("Tensor", teacher_head.bias)),
             self.temperature,
         )
@@ -111,7 +111,7 @@ class Cosine(_EncoderComparison):
 
         assert inputs.teacher is not None, "Recipe checks that there is a teacher"
         positions = inputs.targets.positions
-        student, teacher = (view.output.hidden[positions] for view in (inputs.view, inputs.teacher))
+        student, teacher = (encoded.output.hidden[positions] for encoded in (inputs.encoded, inputs.teacher))
         exact = torch.promote_types(student.dtype, torch.float32)
         cosines = torch.nn.functional.cosine_similarity(student.to(exact), teacher.to(exact), dim=1)
         return LossTerm(total=(1 - cosines).sum(), correct=None, tallies={"cosine": cosines.detach().sum()})
@@ -163,7 +163,7 @@ class Relations(_EncoderComparison):
                 allowed=f"1 to {teacher_layers}, or null for the last",
             )
 
-    def projected_layer(self, num_layers: int, *, of_teacher: bool) -> int | None:
+    def qkv_layer(self, num_layers: int, *, of_teacher: bool) -> int | None:
         return (self.teacher_layer if of_teacher and self.teacher_layer else num_layers) - 1
 
     def loss(self, head: "nn.Module", inputs: LossInputs) -> LossTerm:
@@ -174,9 +174,9 @@ class Relations(_EncoderComparison):
 
         assert inputs.teacher is not None, "Recipe checks that there is a teacher"
         assert inputs.batch is not None
-        student, teacher = inputs.view.output.projections, inputs.teacher.output.projections
-        assert student is not None, "projected_layer requests them"
-        assert teacher is not None, "projected_layer requests them"
+        student, teacher = inputs.encoded.output.qkv, inputs.teacher.output.qkv
+        assert student is not None, "qkv_layer requests them"
+        assert teacher is not None, "qkv_layer requests them"
         sequences = ops.Sequences(inputs.batch.cu_seqlens, inputs.batch.max_seqlen)
         heads = self.relation_heads or _most_relation_heads(student[0].shape[1], teacher[0].shape[1])
         totals = [
@@ -264,8 +264,8 @@ class SentenceVectors(TeacherObjective):
         assert inputs.teacher is not None, "Recipe checks that there is a teacher"
         assert inputs.batch is not None
         vectors = []
-        for view, layer in ((inputs.view, head), (inputs.teacher, inputs.teacher.heads[self.kind])):
-            hidden = view.output.hidden
+        for encoded, layer in ((inputs.encoded, head), (inputs.teacher, inputs.teacher.heads[self.kind])):
+            hidden = encoded.output.hidden
             hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
             is_first = self.pooling == "first"
             pooled = hidden[inputs.batch.first_tokens] if is_first else mean_of_tokens(hidden, inputs.batch)

@@ -43,10 +43,10 @@ class MaskedLanguageModeling(VocabularyObjective):
         from maskwright.kernels import ops
 
         targets = inputs.targets
-        features = head(inputs.view.output.hidden.index_select(0, targets.positions))
+        features = head(inputs.encoded.output.hidden.index_select(0, targets.positions))
         scores = ops.summed_cross_entropy(
             features,
-            inputs.view.word_embeddings,
+            inputs.encoded.word_embeddings,
             cast("Tensor", head.bias),
             targets.labels,
             sampling=targets.extra.get("sampling"),

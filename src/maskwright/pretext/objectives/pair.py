@@ -39,7 +39,7 @@ class PairObjective(Objective):
     def loss(self, head: "nn.Module", inputs: LossInputs) -> LossTerm:
         from torch.nn.functional import cross_entropy
 
-        targets, pooled = inputs.targets, inputs.view.output.pooled
+        targets, pooled = inputs.targets, inputs.encoded.output.pooled
         assert pooled is not None, "Recipe checks that there is a pooler"
         scores = head(pooled[targets.positions]).float()
         total = cross_entropy(scores, targets.labels, reduction="sum")

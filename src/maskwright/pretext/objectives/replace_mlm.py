@@ -47,15 +47,15 @@ class ReplaceMLM(EveryTokenObjective, VocabularyObjective):
         from maskwright.kernels import ops
 
         positions, labels = inputs.targets.positions, inputs.targets.labels
-        is_replaced = inputs.view.ids[positions] != labels
+        is_replaced = inputs.encoded.ids[positions] != labels
         tallies = {"replaced": is_replaced.sum()}
         if self.loss_at == "selected":
             term = _MLM.loss(head, inputs)
             return LossTerm(total=term.total, correct=term.correct, tallies=tallies)
-        hidden = inputs.view.output.hidden.index_select(0, positions)
+        hidden = inputs.encoded.output.hidden.index_select(0, positions)
         copying = cast("nn.Linear", head.copying)(hidden).squeeze(-1)
-        parts = ops.LogitParts(head(hidden), inputs.view.word_embeddings, cast("Tensor", head.bias))
-        total, is_right = ops.summed_copying_cross_entropy(parts, copying, inputs.view.ids[positions], labels)
+        parts = ops.LogitParts(head(hidden), inputs.encoded.word_embeddings, cast("Tensor", head.bias))
+        total, is_right = ops.summed_copying_cross_entropy(parts, copying, inputs.encoded.ids[positions], labels)
         tallies["restored"] = (is_right & is_replaced).sum()
         return LossTerm(total=total, correct=is_right.sum(), tallies=tallies)
 

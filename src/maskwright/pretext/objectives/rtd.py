@@ -46,8 +46,8 @@ class ReplacedTokenDetection(EveryTokenObjective):
         from torch.nn.functional import binary_cross_entropy_with_logits
 
         targets = inputs.targets
-        scores = head(inputs.view.output.hidden[targets.positions]).float()
-        is_replaced, is_flagged = inputs.view.ids[targets.positions] != targets.labels, scores.detach() > 0
+        scores = head(inputs.encoded.output.hidden[targets.positions]).float()
+        is_replaced, is_flagged = inputs.encoded.ids[targets.positions] != targets.labels, scores.detach() > 0
         total = binary_cross_entropy_with_logits(scores, is_replaced.float(), reduction="sum")
         return LossTerm(
             total=total,

@@ -68,11 +68,11 @@ class SpanBoundaryObjective(VocabularyObjective):
     def loss(self, head: "nn.Module", inputs: LossInputs) -> LossTerm:
         from maskwright.kernels import ops
 
-        targets, hidden = inputs.targets, inputs.view.output.hidden
+        targets, hidden = inputs.targets, inputs.encoded.output.hidden
         left, right = (hidden[targets.anchors[side]] for side in ("left", "right"))
         features = head(left, right, targets.extra["position"])
         scores = ops.summed_cross_entropy(
-            features, inputs.view.word_embeddings, cast("Tensor", head.bias), targets.labels
+            features, inputs.encoded.word_embeddings, cast("Tensor", head.bias), targets.labels
         )
         return LossTerm(total=scores.total, correct=scores.correct)
 

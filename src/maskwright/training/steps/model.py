@@ -7,7 +7,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from maskwright.checkpoints.checkpoint import EncoderWithHeads
-from maskwright.core.tensors import EncoderOutput, LossInputs, LossTerm, PackedBatch, TargetTensors, View
+from maskwright.core.tensors import EncodedBatch, EncoderOutput, LossInputs, LossTerm, PackedBatch, TargetTensors
 from maskwright.core.types import IntArray
 from maskwright.kernels import ops
 from maskwright.model.config import EncoderConfig
@@ -89,20 +89,22 @@ class PretrainingModel(nn.Module):
         if not objectives:
             return {}
         heads = {objective.kind: self.heads[objective.kind] for objective in objectives}
-        layer = _projected_layer(objectives, encoder.config, of_teacher=False)
+        layer = _qkv_layer(objectives, encoder.config, of_teacher=False)
         if layer is None:
             output = self._passes.get(name, encoder)(batch, output_positions)
         else:  # CUDA graphs give hidden states only.
             output = encoder(batch, output_positions, layer)
-        view = View(ids=batch.ids, output=output, word_embeddings=encoder.word_embeddings.weight, heads=heads)
+        encoded = EncodedBatch(
+            ids=batch.ids, output=output, word_embeddings=encoder.word_embeddings.weight, heads=heads
+        )
         teacher = None
         if self.teacher is not None and any("teacher" in objective.needs for objective in objectives):
-            layer = _projected_layer(objectives, self.teacher.encoder.config, of_teacher=True)
-            teacher = self.teacher.view(batch, layer)
+            layer = _qkv_layer(objectives, self.teacher.encoder.config, of_teacher=True)
+            teacher = self.teacher.encode_batch(batch, layer)
         return {
             objective.kind: objective.loss(
                 heads[objective.kind],
-                LossInputs(view=view, targets=targets[objective.kind], teacher=teacher, batch=batch),
+                LossInputs(encoded=encoded, targets=targets[objective.kind], teacher=teacher, batch=batch),
             )
             for objective in objectives
         }
@@ -137,9 +139,9 @@ def build_model(recipe: Recipe, vocab_size: int, teacher: EncoderWithHeads | Non
     )
 
 
-def _projected_layer(objectives: Iterable[Objective], config: EncoderConfig, *, of_teacher: bool) -> int | None:
-    """Return the layer whose projections the objectives use; at most one of them uses any."""
-    layers = (each.projected_layer(config.num_layers, of_teacher=of_teacher) for each in objectives)
+def _qkv_layer(objectives: Iterable[Objective], config: EncoderConfig, *, of_teacher: bool) -> int | None:
+    """Return the layer whose queries, keys and values the objectives use; at most one of them uses any."""
+    layers = (each.qkv_layer(config.num_layers, of_teacher=of_teacher) for each in objectives)
     return next((layer for layer in layers if layer is not None), None)
 
 
