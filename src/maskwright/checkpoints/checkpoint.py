@@ -218,7 +218,7 @@ def save_model(
     """
     table = family_named(family)
     heads = _kinds(state)
-    if heads & table.tasks.keys() != ({task.kind} if task else set()):
+    if heads & table.tasks.keys() != ({task.head} if task else set()):
         raise ValueError(f"the weights have the heads {sorted(heads)}, but the task is {task}")
     data = to_json(table, config, special_tokens, heads, max_length, task)
     prefix = table.prefix if heads else ""
@@ -269,10 +269,10 @@ def read_checkpoint(folder_or_name: str | Path) -> Checkpoint:
     heads = family.heads_among(names, described.pair_head)
     if not is_tied or family.config.head_activation not in (None, config.hidden_activation):
         heads -= {"mlm"}
-    kind = family.task_among(names, described.architectures)
-    task = None if kind is None else entries_from_json(family, data, kind, config.hidden_dropout, source)
+    head = family.task_among(names, described.architectures)
+    task = None if head is None else entries_from_json(family, data, head, config.hidden_dropout, source)
     if task is not None:
-        heads |= {task.kind}
+        heads |= {task.head}
     refuse_inexpressible(family, config, described.pad_token_id, heads, source)
     pairs = (
         *family.pairs(config, heads, prefix),
@@ -420,8 +420,8 @@ def _check_shapes(loaded: Checkpoint, family: Family, saved_names: Mapping[str, 
         modules["heads"] = nn.ModuleDict({objective.kind: objective.head(shape) for objective in _OBJECTIVES})
     expected: dict[str, tuple[int, ...]] = {name: tensor.shape for name, tensor in modules.state_dict().items()}
     if (task := loaded.task) is not None:
-        shapes = family.tasks[task.kind].shapes(config.hidden_size, task.num_outputs)
-        expected |= {f"heads.{task.kind}.{name}": shape for name, shape in shapes.items()}
+        shapes = family.tasks[task.head].shapes(config.hidden_size, task.num_outputs)
+        expected |= {f"heads.{task.head}.{name}": shape for name, shape in shapes.items()}
     wrong = [
         f"{saved_names[name]} is {list(tensor.shape)}, expected {list(expected[name])}"
         for name, tensor in state.items()

@@ -25,11 +25,11 @@ class TaskEntries:
 
     Attributes:
         labels: Names of the scores, in their order; empty for "span" and "choice".
-        problem_type: None if it follows from the kind or is not stated.
+        problem_type: None if it follows from the head or is not stated.
         dropout: Rate before the last layer.
     """
 
-    kind: HeadKind
+    head: HeadKind
     labels: tuple[str, ...] = ()
     problem_type: ProblemType | None = None
     dropout: float = 0.0
@@ -37,7 +37,7 @@ class TaskEntries:
     @property
     def num_outputs(self) -> int:
         """Width of the last layer."""
-        return _WIDTHS.get(self.kind, len(self.labels))
+        return _WIDTHS.get(self.head, len(self.labels))
 
 
 def unnamed_labels(number: int) -> tuple[str, ...]:
@@ -48,27 +48,27 @@ def unnamed_labels(number: int) -> tuple[str, ...]:
 def entries_to_json(family: Family, task: TaskEntries) -> dict[str, Any]:
     """Return the entries of config.json that a class with such a head reads."""
     data: dict[str, Any] = {}
-    if task.kind not in _WIDTHS:
+    if task.head not in _WIDTHS:
         data["id2label"] = {str(number): label for number, label in enumerate(task.labels)}
         data["label2id"] = {label: number for number, label in enumerate(task.labels)}
     if task.problem_type is not None:
         data["problem_type"] = task.problem_type
-    row = family.tasks[task.kind]
+    row = family.tasks[task.head]
     if row.dropout is not None and row.dropout.name is not None:
         data[row.dropout.name] = task.dropout
     return data | dict(row.constants)
 
 
 def entries_from_json(
-    family: Family, data: Mapping[str, Any], kind: HeadKind, hidden_dropout: float, source: str
+    family: Family, data: Mapping[str, Any], head: HeadKind, hidden_dropout: float, source: str
 ) -> TaskEntries:
     """Return the description of a head from the content `data` of the config.json at `source`.
 
     Raises ConversionError if the labels are not numbered from 0, or an entry has an unsupported value.
     """
-    row = family.tasks[kind]
+    row = family.tasks[head]
     refuse_other_entries(data, row.constants, source)
-    problem_type = data.get("problem_type") if kind == "sequence" else None
+    problem_type = data.get("problem_type") if head == "sequence" else None
     if problem_type not in (None, *get_args(ProblemType)):
         raise ConversionError(f"{source}: problem_type is {problem_type!r}", allowed=", ".join(get_args(ProblemType)))
     dropout = 0.0
@@ -78,8 +78,8 @@ def entries_from_json(
         assert row.dropout is not None
         raise ConversionError(f"{source}: {row.dropout.name} is {dropout!r}", allowed="a rate, at least 0 and below 1")
     return TaskEntries(
-        kind=kind,
-        labels=() if kind in _WIDTHS else _labels(data, source),
+        head=head,
+        labels=() if head in _WIDTHS else _labels(data, source),
         problem_type=problem_type,
         dropout=float(dropout),
     )

@@ -170,7 +170,7 @@ def _to_graph(
     files = {name: folder / to / graph_format.files[name] for name in precisions}
     onnx = folder / to / onnx_graph.FILES["fp32"]
     # The texts are read first: the rest takes long.
-    tuned = fine_tuned.load(loaded) if loaded.task is not None and head == loaded.task.kind else None
+    tuned = fine_tuned.load(loaded) if loaded.task is not None and head == loaded.task.head else None
     examples: Sequence[Any] = texts_for(source, file) if tuned is None else examples_for(tuned, file)
     onnx.parent.mkdir()
     model = onnx_graph.load_transformers(source, head, loaded.modules)

@@ -56,7 +56,7 @@ HEADS: Mapping[str, Head] = {
 def head_of(loaded: Checkpoint) -> str:
     """Return the head that a model is for, a key of `HEADS`."""
     if loaded.task is not None:
-        return loaded.task.kind
+        return loaded.task.head
     if "rtd" in loaded.heads and loaded.family == "electra":  # No other family has a class with this head.
         return "rtd"
     return "mlm" if "mlm" in loaded.heads else "encoder"

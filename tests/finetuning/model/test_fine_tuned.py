@@ -21,9 +21,11 @@ from tiny_tuned import (
     tokenizer_of,
 )
 
+from maskwright.checkpoints.task_entries import TaskEntries
 from maskwright.core.errors import ConversionError, DataError, JsonError, RecipeError
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.model.fine_tuned import build, load
+from maskwright.finetuning.tasks import infer_task
 from maskwright.finetuning.tasks.multiple_choice import MultipleChoice
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.tagging import Tagging
@@ -208,6 +210,11 @@ def test_what_transformers_fine_tuned_is_told_by_class_and_labels(tmp_path, kind
     again = load(tmp_path / "ours")
     assert (again.task, again.notes) == (task, ())
     _same(again.state_dict(), model.state_dict())
+
+
+def test_a_head_without_a_rule_is_not_taken_for_another(tmp_path):
+    with pytest.raises(AssertionError, match="pairs"):
+        infer_task(TaskEntries(head="pairs"), tmp_path)
 
 
 def test_a_head_for_the_same_labels_is_kept_and_another_is_not(folders, tmp_path):

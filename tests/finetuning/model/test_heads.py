@@ -38,9 +38,9 @@ class Ours(nn.Module):
 
     def __init__(self, loaded):
         super().__init__()
-        task, row = loaded.task, family_named(loaded.family).tasks[loaded.task.kind]
+        task, row = loaded.task, family_named(loaded.family).tasks[loaded.task.head]
         self.encoder = Encoder(loaded.config, loaded.vocab_size)
-        self.heads = nn.ModuleDict({task.kind: Head(task.kind, row, loaded.config, task.num_outputs, task.dropout)})
+        self.heads = nn.ModuleDict({task.head: Head(task.head, row, loaded.config, task.num_outputs, task.dropout)})
         self.load_state_dict(loaded.state)
 
     def forward(self, batch):

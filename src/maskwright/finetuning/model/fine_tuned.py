@@ -231,7 +231,7 @@ def load(folder: str | Path | Checkpoint) -> FineTunedModel:
             if (existing.folder / MODULES).is_file()
             else f"Fine-tune it first: `maskwright finetune {folder} --task ...`",
         )
-    row = family_named(existing.family).tasks[entries.kind]
+    row = family_named(existing.family).tasks[entries.head]
     path = existing.folder / TASK_FILE
     task = read_task(path, entries) if path.exists() else infer_task(entries, existing.folder)
     needs_pooler = row.source == "pooled"
@@ -287,7 +287,7 @@ def _weight_notes(
 ) -> list[str]:
     """Return messages about the weights that were loaded, newly initialized and ignored, given their names."""
     new, dropped = parts_of(wanted - loaded), sorted(parts_of(ignored))
-    if existing.task is not None and existing.task.kind == head and "head" in new:
+    if existing.task is not None and existing.task.head == head and "head" in new:
         dropped.append(f"its head for {', '.join(existing.task.labels)}")
     return [
         f"loaded from {existing.name}: {', '.join(sorted(parts_of(loaded)))}",

@@ -1,12 +1,12 @@
 """Kinds of tasks, and the task of a name, of training examples, or of a model folder.
 
-To add a kind: one module, and one entry in `KINDS`.
+To add a kind: docs/architecture.md, "How do I add a task?".
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, assert_never, get_args
 
 from maskwright.checkpoints.task_entries import ProblemType, TaskEntries, unnamed_labels
 from maskwright.core.errors import ConversionError, DataError, RecipeError, suggestion, unknown_name
@@ -110,7 +110,7 @@ def entries_of(task: Task, rate: float) -> TaskEntries:
     """Return the entries of config.json for a task; `rate` is the dropout before the head's last layer."""
     named = task.head in ("sequence", "token")
     return TaskEntries(
-        kind=task.head,
+        head=task.head,
         labels=(task.labels or unnamed_labels(task.num_outputs)) if named else (),
         problem_type=_PROBLEM_TYPES.get(task.kind),
         dropout=rate,
@@ -119,7 +119,7 @@ def entries_of(task: Task, rate: float) -> TaskEntries:
 
 def same_labels(entries: TaskEntries, task: Task) -> bool:
     """Return whether a folder's head and a task have the same labels, with meaningful names."""
-    if entries.kind != task.head:
+    if entries.head != task.head:
         return False
     if task.kind == "reranking":  # Every class with one score ranks pairs: CrossEncoders name no labels.
         return entries.num_outputs == 1
@@ -132,10 +132,10 @@ def same_labels(entries: TaskEntries, task: Task) -> bool:
 def read_task(path: Path, entries: TaskEntries) -> Task:
     """Read a task file; `entries` are those of config.json beside it."""
     task = task_from_json(read_object(path))
-    if task.head != entries.kind or (task.labels and task.labels != entries.labels):
+    if entries.head != task.head or (task.labels and task.labels != entries.labels):
         raise ConversionError(
             f"{path} describes a task with {_described(task.head, task.labels)}, config.json beside it of one with "
-            f"{_described(entries.kind, entries.labels)}",
+            f"{_described(entries.head, entries.labels)}",
             hint=f"Correct one of them, or remove {path.name} to go by config.json",
         )
     return task
@@ -143,11 +143,15 @@ def read_task(path: Path, entries: TaskEntries) -> Task:
 
 def infer_task(entries: TaskEntries, folder: Path) -> Task:
     """Return the task that a transformers class and its labels imply; `folder` is for messages."""
-    if entries.kind == "token":
+    if entries.head == "token":
         each = [TaggedExample(key=tag, words=("",), tags=(tag,)) for tag in entries.labels]
         return make_task("tagging", None, each, {"labels": entries.labels})
-    if entries.kind != "sequence":
-        return QuestionAnswering() if entries.kind == "span" else MultipleChoice()
+    if entries.head == "span":
+        return QuestionAnswering()
+    if entries.head == "choice":
+        return MultipleChoice()
+    if entries.head != "sequence":
+        assert_never(entries.head)
     problem = entries.problem_type or ("regression" if entries.num_outputs == 1 else "single_label_classification")
     if problem == "regression":
         if entries.num_outputs != 1:
