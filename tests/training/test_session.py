@@ -15,7 +15,7 @@ REQUEST = {"seed": 0}
 
 
 def fine_tuning(path: Path) -> RunDirectory:
-    return RunDirectory(path, work="fine-tuning", kept="runs/seed-*")
+    return RunDirectory(path, work="fine-tuning", resumable="runs/seed-*")
 
 
 def work(path: Path, error: BaseException, folder: str = "", reporter: Reporter | None = None) -> None:

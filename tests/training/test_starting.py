@@ -356,4 +356,4 @@ def test_positions_of_a_student_of_a_rotary_teacher_are_reported_as_new(tmp_path
     start = start_from_embeddings(toy("distilbert/tiny", *STUDENT), teacher)
     assert (POSITIONS in start.weights, "position embeddings" in start.new) == (False, True)
     # Initial attention is computed from random positions.
-    assert SourceModels(teacher=teacher, student_weights="embeddings").kept == frozenset()
+    assert SourceModels(teacher=teacher, student_weights="embeddings").not_fitted == frozenset()

@@ -17,7 +17,7 @@ from maskwright.pretext.objectives.mlm import MaskedLanguageModeling
 from maskwright.recipes.catalog import resolve
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.start.existing import build_teacher
-from maskwright.training.start.initialization import check_teacher, inherit_from_teacher, open_origins
+from maskwright.training.start.initialization import check_teacher, inherit_from_teacher, open_source_models
 from maskwright.training.steps.model import build_model
 
 SIZE = toy_tokenizer().special_tokens.vocab_size
@@ -203,4 +203,4 @@ def test_a_teacher_that_reads_less_than_the_student_is_refused(bert: Checkpoint)
 @pytest.mark.parametrize("name", ["distilbert/tiny", "distilroberta/base"])
 def test_a_student_without_a_teacher_is_told_what_to_give(name: str) -> None:
     with pytest.raises(RecipeError, match=r"learns from a teacher, and none is given.*--teacher DIR_OR_HUB_NAME"):
-        open_origins(resolve(name), None, None)
+        open_source_models(resolve(name), None, None)

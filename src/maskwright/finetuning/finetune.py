@@ -207,7 +207,7 @@ def finetune(
     choose_device(device)
     check_writable(Path(out).expanduser())
     defaults = Hyperparameters().model_dump(mode="json")
-    folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", kept=f"{RUNS}/*", defaults=defaults)
+    folder = RunDirectory(Path(out).expanduser(), work="fine-tuning", resumable=f"{RUNS}/*", defaults=defaults)
     with (reporter or ConsoleReporter()) if rank() == 0 else Reporter() as reporter:
         existing = open_existing(str(model))
         folder.refuse_model(existing.folder)
@@ -363,7 +363,7 @@ class _FineTuningRun:
         self.tokens_per_microbatch = broadcast_object(
             kept or machine.tokens_per_microbatch(plan.existing.config.hidden_size)
         )
-        begun_with: int = self.record["ranks"] if before else world_size()
+        initial_ranks: int = self.record["ranks"] if before else world_size()
         record = {
             **{name: value for name, value in self.record.items() if name not in _WRITTEN_AT_END},
             "system": plan.system,
@@ -374,14 +374,14 @@ class _FineTuningRun:
                 "kernels": before.get("kernels", machine.kernels),
                 "tokens_per_microbatch": self.tokens_per_microbatch,
             },
-            "ranks": begun_with,
+            "ranks": initial_ranks,
             "environment": environment(),
         }
         self._announce()
         if rank() == 0:
             self.folder.write_record(record)
         dropout = any(getattr(plan.settings, name) for name in _DROPOUTS)
-        self.ranks = microbatch_multiple(begun_with, dropout=dropout, reporter=self.reporter)
+        self.ranks = microbatch_multiple(initial_ranks, dropout=dropout, reporter=self.reporter)
         if self.search is not None:
             if not self._search(self.search, seeds[0]):
                 return None

@@ -97,7 +97,8 @@ def pretrain(
         init: Start from this model (a run, a Hugging Face directory or hub name) and its tokenizer instead of random
             weights. It must have the recipe's shape, if a recipe is given.
         extend_vocabulary: With `init`: add N words of the corpus to the vocabulary, or those of a file, one per line.
-        teacher: Teacher model of a distilbert recipe; short for `teacher.model=...` in `set`.
+        teacher: Teacher model of a recipe that learns from one (distilbert/SIZE, distilroberta/SIZE, embedder/SIZE);
+            short for `teacher.model=...` in `set`.
         held_out: Text to measure the model on during training, named like the corpus. Default: a share of the corpus,
             chosen by the seed.
         clean: Override a field of the text cleaning, e.g. `deduplicate=none`.
@@ -268,7 +269,7 @@ def _prepare(
         prepared = restore_prepared(request, recipe, directory.path, record, reporter)
     else:
         prepared = prepare(request, machine, reporter)
-        record = _begin(directory, record, prepared, machine)
+        record = _write_run_files(directory, record, prepared, machine)
     # Most small sizes of a system follow its published ones.
     origin = "recipe" if prepared.recipe.summary.startswith("not published") else "published"
     report_fitted(prepared.choices, reporter, field="recipe field", origin=origin)
@@ -287,7 +288,7 @@ def _prepare(
     return prepared, record
 
 
-def _begin(
+def _write_run_files(
     directory: RunDirectory, record: Mapping[str, Any], prepared: PreparedRun, machine: Machine
 ) -> dict[str, Any]:
     """Write what resuming needs; `run.json` first, which makes the directory this run's, and last, to complete it."""

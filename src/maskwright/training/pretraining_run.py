@@ -247,7 +247,7 @@ class PretrainingRun(Run[PretrainingModel]):
                 self._save_models()
         with self._checked_kernels():
             if not self.position.spent.steps:
-                self._begin(stop)
+                self._start_from_model(stop)
                 self._first_loss = self._loss(measure(self.model, self.workload.held_out_sample()))
             self._first_loss = broadcast_object(self._first_loss)
             self.train_steps(stop, checkpoint_seconds)
@@ -339,7 +339,7 @@ class PretrainingRun(Run[PretrainingModel]):
         self._save_models()
         super().write_checkpoint(checkpoints)
 
-    def _begin(self, stop: StopRequest) -> None:
+    def _start_from_model(self, stop: StopRequest) -> None:
         """Train a new head alone, and measure the initial model, if the run began with one."""
         if self._begins_with_model:
             if self._head_budget is not None:

@@ -95,7 +95,7 @@ def finetune_embedding(
         )
     check_writable(out)
     defaults = EmbeddingSettings().model_dump(mode="json")
-    folder = RunDirectory(out, work="fine-tuning", kept="checkpoints/checkpoint-*", defaults=defaults)
+    folder = RunDirectory(out, work="fine-tuning", resumable="checkpoints/checkpoint-*", defaults=defaults)
     with reporter or ConsoleReporter() as reporter:
         existing = open_existing(str(model))
         modules = existing.modules

@@ -186,19 +186,19 @@ def on_rank_zero(work: Callable[[], Value]) -> Value:
     return cast(Value, broadcast_object(value))
 
 
-def microbatch_multiple(begun_with: int, *, dropout: bool, reporter: Reporter) -> int:
-    """Return the number whose multiple the micro-batches of a step are, in a run that so many processes began.
+def microbatch_multiple(initial_ranks: int, *, dropout: bool, reporter: Reporter) -> int:
+    """Return the number whose multiple the micro-batches of a step are, in a run that `initial_ranks` processes began.
 
     Dropout is keyed by micro-batch, so fewer processes cut the batches as more did before.
     """
     if not dropout:
         return world_size()
-    if world_size() > begun_with:
+    if world_size() > initial_ranks:
         reporter.message(
             "warning",
-            f"{world_size()} processes instead of {begun_with}: the dropout masks are not those of the run so far",
+            f"{world_size()} processes instead of {initial_ranks}: the dropout masks are not those of the run so far",
         )
-    return max(world_size(), begun_with)
+    return max(world_size(), initial_ranks)
 
 
 def broadcast_object(value: Value) -> Value:

@@ -46,7 +46,7 @@ from maskwright.recipes.saved import updated_request
 FORMAT = 1
 Work = Literal["pretraining", "fine-tuning"]
 Extend = Callable[[Path, Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
-"""Gives the run in a folder, with the content of its `run.json`, the budget of a request; returns the new content."""
+"""Extends the run in a folder to a request's budget: (folder, `run.json`, request) -> new `run.json`."""
 ONE_SEED = "fine-tuning of one seed"
 """The work of a record that names none: `SeedResult.write`."""
 LOCK = ".lock"
@@ -60,9 +60,9 @@ COPIES = "copies"
 class RunDirectory:
     """A run directory, locked by one process at a time; one of the other kind of work is refused.
 
-    Files that match the glob `kept` must not be overwritten by another run, nor must a model. Their folders `COPIES`
-    hold copies of other files of the run directory. `defaults` are the values of those "settings" of a request that the
-    record of an earlier version lacks.
+    Files that match the glob `resumable` must not be overwritten by another run, nor must a model. Their folders
+    `COPIES` hold copies of other files of the run directory. `defaults` are the values of those "settings" of a request
+    that the record of an earlier version lacks.
 
     Two fields of `run.json` are checksums by name: "files", without which the run cannot be resumed, and "outputs", all
     that a finished run has made.
@@ -72,14 +72,14 @@ class RunDirectory:
         self,
         path: Path,
         work: Work = "pretraining",
-        kept: str = "checkpoints/step-*",
+        resumable: str = "checkpoints/step-*",
         defaults: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.path = path
         self.notes: list[str] = []
         """Messages about the files that `open` has restored."""
         self._work = work
-        self._kept = kept
+        self._resumable = resumable
         self._defaults = defaults
         self.checkpoints = path / "checkpoints"
         self.kept = path / "kept"
@@ -156,11 +156,11 @@ class RunDirectory:
 
     def has_checkpoint(self) -> bool:
         """Return whether there is something to resume from."""
-        return any(self.path.glob(self._kept))
+        return any(self.path.glob(self._resumable))
 
     def _copies(self, name: str) -> list[Path]:
         """Return the copies of a file, those of the newest checkpoint first."""
-        return sorted(self.path.glob(f"{self._kept}/{COPIES}/{name}"), reverse=True)
+        return sorted(self.path.glob(f"{self._resumable}/{COPIES}/{name}"), reverse=True)
 
     def _restored_record(self) -> dict[str, Any] | None:
         """Return `run.json`, from a copy if it is missing or damaged; None if it is missing and there is no copy."""

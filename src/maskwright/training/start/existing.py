@@ -1,4 +1,4 @@
-"""A trained model on disk as another run needs it, also as a teacher, and how its shape differs from a recipe's."""
+"""Existing models for `--init` or as teachers, and how their shapes differ from a recipe's."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace

@@ -453,7 +453,7 @@ class SourceModels:
         return None if model is None else model.tokenizer
 
     @property
-    def kept(self) -> frozenset[str]:
+    def not_fitted(self) -> frozenset[str]:
         """Fields that are not fitted to the budget."""
         if self.init is not None:
             return NOT_FITTED
@@ -508,7 +508,7 @@ class SourceModels:
         return start(recipe, self.teacher)
 
 
-def open_origins(
+def open_source_models(
     recipe: Recipe, init: str | None, tokenizer: Tokenizer | None, new_words: int | str | None = None
 ) -> SourceModels:
     """Open the models that a run loads weights from or learns from.

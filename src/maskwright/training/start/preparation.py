@@ -45,7 +45,7 @@ from maskwright.training.start.initialization import (
     InitialWeights,
     SourceModels,
     describe_changes,
-    open_origins,
+    open_source_models,
     open_teacher,
 )
 from maskwright.training.start.speed import measure_speed
@@ -132,22 +132,22 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> PreparedR
     sized = "tokenizer.vocab_size" in request.fixed  # Then the vocabulary is trained; the same if the size is.
     if tokenizer is None and prepared and not sized and request.init is None and recipe.teacher is None:
         tokenizer = _tokenizer_of(prepared, request, reporter)
-    origins = open_origins(recipe, request.init, tokenizer, request.extend_vocabulary)
-    tokenizer = origins.tokenizer or tokenizer
-    recipe = _fit_to_origins(request, origins, tokenizer, reporter)
+    source_models = open_source_models(recipe, request.init, tokenizer, request.extend_vocabulary)
+    tokenizer = source_models.tokenizer or tokenizer
+    recipe = _fit_to_source_models(request, source_models, tokenizer, reporter)
     limits: tuple[Choice, ...] = ()
     if not request.as_published:
-        recipe, limits = origins.limit_rate(recipe, request.fixed)
+        recipe, limits = source_models.limit_rate(recipe, request.fixed)
     # After the other checks, since URLs are fetched.
     sources = () if prepared else resolve_sources(request.sources, cache=request.cache, progress=reporter.stage)
     _common_weights([source.weight for source in sources])
     cleaned, held_out = _clean(request, reporter), _clean_held_out(request, reporter)
-    if origins.new_words is not None:
-        origins = origins.extended(cleaned, request.seed, reporter)
-        tokenizer = origins.tokenizer
+    if source_models.new_words is not None:
+        source_models = source_models.extended(cleaned, request.seed, reporter)
+        tokenizer = source_models.tokenizer
         assert tokenizer is not None
         recipe = with_tokenizer(recipe, tokenizer)
-    fixed = request.fixed | origins.kept
+    fixed = request.fixed | source_models.not_fitted
     if tokenizer is not None:
         fixed |= {"tokenizer.vocab_size"}
     if not has_lexicon_search():
@@ -157,8 +157,8 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> PreparedR
         budget=request.budget,
         fixed=fixed,
         speed=_speed(request, recipe, machine, cleaned, fixed, reporter),
-        teacher=None if origins.teacher is None else origins.teacher.config,
-        teacher_length=FULL_LENGTH if origins.teacher is None else origins.teacher.max_length,
+        teacher=None if source_models.teacher is None else source_models.teacher.config,
+        teacher_length=FULL_LENGTH if source_models.teacher is None else source_models.teacher.max_length,
         as_published=request.as_published,
     )
     chinese_share = cleaned.scripts.get("Han", 0.0)
@@ -182,12 +182,14 @@ def prepare(request: Request, machine: Machine, reporter: Reporter) -> PreparedR
         choices=[*request.reset, *limits, *before.choices, *resolved.choices],
         cleaned=cleaned,
         held_out=held_out,
-        teacher=origins.teacher,
-        start=origins.start(resolved.recipe),
+        teacher=source_models.teacher,
+        start=source_models.start(resolved.recipe),
     )
 
 
-def _fit_to_origins(request: Request, origins: SourceModels, tokenizer: Tokenizer | None, reporter: Reporter) -> Recipe:
+def _fit_to_source_models(
+    request: Request, source_models: SourceModels, tokenizer: Tokenizer | None, reporter: Reporter
+) -> Recipe:
     """Return the recipe with the tokenizer, positions and shape that its initial model, teacher or tokenizer need.
 
     Raises MaskwrightError if that cannot be saved, or a field that was set contradicts it.
@@ -195,11 +197,11 @@ def _fit_to_origins(request: Request, origins: SourceModels, tokenizer: Tokenize
     recipe = request.recipe
     if tokenizer is not None:
         if "tokenizer.vocab_size" in request.fixed:
-            source = "--init" if origins.init else "the teacher" if origins.teacher else "--tokenizer"
+            source = "--init" if source_models.init else "the teacher" if source_models.teacher else "--tokenizer"
             raise RecipeError(
                 f"{source} has its own vocabulary, but tokenizer.vocab_size was set too", hint="Leave one of them out."
             )
-        recipe = with_tokenizer(recipe, tokenizer, adopt=origins.tokenizer is not None)
+        recipe = with_tokenizer(recipe, tokenizer, adopt=source_models.tokenizer is not None)
     pad = recipe.tokenizer.pad if tokenizer is None else tokenizer.special_tokens.pad
     offset = position_offset(family_named(recipe.family), pad)
     if offset != recipe.encoder.position_offset and "encoder.position_offset" not in request.fixed:
@@ -209,7 +211,7 @@ def _fit_to_origins(request: Request, origins: SourceModels, tokenizer: Tokenize
         )
         recipe = recipe.replace(encoder=recipe.encoder.replace(position_offset=offset))
     published = recipe.encoder
-    recipe = origins.fit(recipe, request.fixed)
+    recipe = source_models.fit(recipe, request.fixed)
     if changes := describe_changes(published, recipe.encoder):
         reporter.message("encoder", f"as in the initial model: {changes}")
     check_savable(recipe, pad)
