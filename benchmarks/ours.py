@@ -38,7 +38,7 @@ GPU_LEVERS: Mapping[str, Mapping[str, Any]] = {
 }
 INFERENCE_LEVERS: Mapping[str, Mapping[str, Any]] = {
     "PyTorch instead of the C layers": {
-        "maskwright.model.inference._layers": None,
+        "maskwright.model.inference_encoder._layers": None,
     },
 }
 

@@ -20,7 +20,7 @@ from maskwright.finetuning.tasks.texts import Classification
 from maskwright.inference import precision as inference_precision
 from maskwright.kernels.cpu.encoder import quantize_int8
 from maskwright.model import inference as model_inference
-from maskwright.model.inference import PrecisionWarning
+from maskwright.model.inference_encoder import PrecisionWarning
 from maskwright.reporting.reporter import Reporter
 from tests.precisions import skip_without
 

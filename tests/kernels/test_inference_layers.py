@@ -22,7 +22,7 @@ from maskwright.kernels.cpu.int8_linear import QuantizedTokens
 from maskwright.kernels.setting import use_kernels
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.inference import InferenceEncoder
+from maskwright.model.inference_encoder import InferenceEncoder
 from maskwright.model.initialization import initialize
 from maskwright.training.ranks.device import multiplies_bf16
 from tests.thread_counts import with_threads

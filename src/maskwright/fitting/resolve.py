@@ -62,7 +62,7 @@ class Speed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedRun:
-    """A recipe fitted to a budget, the tokens that the budget is planned to buy, and the changed fields."""
+    """A recipe fitted to a budget, the planned tokens, and the changed fields."""
 
     recipe: Recipe
     expected_tokens: float
@@ -94,7 +94,7 @@ def resolve(
         as_published: Change nothing, only compute `expected_tokens`.
     """
 
-    def tokens(fitted: Recipe) -> float:
+    def planned_tokens(fitted: Recipe) -> float:
         phases = fitted.training.phases
         lengths = corpus.mean_lengths or tuple(float(phase.max_length) for phase in phases)
         if budget.unit == "steps" and not as_published:
@@ -104,9 +104,9 @@ def resolve(
         return expected_tokens(budget, fitted, lengths, speed.flops, teacher)
 
     if as_published:
-        return ResolvedRun(recipe=recipe, expected_tokens=tokens(recipe))
+        return ResolvedRun(recipe=recipe, expected_tokens=planned_tokens(recipe))
     if corpus.tokens is not None and corpus.mean_lengths is not None:
-        planned = tokens(recipe)
+        planned = planned_tokens(recipe)
         steps = round(budget.amount) if budget.unit == "steps" else None
         fitted, choices = fit_schedule(
             recipe, planned, corpus.tokens, corpus.mean_lengths, fixed, steps, speed.full_step_tokens
@@ -115,11 +115,11 @@ def resolve(
     recipe, phrases = fit_phrases(recipe, corpus.chinese_share, fixed)
     # The length first: how many tokens the budget buys depends on it, and the vocabulary size depends on that.
     in_steps = budget.unit == "steps"
-    recipe, lengths = fit_length(recipe, tokens(recipe), fixed, in_steps=in_steps, full=teacher_length)
+    recipe, lengths = fit_length(recipe, planned_tokens(recipe), fixed, in_steps=in_steps, full=teacher_length)
     # A smaller vocabulary costs less per token, so that the budget buys more: the reason counts these.
-    smaller, _ = fit_vocabulary(recipe, tokens(recipe), fixed)
-    recipe, vocabulary = fit_vocabulary(recipe, tokens(recipe), fixed, tokens(smaller))
-    return ResolvedRun(recipe=recipe, expected_tokens=tokens(recipe), choices=(*phrases, *lengths, *vocabulary))
+    smaller, _ = fit_vocabulary(recipe, planned_tokens(recipe), fixed)
+    recipe, vocabulary = fit_vocabulary(recipe, planned_tokens(recipe), fixed, planned_tokens(smaller))
+    return ResolvedRun(recipe=recipe, expected_tokens=planned_tokens(recipe), choices=(*phrases, *lengths, *vocabulary))
 
 
 def tokens_per_entry(tokens: float, size: int) -> float:
@@ -136,11 +136,11 @@ def vocabulary_size(tokens: float, published: int) -> int:
 
 
 def fit_vocabulary(
-    recipe: Recipe, tokens: float, fixed: Collection[str], bought_tokens: float | None = None
+    recipe: Recipe, tokens: float, fixed: Collection[str], final_tokens: float | None = None
 ) -> tuple[Recipe, tuple[Choice, ...]]:
-    """Fit the vocabulary size to the tokens of the run; `bought_tokens`, with that vocabulary, are for the reason."""
+    """Fit the vocabulary size to the tokens of the run; `final_tokens`, with that vocabulary, are for the reason."""
     size = vocabulary_size(tokens, recipe.tokenizer.vocab_size)
-    reason = _occurrences(bought_tokens or tokens, size)
+    reason = _occurrences(final_tokens or tokens, size)
     return apply_rules(recipe, [Rule("tokenizer.vocab_size", size, reason)], None, fixed)
 
 

@@ -15,7 +15,7 @@ from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import IntArray, MatmulPrecision
 from maskwright.model.encoder import Encoder
-from maskwright.model.inference import InferenceEncoder
+from maskwright.model.inference_encoder import InferenceEncoder
 
 BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
 """Tokens of a forward pass by type of device, a few hundred MB for a base model. On a CPU 1,024 take 0.87 of the time
@@ -62,8 +62,8 @@ class TextEncoder:
 
     def __init__(self, encoder: Encoder, precision: MatmulPrecision) -> None:
         self.device = encoder.word_embeddings.weight.device
-        self._states = InferenceEncoder(encoder, precision)
-        self.precision: MatmulPrecision = self._states.precision
+        self._encoder = InferenceEncoder(encoder, precision)
+        self.precision: MatmulPrecision = self._encoder.precision
 
     def encode(
         self,
@@ -80,10 +80,10 @@ class TextEncoder:
         device, tokens = self.device, BATCH_TOKENS[self.device.type]
         for batch in batches(sequences, segments, tokens=tokens, device=device, share=share):
             if positions is None:
-                yield batch, self._states(batch.batch)
+                yield batch, self._encoder(batch.batch)
             else:
                 slots = [start + positions[text] for text, start in zip(batch.texts, batch.starts, strict=True)]
-                yield batch, self._states(batch.batch, torch.from_numpy(np.concatenate(slots)).to(device))
+                yield batch, self._encoder(batch.batch, torch.from_numpy(np.concatenate(slots)).to(device))
 
     def encode_positions(
         self,

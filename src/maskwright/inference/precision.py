@@ -8,7 +8,7 @@ import torch
 from maskwright.core.errors import MaskwrightError, unknown_name
 from maskwright.core.types import MatmulPrecision
 from maskwright.kernels import ops
-from maskwright.model.inference import PrecisionWarning
+from maskwright.model.inference_encoder import PrecisionWarning
 from maskwright.training.ranks.device import multiplies_bf16
 
 Precision = Literal["auto", "fp32", "bf16", "int8"]

@@ -31,7 +31,7 @@ from maskwright.finetuning.tasks.question_answering import QuestionAnswering
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 from maskwright.kernels.setting import use_kernels
-from maskwright.model.inference import InferenceEncoder
+from maskwright.model.inference_encoder import InferenceEncoder
 from maskwright.training.start.existing import open_existing
 from tests.checkpoints.tiny_models import build as build_theirs
 from tests.checkpoints.tiny_models import tensors_of

@@ -13,7 +13,7 @@ The differences between classes are data (`checkpoints.families`, `TaskHead`).
 "token" heads are dropout and linear; "span" heads are linear, in DistilBERT with dropout before. ModernBERT's are as
 over sequences.
 
-T tokens, B sequences, M targets, H hidden, C outputs.
+T tokens, B sequences, M targets, W output positions, H hidden, C outputs.
 """
 
 import itertools
@@ -35,8 +35,8 @@ from maskwright.model.dropout import num_sites
 class Head(nn.Module):
     """A task head: a linear layer H -> C, for some classes after a dense layer H -> H.
 
-    `row` is the computation of the family's class; `rate` the dropout before the last layer, and before the dense layer
-    if the class has it.
+    `row` is the family's `TaskHead`: which layers its class has; `rate` the dropout before the last layer, and before
+    the dense layer if the class has it.
     """
 
     def __init__(self, kind: HeadKind, row: TaskHead, config: EncoderConfig, num_outputs: int, rate: float) -> None:

@@ -106,8 +106,8 @@ class Task(Spec, ABC):
     def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
         """Return the loss in nats (squared error for regression), summed over `batch.labels`; here cross entropy.
 
-        `scores` are the head's outputs in fp32: "sequence" (U', C); "token" (M', C) at `batch.positions`; "span"
-        (T, 2); "choice" (B, 1), one row per option.
+        `scores` are the head's outputs in fp32 for the U' units and M' targets of the batch: "sequence" (U', C);
+        "token" (M', C) at `batch.positions`; "span" (T, 2); "choice" (B, 1), one row per option.
         """
         assert batch.labels is not None
         return F.cross_entropy(scores, batch.labels, reduction="sum")
