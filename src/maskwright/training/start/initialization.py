@@ -167,12 +167,14 @@ def inherit_from_teacher(recipe: Recipe, teacher: Checkpoint, fixed: Collection[
     elif config.hidden_size < source_config.hidden_size and rest:
         remedy = f"a hidden size that is a multiple of {source_config.head_size}, the size of its heads, {remedy}"
     if "position_offset" in different:
-        system = "distilroberta" if source_config.position_offset else "distilbert"
+        offset = source_config.position_offset
+        system, family = ("distilroberta", "roberta") if offset else ("distilbert", "distilbert")
+        as_set = f"family={family} encoder.position_offset={offset} encoder.type_vocab_size={int(offset > 0)}".split()
         raise RecipeError(
             f"recipe {recipe.name!r} cannot load layers of {teacher.name}, a model of the family "
-            f"{teacher.family}: its positions start at row {source_config.position_offset}, the recipe's at "
+            f"{teacher.family}: its positions start at row {offset}, the recipe's at "
             f"{config.position_offset}",
-            hint=f"Choose a recipe {system}/SIZE, {remedy}",
+            hint=f"Choose a recipe {system}/SIZE, give `{' '.join(f'--set {each}' for each in as_set)}`, {remedy}",
         )
     if different:
         raise RecipeError(
