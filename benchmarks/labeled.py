@@ -83,7 +83,7 @@ def _definitions(path: Path) -> list[Row]:
 DATA: Mapping[str, Data] = {
     "mrpc": Data(
         kind="classification", metric="accuracy", read=_columns(3, 4, 0),
-        train="glue/MRPC/train.tsv", dev=367, test="glue/MRPC/dev.tsv",
+        train="glue/MRPC/train.tsv", dev=367, test="glue/MRPC/dev.tsv", most=2000,
     ),
     "sst-2": Data(
         kind="classification", metric="accuracy", read=_columns(0, 1),
@@ -91,12 +91,12 @@ DATA: Mapping[str, Data] = {
     ),
     "sts-b": Data(
         kind="regression", metric="spearman", read=_columns(7, 8, 9),
-        train="glue/STS-B/train.tsv", dev=500, test="glue/STS-B/dev.tsv",
+        train="glue/STS-B/train.tsv", dev=500, test="glue/STS-B/dev.tsv", most=2000,
     ),
     # WordNet's 45 classes of senses ("noun.food"), from their definitions.
     "wordnet": Data(
         kind="classification", metric="accuracy", read=_definitions,
-        train="synonyms_en_oewn/oewn_synsets.jsonl.gz", dev=500, test=1000, most=3000,
+        train="synonyms_en_oewn/oewn_synsets.jsonl.gz", dev=500, test=1000, most=2000,
     ),
     "wnut-17": Data(
         kind="tagging", metric="f1", train="wnut17_ner/wnut17train.conll", dev="wnut17_ner/emerging.dev.conll",
