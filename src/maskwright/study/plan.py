@@ -37,7 +37,7 @@ from maskwright.training.doctor import read_hardware
 from maskwright.training.ranks.device import Machine, Precision, prepare_machine, pretraining_microbatch, use_machine
 from maskwright.training.start.speed import measure_speed
 
-DEFAULT_RECIPES = ("bert/tiny", "bert/mini", "bert/small")
+DEFAULT_RECIPES = ("maskwright/tiny", "maskwright/mini", "maskwright/small")
 TRIAL_MINUTES = 4.0
 TRIAL_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)
 """Lengths of a recipe's trial runs, as shares of its trial time."""
