@@ -371,9 +371,9 @@ def _plots(report: dict[str, Any]) -> Iterator[Block]:
     yield legend(_dots(report).values())
     yield figures([curves, *pareto])
     yield paragraph(
-        "Learning curves: one line per seed, measured on text that each run sets aside, with the recipe's own masks "
-        "(of an ELECTRA: its generator); curves of recipes that mask or tokenize differently are not comparable in "
-        "height.",
+        "Learning curves: one line per seed, measured on a part of the study's held-out text, with the recipe's own "
+        "masks (of an ELECTRA: its generator); curves of recipes that mask or tokenize differently are not comparable "
+        "in height.",
         " Quality against cost: bars are 95 % intervals; the dashed line joins recipes that no other equals or beats "
         "in both; recipes of equal cost stand side by side."
         if pareto
