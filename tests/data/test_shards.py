@@ -226,11 +226,10 @@ def test_a_full_disk_leaves_neither_processes_nor_files(
     assert not list((tmp_path / "cache").iterdir())
 
 
-def test_preparing_text_does_not_import_torch() -> None:
-    code = (
-        "import sys, maskwright.data.shards.tokenize, maskwright.data.tokenizers.training;"
-        "sys.exit(','.join({'torch', 'transformers', 'pyarrow'} & set(sys.modules)) or 0)"
-    )
+def test_preparing_text_imports_no_large_library_without_need() -> None:
+    modules = ("data.shards.tokenize", "data.tokenizers.training", "data.similar_words")
+    code = f"import sys, {', '.join(f'maskwright.{module}' for module in modules)};"
+    code += "sys.exit(','.join({'torch', 'transformers', 'pyarrow', 'scipy'} & set(sys.modules)) or 0)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

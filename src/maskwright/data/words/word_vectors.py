@@ -5,11 +5,15 @@ neighbors, with smoothed context counts (Levy, Goldberg and Dagan 2015, "Improvi
 lessons learned from word embeddings").
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
 
 from maskwright.core.types import BoolArray, IntArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 # Window 2, not word2vec's 5: near words determine what can replace a word, far ones the topic (Levy and Goldberg 2014,
 # "Dependency-based word embeddings", section 4).
@@ -48,13 +52,15 @@ def learn_vectors(
     return frequent[kept], vectors[kept]
 
 
-def _positive_information(words: IntArray, frequent: BoolArray, sentence_ends: IntArray) -> csr_array:
+def _positive_information(words: IntArray, frequent: BoolArray, sentence_ends: IntArray) -> "csr_array":
     """Return the positive pointwise mutual information of the K frequent words. Shape (K, K).
 
     Args:
         words: Shape (N,), the numbers of the words below K; any number where a word is not frequent.
         frequent: Shape (N,).
     """
+    from scipy.sparse import coo_array, csr_array  # 40 MB, for recipes with similar words only.
+
     size = int(words[frequent].max()) + 1
     sentences = np.searchsorted(sentence_ends, np.arange(len(words)), side="right")
     pairs = csr_array((size, size), dtype=np.float32)
