@@ -161,7 +161,8 @@ class Recipe(Spec):
             if getattr(self, second) is not None and not users:
                 allowed = [cast(type[Objective], each) for each in members(ObjectiveChoice)]
                 user = " or ".join(repr(kind_of(each)) for each in allowed if second in each.needs)
-                raise ValueError(f"no objective uses the {second}: add {user}, or set {second}=null")
+                other = "choose a recipe of distilbert, distilroberta or embedder, " if second == "teacher" else ""
+                raise ValueError(f"no objective uses the {second}: {other}add {user}, or set {second}=null")
         if self.generator is not None and not any(objective.on_generator for objective in self.objectives):
             raise ValueError("the generator needs the objective 'mlm', which trains it; add it")
         if self.training.max_length > self.encoder.max_positions:
