@@ -57,6 +57,9 @@ def test_advice_names_baselines_that_are_no_worse_and_longer_training():
     assert "frozen vectors" in line
     assert "0.7 against 0.8" in line
     assert line in rising.page()
+    assert "--task embedding" not in line
+    [line] = replace(rising, kind="regression", pairs=True).advice
+    assert "--task embedding" in line
     [row] = rising.rows
     rising = replace(rising, baselines={}, rows=(replace(row, is_rising=True),))
     assert "`--set epochs=6 --set batch_size=32`" in rising.advice[0]

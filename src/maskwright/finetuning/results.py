@@ -108,6 +108,8 @@ class Results:
             model, baseline = self.best.dev[main], scores["dev"][main]
             if baseline >= model:
                 hint = " Try another `--set learning_rate=...`, or more steps." * name.startswith(FROZEN)
+                if hint and self.kind == "regression" and self.pairs:
+                    hint += " For similarity, `--task embedding` trains the vectors of single texts."
                 shown = f"{main} {model:.4g} against {baseline:.4g}"
                 lines.append(f"On dev the model is no better than the baseline {name}: {shown}.{hint}")
         if self.best.is_rising:
