@@ -143,6 +143,17 @@ def test_little_data_has_small_batches_and_more_epochs(examples, batch_size, ste
     assert fit_training(settings.replace(steps=10), examples, (), width=768, system="bert")[0].batch_size == 32
 
 
+@pytest.mark.parametrize(
+    ("classes", "batch_size", "epochs"), [(2, 32, 5.0), (15, 32, 5.0), (45, 32, 15.0), (70, 16, 12.0)]
+)
+def test_many_classes_have_more_steps(classes, batch_size, epochs):
+    settings, *_ = published("bert", "sequence", None, BASE)
+    fitted, choices = fit_training(settings, 2000, (), width=768, system="bert", num_outputs=classes)
+    assert (fitted.batch_size, fitted.epochs) == (batch_size, epochs)
+    [reason] = [choice.reason for choice in choices if choice.field == "epochs"]
+    assert (f"{classes} classes" in reason) == (classes > 15)
+
+
 def test_balanced_class_weights_are_those_of_scikit_learn():
     from sklearn.utils.class_weight import compute_class_weight
 

@@ -319,6 +319,7 @@ def make_plan(
             width=existing.config.hidden_size,
             system=system,
             tokens=0.0 if from_scratch else tokens_of(existing),
+            num_outputs=task.num_outputs,
         )
         choices += more
     return Plan(

@@ -32,6 +32,8 @@ SHORT_PRETRAINING_RATE_AT_WIDTH_128 = 1e-3
 5e-4, 1e-3 at width 256 (SST-2, 2000 examples, models pretrained for minutes: see docs/fine-tuning.md)."""
 FEWEST_STEPS = 300
 """Minimum steps for little data: with 2000 examples dev rose until step 252 of 315 (docs/fine-tuning.md)."""
+STEPS_PER_CLASS = 20
+"""Minimum steps for each class: with 2,000 examples of 45 classes 5 epochs are too few (docs/fine-tuning.md)."""
 MOST_EPOCHS = 20.0
 """Maximum epochs for little data, instead of three (Mosbach et al. 2021, section 6; measured here too: see
 docs/fine-tuning.md)."""
@@ -230,10 +232,12 @@ class FineTuningPlan:
         width: The model's hidden size.
         system: What it was pretrained as ("macbert"), or "".
         tokens: Its pretraining tokens; None if unknown.
+        num_outputs: Classes, tags or other outputs of the head.
     """
 
     settings: Hyperparameters
     num_units: int
+    num_outputs: int
     width: int
     system: str
     tokens: float | None
@@ -253,17 +257,22 @@ class FineTuningPlan:
         return round_digits(rate * PUBLISHED_WIDTH / self.width)
 
     @property
+    def fewest_steps(self) -> int:
+        """Steps below which a score on dev still rises."""
+        return max(FEWEST_STEPS, STEPS_PER_CLASS * self.num_outputs)
+
+    @property
     def small_batch(self) -> int:
-        """The batch size, halved while `MOST_EPOCHS` make fewer than `FEWEST_STEPS`, at least `SMALLEST_BATCH`."""
+        """The batch size, halved while `MOST_EPOCHS` make fewer than `fewest_steps`, at least `SMALLEST_BATCH`."""
         size = self.settings.batch_size
-        while size // 2 >= SMALLEST_BATCH and MOST_EPOCHS * math.ceil(self.num_units / size) < FEWEST_STEPS:
+        while size // 2 >= SMALLEST_BATCH and MOST_EPOCHS * math.ceil(self.num_units / size) < self.fewest_steps:
             size //= 2
         return size
 
     @property
     def enough_epochs(self) -> float:
-        """The epochs that make `FEWEST_STEPS`, at most `MOST_EPOCHS`."""
-        return float(min(MOST_EPOCHS, math.ceil(FEWEST_STEPS / self.steps_per_epoch)))
+        """The epochs that make `fewest_steps`, at most `MOST_EPOCHS`."""
+        return float(min(MOST_EPOCHS, math.ceil(self.fewest_steps / self.steps_per_epoch)))
 
 
 def fitted_patience(epochs: float) -> int:
@@ -297,7 +306,11 @@ TRAINING_RULES: tuple[Rule[FineTuningPlan], ...] = (
     Rule(
         "epochs",
         lambda plan: plan.enough_epochs,
-        lambda plan: f"only {plan.steps_per_epoch} steps per epoch: little data needs more epochs",
+        lambda plan: (
+            f"{plan.num_outputs} classes need more steps than {plan.steps_per_epoch} per epoch"
+            if plan.fewest_steps > FEWEST_STEPS
+            else f"only {plan.steps_per_epoch} steps per epoch: little data needs more epochs"
+        ),
         lambda plan: plan.settings.steps is None and plan.enough_epochs > plan.settings.epochs,
     ),
 )
@@ -327,12 +340,15 @@ def fit_training(
     width: int,
     system: str,
     tokens: float | None = None,
+    num_outputs: int = 1,
 ) -> tuple[Hyperparameters, tuple[Choice, ...]]:
     """Adjust published settings to small models and little data (see `FineTuningPlan`); `fixed` fields are kept.
 
     With fixed epochs the batch size is kept too: both make the number of steps.
     """
-    plan = FineTuningPlan(settings=settings, num_units=num_units, width=width, system=system, tokens=tokens)
+    plan = FineTuningPlan(
+        settings=settings, num_units=num_units, num_outputs=num_outputs, width=width, system=system, tokens=tokens
+    )
     kept = {*fixed, *(["batch_size"] if "epochs" in fixed else [])}
     choices: tuple[Choice, ...] = ()
     for rules in _STAGES:
