@@ -65,17 +65,17 @@ def faults(settings: Settings) -> Iterator[Table]:
         for needed in ("bert", name) if name in ("distilbert", "fine-tuning") else (name,):
             if not (scratch / needed).exists():
                 _until_ended(needed, scratch / needed)
-        faults, counts, equal = list[Fault](), Counter[str](), "yes"
-        while len(faults) < _FEWEST[name]:
+        case_faults, counts, equal = list[Fault](), Counter[str](), "yes"
+        while len(case_faults) < _FEWEST[name]:
             disturbed = scratch / f"{name}-disturbed-{counts['samples']}"
-            faults += _disturb(name, disturbed, draw)
+            case_faults += _disturb(name, disturbed, draw)
             learned, wanted = samples_learned(disturbed), samples_learned(expected)
             lost, repeated = (wanted - learned).total(), (learned - wanted).total()
             counts.update(samples=wanted.total(), lost=lost, repeated=repeated)
             equal = equal if _results(expected) == _results(disturbed) else "NO"
-        all_faults += faults
-        recovering = number(statistics.median([seconds for *_, seconds in faults if seconds] or [0.0]))
-        rows.append((name, str(len(faults)), *map(str, counts.values()), recovering, equal))
+        all_faults += case_faults
+        recovering = number(statistics.median([seconds for *_, seconds in case_faults if seconds] or [0.0]))
+        rows.append((name, str(len(case_faults)), *map(str, counts.values()), recovering, equal))
     columns = ("samples", "samples lost", "samples repeated", "seconds to recover, median", "equal")
     if rows:
         yield Table("work", ("case", "faults", *columns), rows)

@@ -144,11 +144,11 @@ def test_little_data_has_small_batches_and_more_epochs(examples, batch_size, ste
 
 
 @pytest.mark.parametrize(
-    ("classes", "batch_size", "epochs"), [(2, 32, 5.0), (15, 32, 5.0), (45, 32, 15.0), (70, 16, 12.0)]
+    ("classes", "batch_size", "epochs"), [(2, 32, 5.0), (15, 32, 5.0), (45, 32, 15.0), (200, 32, 16.0)]
 )
 def test_many_classes_have_more_steps(classes, batch_size, epochs):
     settings, *_ = published("bert", "sequence", None, BASE)
-    fitted, choices = fit_training(settings, 2000, (), width=768, system="bert", num_outputs=classes)
+    fitted, choices = fit_training(settings, 2000, (), width=768, system="bert", num_classes=classes)
     assert (fitted.batch_size, fitted.epochs) == (batch_size, epochs)
     [reason] = [choice.reason for choice in choices if choice.field == "epochs"]
     assert (f"{classes} classes" in reason) == (classes > 15)

@@ -19,7 +19,7 @@ from maskwright.finetuning.predict import predict
 from maskwright.finetuning.tasks.texts import Classification
 from maskwright.inference import precision as inference_precision
 from maskwright.kernels.cpu.encoder import quantize_int8
-from maskwright.model import inference as model_inference
+from maskwright.model import inference_encoder
 from maskwright.model.inference_encoder import PrecisionWarning
 from maskwright.reporting.reporter import Reporter
 from tests.precisions import skip_without
@@ -135,7 +135,7 @@ def test_int8_layers_compute_predictions_and_evaluation(wide, monkeypatch):
         return compute
 
     monkeypatch.setattr(inference_precision.ops, "int8_problem", lambda: None)
-    monkeypatch.setattr(model_inference, "_layers", rounded_layers)
+    monkeypatch.setattr(inference_encoder, "_layers", rounded_layers)
     (_, exact), (computed_in, rounded) = scores_in(wide, "fp32"), scores_in(wide, "int8")
     assert computed_in == "int8"
     np.testing.assert_allclose(rounded, exact, atol=0.02)

@@ -169,6 +169,9 @@ def test_a_student_reads_no_longer_sequences_than_its_teacher() -> None:
     for length, longest in ((512, 512), (300, 300), (128, 128)):
         run = resolve_run(get("distilbert/tiny"), Budget("tokens", 4e6), RAW, teacher_length=length)
         assert run.recipe.training.max_length == longest
+    for tokens, length in ((3e5, 256), (3e5, 128), (4e6, 512), (4e6, 128), (1e8, 128)):
+        run = resolve_run(get("embedder/mini"), Budget("tokens", tokens), RAW, teacher_length=length)
+        assert [phase.max_length for phase in run.recipe.training.phases] == [16, 64, min(length, 256)]
 
 
 def test_large_budgets_keep_the_published_lengths() -> None:

@@ -400,7 +400,11 @@ def test_shapes_and_vocabularies_are_as_published() -> None:
             assert (tokenizer.kind, tokenizer.vocab_size, tokenizer.lowercase) == ("wordpiece", size, lowercase), name
 
 
-@pytest.mark.parametrize("name", [name for name in catalog.names() if catalog.get(name).summary.startswith("not pub")])
+# The sizes of `embedder` are its own.
+SMALL = [name for name in catalog.names() if catalog.get(name).summary.startswith("not pub") and "embedder" not in name]
+
+
+@pytest.mark.parametrize("name", SMALL)
 def test_small_recipes_differ_from_published_ones_in_shape_and_training_alone(name: str) -> None:
     system = name.partition("/")[0]
     small, base = (catalog.get(each).model_dump() for each in (name, f"{system}/base"))

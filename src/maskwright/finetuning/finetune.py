@@ -58,7 +58,7 @@ from maskwright.finetuning.seed_run import (
 from maskwright.finetuning.tasks import KINDS
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.question_answering import QuestionAnswering
-from maskwright.finetuning.tasks.texts import TextTask
+from maskwright.finetuning.tasks.texts import Classification, TextTask
 from maskwright.fitting.rules import Choice, report_fitted
 from maskwright.inference.batches import TextEncoder
 from maskwright.inference.long_texts import IGNORED
@@ -319,7 +319,7 @@ def make_plan(
             width=existing.config.hidden_size,
             system=system,
             tokens=0.0 if from_scratch else tokens_of(existing),
-            num_outputs=task.num_outputs,
+            num_classes=len(task.labels) if isinstance(task, Classification) else 0,
         )
         choices += more
     return Plan(

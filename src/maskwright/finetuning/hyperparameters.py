@@ -32,8 +32,8 @@ SHORT_PRETRAINING_RATE_AT_WIDTH_128 = 1e-3
 5e-4, 1e-3 at width 256 (SST-2, 2000 examples, models pretrained for minutes: see docs/fine-tuning.md)."""
 FEWEST_STEPS = 300
 """Minimum steps for little data: with 2000 examples dev rose until step 252 of 315 (docs/fine-tuning.md)."""
-STEPS_PER_CLASS = 20
-"""Minimum steps for each class: with 2,000 examples of 45 classes 5 epochs are too few (docs/fine-tuning.md)."""
+STEPS_PER_CLASS, MOST_STEPS_FOR_CLASSES = 20, 1000
+"""Minimum steps for each class, and the highest minimum: measured with 45 classes (docs/fine-tuning.md)."""
 MOST_EPOCHS = 20.0
 """Maximum epochs for little data, instead of three (Mosbach et al. 2021, section 6; measured here too: see
 docs/fine-tuning.md)."""
@@ -232,12 +232,12 @@ class FineTuningPlan:
         width: The model's hidden size.
         system: What it was pretrained as ("macbert"), or "".
         tokens: Its pretraining tokens; None if unknown.
-        num_outputs: Classes, tags or other outputs of the head.
+        num_classes: Of a classification; 0 for other tasks.
     """
 
     settings: Hyperparameters
     num_units: int
-    num_outputs: int
+    num_classes: int
     width: int
     system: str
     tokens: float | None
@@ -259,7 +259,12 @@ class FineTuningPlan:
     @property
     def fewest_steps(self) -> int:
         """Steps below which a score on dev still rises."""
-        return max(FEWEST_STEPS, STEPS_PER_CLASS * self.num_outputs)
+        return max(FEWEST_STEPS, min(STEPS_PER_CLASS * self.num_classes, MOST_STEPS_FOR_CLASSES))
+
+    @property
+    def need(self) -> str:
+        """Subject and verb of a reason."""
+        return f"{self.num_classes} classes need" if self.fewest_steps > FEWEST_STEPS else "little data needs"
 
     @property
     def small_batch(self) -> int:
@@ -283,7 +288,7 @@ BATCH_RULES: tuple[Rule[FineTuningPlan], ...] = (
     Rule(
         "batch_size",
         lambda plan: plan.small_batch,
-        lambda plan: f"only {plan.num_units} training examples: little data needs more steps",
+        lambda plan: f"only {plan.num_units} training examples: {plan.need} more steps",
         lambda plan: plan.settings.steps is None,
     ),
 )
@@ -306,11 +311,7 @@ TRAINING_RULES: tuple[Rule[FineTuningPlan], ...] = (
     Rule(
         "epochs",
         lambda plan: plan.enough_epochs,
-        lambda plan: (
-            f"{plan.num_outputs} classes need more steps than {plan.steps_per_epoch} per epoch"
-            if plan.fewest_steps > FEWEST_STEPS
-            else f"only {plan.steps_per_epoch} steps per epoch: little data needs more epochs"
-        ),
+        lambda plan: f"only {plan.steps_per_epoch} steps per epoch: {plan.need} more epochs",
         lambda plan: plan.settings.steps is None and plan.enough_epochs > plan.settings.epochs,
     ),
 )
@@ -340,14 +341,14 @@ def fit_training(
     width: int,
     system: str,
     tokens: float | None = None,
-    num_outputs: int = 1,
+    num_classes: int = 0,
 ) -> tuple[Hyperparameters, tuple[Choice, ...]]:
     """Adjust published settings to small models and little data (see `FineTuningPlan`); `fixed` fields are kept.
 
     With fixed epochs the batch size is kept too: both make the number of steps.
     """
     plan = FineTuningPlan(
-        settings=settings, num_units=num_units, num_outputs=num_outputs, width=width, system=system, tokens=tokens
+        settings=settings, num_units=num_units, num_classes=num_classes, width=width, system=system, tokens=tokens
     )
     kept = {*fixed, *(["batch_size"] if "epochs" in fixed else [])}
     choices: tuple[Choice, ...] = ()

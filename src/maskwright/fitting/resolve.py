@@ -169,6 +169,9 @@ def fit_length(
     elif recipe.generator is not None and longest > 32:
         lengths = {32: JOINT_SHORT_SHARE, longest: 1 - JOINT_SHORT_SHARE}
         reason = "a generator learns nothing for long without short sequences first"
+    if published[0].max_length < min(lengths):  # It begins with even shorter sequences.
+        wanted = tuple(phase.replace(max_length=min(phase.max_length, full)) for phase in published)
+        return _with_phases(recipe, wanted, f"at most {full}, the length of the teacher")
     full = min(full, FULL_LENGTH, recipe.training.max_length)
     if full > longest and tokens >= FULL_LENGTH_FROM_TOKENS:
         share = FULL_LENGTH_SHARE
@@ -178,6 +181,12 @@ def fit_length(
         lengths[full] = share
         reason += f", and {share:.0%} at {full} to read such texts"
     wanted = tuple(LengthPhase(share=round(share, 2), max_length=length) for length, share in lengths.items())
+    return _with_phases(recipe, wanted, reason)
+
+
+def _with_phases(recipe: Recipe, wanted: tuple[LengthPhase, ...], reason: str) -> tuple[Recipe, tuple[Choice, ...]]:
+    """Return a recipe with these phases, if their mean length is smaller."""
+    published = recipe.training.phases
     mean_lengths = [sum(phase.share * phase.max_length for phase in phases) for phases in (wanted, published)]
     if mean_lengths[0] >= mean_lengths[1]:
         return recipe, ()

@@ -49,7 +49,10 @@ def is_contended(before: CpuTimes | None, after: CpuTimes | None, cores: int, wa
 
 
 class OtherLoad:
-    """The cores that other processes use: over the last half second of CPU time, or now if nobody has asked lately."""
+    """The cores that other processes use: over the last half second of CPU time.
+
+    After two seconds without a call it is the number of other runnable threads, for a tenth of a second.
+    """
 
     def __init__(self) -> None:
         self._before: CpuTimes | None = None
@@ -64,7 +67,7 @@ class OtherLoad:
         before, after = self._before, CpuTimes.now()
         if before is None or after is None or now - self._read > _STALE_SECONDS:
             self._cores = _runnable_others()
-            now -= _CHECK_SECONDS - _SAMPLED_SECONDS  # A moment says little: a client may just have called.
+            now -= _CHECK_SECONDS - _SAMPLED_SECONDS  # A single reading is noisy.
         else:
             seconds = (after.busy + after.idle - before.busy - before.idle) / (os.cpu_count() or 1)
             self._cores = max(0.0, after.busy - before.busy - (after.process - before.process)) / max(seconds, 1e-9)

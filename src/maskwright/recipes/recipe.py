@@ -161,7 +161,7 @@ class Recipe(Spec):
             if getattr(self, second) is not None and not users:
                 allowed = [cast(type[Objective], each) for each in members(ObjectiveChoice)]
                 user = " or ".join(repr(kind_of(each)) for each in allowed if second in each.needs)
-                other = "choose a recipe of distilbert, distilroberta or embedder, " if second == "teacher" else ""
+                other = f"choose a recipe with a {second} (`maskwright recipes`), "
                 raise ValueError(f"no objective uses the {second}: {other}add {user}, or set {second}=null")
         if self.generator is not None and not any(objective.on_generator for objective in self.objectives):
             raise ValueError("the generator needs the objective 'mlm', which trains it; add it")

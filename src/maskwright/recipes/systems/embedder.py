@@ -1,8 +1,8 @@
 """maskwright's recipe for a small sentence embedder: a student of a larger embedder's vectors, from unlabeled text.
 
-Trials of a student of all-MiniLM-L6-v2 chose it (LOG.md, "students of other shapes"): layers of the teacher to begin
-with, its vectors as the only target, whole texts without masks, and mostly short sequences, which are closest to the
-use of an embedder. Needs a teacher, `--teacher DIR_OR_HUB_NAME`; tokenizer, vocabulary and pooling are its own.
+It begins with layers of the teacher, matches its vectors alone, and reads whole texts without masks, most of them
+short: trials with students of all-MiniLM-L6-v2 favor each (LOG.md, "students of a sentence embedder in other shapes").
+Needs a teacher, `--teacher DIR_OR_HUB_NAME`; tokenizer, vocabulary and pooling are the teacher's.
 """
 
 from collections.abc import Iterator
@@ -22,11 +22,11 @@ SIZES: tuple[tuple[str, Size], ...] = (
 
 
 def recipes() -> Iterator[Recipe]:
-    """Yield students of three and six layers; heads become those of the teacher's size."""
+    """Yield students of three and six layers; a run changes the heads to the teacher's size."""
     for name, size in SIZES:
         yield Recipe(
             name=f"embedder/{name}",
-            summary="a small sentence embedder, distilled from a larger one",
+            summary="not published: a small sentence embedder, distilled from a larger one",
             paper=PAPER,
             family="distilbert",
             tokenizer=bert.UNCASED,

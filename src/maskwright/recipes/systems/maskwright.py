@@ -51,7 +51,7 @@ def recipes() -> Iterator[Recipe]:
         shape = at_size(ENCODER, size)
         yield Recipe(
             name=f"maskwright/{name}",
-            summary="recommended for small budgets: rotary positions, pre-norm, gates, 40 % masked",
+            summary="not published: for small budgets; rotary positions, pre-norm, gates, 40 % masked",
             paper=PAPER,
             family="modernbert",
             tokenizer=bert.UNCASED,

@@ -169,12 +169,13 @@ def inherit_from_teacher(recipe: Recipe, teacher: Checkpoint, fixed: Collection[
     if "position_offset" in different:
         offset = source_config.position_offset
         system, family = ("distilroberta", "roberta") if offset else ("distilbert", "distilbert")
-        as_set = f"family={family} encoder.position_offset={offset} encoder.type_vocab_size={int(offset > 0)}".split()
+        as_set = f"--set family={family} --set encoder.position_offset={offset}"
+        as_set += f" --set encoder.type_vocab_size={int(offset > 0)}"
         raise RecipeError(
             f"recipe {recipe.name!r} cannot load layers of {teacher.name}, a model of the family "
             f"{teacher.family}: its positions start at row {offset}, the recipe's at "
             f"{config.position_offset}",
-            hint=f"Choose a recipe {system}/SIZE, give `{' '.join(f'--set {each}' for each in as_set)}`, {remedy}",
+            hint=f"Choose a recipe {system}/SIZE, give `{as_set}`, {remedy}",
         )
     if different:
         raise RecipeError(
