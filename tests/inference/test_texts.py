@@ -105,6 +105,6 @@ def test_gathered_texts_are_a_text_several_or_a_column_of_a_table() -> None:
         assert gather(table, None, None, columns.append) == ["one"]
     assert columns == ["body", "body"]
     assert gather([{"a": "x y", "b": "z"}], None, "b") == ["z"]
-    for wrong in (7, [7], ["one", {"text": "two"}]):
+    for wrong in (7, [7], ["one", {"text": "two"}], ["one", None]):
         with pytest.raises(DataError, match=r"the texts hold a .*a DataFrame"):
             gather(wrong, None)

@@ -99,7 +99,7 @@ def check_target(out: str | Path) -> None:
         if foreign := sorted(path.name for path in folder.iterdir() if not _CACHED.match(path.name)):
             raise DataError(
                 f"{folder} contains {foreign[0]!r}, which is not prepared text",
-                allowed="a new or empty folder, or one of `maskwright prepare`",
+                allowed="a new or empty folder, or one that `maskwright prepare` wrote",
                 hint="Choose another --out.",
             )
         check_writable(folder)

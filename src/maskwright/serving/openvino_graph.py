@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.checkpoints.quiet import quiet
+from maskwright.core.errors import DeviceError
 from maskwright.serving.onnx_graph import Arrays, OnnxPrecision, Run, scores_of
 
 FILES: Mapping[OnnxPrecision, str] = {
@@ -16,7 +17,10 @@ FILES: Mapping[OnnxPrecision, str] = {
 
 
 def convert(source: Path, target: Path, precision: OnnxPrecision) -> None:
-    """Write an ONNX file in fp32 for OpenVINO, with weights in fp16 or, one scale per output, in int8."""
+    """Write an ONNX file in fp32 for OpenVINO, with weights in fp16 or, one scale per output, in int8.
+
+    Raises DeviceError if it cannot be written, for instance on a full disk.
+    """
     import openvino
 
     with quiet():
@@ -25,7 +29,12 @@ def convert(source: Path, target: Path, precision: OnnxPrecision) -> None:
             import nncf
 
             model = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
-        openvino.save_model(model, target, compress_to_fp16=precision == "fp16")
+        try:
+            openvino.save_model(model, target, compress_to_fp16=precision == "fp16")
+        except RuntimeError as error:  # OpenVINO's, for any failed write
+            raise DeviceError(
+                f"OpenVINO cannot write {target}: {error}", hint="Check the free space of the disk, then export again."
+            ) from error
 
 
 def run_openvino(path: Path, head: str) -> Run:
