@@ -93,7 +93,8 @@ def test_reading_is_only_a_little_ahead() -> None:
 
 
 SCRIPT = """
-import operator, sys
+import operator, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background jobs ignore it.
 from maskwright.data.engines import ordered_map
 results = ordered_map(operator.neg, {items}, workers=2)
 print(next(results), "torch" in sys.modules, flush=True)

@@ -65,7 +65,7 @@ def of_each_task():
 
 @pytest.mark.parametrize("name", of_each_task())
 def test_every_recipe_can_be_shown_and_drawn(name, tokenizers):
-    preview = shown(name, tokenizers, text=ENGLISH + "\n\n" + CHINESE)
+    preview = shown(name, tokenizers, text=ENGLISH + "\n\n" + CHINESE, max_sequences=20)
     assert preview.num_sequences == len(preview.sequences) > 0
     text = drawn(preview)
     assert name in text
