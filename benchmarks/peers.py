@@ -244,7 +244,8 @@ def _engine(engine: str, precision: str, model: _Output, scratch: Path) -> Calla
     if engine == "openvino":
         import openvino
 
-        converted = openvino.convert_model(model, example_input=example)
+        with warnings.catch_warnings(action="ignore"):  # `torch.jit.trace` is deprecated.
+            converted = openvino.convert_model(model, example_input=example)
         if precision == "int8":
             import nncf
 
