@@ -172,6 +172,9 @@ def test_a_student_reads_no_longer_sequences_than_its_teacher() -> None:
     for tokens, length in ((3e5, 256), (3e5, 128), (4e6, 512), (4e6, 128), (1e8, 128)):
         run = resolve_run(get("embedder/mini"), Budget("tokens", tokens), RAW, teacher_length=length)
         assert [phase.max_length for phase in run.recipe.training.phases] == [16, 64, min(length, 256)]
+    phases = "training.phases=[{share: 0.9, max_length: 16}, {share: 0.1, max_length: 1024}]"
+    alone = resolve("modernbert/tiny", [phases])
+    assert fit_length(alone, 4e6, set()) == (alone, ())
 
 
 def test_large_budgets_keep_the_published_lengths() -> None:

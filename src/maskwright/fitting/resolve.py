@@ -170,6 +170,7 @@ def fit_length(
         lengths = {32: JOINT_SHORT_SHARE, longest: 1 - JOINT_SHORT_SHARE}
         reason = "a generator learns nothing for long without short sequences first"
     if published[0].max_length < min(lengths):  # It begins with even shorter sequences.
+        full = full if recipe.teacher else recipe.training.max_length
         wanted = tuple(phase.replace(max_length=min(phase.max_length, full)) for phase in published)
         return _with_phases(recipe, wanted, f"at most {full}, the length of the teacher")
     full = min(full, FULL_LENGTH, recipe.training.max_length)

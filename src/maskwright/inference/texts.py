@@ -95,9 +95,9 @@ def _in_memory(texts: object, column: str | None, on_column: OnColumn) -> Sequen
         columns, rows = records.columns, records.numbered()
         return list(column_texts(columns, rows, column, records.name, "column={!r}", refuse_line, on_column))
     each: list[Any] = list(texts) if isinstance(texts, Iterable) and not isinstance(texts, Mapping) else [texts]
-    if wrong := [type(text).__name__ for text in each if not isinstance(text, str)]:
+    if wrong := next((type(text).__name__ for text in each if not isinstance(text, str)), ""):
         raise DataError(
-            f"the texts hold a {wrong[0]}",
+            f"the texts hold a {wrong}",
             allowed="a text, a list of texts, a DataFrame, a Hugging Face Dataset, or a list of dictionaries",
         )
     return each

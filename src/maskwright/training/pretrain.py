@@ -97,8 +97,8 @@ def pretrain(
         init: Start from this model (a run, a Hugging Face directory or hub name) and its tokenizer instead of random
             weights. It must have the recipe's shape, if a recipe is given.
         extend_vocabulary: With `init`: add N words of the corpus to the vocabulary, or those of a file, one per line.
-        teacher: Teacher model of a recipe that learns from one (distilbert/SIZE, distilroberta/SIZE, embedder/SIZE);
-            short for `teacher.model=...` in `set`.
+        teacher: Teacher model of a recipe that learns from one, as distilbert/SIZE does; short for `teacher.model=...`
+            in `set`.
         held_out: Text to measure the model on during training, named like the corpus. Default: a share of the corpus,
             chosen by the seed.
         clean: Override a field of the text cleaning, e.g. `deduplicate=none`.

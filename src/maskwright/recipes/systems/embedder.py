@@ -1,7 +1,7 @@
 """maskwright's recipe for a small sentence embedder: a student of a larger embedder's vectors, from unlabeled text.
 
-It begins with layers of the teacher, matches its vectors alone, and reads whole texts without masks, most of them
-short: trials with students of all-MiniLM-L6-v2 favor each (LOG.md, "students of a sentence embedder in other shapes").
+It begins with layers of the teacher, matches its vectors alone and reads mostly short texts, as trials with students of
+all-MiniLM-L6-v2 favor (LOG.md, "a narrow student that begins with its teacher's layers"). Nothing is masked.
 Needs a teacher, `--teacher DIR_OR_HUB_NAME`; tokenizer, vocabulary and pooling are the teacher's.
 """
 
