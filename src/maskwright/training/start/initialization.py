@@ -167,15 +167,14 @@ def inherit_from_teacher(recipe: Recipe, teacher: Checkpoint, fixed: Collection[
     elif config.hidden_size < source_config.hidden_size and rest:
         remedy = f"a hidden size that is a multiple of {source_config.head_size}, the size of its heads, {remedy}"
     if "position_offset" in different:
-        offset = source_config.position_offset
-        system, family = ("distilroberta", "roberta") if offset else ("distilbert", "distilbert")
-        as_set = f"--set family={family} --set encoder.position_offset={offset}"
-        as_set += f" --set encoder.type_vocab_size={int(offset > 0)}"
+        offset, segments = source_config.position_offset, source_config.type_vocab_size
+        as_set = f"--set family={teacher.family} --set encoder.position_offset={offset}"
+        as_set += f" --set encoder.type_vocab_size={segments}"
         raise RecipeError(
             f"recipe {recipe.name!r} cannot load layers of {teacher.name}, a model of the family "
             f"{teacher.family}: its positions start at row {offset}, the recipe's at "
             f"{config.position_offset}",
-            hint=f"Choose a recipe {system}/SIZE, give `{as_set}`, {remedy}",
+            hint=f"Choose another recipe with a teacher (`maskwright recipes`), give `{as_set}`, {remedy}",
         )
     if different:
         raise RecipeError(
