@@ -32,6 +32,7 @@ from maskwright.study.request import tasks_of, variants_of
 from maskwright.study.statistics import NO_DIFFERENCE, NOT_COMPARABLE
 from maskwright.study.text import open_text
 from maskwright.training import pretraining_run
+from recording import Recorder
 
 RECIPES = {"base": "bert/tiny", "words": "bert/tiny"}
 FLOPS = 4e7
@@ -112,8 +113,10 @@ def test_a_killed_study_gives_the_same_report(
 
     with monkeypatch.context() as patch:
         patch.setattr(probes, "masked_words", killed)
+        recorder = Recorder()
         with pytest.raises(KeyboardInterrupt):
-            study("killed")
+            study("killed", reporter=recorder)
+        assert recorder.messages[-1][0] == "stopped"
     assert trained == ["base/seed-0", "words/seed-0"], "seed by seed"
     # The second run as if it had been killed before its first checkpoint.
     shutil.rmtree(whole.folder.parent / "killed" / "runs" / "words" / "seed-0")

@@ -213,8 +213,10 @@ def compare(
         finished = True
         try:
             study.run(sources, baseline)
-        except StoppedError:
+        except (StoppedError, KeyboardInterrupt) as stop:
             reporter.message("stopped", "the same command resumes the study")
+            if isinstance(stop, KeyboardInterrupt):
+                raise
             finished = False
         return Comparison(folder=folder, finished=finished, runs=runs, report=study.report)
 
