@@ -5,7 +5,7 @@ import torch
 from packed_batches import SMALL, encoder, packed
 from torch import Tensor
 
-from maskwright.machine.matmul import fp32_matmul_setting
+from maskwright.training.ranks.device import use_matmul_library
 
 
 def outcome(*, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
@@ -28,7 +28,7 @@ def outcome(*, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor, dict[s
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="PyTorch was built without oneDNN")  # type: ignore[no-untyped-call]
 def test_onednn_s_fp32_matmul_setting_give_the_same() -> None:
     plain = outcome()
-    with fp32_matmul_setting("bf16"):
+    with use_matmul_library("onednn"):
         other = outcome()
     torch.testing.assert_close(other[0], plain[0], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(other[1], plain[1], atol=0, rtol=1e-5)

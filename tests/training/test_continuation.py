@@ -27,7 +27,7 @@ from maskwright.training.runs import checkpoint
 from maskwright.training.runs.report import html
 from maskwright.training.start.continuation import Quality, recipe_of, sentence_similarity, split_budget, verdict
 from maskwright.training.start.existing import open_existing
-from maskwright.training.steps.evaluation import HeldOutResult
+from maskwright.training.steps.step import ObjectiveResult
 from maskwright.training.steps.text import Text
 from recording import Recorder
 
@@ -250,8 +250,8 @@ def test_similarity_tells_neighbors_from_random_sentences() -> None:
 
 
 def test_the_verdict_states_both_losses_and_what_got_worse() -> None:
-    before = Quality(held_out={"mlm": HeldOutResult(6.0, 0.1, 50)}, similarity=0.95, head_tokens=100)
-    after = Quality(held_out={"mlm": HeldOutResult(4.0, 0.3, 50)}, similarity=0.9)
+    before = Quality(held_out={"mlm": ObjectiveResult(6.0, 0.1, 50)}, similarity=0.95, head_tokens=100)
+    after = Quality(held_out={"mlm": ObjectiveResult(4.0, 0.3, 50)}, similarity=0.9)
     loss, vectors = verdict(before, after)
     assert "6.000" in loss
     assert "4.000" in loss

@@ -7,12 +7,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from toy_models import take_step
 
 from maskwright.fitting.budget import Budget
-from maskwright.fitting.flops import expected_tokens, planned_skipped_flops_per_token, skipped_flops, step_flops
+from maskwright.fitting.flops import expected_tokens, planned_skipped_flops_per_token
 from maskwright.kernels.cpu import linear
 from maskwright.kernels.setting import use_kernels
 from maskwright.recipes.catalog import get, names, resolve
 from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.training.steps.update_rules import build_optimizer
+from maskwright.training.steps.workload import skipped_flops, step_flops
 
 # Recipes that are the same at toy size are tested once.
 _WHAT_COSTS = ("encoder", "generator", "teacher", "objectives", "format", "masking", "replacement")

@@ -18,8 +18,9 @@ from maskwright.core.errors import DataError, TrainingError
 from maskwright.core.storage.checksums import read_record
 from maskwright.training import pretraining_run
 from maskwright.training.runs import checkpoint
+from maskwright.training.runs.monitor import Spikes
 from maskwright.training.steps import loop
-from maskwright.training.steps.evaluation import Spikes, divergence
+from maskwright.training.steps.evaluation import divergence
 from maskwright.training.steps.sampler import Cursor, InstanceSampler
 from recording import Recorder
 

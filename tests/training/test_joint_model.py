@@ -288,8 +288,8 @@ def test_original_tokens_are_predicted_from_the_samples(loss_at: str) -> None:
     results = [
         take_step(model, optimizer, batch, learning_rate=3e-3, clip_norm=1.0, step=number) for number in range(20)
     ]
-    assert results[-1].losses["replace_mlm"] < results[0].losses["replace_mlm"]
-    assert ("restored" in results[-1].details["replace_mlm"]) == (loss_at == "everywhere")
+    assert results[-1].objectives["replace_mlm"].loss < results[0].objectives["replace_mlm"].loss
+    assert ("restored" in results[-1].objectives["replace_mlm"].details) == (loss_at == "everywhere")
 
 
 def test_the_encoder_learns_what_its_generator_likes_to_draw() -> None:
@@ -306,8 +306,9 @@ def test_the_encoder_learns_what_its_generator_likes_to_draw() -> None:
         batch = batches[number % 3]
         result = take_step(model, optimizer, batch, learning_rate=3e-3 * (1 - number / 60), clip_norm=1.0, step=number)
         model.zero_grad(set_to_none=True)
-    assert result.details["rtd"]["recall"] > 0.95
-    assert result.details["rtd"]["precision"] > 0.9
+    detected = result.objectives["rtd"].details
+    assert detected["recall"] > 0.95
+    assert detected["precision"] > 0.9
 
 
 # --- samples are keyed
@@ -407,10 +408,10 @@ def test_detection_goes_with_other_choices(overrides: tuple[str, ...]) -> None:
         take_step(model, optimizer, batch, learning_rate=1e-3, clip_norm=1.0, step=number) for number in range(3)
     ]
     for result in results:
-        assert result.losses.keys() == {objective.kind for objective in recipe.objectives}
+        assert result.objectives.keys() == {objective.kind for objective in recipe.objectives}
         assert np.isfinite(result.loss)
-        assert 0 < result.details["rtd"]["replaced"] <= 1
-    assert results[-1].losses["mlm"] < results[0].losses["mlm"]
+        assert 0 < result.objectives["rtd"].details["replaced"] <= 1
+    assert results[-1].objectives["mlm"].loss < results[0].objectives["mlm"].loss
 
 
 class Filler(MaskedLanguageModeling):

@@ -23,7 +23,6 @@ from maskwright.kernels.setting import Kernels as KernelSetting
 from maskwright.kernels.setting import kernels_enabled
 from maskwright.reporting.metrics import read_rows
 from maskwright.training import pretrain as pretrain_module
-from maskwright.training import pretraining_run
 from maskwright.training.ranks.device import Machine, prepare_machine
 from maskwright.training.steps import kernel_check
 from maskwright.training.steps.batches import StepBatch
@@ -162,7 +161,7 @@ def test_a_run_tells_the_result_of_the_check_and_can_be_resumed_without(
 
     # As if the processor were a GPU.
     monkeypatch.setattr(Machine, "needs_kernel_check", property(lambda machine: machine.kernels == "auto"))
-    monkeypatch.setattr(pretraining_run, "check_kernels", check)
+    monkeypatch.setattr(kernel_check, "check_kernels", check)
     recorder = Recorder()
     with killed_after(3):
         train_toy(tmp_path, steps=6, kernels=wish, checkpoint_minutes=0.0, reporter=recorder)

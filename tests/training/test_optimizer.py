@@ -253,9 +253,10 @@ def test_orthogonalized_matrices_keep_their_singular_vectors() -> None:
     torch.testing.assert_close(inner, torch.diag_embed(values), rtol=0, atol=1e-5)
 
 
-def test_muon_clips_and_skips_as_if_the_host_did() -> None:
+@pytest.mark.parametrize("constants", [Muon(), Lamb()], ids=lambda constants: constants.kind)
+def test_rules_clip_and_skip_as_if_the_host_did(constants: OptimizerSpec) -> None:
     on_device, by_host = muon_parameters(), muon_parameters()
-    first, second = (build_optimizer(each.items(), Muon(), peak=0.01) for each in (on_device, by_host))
+    first, second = (build_optimizer(each.items(), constants, peak=0.01) for each in (on_device, by_host))
     for number, most in enumerate((1.0, 0.0)):
         add_gradients(on_device, number)
         add_gradients(by_host, number)

@@ -41,7 +41,7 @@ def test_recombined_recipes_learn_and_are_saved_and_read_again_bit_equal(command
         for number in range(STEPS)
     ]
     for objective in recipe.objectives:
-        losses = [result.losses[objective.kind] for result in results]
+        losses = [result.objectives[objective.kind].loss for result in results]
         assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:5]), (objective.kind, losses)
     assert {name.split(".")[1] for name in all_weights(model) if name.startswith("heads.")} == {
         objective.kind for objective in recipe.objectives

@@ -5,10 +5,10 @@ import torch
 from test_batches import step
 from test_every_recipe import RECIPES, model_of, teacher_of, toy
 
-from maskwright.fitting.flops import skipped_flops
 from maskwright.training.steps import batches
 from maskwright.training.steps.batches import StepBatch, output_positions
 from maskwright.training.steps.model import PretrainingModel
+from maskwright.training.steps.workload import skipped_flops
 
 
 def totals_and_gradients(model: PretrainingModel, batch: StepBatch) -> tuple[dict[str, float], dict[str, torch.Tensor]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maskwright.training.ranks.slow_ranks import SlowRanks
+from maskwright.training.runs.monitor import SlowRanks
 
 
 @pytest.mark.parametrize(

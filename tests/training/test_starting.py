@@ -30,7 +30,7 @@ from maskwright.training.start.initialization import (
     start_from_teacher,
 )
 from maskwright.training.steps.model import build_model
-from maskwright.training.steps.weights import all_weights, encoder_weights, generator_weights
+from maskwright.training.steps.weights import all_weights, copy_weights, encoder_weights, generator_weights
 
 SIZE = toy_tokenizer().special_tokens.vocab_size
 POSITIONS = "encoder.position_embeddings.weight"
@@ -44,7 +44,7 @@ def begun(recipe: Recipe, start: InitialWeights | None = None) -> dict[str, Tens
     model = build_model(recipe, SIZE)
     model.initialize(7)
     if start is not None:
-        start.copy_to(model)
+        copy_weights(start.weights, model)
     return all_weights(model)
 
 
@@ -127,7 +127,7 @@ def test_a_generator_comes_from_its_folder_beside_the_model(tmp_path: Path) -> N
     assert start.new == start.ignored == ()
     built = build_model(recipe, SIZE)
     built.initialize(7)
-    start.copy_to(built)
+    copy_weights(start.weights, built)
     for weights, source in ((generator_weights(built), generator), (encoder_weights(built), model)):
         assert weights.keys() == source.state.keys()
         assert all(torch.equal(weights[name], tensor) for name, tensor in source.state.items())

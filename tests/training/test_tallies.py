@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from maskwright.core.tensors import LossTerm
 from maskwright.recipes.catalog import get
 from maskwright.training.steps import step
-from maskwright.training.steps.step import Sums, details_of
+from maskwright.training.steps.step import Sums, results_of
 
 PARTS = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=20)
 
@@ -17,16 +17,16 @@ PARTS = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=20)
 def test_sums_are_those_of_python_to_the_last_bit(losses: list[float], counts: list[int]) -> None:
     sums = Sums()
     for loss in losses:
-        sums.add("loss", "mlm", torch.tensor(loss, dtype=torch.float32, requires_grad=True))
+        sums.add("mlm", "loss", torch.tensor(loss, dtype=torch.float32, requires_grad=True))
     for count in counts:
-        sums.add("correct", "mlm", torch.tensor(count))
-    assert sums.to_host().read() == {"loss": {"mlm": sum(losses, 0.0)}, "correct": {"mlm": sum(counts)}}
-    assert not sums.total("loss", "mlm").requires_grad
+        sums.add("mlm", "correct", torch.tensor(count))
+    assert sums.to_host().read() == {"mlm": {"loss": sum(losses, 0.0), "correct": sum(counts)}}
+    assert not sums.total("mlm", "loss").requires_grad
 
 
 def test_nothing_added_gives_no_numbers() -> None:
-    assert Sums().to_host().read() == {"loss": {}, "correct": {}}
-    assert details_of(get("bert/tiny").objectives, {"mlm": 3}, {}) == {}
+    assert Sums().to_host().read() == {}
+    assert results_of(get("bert/tiny").objectives, {"mlm": 0, "nsp": 0}, {}) == {}
 
 
 def test_ranks_exchange_sums_in_the_order_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,9 +43,9 @@ def test_ranks_exchange_sums_in_the_order_of_names(monkeypatch: pytest.MonkeyPat
     for kinds in (("mlm", "nsp"), ("nsp", "mlm")):
         sums = Sums()
         for kind in kinds:
-            sums.add("loss", kind, torch.tensor(1.0 if kind == "mlm" else 5.0))
+            sums.add(kind, "loss", torch.tensor(1.0 if kind == "mlm" else 5.0))
         sums.all_reduce_sum()
-        assert sums.to_host().read()["loss"] == {"mlm": 2, "nsp": 10}
+        assert sums.to_host().read() == {"mlm": {"loss": 2}, "nsp": {"loss": 10}}
     assert exchanged[0].tolist() == exchanged[1].tolist()
 
 
@@ -56,7 +56,6 @@ def test_shares_are_of_all_micro_batches_together() -> None:
         counted = {"replaced": replaced, "flagged": flagged, "hit": hit}
         tallies = {name: torch.tensor(value) for name, value in counted.items()}
         sums.add_term("rtd", LossTerm(torch.tensor(1.0), torch.tensor(9), tallies=tallies))
-    numbers = sums.to_host().read()
-    assert (numbers["loss"], numbers["correct"]) == ({"rtd": 2.0}, {"rtd": 18.0})
-    actual = details_of([rtd], {"rtd": 40}, numbers)["rtd"]
-    assert (actual["replaced"], actual["precision"], actual["recall"]) == (8 / 40, 3 / 4, 3 / 8)
+    result = results_of([rtd], {"rtd": 40}, sums.to_host().read())["rtd"]
+    assert (result.loss, result.accuracy) == (2 / 40, 18 / 40)
+    assert result.details == {"replaced": 8 / 40, "precision": 3 / 4, "recall": 3 / 8}

@@ -1,7 +1,6 @@
-"""Training FLOPs of a recipe, planned and spent, by the formula of `recipes.sizing`; the tokens that a budget buys."""
+"""The tokens that a budget buys, by the training FLOPs of `recipes.sizing`."""
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 from maskwright.fitting.budget import Budget
 from maskwright.model.config import EncoderConfig
@@ -15,23 +14,8 @@ _HELD_OUT_SHARE = 0.005
 _HELD_OUT_MIN, _HELD_OUT_MAX = 5_000, 60_000
 
 
-class StepSizes(Protocol):
-    """The sizes of a step that its FLOPs depend on (see `training.steps.batches.StepBatch`)."""
-
-    @property
-    def num_tokens(self) -> int: ...
-    @property
-    def num_sequences(self) -> int: ...
-    @property
-    def squared_lengths(self) -> int: ...
-    @property
-    def counts(self) -> Mapping[str, int]: ...
-    @property
-    def skipped_tokens(self) -> Mapping[str, int]: ...
-
-
 def planned_skipped_flops_per_token(recipe: Recipe) -> float:
-    """Estimate the training FLOPs per token that the last layers skip (see `skipped_flops`).
+    """Estimate the training FLOPs per token that the last layers skip (see `training.steps.workload.skipped_flops`).
 
     Only selected tokens count as output positions; first tokens, neighbors of spans and recipes that select most tokens
     are ignored.
@@ -43,25 +27,6 @@ def planned_skipped_flops_per_token(recipe: Recipe) -> float:
             needed = recipe.masking.rate if "token" in predicts else 0.0
             skipped += (1 - needed) * skipped_flops_per_token(config)
     return skipped
-
-
-def step_flops(recipe: Recipe, vocab_size: int, batch: StepSizes, teacher: EncoderConfig | None = None) -> float:
-    """Return the training FLOPs of a step: real tokens, real lengths, real targets; padding is not counted."""
-    return batch.num_tokens * training_flops_per_token(
-        recipe,
-        vocab_size,
-        length=batch.squared_lengths / batch.num_tokens,
-        predictions_per_token={kind: count / batch.num_tokens for kind, count in batch.counts.items()},
-        sequences_per_token=batch.num_sequences / batch.num_tokens,
-        teacher=teacher,
-    )
-
-
-def skipped_flops(recipe: Recipe, batch: StepSizes) -> float:
-    """Return the training FLOPs of a step that `step_flops` counts and the last layers skip."""
-    return sum(
-        batch.skipped_tokens[name] * skipped_flops_per_token(config) for name, (config, _) in recipe.encoders.items()
-    )
 
 
 def expected_tokens(

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from maskwright.core.tensors import EncoderOutput, PackedBatch
 from maskwright.kernels import ops
 from maskwright.model.config import EncoderConfig
-from maskwright.model.dropout import EncoderDropout
 from maskwright.model.rotary import Rotation
-from maskwright.model.sublayers import FeedForward, SelfAttention, layer_norm
+from maskwright.model.sublayers import FeedForward, LayerDropout, SelfAttention, layer_norm, num_sites
 
 
 class Encoder(nn.Module):
@@ -37,8 +36,6 @@ class Encoder(nn.Module):
         self.embedding_norm = layer_norm(config, embedding_size)
         self.embedding_projection = nn.Linear(embedding_size, hidden_size) if projects else None
         self.plan = tuple(zip(config.layer_plan("attention"), config.layer_plan("ffn"), strict=True))
-        self._windows = tuple(config.window(layer) for layer in range(config.num_layers))
-        self._thetas = tuple(config.theta(layer) for layer in range(config.num_layers))
         self.attention_blocks = nn.ModuleList(
             SelfAttention(config, has_norm=block > 0 or config.first_attention_norm)
             for block in range(len(set(config.layer_plan("attention"))))
@@ -46,16 +43,6 @@ class Encoder(nn.Module):
         self.ffn_blocks = nn.ModuleList(FeedForward(config) for _ in set(config.layer_plan("ffn")))
         self.final_norm = layer_norm(config, hidden_size) if config.norm_placement == "pre" else None
         self.pooler = nn.Linear(hidden_size, hidden_size) if config.pooler else None
-
-    @property
-    def head_size(self) -> int:
-        """Width of an attention head."""
-        return self.config.head_size
-
-    @property
-    def attention_dropout(self) -> float:
-        """Share of attention probabilities dropped."""
-        return self.config.attention_dropout
 
     def forward(
         self, batch: PackedBatch, output_positions: Tensor | None = None, qkv_layer: int | None = None
@@ -91,32 +78,34 @@ class Encoder(nn.Module):
         count = num_tokens if output_positions is None else len(output_positions)
         # Few tokens are appended, in training on a CPU only; their hidden states are cut off at the end.
         batch, output_positions = ops.pad_to_few_sizes(batch, output_positions)
-        dropout = EncoderDropout(self.config, batch.dropout_key if self.training else None, batch.ids.device)
+        number = batch.dropout_key if self.training else None
+        key = ops.DropoutKey(number, batch.ids.device, num_sites(self.config))
         sequences = ops.Sequences(batch.cu_seqlens, batch.max_seqlen)
-        hidden, rotations = self.embed(batch, dropout.embeddings()), self._rotations(batch)
+        hidden, rotations = self.embed(batch, key.mask(0, self.config.hidden_dropout)), self._rotations(batch)
         for layer, (attention, ffn) in enumerate(self.plan):
             positions = output_positions if layer == len(self.plan) - 1 else None
             block = cast(SelfAttention, self.attention_blocks[attention])
-            query, key, value = qkv = block.project(hidden)
+            qkv, dropout = block.project(hidden), LayerDropout.of(key, self.config, layer)
             if layer == qkv_layer:
-                kept = query[:num_tokens], key[:num_tokens], value[:num_tokens]
+                kept = qkv[0][:num_tokens], qkv[1][:num_tokens], qkv[2][:num_tokens]
             hidden = block(
                 hidden,
                 qkv,
                 sequences,
-                dropout.layer(layer),
+                dropout,
                 positions,
-                rotation=rotations.get(self._thetas[layer]),
-                window=self._windows[layer],
+                rotation=rotations.get(self.config.theta(layer)),
+                window=self.config.window(layer),
             )
-            hidden = self.ffn_blocks[ffn](hidden, dropout.layer(layer))
+            hidden = self.ffn_blocks[ffn](hidden, dropout)
         return (hidden if self.final_norm is None else self.final_norm(hidden))[:count], kept
 
     def _rotations(self, batch: PackedBatch) -> dict[float, Rotation]:
         """Return the rotation of the tokens for each theta; none with a position table."""
         if self.position_embeddings is not None:
             return {}
-        return {theta: Rotation.at(batch.position_ids, self.head_size, theta) for theta in sorted({*self._thetas})}
+        thetas = sorted({self.config.theta(layer) for layer in range(self.config.num_layers)})
+        return {theta: Rotation.at(batch.position_ids, self.config.head_size, theta) for theta in thetas}
 
     def embed(self, batch: PackedBatch, dropout: ops.DropoutMask | None) -> Tensor:
         """Return the input of the first layer, shape (T, H): word + position + segment embeddings, projected if E != H.

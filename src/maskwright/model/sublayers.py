@@ -7,12 +7,33 @@ T tokens, W output positions, H hidden size. There is no module for a whole laye
 sublayer (`EncoderConfig.sharing`).
 """
 
+from typing import NamedTuple
+
 from torch import Tensor, nn
 
 from maskwright.kernels import ops
 from maskwright.model.config import EncoderConfig
-from maskwright.model.dropout import LayerDropout
 from maskwright.model.rotary import Rotation
+
+
+class LayerDropout(NamedTuple):
+    """The dropout masks of one layer (Devlin et al. 2019, appendix A.2); None where nothing is dropped."""
+
+    attention_probabilities: ops.DropoutMask | None
+    attention_output: ops.DropoutMask | None
+    feed_forward_output: ops.DropoutMask | None
+
+    @classmethod
+    def of(cls, key: ops.DropoutKey, config: EncoderConfig, layer: int) -> "LayerDropout":
+        """Return the masks of a layer; their order is part of their keys, and site 0 is that of the embeddings."""
+        first = 1 + len(cls._fields) * layer
+        rates = config.attention_dropout, config.hidden_dropout, config.hidden_dropout
+        return cls(*(key.mask(first + site, rate) for site, rate in enumerate(rates)))
+
+
+def num_sites(config: EncoderConfig) -> int:
+    """Return the number of dropout sites of an encoder; those of a head are numbered from there."""
+    return 1 + len(LayerDropout._fields) * config.num_layers
 
 
 class _Sublayer(nn.Module):

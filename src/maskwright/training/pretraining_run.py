@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from maskwright.checkpoints.checkpoint import EncoderWithHeads
@@ -18,8 +17,8 @@ from maskwright.checkpoints.location import GENERATOR
 from maskwright.core.errors import RecipeError, TrainingError
 from maskwright.core.storage.files import atomic_folder, write_json
 from maskwright.core.text.amounts import pluralize, short_count
-from maskwright.fitting.budget import Budget, Spent
-from maskwright.fitting.flops import EVALUATIONS, held_out_tokens, skipped_flops, step_flops
+from maskwright.fitting.budget import Spent
+from maskwright.fitting.flops import EVALUATIONS, held_out_tokens
 from maskwright.kernels.setting import use_kernels
 from maskwright.reporting.reporter import Reporter
 from maskwright.training.extension import stable_until
@@ -34,18 +33,17 @@ from maskwright.training.ranks.distributed import (
 )
 from maskwright.training.ranks.interrupt import StopRequest
 from maskwright.training.runs.checkpoint import TrainingState, save_models, step_name
-from maskwright.training.runs.metrics import MetricsLogger
+from maskwright.training.runs.monitor import PlanMonitor
 from maskwright.training.runs.report import sample_fills
-from maskwright.training.runs.run import WARMUP_STEPS, Run
+from maskwright.training.runs.run import Run
 from maskwright.training.runs.run_directory import RECORD, STABLE, RunDirectory
-from maskwright.training.start.continuation import QualityComparison, split_budget, train_head
+from maskwright.training.start.continuation import Quality, held_out_similarity, split_budget, train_head, verdict
 from maskwright.training.start.existing import build_teacher
 from maskwright.training.start.preparation import PreparedRun, Request
 from maskwright.training.start.projection import project_weights
 from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.evaluation import (
     Baseline,
-    HeldOutResult,
     detection_line,
     divergence,
     health_line,
@@ -56,23 +54,18 @@ from maskwright.training.steps.evaluation import (
     unigram_baseline,
     vector_line,
 )
-from maskwright.training.steps.kernel_check import KernelCheck, check_kernels
+from maskwright.training.steps.kernel_check import check_phases
 from maskwright.training.steps.loop import Schedule, StepReport
 from maskwright.training.steps.model import PretrainingModel, build_model
+from maskwright.training.steps.step import ObjectiveResult, total_loss
 from maskwright.training.steps.update_rules import build_optimizer
-from maskwright.training.steps.weights import all_weights, load_weights
-from maskwright.training.steps.workload import Workload, build_workload
+from maskwright.training.steps.weights import all_weights, copy_weights, load_weights
+from maskwright.training.steps.workload import Workload, build_workload, skipped_flops, step_flops
 
-_CHECKED_SEQUENCES = 8
 _PROJECTION_TOKENS = 16_384
 """At most so many tokens of text decide how a teacher's layers are projected."""
 _ROUNDING = 1e-9
 """Of a share of the budget: 29 of 100 steps, times 100, are less than 29."""
-_REPLAN_FROM, _REPLAN_FACTOR, _REPLAN_AGAIN_FACTOR = 0.05, 1.25, 2.0
-"""Share of a time budget after which the plan is compared with the measured speed; ratio of both that is reported the
-first time, and again."""
-_REPLAN_STEPS = 10
-"""Steps of a session before the comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +93,7 @@ class RunResult:
     tokens: int
     epochs: float
     seconds: float
-    held_out: dict[str, HeldOutResult]
+    held_out: dict[str, ObjectiveResult]
     baseline: Baseline | None
     fitted: list[dict[str, Any]]
     stopped_by: str | None
@@ -115,37 +108,9 @@ class RunResult:
     @classmethod
     def from_json(cls, data: Mapping[str, Any], folder: Path) -> "RunResult":
         """Read what `to_json` wrote; the folder may have been moved since."""
-        held_out = {kind: HeldOutResult(**value) for kind, value in data["held_out"].items()}
+        held_out = {kind: ObjectiveResult(**value) for kind, value in data["held_out"].items()}
         baseline = None if data["baseline"] is None else Baseline(**data["baseline"])
         return cls(**{**data, "folder": folder, "held_out": held_out, "baseline": baseline})
-
-
-class PlanMonitor:
-    """Compares the planned tokens of a time budget with those of the measured speed, and reports a wrong plan.
-
-    `expected_tokens` is the plan of the first session, `planned_tokens` its last correction, if there is one.
-    """
-
-    def __init__(self, budget: Budget, expected_tokens: float, planned_tokens: float | None) -> None:
-        self._budget, self._expected_tokens = budget, expected_tokens
-        self._planned_tokens = planned_tokens or expected_tokens
-        self._num_steps = 0
-        self._warmed_up: Spent | None = None
-
-    def correct(self, spent: Spent, progress: float) -> tuple[float, float] | None:
-        """Take note of a step of this session; return the planned tokens, before and now, if the plan is corrected."""
-        self._num_steps += 1
-        if self._num_steps == WARMUP_STEPS:
-            self._warmed_up = spent
-        if self._warmed_up is None or self._num_steps < _REPLAN_STEPS or not _REPLAN_FROM <= progress < 1:
-            return None
-        speed = (spent.tokens - self._warmed_up.tokens) / (spent.seconds - self._warmed_up.seconds)
-        tokens = spent.tokens + speed * (self._budget.amount - spent.seconds)
-        factor = _REPLAN_FACTOR if self._planned_tokens == self._expected_tokens else _REPLAN_AGAIN_FACTOR
-        if 1 / factor <= tokens / self._planned_tokens <= factor:
-            return None
-        planned, self._planned_tokens = self._planned_tokens, tokens
-        return planned, tokens
 
 
 class PretrainingRun(Run[PretrainingModel]):
@@ -181,7 +146,7 @@ class PretrainingRun(Run[PretrainingModel]):
         self._keep_count, self._on_saved = keep, on_saved
         self._first_loss = math.inf
         self._files: dict[str, bytes] = {}
-        self._held_out: dict[str, HeldOutResult] = {}
+        self._held_out: dict[str, ObjectiveResult] = {}
         self._measured_step = -1
         self.workload = _workload(request, prepared, self.expected_tokens, record, machine, reporter)
         if not self.workload.held_out:
@@ -192,12 +157,12 @@ class PretrainingRun(Run[PretrainingModel]):
         model = build_model(recipe, text.vocab_size, teacher)
         model.initialize(request.seed, text.vocabulary.token_counts)
         if prepared.start is not None:  # A checkpoint replaces these weights.
-            prepared.start.copy_to(model)
+            copy_weights(prepared.start.weights, model)
             layers, begins = prepared.start.projected_layers, not any(directory.checkpoints.glob("step-*"))
             if teacher is not None and layers and begins and rank() == 0:
                 self._project(teacher, layers, model)
         model.to(machine.device).train()
-        self._comparison = QualityComparison(directory, record, model, text, self.workload)
+        self._before = Quality.from_json(record["before"]) if record.get("before") else None
         training = recipe.training
         super().__init__(
             folder=directory.path,
@@ -218,6 +183,7 @@ class PretrainingRun(Run[PretrainingModel]):
             name=directory.path.absolute().name,
             settings=recipe.model_dump(mode="json"),
         )
+        self.peak_flops = machine.peak_flops * world_size()
         self._plan = PlanMonitor(self.budget, self.expected_tokens, record.get("replanned_tokens"))
 
     def _project(self, teacher: EncoderWithHeads, layers: tuple[int, ...], model: PretrainingModel) -> None:
@@ -226,10 +192,7 @@ class PretrainingRun(Run[PretrainingModel]):
         count = _PROJECTION_TOKENS // self.recipe.training.phases[0].max_length
         rows, _ = phase.sampler.read(phase.sampler.start(), max(1, count))
         batches = [each.batch for each in phase.collator.collate(rows, 0).micro_batches]
-        projected, weights = project_weights(self.recipe.encoder, teacher, layers, batches), all_weights(model)
-        with torch.no_grad():
-            for name in projected.keys() & weights.keys():
-                weights[name].copy_(projected[name])
+        copy_weights(project_weights(self.recipe.encoder, teacher, layers, batches), model)
 
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> RunResult:
         """Train until the budget is spent or a stop is requested; the model is saved either way.
@@ -241,14 +204,17 @@ class PretrainingRun(Run[PretrainingModel]):
         if rank() == 0:
             self._files = self.directory.files()
             # Under a budget of time other steps may follow than those before the interruption.
-            self._drop_kept_after(self.position.spent.steps)
+            for folder in self.directory.kept.glob("step-*"):
+                if folder.name > step_name(self.position.spent.steps):
+                    shutil.rmtree(folder)
             if self.was_resumed and self.is_finished:
                 # It was finished, or killed when it was, and its models may be damaged.
                 self._save_models()
         with self._checked_kernels():
             if not self.position.spent.steps:
                 self._start_from_model(stop)
-                self._first_loss = self._loss(measure(self.model, self.workload.held_out_sample()))
+                first = measure(self.model, self.workload.held_out_sample())
+                self._first_loss = total_loss(self.recipe.objectives, first)
             self._first_loss = broadcast_object(self._first_loss)
             self.train_steps(stop, checkpoint_seconds)
             if self.logger is not None:
@@ -259,7 +225,7 @@ class PretrainingRun(Run[PretrainingModel]):
             if rank() == 0:
                 self.directory.update_record(samples=sample_fills(self.model, self.workload.held_out, self.tokenizer))
         self._report_quality(self._held_out)
-        quality = self._comparison.finish(self._held_out, self.reporter)
+        quality = self._compare_with_initial()
         if self.is_finished:
             self._report_finished()
         spent, head = self.position.spent, self._head
@@ -301,9 +267,6 @@ class PretrainingRun(Run[PretrainingModel]):
         if progress_before < stable_until(self.recipe.training) <= progress:
             on_rank_zero(partial(self.write_checkpoint, self.folder / STABLE))
 
-    def new_logger(self, peak_flops: float | None = None) -> MetricsLogger:
-        return super().new_logger(peak_flops or self.machine.peak_flops * world_size())
-
     def flops(self, batch: StepBatch) -> float:
         return step_flops(self.recipe, self.text.vocab_size, batch, self._teacher_config)
 
@@ -344,14 +307,29 @@ class PretrainingRun(Run[PretrainingModel]):
         if self._begins_with_model:
             if self._head_budget is not None:
                 self._head = train_head(self, self._head_budget, self.recipe.training.optimizer, stop)
-            self._comparison.begin(self._head)
+            self._before = self._quality(measure(self.model, self.workload.held_out), self._head.tokens)
+            if rank() == 0:
+                self.directory.update_record(before=self._before.to_json(), head=dataclasses.asdict(self._head))
+
+    def _quality(self, held_out: dict[str, ObjectiveResult], head_tokens: int = 0) -> Quality:
+        similarity = held_out_similarity(self.folder, self.model, self.text, self.workload)
+        return Quality(held_out=held_out, similarity=similarity, head_tokens=head_tokens)
+
+    def _compare_with_initial(self) -> dict[str, Any] | None:
+        """Report and return the results before and after the training of an initial model; None without one."""
+        if self._before is None:
+            return None
+        after = self._quality(self._held_out)
+        for line in verdict(self._before, after):
+            self.reporter.message("verdict", line)
+        return {"before": self._before.to_json(), "after": after.to_json()}
 
     @contextlib.contextmanager
     def _checked_kernels(self) -> Iterator[None]:
         """Use no kernels while the block runs, if they are to be checked and fail on any rank."""
         is_checked = self.machine.needs_kernel_check
         if is_checked:
-            check = self._check_kernels()
+            check = check_phases(self.model, self.workload.phases, self.machine.autocast)
             self.reporter.message("kernels", check.message)
         with use_kernels(False) if is_checked and all_reduce_max(not check.passed) else contextlib.nullcontext():
             yield
@@ -368,7 +346,7 @@ class PretrainingRun(Run[PretrainingModel]):
             longer = f"; for longer ones train with `--set 'training.phases=[{{max_length: {most}}}]'`"
         self.reporter.message("length", f"reads {longest} tokens, longer texts are truncated{longer}")
 
-    def _report_quality(self, held_out: dict[str, HeldOutResult]) -> None:
+    def _report_quality(self, held_out: dict[str, ObjectiveResult]) -> None:
         for kind, measured in held_out.items():
             if kind == "mlm" and self.baseline is not None:
                 model = "" if self.recipe.generator is None else "generator: "
@@ -383,35 +361,17 @@ class PretrainingRun(Run[PretrainingModel]):
                 majority = majority_share(self.workload.held_out, kind)
                 self.reporter.message("health", pair_line(kind, measured, majority))
 
-    def _check_kernels(self) -> KernelCheck:
-        # One batch per sequence length of the run, since the kernels differ by length.
-        check = KernelCheck(False, "")
-        for phase in {each.sampler: each for each in self.workload.phases}.values():
-            rows, _ = phase.sampler.read(phase.sampler.start(), _CHECKED_SEQUENCES)
-            check = check_kernels(self.model, phase.collator.collate(rows, 0), self.machine.autocast)
-            if not check.passed:
-                break
-        return check
-
-    def _check(self, step: int, held_out: Mapping[str, HeldOutResult]) -> None:
+    def _check(self, step: int, held_out: Mapping[str, ObjectiveResult]) -> None:
         """Raise TrainingError if the run has diverged."""
         baseline = 0.0 if self.baseline is None else self.baseline.loss
-        if problem := divergence(self._loss(held_out), self._first_loss, baseline, all_weights(self.model).values()):
+        loss, weights = total_loss(self.recipe.objectives, held_out), all_weights(self.model).values()
+        if problem := divergence(loss, self._first_loss, baseline, weights):
             kept = max(self.directory.checkpoints.glob("step-*"), default=None)
             raise TrainingError(
                 f"training has diverged: after step {step:,} {problem}; "
                 + ("no checkpoint was written before" if kept is None else f"the checkpoint {kept.name} is kept"),
                 hint="Lower the learning rate (`--set training.learning_rate=...`) and use a new --out folder.",
             )
-
-    def _loss(self, held_out: Mapping[str, HeldOutResult]) -> float:
-        objectives = [each for each in self.model.objectives if each.kind in held_out]
-        return float(sum(each.weight * held_out[each.kind].loss for each in objectives))
-
-    def _drop_kept_after(self, step: int) -> None:
-        for folder in self.directory.kept.glob("step-*"):
-            if folder.name > step_name(step):
-                shutil.rmtree(folder)
 
     def _keep(self, step: int) -> None:
         """Save the models with what loading them needs: not to resume from, and never deleted."""

@@ -28,7 +28,7 @@ from maskwright.core.types import HeadKind, IntArray
 from maskwright.finetuning.features import FeatureBatch, Features
 from maskwright.kernels import ops
 from maskwright.model.config import EncoderConfig
-from maskwright.model.dropout import num_sites
+from maskwright.model.sublayers import num_sites
 
 
 @final

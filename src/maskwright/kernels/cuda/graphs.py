@@ -45,12 +45,8 @@ class SplitEncoder(Protocol):
     """An encoder in two steps: `encode` is captured, `finish` is not."""
 
     @property
-    def head_size(self) -> int:
-        """Width of an attention head."""
-
-    @property
-    def attention_dropout(self) -> float:
-        """Share of attention probabilities dropped."""
+    def config(self) -> Any:
+        """An `EncoderConfig`."""
 
     def encode(self, batch: PackedBatch, output_positions: Tensor | None) -> Tensor:
         """Return the hidden states of the output positions, shape (W, H), or of all tokens."""
@@ -75,7 +71,7 @@ def capture(encoder: nn.Module) -> Encode:
 
 
 def _is_supported(encoder: nn.Module, batch: PackedBatch) -> bool:
-    split = cast(SplitEncoder, encoder)
+    config = cast(SplitEncoder, encoder).config
     return (
         encoder.training
         and torch.is_grad_enabled()
@@ -83,7 +79,7 @@ def _is_supported(encoder: nn.Module, batch: PackedBatch) -> bool:
         and has_kernels(batch.ids.device)
         and torch.is_autocast_enabled("cuda")
         and torch.get_autocast_dtype("cuda") == torch.bfloat16
-        and is_capturable(batch.max_seqlen, split.head_size, split.attention_dropout)
+        and is_capturable(batch.max_seqlen, config.head_size, config.attention_dropout)
         # A frozen encoder has no backward pass.
         and any(parameter.requires_grad for parameter in encoder.parameters())
     )

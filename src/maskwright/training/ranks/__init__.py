@@ -1,1 +1,1 @@
-"""One process of several, and all of them: device, sums over ranks, interrupts, slow ranks."""
+"""One process of several, and all of them: device, sums over ranks, interrupts."""

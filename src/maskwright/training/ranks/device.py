@@ -18,7 +18,6 @@ from maskwright.core.spec import fingerprint
 from maskwright.core.storage.files import cache_folder, read_json, write_json
 from maskwright.kernels.setting import Kernels, has_kernels, use_kernels
 from maskwright.machine.devices import choose_device
-from maskwright.machine.matmul import Setting, fp32_matmul_setting
 from maskwright.training.ranks.allocator import keep_freed_memory
 from maskwright.training.ranks.distributed import own_device
 
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
 
 MatmulLibrary = Literal["default", "onednn"]
 Precision = Literal["auto", "fp32", "bf16"]
-SETTINGS: dict[MatmulLibrary, Setting] = {"default": "none", "onednn": "bf16"}
-"""torch.backends.mkldnn.matmul.fp32_precision by library. "bf16" sends fp32 matrices to oneDNN; whether it then rounds
-them to bfloat16 depends on the processor, so `matmul_error` checks it."""
+_SETTINGS: dict[MatmulLibrary, str] = {"default": "none", "onednn": "bf16"}
+"""torch.backends.mkldnn.matmul.fp32_precision by library. "none" leaves the choice to PyTorch. "bf16" sends fp32
+matrices to oneDNN; whether it then rounds them to bfloat16 depends on the processor, so `matmul_error` checks it."""
 
 # (rows, inner, columns): feed-forward matmuls of a base and of a small encoder. Caches decide which is faster.
 _PEAK_SHAPES = ((2048, 768, 3072), (2048, 512, 1024))
@@ -153,20 +152,19 @@ def prepare_machine(
         raise DeviceError(
             f"the device {chosen} has no bf16 matmul; emulated, it is slower than fp32", hint="Leave --precision out."
         )
+    library: MatmulLibrary = "default"
     if chosen.type == "cuda":
         if chosen.index is not None:
             torch.cuda.set_device(chosen)  # Triton launches on the current device.
         autocast = torch.bfloat16 if has_bf16 and precision != "fp32" else None
-        usable = kernels == "auto" and autocast is not None and has_kernels(chosen)
+        if kernels == "auto" and (autocast is None or not has_kernels(chosen)):
+            kernels = "reference"
         name = torch.cuda.get_device_name(chosen)
-        machine = Machine(chosen, name, threads, "default", 0.0, autocast, "auto" if usable else "reference")
-        return replace(machine, peak_flops=machine.measure_peak())
-    if chosen.type != "cpu":
-        raise DeviceError(f"training on {chosen.type!r} is not supported", allowed="cpu, cuda")
-    keep_freed_memory()
-    name = processor_name()
-    library = matmul or _cached_library(name, threads, cache or cache_folder())
-    autocast = torch.bfloat16 if precision == "bf16" else None
+    else:
+        keep_freed_memory()
+        autocast = torch.bfloat16 if precision == "bf16" else None
+        name = processor_name()
+        library = matmul or _cached_library(name, threads, cache or cache_folder())
     machine = Machine(chosen, name, threads, library, 0.0, autocast, kernels)
     return replace(machine, peak_flops=machine.measure_peak())
 
@@ -199,6 +197,18 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 
 @contextlib.contextmanager
+def use_matmul_library(library: MatmulLibrary) -> Iterator[None]:
+    """Multiply fp32 matrices on a CPU with a library while the block runs."""
+    matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # set up at run time
+    before = matmul.fp32_precision
+    matmul.fp32_precision = _SETTINGS[library]
+    try:
+        yield
+    finally:
+        matmul.fp32_precision = before
+
+
+@contextlib.contextmanager
 def use_machine(machine: Machine) -> Iterator[None]:
     """Use a machine's matmul library and kernels while the block runs.
 
@@ -206,7 +216,7 @@ def use_machine(machine: Machine) -> Iterator[None]:
     that launches the backward pass (a step of bert/tiny takes 5.8 ms instead of 8.0).
     """
     before = sys.getswitchinterval()
-    with fp32_matmul_setting(SETTINGS[machine.matmul]), use_kernels(machine.kernels == "auto"):
+    with use_matmul_library(machine.matmul), use_kernels(machine.kernels == "auto"):
         try:
             if machine.device.type == "cuda":
                 sys.setswitchinterval(min(before, _SWITCH_SECONDS))
@@ -231,7 +241,7 @@ def _cached_library(name: str, threads: int, cache: Path) -> MatmulLibrary:
     about = [name, threads, torch.__version__, torch.cpu.get_capabilities(), _WORTH]
     path = cache / f"machine-{fingerprint(about)}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        if (cached := read_json(path)["matmul"]) in SETTINGS:
+        if (cached := read_json(path)["matmul"]) in _SETTINGS:
             library: MatmulLibrary = cached
             return library
     library = "default"
@@ -251,7 +261,7 @@ def peak_matmul_flops(
     scale = _GPU_SCALE if device.type == "cuda" else 1
     pairs = [_operands((scale * m, scale * k, scale * n), dtype, device) for m, k, n in _PEAK_SHAPES]
     best = 0.0
-    with fp32_matmul_setting(SETTINGS[library]):
+    with use_matmul_library(library):
         for _ in _rounds(seconds):
             for left, right in pairs:
                 took = _seconds(partial(torch.nn.functional.linear, left, right), device)
@@ -278,10 +288,10 @@ def layer_seconds(seconds: float = 0.7) -> dict[MatmulLibrary, float]:
     batch, rows, inner, columns = _ATTENTION_SHAPE
     left, right = _operands((batch * rows, inner, batch * columns), torch.float32, cpu)
     matmuls.append(partial(torch.bmm, left.view(batch, rows, inner), right.view(batch, columns, inner).mT))
-    best = {library: [math.inf] * len(matmuls) for library in SETTINGS}
+    best = {library: [math.inf] * len(matmuls) for library in _SETTINGS}
     for _ in _rounds(seconds):
         for library, times in best.items():
-            with fp32_matmul_setting(SETTINGS[library]):
+            with use_matmul_library(library):
                 for number, matmul in enumerate(matmuls):
                     times[number] = min(times[number], _seconds(matmul, cpu))
     return {library: sum(times) for library, times in best.items()}
@@ -295,7 +305,7 @@ def has_onednn(device: torch.device) -> bool:
 def matmul_error(library: MatmulLibrary) -> float:
     """Return the largest error of an fp32 matmul on the CPU against fp64, relative to the largest entry."""
     left, right = _operands(_ERROR_SHAPE, torch.float32, torch.device("cpu"))
-    with fp32_matmul_setting(SETTINGS[library]):
+    with use_matmul_library(library):
         computed = torch.nn.functional.linear(left, right)
     exact = left.double() @ right.double().T
     return float((computed.double() - exact).abs().max() / exact.abs().max())

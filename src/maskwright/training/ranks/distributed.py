@@ -218,34 +218,29 @@ def all_gather_object(value: Value) -> list[Value]:
 
 def all_reduce_max(number: float) -> float:
     """Return the largest number of any rank."""
-    if not _groups:
-        return number
-    tensor = torch.tensor(number, dtype=torch.float64)
-    with _reaching_others():
-        dist.all_reduce(tensor, dist.ReduceOp.MAX, group=_groups.messages)
-    return float(tensor)
+    return float(_all_reduce([number], dist.ReduceOp.MAX, torch.float64)[0])
 
 
 def all_reduce_max_gathering(number: float, rank_number: float) -> tuple[float, list[float]]:
     """Return the largest number of any rank, and `rank_number`, not negative, of every rank, in one all-reduce."""
-    if not _groups:
-        return number, [rank_number]
-    tensor = torch.zeros(1 + world_size(), dtype=torch.float64)
-    tensor[0], tensor[1 + rank()] = number, rank_number
-    with _reaching_others():
-        dist.all_reduce(tensor, dist.ReduceOp.MAX, group=_groups.messages)
-    largest, *of_ranks = tensor.tolist()
+    numbers = [number] + [0.0] * world_size()
+    numbers[1 + rank()] = rank_number
+    largest, *of_ranks = _all_reduce(numbers, dist.ReduceOp.MAX, torch.float64)
     return largest, of_ranks
 
 
 def all_reduce_counts(counts: Mapping[str, int]) -> dict[str, int]:
     """Return the sum of each count over all ranks, which have the same names in the same order."""
+    return dict(zip(counts, _all_reduce([*counts.values()], dist.ReduceOp.SUM, torch.int64), strict=True))
+
+
+def _all_reduce(numbers: list[Any], operation: dist.ReduceOp.RedOpType, dtype: torch.dtype) -> list[Any]:
     if not _groups:
-        return dict(counts)
-    tensor = torch.tensor(list(counts.values()), dtype=torch.int64)
+        return numbers
+    tensor = torch.tensor(numbers, dtype=dtype)
     with _reaching_others():
-        dist.all_reduce(tensor, group=_groups.messages)
-    return dict(zip(counts, tensor.tolist(), strict=True))
+        dist.all_reduce(tensor, operation, group=_groups.messages)
+    return tensor.tolist()
 
 
 def broadcast(tensors: Iterable[Tensor]) -> None:

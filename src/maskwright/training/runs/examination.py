@@ -13,8 +13,8 @@ from maskwright.core.errors import CheckpointError, ConversionError
 from maskwright.core.storage.checksums import compare_files, read_record
 from maskwright.core.storage.tensor_files import read_tensors
 from maskwright.reporting.metrics import read_rows
+from maskwright.training.runs.monitor import Spikes
 from maskwright.training.runs.run_directory import COPIES, ONE_SEED
-from maskwright.training.steps.evaluation import Spikes
 
 _SERIES = {"loss": "loss", "gradient norm": "gradient_norm"}
 

@@ -16,8 +16,9 @@ from maskwright.reporting.reporter import Reporter
 from maskwright.reporting.trackers import Status, Trackers
 from maskwright.training.runs.run_directory import METRICS, TIMING
 from maskwright.training.steps.batches import StepBatch
-from maskwright.training.steps.evaluation import Baseline, HeldOutResult
+from maskwright.training.steps.evaluation import Baseline
 from maskwright.training.steps.loop import StepReport
+from maskwright.training.steps.step import ObjectiveResult
 
 _HIGHEST_MFU = 0.9
 """A step is more than matrix multiplications at the peak."""
@@ -28,6 +29,17 @@ def _utilization(mfu: float) -> str:
     if mfu > _HIGHEST_MFU:
         return "model FLOPs utilization unknown (the peak was measured beside other processes)"
     return f"{mfu:.0%} model FLOPs utilization"
+
+
+def _named(results: Mapping[str, ObjectiveResult]) -> dict[str, float]:
+    """Return the numbers of all objectives by their names in metrics.jsonl, e.g. "mlm_loss"."""
+    numbers: dict[str, float] = {}
+    for kind, result in results.items():
+        numbers[f"{kind}_loss"] = result.loss
+        if result.accuracy is not None:
+            numbers[f"{kind}_accuracy"] = result.accuracy
+        numbers |= {f"{kind}_{name}": share for name, share in result.details.items()}
+    return numbers
 
 
 class MetricsLogger:
@@ -47,11 +59,11 @@ class MetricsLogger:
         last_step: int,
         budget: Budget,
         reporter: Reporter,
+        trackers: Trackers,
         *,
         title: str = "",
         peak_flops: float | None = None,
         skipped_flops: Callable[[StepBatch], float] = lambda batch: 0.0,
-        trackers: Trackers | None = None,
     ) -> None:
         self._metrics = JsonLines(folder / METRICS, last_step)
         self._budget, self._reporter, self._trackers = budget, reporter, trackers
@@ -76,9 +88,7 @@ class MetricsLogger:
                 step,
                 {
                     "loss": result.loss,
-                    **{f"{kind}_loss": loss for kind, loss in result.losses.items()},
-                    **{f"{kind}_accuracy": accuracy for kind, accuracy in result.accuracies.items()},
-                    **{f"{kind}_{name}": part for kind, more in result.details.items() for name, part in more.items()},
+                    **_named(result.objectives),
                     "learning_rate": report.learning_rate,
                     "gradient_norm": result.gradient_norm,
                     "tokens": position.spent.tokens,
@@ -90,14 +100,9 @@ class MetricsLogger:
         if self._window[2] >= 2 or report.progress >= 1:
             self._record_speed(report)
 
-    def held_out(self, step: int, measured: Mapping[str, HeldOutResult], baseline: Baseline | None) -> None:
+    def held_out(self, step: int, measured: Mapping[str, ObjectiveResult], baseline: Baseline | None) -> None:
         """Record an evaluation on held-out text."""
-        numbers: dict[str, float] = {}
-        for kind, value in measured.items():
-            numbers[f"held_out_{kind}_loss"] = value.loss
-            if value.accuracy is not None:
-                numbers[f"held_out_{kind}_accuracy"] = value.accuracy
-            numbers |= {f"held_out_{kind}_{name}": share for name, share in value.details.items()}
+        numbers = {f"held_out_{name}": number for name, number in _named(measured).items()}
         if baseline is not None:
             numbers["unigram_loss"], numbers["unigram_accuracy"] = baseline.loss, baseline.accuracy
         self.write(step, numbers)
@@ -118,8 +123,7 @@ class MetricsLogger:
         self._metrics.close()
         if self._timing is not None:
             self._timing.close()
-        if self._trackers is not None:
-            self._trackers.close(status)
+        self._trackers.close(status)
 
     def sync(self) -> None:
         """Flush to disk (fsync); called before each checkpoint."""
@@ -128,8 +132,7 @@ class MetricsLogger:
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         """Record numbers of a step that the seed determines."""
         self._metrics.write({"step": step, **numbers})
-        if self._trackers is not None:
-            self._trackers.log(numbers, step)
+        self._trackers.log(numbers, step)
 
     def _speeds(self, sums: NDArray[np.float64]) -> dict[str, float]:
         steps, tokens, seconds, waited, flops = sums.tolist()
@@ -147,18 +150,17 @@ class MetricsLogger:
         self._window[:] = 0
         if self._timing is not None:
             self._timing.write({"step": spent.steps, **numbers})
-        if self._trackers is not None:
-            self._trackers.log({f"timing/{name}": value for name, value in numbers.items()}, spent.steps)
+        self._trackers.log({f"timing/{name}": value for name, value in numbers.items()}, spent.steps)
         left = spent.seconds * (1 - report.progress) / report.progress if report.progress else 0.0
         if self._budget.unit == "seconds":
             left = self._budget.amount - spent.seconds
         minutes, seconds = divmod(int(max(left, 0)), 60)
         total = f" of {self._budget.amount:,.0f}" if self._budget.unit == "steps" else ""
         parts = [*filter(None, [self._title]), f"step {spent.steps:,}{total}", f"loss {self._smooth_loss:.3f}"]
-        if (accuracy := report.result.accuracies.get("mlm")) is not None:
-            parts.append(f"mlm_acc {accuracy:.2f}")
-        if (recall := report.result.details.get("rtd", {}).get("recall")) is not None:
-            parts.append(f"rtd_recall {recall:.2f}")
+        shares = _named(report.result.objectives)
+        for name, label in (("mlm_accuracy", "mlm_acc"), ("rtd_recall", "rtd_recall")):
+            if name in shares:
+                parts.append(f"{label} {shares[name]:.2f}")
         parts.append(f"{numbers['tokens_per_second']:,.0f} tokens/s")
         if self._budget.unit == "seconds" or self._session[0] >= self._STEPS_BEFORE_ESTIMATE:
             parts.append(f"{minutes}:{seconds:02d} left")

@@ -29,8 +29,9 @@ from maskwright.reporting.reporter import Reporter
 from maskwright.reporting.table import Cell, Row, Table
 from maskwright.training.runs.run_directory import METRICS, TIMING
 from maskwright.training.steps.batches import StepBatch
-from maskwright.training.steps.evaluation import Baseline, HeldOutResult, health_line
+from maskwright.training.steps.evaluation import Baseline, health_line
 from maskwright.training.steps.model import PretrainingModel
+from maskwright.training.steps.step import ObjectiveResult
 
 PAGE = "report.html"
 _PASSAGES, _MAX_MASKS, _BEST = 4, 4, 3
@@ -77,7 +78,7 @@ def _html(folder: Path) -> str:
     card = read_json(folder / "data_card.json")
     verdict = ""
     if "mlm" in result["held_out"] and result["baseline"] is not None:
-        measured, baseline = HeldOutResult(**result["held_out"]["mlm"]), Baseline(**result["baseline"])
+        measured, baseline = ObjectiveResult(**result["held_out"]["mlm"]), Baseline(**result["baseline"])
         words = health_line(measured, baseline, recipe.tokenizer.vocab_size).rpartition(": ")[2]
         verdict = f" Verdict on masked tokens: {words}."
     part = "" if result["finished"] else strong(f" · interrupted at {100 * budget.progress(spent):.0f} % of the budget")

@@ -20,47 +20,17 @@ from maskwright.reporting.trackers import TrackedRun, Trackers, status_at_end
 from maskwright.training.ranks.device import Machine
 from maskwright.training.ranks.distributed import all_gather_object, on_rank_zero, rank, world_size
 from maskwright.training.ranks.interrupt import StopRequest
-from maskwright.training.ranks.slow_ranks import SlowRanks
 from maskwright.training.runs import checkpoint
 from maskwright.training.runs.checkpoint import CheckpointTimer, TrainingState
 from maskwright.training.runs.metrics import MetricsLogger
+from maskwright.training.runs.monitor import StepMonitor
 from maskwright.training.runs.run_directory import METRICS, TIMING
 from maskwright.training.steps.batches import StepBatch
-from maskwright.training.steps.evaluation import Spikes
 from maskwright.training.steps.loop import STALL_SECONDS, Phase, Position, Schedule, StepReport, train
 from maskwright.training.steps.optimizer import Optimizer
 from maskwright.training.steps.step import TrainedModel
 
-WARMUP_STEPS = 3
-"""First steps of a session, which are slower: their times are not compared."""
-
 ModelType = TypeVar("ModelType", bound=TrainedModel)
-
-
-class StepMonitor:
-    """Reports spikes and slow ranks; `hosts` is the name of each rank's machine."""
-
-    def __init__(self, hosts: Sequence[str], reporter: Reporter) -> None:
-        self._hosts, self._reporter = hosts, reporter
-        self._spikes, self._num_spikes = Spikes(), 0
-        self._slow_ranks, self._num_steps = SlowRanks(), 0
-
-    def step(self, report: StepReport) -> None:
-        """Take note of a step of this session."""
-        self._num_steps += 1
-        result = report.result
-        for spike in self._spikes.find({"loss": result.loss, "gradient norm": result.gradient_norm}):
-            self._num_spikes += 1
-            if self._num_spikes.bit_count() == 1:  # the first, second, fourth, eighth ...
-                where = f"step {report.position.spent.steps:,} ({report.batch.key})"
-                self._reporter.message("spike", f"{where}: {spike}; number {self._num_spikes:,}")
-        if self._num_steps > WARMUP_STEPS:
-            for slow, seconds, ratio in self._slow_ranks.find(report.rank_seconds):
-                self._reporter.message(
-                    "slow",
-                    f"rank {slow} on {self._hosts[slow]} takes {1000 * seconds:.3g} s per 1,000 tokens, "
-                    f"{ratio:.1f} times the median of the ranks; all wait for it",
-                )
 
 
 class Run(ABC, Generic[ModelType]):
@@ -77,6 +47,8 @@ class Run(ABC, Generic[ModelType]):
 
     saves_when_finished = True
     """Whether a finished run has a checkpoint of its last step."""
+    peak_flops: float | None = None
+    """Of all ranks, as for `MetricsLogger`."""
 
     def __init__(
         self,
@@ -124,20 +96,6 @@ class Run(ABC, Generic[ModelType]):
     @abstractmethod
     def load_weights(self, saved: TrainingState) -> None:
         """Replace all weights by those of a checkpoint."""
-
-    def new_logger(self, peak_flops: float | None = None) -> MetricsLogger:
-        """Return the logger of a session; `peak_flops` of all ranks as for `MetricsLogger`."""
-        steps = self.position.spent.steps
-        return MetricsLogger(
-            self.folder,
-            steps,
-            self.budget,
-            self.reporter,
-            title=self.title,
-            peak_flops=peak_flops,
-            skipped_flops=self.skipped_flops,
-            trackers=Trackers(self._trackers, replace(self._tracked, last_step=steps), self.reporter),
-        )
 
     def flops(self, batch: StepBatch) -> float:
         """Return the training FLOPs of a step by the documented formula; 0 if they are not counted."""
@@ -205,7 +163,17 @@ class Run(ABC, Generic[ModelType]):
         with contextlib.ExitStack() as at_end:
             monitor = StepMonitor(all_gather_object(platform.node()), self.reporter)
             if rank() == 0:
-                logger = self.logger = self.new_logger()
+                steps = self.position.spent.steps
+                logger = self.logger = MetricsLogger(
+                    self.folder,
+                    steps,
+                    self.budget,
+                    self.reporter,
+                    Trackers(self._trackers, replace(self._tracked, last_step=steps), self.reporter),
+                    title=self.title,
+                    peak_flops=self.peak_flops,
+                    skipped_flops=self.skipped_flops,
+                )
                 at_end.push(lambda error, *_: logger.close(status_at_end(error, self.is_finished)))
             for report in self.reports(stop, self.optimizer, self.budget, self.schedule):
                 progress_before, self.position = self.progress, report.position

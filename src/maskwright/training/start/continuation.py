@@ -30,15 +30,13 @@ from maskwright.recipes import catalog
 from maskwright.recipes.optimization import AdamW, LengthPhase, OptimizerSpec, Training
 from maskwright.recipes.recipe import MaskSampling, Recipe
 from maskwright.recipes.saved import read_recipe, recipe_from_json
-from maskwright.reporting.reporter import Reporter
-from maskwright.training.ranks.distributed import rank
 from maskwright.training.ranks.interrupt import StopRequest
 from maskwright.training.runs.mirror import recorded_request
 from maskwright.training.runs.run import Run
-from maskwright.training.runs.run_directory import RECORD, RunDirectory
+from maskwright.training.runs.run_directory import RECORD
 from maskwright.training.start.existing import open_existing
-from maskwright.training.steps.evaluation import HeldOutResult, measure
 from maskwright.training.steps.model import PretrainingModel
+from maskwright.training.steps.step import ObjectiveResult
 from maskwright.training.steps.text import Text
 from maskwright.training.steps.update_rules import build_optimizer
 from maskwright.training.steps.workload import Workload
@@ -143,6 +141,14 @@ def split_budget(budget: Budget, recipe: Recipe, record: Mapping[str, Any]) -> t
     return Budget(budget.unit, head), Budget(budget.unit, budget.amount - head)
 
 
+def held_out_similarity(folder: Path, model: PretrainingModel, text: Text, workload: Workload) -> float | None:
+    """Return `sentence_similarity` on the held-out text; None for a model that makes no sentence vectors."""
+    if not (folder / MODULES).is_file():
+        return None
+    source, pooling = text if text.held_out is None else text.held_out, read_sentence_modules(folder).pooling
+    return sentence_similarity(model.encoder, source, workload.held_out_documents, pooling)
+
+
 def sentence_similarity(encoder: Encoder, text: Text, documents: Documents, pooling: Pooling) -> float | None:
     """Return how often a held-out sentence is closer to the next one than to one of another document; chance is 0.5.
 
@@ -196,7 +202,7 @@ class Quality:
     `head_tokens` is the number of tokens after which these results were measured: those of a new head alone.
     """
 
-    held_out: dict[str, HeldOutResult]
+    held_out: dict[str, ObjectiveResult]
     similarity: float | None = None
     head_tokens: int = 0
 
@@ -207,7 +213,7 @@ class Quality:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Quality":
         """Read what `to_json` wrote."""
-        held_out = {kind: HeldOutResult(**value) for kind, value in data["held_out"].items()}
+        held_out = {kind: ObjectiveResult(**value) for kind, value in data["held_out"].items()}
         return cls(held_out=held_out, similarity=data["similarity"], head_tokens=data["head_tokens"])
 
 
@@ -250,45 +256,6 @@ def train_head(run: Run[PretrainingModel], budget: Budget, optimizer: OptimizerS
     run.model.encoder.requires_grad_(True)
     run.reporter.message("head", f"new, trained alone on {short_count(spent.tokens)} tokens; the encoder was frozen")
     return spent
-
-
-class QualityComparison:
-    """Compares a run that began with a model with that model; `record` is the content of run.json."""
-
-    def __init__(
-        self,
-        directory: RunDirectory,
-        record: Mapping[str, Any],
-        model: PretrainingModel,
-        text: Text,
-        workload: Workload,
-    ) -> None:
-        self._directory, self._model, self._text, self._workload = directory, model, text, workload
-        self._before = Quality.from_json(record["before"]) if record.get("before") else None
-
-    def begin(self, head: Spent) -> None:
-        """Measure the model before the training of the whole model, and record that with what a new head has spent."""
-        held_out = measure(self._model, self._workload.held_out)
-        self._before = Quality(held_out=held_out, similarity=self._similarity(), head_tokens=head.tokens)
-        if rank() == 0:
-            self._directory.update_record(before=self._before.to_json(), head=asdict(head))
-
-    def finish(self, held_out: dict[str, HeldOutResult], reporter: Reporter) -> dict[str, Any] | None:
-        """Report the results before and after; return them, or None if `begin` was never called."""
-        if self._before is None:
-            return None
-        after = Quality(held_out=held_out, similarity=self._similarity())
-        for line in verdict(self._before, after):
-            reporter.message("verdict", line)
-        return {"before": self._before.to_json(), "after": after.to_json()}
-
-    def _similarity(self) -> float | None:
-        """Measure the sentence vectors on held-out text; None for a model that makes none."""
-        if not (self._directory.path / MODULES).is_file():
-            return None
-        pooling = read_sentence_modules(self._directory.path).pooling
-        text = self._text if self._text.held_out is None else self._text.held_out
-        return sentence_similarity(self._model.encoder, text, self._workload.held_out_documents, pooling)
 
 
 def initial_recipe(init: str, out: Path, mirror: str | None = None) -> Recipe:

@@ -38,7 +38,7 @@ from maskwright.training.start.existing import (
     parts_of,
     settings,
 )
-from maskwright.training.steps.model import PretrainingModel, build_model
+from maskwright.training.steps.model import build_model
 from maskwright.training.steps.weights import all_weights, encoder_weights, generator_weights
 
 _COMPATIBLE = frozenset({"bert", "ernie", "electra"})
@@ -107,13 +107,6 @@ class InitialWeights:
     modules: SentenceModules | None = None
     card: CardFacts = field(default_factory=CardFacts)
     projected_layers: tuple[int, ...] = ()
-
-    def copy_to(self, model: PretrainingModel) -> None:
-        """Write the weights into an initialized model."""
-        target = all_weights(model)
-        with torch.no_grad():
-            for name, tensor in self.weights.items():
-                target[name].copy_(tensor)
 
     def describe(self) -> str:
         """Return one line that lists the loaded, newly initialized and ignored parts."""

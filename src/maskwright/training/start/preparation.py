@@ -404,15 +404,7 @@ def _tokenize(
     if (spec := recipe.replacement.similar_words) is not None:
         made = similar_words(spec, corpus, tokenizer, cache=request.cache, progress=reporter.stage)
         vocabulary = replace(vocabulary, similar_words=made.table)
-    text = Text(
-        documents=corpus.documents,
-        sources=corpus.document_sources,
-        weights=_common_weights(cleaned.source_weights),
-        document_ends=corpus.document_ends,
-        gather=corpus.gather,
-        vocabulary=vocabulary,
-        span_facts=corpus.span_facts,
-    )
+    text = Text.of(corpus, vocabulary, _common_weights(cleaned.source_weights))
     if held_out is not None:
         words = recipe.words
         if corpus.collocations is not None:  # Those of the training text.
@@ -421,17 +413,7 @@ def _tokenize(
         measured = tokenize_corpus(
             held_out, tokenizer, words=words, cache=request.cache, workers=request.workers, progress=reporter.stage
         )
-        text = replace(
-            text,
-            held_out=replace(
-                text,
-                documents=measured.documents,
-                sources=measured.document_sources,
-                document_ends=measured.document_ends,
-                gather=measured.gather,
-                weights=None,
-            ),
-        )
+        text = replace(text, held_out=Text.of(measured, vocabulary))
     if made is not None:
         _report_similar_words(text, request, recipe, made, reporter)
     return text

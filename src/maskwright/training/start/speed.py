@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.types import AnnotatedTokens, Documents, IntArray, SpecialTokens
 from maskwright.fitting.budget import Budget, Spent
-from maskwright.fitting.flops import skipped_flops, step_flops
 from maskwright.fitting.resolve import CorpusStatistics, Speed, resolve
 from maskwright.fitting.rules import is_fixed
 from maskwright.kernels.setting import kernels_enabled, use_kernels
@@ -17,12 +17,12 @@ from maskwright.machine.contention import SpinControl
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
 from maskwright.training.ranks.device import Machine, pretraining_microbatch
-from maskwright.training.steps.kernel_check import check_kernels
+from maskwright.training.steps.kernel_check import check_phases
 from maskwright.training.steps.loop import Position, Schedule, train
 from maskwright.training.steps.model import build_model
 from maskwright.training.steps.text import Text, mean_lengths
 from maskwright.training.steps.update_rules import build_optimizer
-from maskwright.training.steps.workload import build_workload
+from maskwright.training.steps.workload import build_workload, skipped_flops, step_flops
 
 _ROUNDS = ((1.0, 1), (3.0, 4))
 """Seconds and fewest steps of each measurement; the recipe is fitted anew to the last speed."""
@@ -42,7 +42,6 @@ _TRIAL_SECONDS = 1.0
 """Seconds for which each size is tried."""
 _WARMUP_SHARE = 0.5
 """First steps that do not count: new sizes of matmuls are compiled in them."""
-_CHECKED_SEQUENCES = 8
 _SENTENCE, _SENTENCES, _DOCUMENTS = 20, 30, 300
 """Tokens of a sentence, sentences of a document, and documents of the random text."""
 
@@ -143,14 +142,8 @@ def _train_briefly(recipe: Recipe, text: Text, machine: Machine, seconds: float)
     first = workload.phases[0]
     enabled = kernels_enabled()
     if machine.needs_kernel_check:
-        rows, _ = first.sampler.read(first.sampler.start(), _CHECKED_SEQUENCES)
-        enabled &= check_kernels(model, first.collator.collate(rows, 0), machine.autocast).passed
-    schedule = Schedule(
-        shape=recipe.training.schedule,
-        peak=1e-4,
-        warmup_share=0.1,
-        clip_norm=1.0,
-    )
+        enabled &= check_phases(model, [first], machine.autocast).passed
+    schedule = Schedule(shape=recipe.training.schedule, peak=1e-4, warmup_share=0.1, clip_norm=1.0)
 
     def steps() -> list[_StepSpeed]:
         is_cpu = machine.device.type == "cpu"
@@ -190,8 +183,7 @@ def _random_text(vocab_size: int) -> Text:
     ids = random.integers(len(special.names), vocab_size, int(lengths.sum())).astype(np.int32)
 
     def gather(starts: IntArray, stops: IntArray) -> AnnotatedTokens:
-        ranges = [np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)]
-        chosen = ids[np.concatenate(ranges)]
+        chosen = ids[concatenated_ranges(starts, stops - starts)]
         words = np.ones(len(chosen), dtype=np.bool_)
         return AnnotatedTokens(chosen, words, {"phrase": words, "entity": words})
 

@@ -1,9 +1,11 @@
-"""Evaluation on held-out text: losses, the unigram baseline, a verdict on both; and rules for the health of training.
+"""Evaluation on held-out text: losses, the unigram baseline, a verdict on both, divergence.
+
+The rules for the health of training:
 
 | finding | rule | what happens |
 |---|---|---|
 | no target, or a loss or gradient that is not finite | `step.py` | the run stops before the update, naming the batch |
-| spike | loss or gradient norm 7 deviations above the mean of the last 1,000 steps | a warning names the batch |
+| spike (`Spikes`) | loss or gradient norm 7 deviations above the mean of the last 1,000 steps | a warning |
 | divergence | held-out loss above both twice its first value and the unigram baseline, or not finite | the run stops |
 
 Weights that are not finite are divergence too. It is looked for at every evaluation and before every checkpoint.
@@ -14,9 +16,9 @@ while its learning rate warms up.
 """
 
 import math
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -28,9 +30,8 @@ from maskwright.training.ranks.distributed import all_gather_object, rank, world
 from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.model import PretrainingModel
 from maskwright.training.steps.optimizer import total_norm
-from maskwright.training.steps.step import Sums, details_of
+from maskwright.training.steps.step import ObjectiveResult, Sums, results_of
 
-_DEVIATIONS, _WINDOW, _FEWEST = 7.0, 1000, 100
 _DIVERGED = 2.0
 PLATEAU = 0.97
 """A loss of masked language modeling above this multiple of the unigram baseline's is on the plateau at the start of
@@ -81,20 +82,7 @@ def _labels(batches: list[StepBatch], kind: str) -> IntArray:
     return np.concatenate([np.empty(0, dtype=np.int64), *(micro.targets[kind].labels.numpy() for micro in micros)])
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOutResult:
-    """One objective on the held-out text: mean loss in nats over `count` predictions, and share of correct ones.
-
-    The accuracy is None if predictions are neither right nor wrong; details are further shares (`Objective.details`).
-    """
-
-    loss: float
-    accuracy: float | None
-    count: int
-    details: dict[str, float] = field(default_factory=dict)
-
-
-def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, HeldOutResult]:
+def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, ObjectiveResult]:
     """Evaluate a model, dropout off, on fixed batches. Returns one value per objective that has a target."""
     counts = sum((Counter(batch.counts) for batch in batches), Counter[str]())
     sums = Sums()
@@ -108,19 +96,12 @@ def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Held
     model.train(was_training)
     numbers: dict[str, Counter[str]] = defaultdict(Counter)
     for part in all_gather_object(sums.to_host().read()):  # A rank need not have all names.
-        for group, of_group in part.items():
-            numbers[group].update(of_group)
-    losses, correct, details = numbers["loss"], numbers["correct"], details_of(model.objectives, counts, numbers)
-    return {
-        kind: HeldOutResult(
-            losses[kind] / count, correct[kind] / count if kind in correct else None, count, details.get(kind, {})
-        )
-        for kind, count in counts.items()
-        if count
-    }
+        for kind, of_kind in part.items():
+            numbers[kind].update(of_kind)
+    return results_of(model.objectives, counts, numbers)
 
 
-def health_line(measured: HeldOutResult, baseline: Baseline, vocab_size: int) -> str:
+def health_line(measured: ObjectiveResult, baseline: Baseline, vocab_size: int) -> str:
     """Return one line on the quality of masked language modeling on held-out text.
 
     The verdict compares loss and accuracy with the unigram baseline, and the loss with uniform guessing,
@@ -145,7 +126,7 @@ def health_line(measured: HeldOutResult, baseline: Baseline, vocab_size: int) ->
     )
 
 
-def detection_line(measured: HeldOutResult) -> str:
+def detection_line(measured: ObjectiveResult) -> str:
     """Return one line on the quality of replaced token detection on held-out text.
 
     The baseline knows only the share of replaced tokens; its loss is the entropy of that share.
@@ -172,7 +153,7 @@ def detection_line(measured: HeldOutResult) -> str:
     )
 
 
-def restoration_line(measured: HeldOutResult) -> str:
+def restoration_line(measured: ObjectiveResult) -> str:
     """Return one line on the quality of Replace MLM or All-Tokens MLM on held-out text."""
     restored = measured.details.get("restored")
     shown = "" if restored is None else f" ({restored:.1%} at replaced tokens)"
@@ -182,38 +163,19 @@ def restoration_line(measured: HeldOutResult) -> str:
     )
 
 
-def vector_line(measured: HeldOutResult) -> str:
+def vector_line(measured: ObjectiveResult) -> str:
     """Return one line on a student's sentence vectors on held-out text."""
     ranked = measured.details.get("spearman")
     order = "" if ranked is None else f"; Spearman correlation of the similarities of any two texts {ranked:.3f}"
     return f"held-out sentence vectors: mean cosine with the teacher's {measured.details['mean']:.3f}{order}"
 
 
-def pair_line(kind: str, measured: HeldOutResult, majority: float) -> str:
+def pair_line(kind: str, measured: ObjectiveResult, majority: float) -> str:
     """Return one line on a sequence objective (nsp, sop) on held-out text."""
     return (
         f"held-out {kind.upper()} loss {measured.loss:.3f}, accuracy {measured.accuracy:.1%} (most frequent label "
         f"{majority:.1%})"
     )
-
-
-class Spikes:
-    """Finds spikes in series of numbers, such as the loss of each step."""
-
-    def __init__(self) -> None:
-        self._last: dict[str, deque[float]] = {}
-
-    def find(self, numbers: Mapping[str, float]) -> list[str]:
-        """Add a step's numbers, by name; describe those that are spikes."""
-        spikes = []
-        for name, number in numbers.items():
-            last = self._last.setdefault(name, deque(maxlen=_WINDOW))
-            if len(last) >= _FEWEST:
-                mean, deviation = float(np.mean(last)), float(np.std(last))
-                if number > mean + _DEVIATIONS * deviation:
-                    spikes.append(f"{name} {number:.4g} (mean of the last {len(last):,} steps: {mean:.4g})")
-            last.append(number)
-        return spikes
 
 
 def divergence(loss: float, first_loss: float, baseline: float, weights: Iterable[Tensor]) -> str:

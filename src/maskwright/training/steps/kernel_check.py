@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from maskwright.kernels.setting import kernel_errors, use_kernels
 from maskwright.training.steps.batches import StepBatch
+from maskwright.training.steps.loop import Phase
 from maskwright.training.steps.model import PretrainingModel
 from maskwright.training.steps.step import weighted_loss
 
@@ -18,6 +19,7 @@ _FACTOR = 3.0
 """Largest error of the kernels, as a multiple of PyTorch's own error in the same precision (both against fp32)."""
 _LOSS, _GRADIENT = 1e-3, 0.02
 """Error allowed on top of that: a share of the loss, and of a gradient's norm."""
+_SEQUENCES = 8
 _UNTIL_CAPTURED = 2
 """Passes of one batch until CUDA graphs are captured and replayed."""
 _FLOOR = 1e-3
@@ -56,6 +58,17 @@ def check_kernels(model: PretrainingModel, batch: StepBatch, autocast: torch.dty
         return KernelCheck(False, f"kernels disabled: {difference}")
     model.capture_passes()
     return KernelCheck(True, f"kernels checked in {time.perf_counter() - started:.0f} s: {difference}")
+
+
+def check_phases(model: PretrainingModel, phases: Iterable[Phase], autocast: torch.dtype | None) -> KernelCheck:
+    """Check the first sequences of each length, since the kernels differ by length; return the last check."""
+    check = KernelCheck(False, "")
+    for phase in {each.sampler: each for each in phases}.values():
+        rows, _ = phase.sampler.read(phase.sampler.start(), _SEQUENCES)
+        check = check_kernels(model, phase.collator.collate(rows, 0), autocast)
+        if not check.passed:
+            break
+    return check
 
 
 def with_samples(model: PretrainingModel, batch: StepBatch) -> StepBatch:

@@ -288,7 +288,7 @@ class Gradients:
     ) -> None:
         self._model, self._optimizer, self._batches = model, optimizer, batches
         self._autocast, self._reducer = autocast, reducer
-        self._launches_ahead = skips_on_device(next(model.parameters()).device, optimizer)
+        self._launches_ahead = skips_on_device(next(model.parameters()).device)
         self._next: LaunchedStep | None = None
 
     def close(self) -> None:

@@ -44,14 +44,9 @@ def clipping_scale(norm: float, max_norm: float) -> float:
 
 
 class UpdateRule(Protocol):
-    """The update of some parameters.
-
-    `moments` are the names of the tensors that `state` has of each parameter, in its shape; `accepts_clipping` says
-    whether `update` takes a `Clipping`.
-    """
+    """The update of some parameters; `moments` are the tensors that `state` has of each parameter, in its shape."""
 
     moments: ClassVar[tuple[str, ...]]
-    accepts_clipping: ClassVar[bool]
 
     @property
     def state(self) -> MutableMapping[Any, Any]: ...
@@ -69,7 +64,6 @@ class AdamWRule(torch.optim.AdamW):
     """
 
     moments: ClassVar[tuple[str, ...]] = MOMENTS
-    accepts_clipping: ClassVar[bool] = True
 
     def __init__(
         self, parameters: Iterable[nn.Parameter], constants: AdamW, shares: Mapping[nn.Parameter, float]
@@ -110,15 +104,10 @@ class Optimizer:
     rules: Mapping[nn.Parameter, UpdateRule]
     steps: int = 0
 
-    @property
-    def accepts_clipping(self) -> bool:
-        """Whether `step` accepts a `Clipping`, so that the host need not wait for the norm."""
-        return all(rule.accepts_clipping for rule in self.rules.values())
-
     def step(self, learning_rate: float, clipping: Clipping | None = None, gradient_scale: float = 1.0) -> None:
         """Update all parameters that have a gradient; gradients are then dropped.
 
-        They are clipped by the factor `gradient_scale` or, on a GPU and if the optimizer accepts it, by `clipping`.
+        They are clipped by the factor `gradient_scale` or, on a GPU, by `clipping`.
         """
         self.steps += 1
         gradients = [parameter.grad for parameter in self.names if parameter.grad is not None]

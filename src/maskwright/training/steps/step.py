@@ -21,11 +21,6 @@ from maskwright.training.ranks.gradients import GradientReducer
 from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.optimizer import Clipping, Optimizer, clipping_scale, total_norm
 
-_TALLIES = "tallies of "
-
-Numbers = Mapping[str, Mapping[str, float]]
-"""Sums by group and name: groups "loss" and "correct" by objective, one group of tallies per objective."""
-
 
 class WeightedLoss(Protocol):
     """A loss of a model, by the name that its counts and terms have; `Objective` is one."""
@@ -56,21 +51,25 @@ class TrainedModel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class StepResult:
-    """The numbers of one step; none depends on the clock.
+class ObjectiveResult:
+    """The numbers of one objective: mean loss in nats over `count` predictions, and share of correct ones.
 
-    Attributes:
-        loss: The weighted total in nats.
-        losses: Mean loss of each objective, by kind.
-        accuracies: Share of correct predictions of each objective that has them, by kind.
-        details: Further shares, by kind and name (`Objective.details`).
+    The accuracy is None if predictions are neither right nor wrong; details are further shares (`Objective.details`).
     """
 
     loss: float
-    losses: dict[str, float]
-    accuracies: dict[str, float]
+    accuracy: float | None
+    count: int
+    details: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """The numbers of one step: the weighted total loss in nats, and those of each objective that predicts something."""
+
+    loss: float
     gradient_norm: float
-    details: dict[str, dict[str, float]] = field(default_factory=dict)
+    objectives: dict[str, ObjectiveResult]
 
 
 class Step:
@@ -132,9 +131,9 @@ class Step:
         gradients = [parameter.grad for parameter in self._optimizer.names if parameter.grad is not None]
         self._sums.all_reduce_sum()
         norm = total_norm(gradients)
-        self._sums.add("norm", "", norm)
-        if skips_on_device(self._device, self._optimizer):
-            total = torch.stack([self._sums.total("loss", each.kind) for each in self._model.objectives]).sum()
+        self._sums.add("", "norm", norm)
+        if skips_on_device(self._device):
+            total = torch.stack([self._sums.total(each.kind, "loss") for each in self._model.objectives]).sum()
             self._optimizer.step(learning_rate, clipping=Clipping.of(norm, total, clip_norm))
             self._sums.to_host()
         else:
@@ -159,10 +158,9 @@ class Step:
 
         Raises DivergenceError if the loss or the gradient is not finite; weights are untouched.
         """
-        numbers, counts, objectives = self._sums.read(), self.batch.counts, self._model.objectives
-        totals, correct, gradient_norm = numbers["loss"], numbers["correct"], numbers["norm"][""]
-        losses = {kind: totals[kind] / count for kind, count in counts.items() if count}
-        loss = sum(objective.weight * losses.get(objective.kind, 0.0) for objective in objectives)
+        sums, objectives = self._sums.read(), self._model.objectives
+        results, gradient_norm = results_of(objectives, self.batch.counts, sums), sums[""]["norm"]
+        loss = total_loss(objectives, results)
         if not math.isfinite(loss) or not math.isfinite(gradient_norm):
             raise DivergenceError(
                 f"step {self._step + 1:,} ({self.batch.key}): the loss is {loss:g} and the gradient norm "
@@ -170,13 +168,7 @@ class Step:
                 hint="Lower the learning rate (`--set training.learning_rate=...`, in fine-tuning `--set "
                 "learning_rate=...`) and use a new --out folder.",
             )
-        return StepResult(
-            loss=loss,
-            losses=losses,
-            accuracies={kind: correct[kind] / count for kind, count in counts.items() if count and kind in correct},
-            gradient_norm=gradient_norm,
-            details=details_of(objectives, counts, numbers),
-        )
+        return StepResult(loss, gradient_norm, results)
 
 
 def _point_in_time(device: torch.device) -> Any:
@@ -196,34 +188,34 @@ def weighted_loss(
     return torch.stack(weighted).sum()
 
 
-def skips_on_device(device: torch.device, optimizer: Optimizer) -> bool:
+def skips_on_device(device: torch.device) -> bool:
     """Return whether the device skips non-finite updates itself, so that the host need not wait."""
-    return device.type == "cuda" and optimizer.accepts_clipping
+    return device.type == "cuda"
 
 
 class Sums:
-    """Sums of scalar tensors, in fp64, by group and name: adding does not wait for a GPU, only `read` does."""
+    """Sums of scalar tensors, in fp64, by objective and name: adding does not wait for a GPU, only `read` does."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, str], Tensor] = {}
         self._copied: torch.cuda.Event | None = None
 
-    def add(self, group: str, name: str, value: Tensor) -> None:
+    def add(self, kind: str, name: str, value: Tensor) -> None:
         """Add a scalar tensor of any type, without its gradient."""
-        exact, key = value.detach().double(), (group, name)
+        exact, key = value.detach().double(), (kind, name)
         self._sums[key] = self._sums[key] + exact if key in self._sums else exact
 
     def add_term(self, kind: str, term: LossTerm) -> None:
-        """Add an objective's loss on one micro-batch."""
-        self.add("loss", kind, term.total)
+        """Add an objective's "loss", number of "correct" predictions and tallies on one micro-batch."""
+        self.add(kind, "loss", term.total)
         if term.correct is not None:
-            self.add("correct", kind, term.correct)
+            self.add(kind, "correct", term.correct)
         for name, value in term.tallies.items():
-            self.add(_TALLIES + kind, name, value)
+            self.add(kind, name, value)
 
-    def total(self, group: str, name: str) -> Tensor:
+    def total(self, kind: str, name: str) -> Tensor:
         """Return one sum on its device, an fp64 scalar."""
-        return self._sums[group, name]
+        return self._sums[kind, name]
 
     def all_reduce_sum(self) -> None:
         """Add the sums of all ranks, which have the same names, in any order."""
@@ -246,23 +238,30 @@ class Sums:
         """Whether `read` waits for nothing."""
         return self._copied is None or bool(self._copied.query())  # type: ignore[no-untyped-call]
 
-    def read(self) -> Numbers:
+    def read(self) -> dict[str, dict[str, float]]:
         """Wait for the sums that were copied and return them."""
         if self._copied is not None:
             self._copied.synchronize()
-        numbers: dict[str, dict[str, float]] = {"loss": {}, "correct": {}}
-        for (group, name), value in zip(self._sums, self._values.tolist(), strict=True):
-            numbers.setdefault(group, {})[name] = value
+        numbers: dict[str, dict[str, float]] = {}
+        for (kind, name), value in zip(self._sums, self._values.tolist(), strict=True):
+            numbers.setdefault(kind, {})[name] = value
         return numbers
 
 
-def details_of(
-    objectives: Iterable[WeightedLoss], counts: Mapping[str, int], numbers: Numbers
-) -> dict[str, dict[str, float]]:
-    """Return the shares to report of each objective that has any, from its tallies and its number of predictions."""
-    details = {
-        each.kind: each.details(numbers.get(_TALLIES + each.kind, {}), counts[each.kind])
-        for each in objectives
-        if counts.get(each.kind)
-    }
-    return {kind: shares for kind, shares in details.items() if shares}
+def results_of(
+    objectives: Iterable[WeightedLoss], counts: Mapping[str, int], sums: Mapping[str, Mapping[str, float]]
+) -> dict[str, ObjectiveResult]:
+    """Return the result of each objective that has predictions, from what `Sums.read` returns."""
+    results = {}
+    for objective in objectives:
+        if count := counts.get(objective.kind, 0):
+            numbers = sums[objective.kind]
+            accuracy = numbers["correct"] / count if "correct" in numbers else None
+            details = objective.details(numbers, count)
+            results[objective.kind] = ObjectiveResult(numbers["loss"] / count, accuracy, count, details)
+    return results
+
+
+def total_loss(objectives: Iterable[WeightedLoss], results: Mapping[str, ObjectiveResult]) -> float:
+    """Return the weighted sum of the mean losses."""
+    return float(sum(each.weight * results[each.kind].loss for each in objectives if each.kind in results))

@@ -8,6 +8,7 @@ import numpy as np
 
 from maskwright.core.randomness import keys
 from maskwright.core.types import Documents, IntArray
+from maskwright.data.shards.corpus import Corpus
 from maskwright.pretext.formats.base import GatherTokens, sequence_lengths
 from maskwright.pretext.replacement.base import VocabularyFacts
 from maskwright.recipes.recipe import Recipe
@@ -36,6 +37,19 @@ class Text:
     vocabulary: VocabularyFacts
     span_facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     held_out: "Text | None" = None
+
+    @classmethod
+    def of(cls, corpus: Corpus, vocabulary: VocabularyFacts, weights: tuple[float, ...] | None = None) -> "Text":
+        """Return the text of a corpus."""
+        return cls(
+            documents=corpus.documents,
+            sources=corpus.document_sources,
+            weights=weights,
+            document_ends=corpus.document_ends,
+            gather=corpus.gather,
+            vocabulary=vocabulary,
+            span_facts=corpus.span_facts,
+        )
 
     @property
     def similar_words_fingerprint(self) -> str | None:

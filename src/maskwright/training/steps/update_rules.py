@@ -110,7 +110,6 @@ class LambRule:
     """
 
     moments: ClassVar[tuple[str, ...]] = MOMENTS
-    accepts_clipping: ClassVar[bool] = False
 
     def __init__(self, parameters: Iterable[nn.Parameter], constants: Lamb) -> None:
         self._parameters, self._constants = list(parameters), constants
@@ -119,6 +118,12 @@ class LambRule:
     @torch.no_grad()
     def update(self, learning_rate: float, number: int, clipping: Clipping | None) -> None:
         (beta1, beta2), constants = self._constants.betas, self._constants
+        if clipping is not None:
+            if clipping.found_inf:  # Waits for the GPU.
+                return
+            for weight in self._parameters:
+                if weight.grad is not None:
+                    weight.grad.div_(clipping.grad_scale)
         for weight in self._parameters:
             if weight.grad is None:
                 continue
@@ -148,7 +153,6 @@ class MuonRule:
     """
 
     moments: ClassVar[tuple[str, ...]] = ("momentum",)
-    accepts_clipping: ClassVar[bool] = True
 
     def __init__(self, matrices: Iterable[nn.Parameter], constants: Muon, peak: float) -> None:
         self._constants, self._peak = constants, peak

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from maskwright.core.errors import ConversionError
@@ -29,6 +30,14 @@ def generator_weights(model: PretrainingModel) -> dict[str, Tensor]:
 def _weights_of(model: PretrainingModel, encoder: str) -> dict[str, Tensor]:
     parts = (f"{encoder}.", *(f"heads.{each.kind}." for each in model.objectives_of[encoder]))
     return {name: each for name, each in model.state_dict().items() if name.startswith(parts)}
+
+
+@torch.no_grad()
+def copy_weights(weights: Mapping[str, Tensor], model: PretrainingModel) -> None:
+    """Write those of the weights that a model has into it."""
+    target = all_weights(model)
+    for name in weights.keys() & target.keys():
+        target[name].copy_(weights[name])
 
 
 def load_weights(model: PretrainingModel, weights: Mapping[str, Tensor], source: str) -> None:

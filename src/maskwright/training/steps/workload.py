@@ -1,4 +1,4 @@
-"""The phases of the loop and the held-out batches, built from prepared text and a recipe."""
+"""The phases of the loop and the held-out batches, built from prepared text and a recipe; the FLOPs of a step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,10 @@ import numpy as np
 import torch
 
 from maskwright.core.types import Documents
+from maskwright.model.config import EncoderConfig
+from maskwright.model.sizes import skipped_flops_per_token
 from maskwright.recipes.recipe import Recipe
+from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.training.steps.batches import Collator, StepBatch
 from maskwright.training.steps.loop import Phase
 from maskwright.training.steps.sampler import InstanceSampler, Rows
@@ -121,3 +124,22 @@ def _held_out_batches(recipe: Recipe, collator: Collator, documents: Documents) 
         collator.collate(Rows(plan.rows(part), np.zeros(len(part), dtype=np.int64), part, 0.0), step=0)
         for part in np.array_split(index, -(-len(index) // _HELD_OUT_SEQUENCES))
     ]
+
+
+def step_flops(recipe: Recipe, vocab_size: int, batch: StepBatch, teacher: EncoderConfig | None = None) -> float:
+    """Return the training FLOPs of a step: real tokens, real lengths, real targets; padding is not counted."""
+    return batch.num_tokens * training_flops_per_token(
+        recipe,
+        vocab_size,
+        length=batch.squared_lengths / batch.num_tokens,
+        predictions_per_token={kind: count / batch.num_tokens for kind, count in batch.counts.items()},
+        sequences_per_token=batch.num_sequences / batch.num_tokens,
+        teacher=teacher,
+    )
+
+
+def skipped_flops(recipe: Recipe, batch: StepBatch) -> float:
+    """Return the training FLOPs of a step that `step_flops` counts and the last layers skip."""
+    return sum(
+        batch.skipped_tokens[name] * skipped_flops_per_token(config) for name, (config, _) in recipe.encoders.items()
+    )
