@@ -13,10 +13,6 @@ from maskwright.reporting.table import Table
 Facts = TypeVar("Facts")
 
 
-def _always(facts: Any) -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[Facts]):
     """One field, its value, and the reason for the value.
@@ -30,7 +26,7 @@ class Rule(Generic[Facts]):
     field: str
     value: Callable[[Facts], Any] | str | float | bool | tuple[str, ...]
     reason: Callable[[Facts], str] | str
-    applies: Callable[[Facts], bool] = _always
+    applies: Callable[[Facts], bool] = lambda facts: True
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,6 @@ class DropoutMask:
 
     @property
     def rate(self) -> float:
-        """The share dropped."""
         return self.threshold / _RANDOM_VALUES
 
     @property

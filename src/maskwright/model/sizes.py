@@ -40,7 +40,6 @@ def count_parameters(config: EncoderConfig, vocab_size: int) -> dict[str, int]:
 
 
 def total_parameters(config: EncoderConfig, vocab_size: int) -> int:
-    """Count all parameters of the encoder."""
     return sum(count_parameters(config, vocab_size).values())
 
 

@@ -68,7 +68,6 @@ class Diagnosis:
     advice: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
         return dataclasses.asdict(self)
 
 

@@ -43,7 +43,6 @@ _SECONDS = 60
 
 
 def structure(**fields: type) -> type[ctypes.Structure]:
-    """Return a structure of C, its fields in their order."""
     return type("Structure", (ctypes.Structure,), {"_fields_": list(fields.items())})
 
 

@@ -226,7 +226,6 @@ def use_machine(machine: Machine) -> Iterator[None]:
 
 
 def processor_name() -> str:
-    """Return the processor's name as the system gives it."""
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
         for line in file:
             if line.startswith("model name"):

@@ -48,7 +48,6 @@ def is_launched() -> bool:
 
 
 def world_size() -> int:
-    """Return the number of processes."""
     return dist.get_world_size() if _groups else 1
 
 
@@ -217,7 +216,6 @@ def all_gather_object(value: Value) -> list[Value]:
 
 
 def all_reduce_max(number: float) -> float:
-    """Return the largest number of any rank."""
     return float(_all_reduce([number], dist.ReduceOp.MAX, torch.float64)[0])
 
 

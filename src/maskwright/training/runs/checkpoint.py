@@ -171,7 +171,6 @@ class CheckpointTimer:
         self._next = now + seconds
 
     def is_due(self, now: float) -> bool:
-        """Return whether a checkpoint is due."""
         return now >= self._next
 
     def save_step(self, spent: Spent) -> None:

@@ -76,7 +76,6 @@ class MetricsLogger:
         """Sums of steps, tokens, seconds, seconds of waiting and FLOPs."""
 
     def step(self, report: StepReport) -> None:
-        """Record one step."""
         position, result = report.position, report.result
         step, flops = position.spent.steps, report.flops - self._skipped_flops(report.batch)
         for sums in (self._window, self._session):
@@ -101,7 +100,6 @@ class MetricsLogger:
             self._record_speed(report)
 
     def held_out(self, step: int, measured: Mapping[str, ObjectiveResult], baseline: Baseline | None) -> None:
-        """Record an evaluation on held-out text."""
         numbers = {f"held_out_{name}": number for name, number in _named(measured).items()}
         if baseline is not None:
             numbers["unigram_loss"], numbers["unigram_accuracy"] = baseline.loss, baseline.accuracy

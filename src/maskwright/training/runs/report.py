@@ -218,7 +218,6 @@ def _loss(folder: Path) -> Markup:
 
 
 def _accuracy(folder: Path, result: dict[str, Any]) -> Markup:
-    """Plot the accuracies on held-out text."""
     measured = [kind for kind, each in result["held_out"].items() if each["accuracy"] is not None]
     lines = [
         Line(
@@ -233,7 +232,6 @@ def _accuracy(folder: Path, result: dict[str, Any]) -> Markup:
 
 
 def _speed(folder: Path) -> Markup:
-    """Plot the speed along training."""
     points = [(row["seconds"] / 60, row["tokens_per_second"]) for row in read_rows(folder / TIMING)]
     return chart("speed", "minutes", "tokens per second", [Line(points)], prefixes="y", from_zero=True)
 

@@ -224,7 +224,6 @@ class RunDirectory:
         write_record(self.path / RECORD, self._record)
 
     def update_record(self, **fields: Any) -> None:
-        """Set fields of `run.json`."""
         self.write_record({**self._record, **fields})
 
     def finish(self, result: Mapping[str, Any]) -> None:
@@ -308,7 +307,6 @@ def _differences(before: Any, now: Any, path: str = "") -> list[str]:
 
 
 def command_line() -> str:
-    """Return the command of this process."""
     return shlex.join([Path(sys.argv[0]).name.replace("__main__.py", "maskwright"), *sys.argv[1:]])
 
 

@@ -212,7 +212,6 @@ class Quality:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Quality":
-        """Read what `to_json` wrote."""
         held_out = {kind: ObjectiveResult(**value) for kind, value in data["held_out"].items()}
         return cls(held_out=held_out, similarity=data["similarity"], head_tokens=data["head_tokens"])
 

@@ -93,7 +93,6 @@ def is_projected(config: EncoderConfig, source_config: EncoderConfig) -> bool:
 
 
 def describe_differences(different: Differences) -> str:
-    """Return the differences in words."""
     return "; ".join(
         f"encoder.{field} is {value}, the model's {source}" for field, (value, source) in different.items()
     )

@@ -115,7 +115,6 @@ class InitialWeights:
         return line + (f"; ignored: {', '.join(self.ignored)}" if self.ignored else "")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry in the run's record."""
         return {**self.origin, "loaded": list(self.loaded), "new": list(self.new), "ignored": list(self.ignored)}
 
 
@@ -449,7 +448,6 @@ class SourceModels:
 
     @property
     def not_fitted(self) -> frozenset[str]:
-        """Fields that are not fitted to the budget."""
         if self.init is not None:
             return NOT_FITTED
         has_positions = self.teacher is not None and self.teacher.config.positions == "absolute"

@@ -81,7 +81,6 @@ class Position:
 
     @property
     def next_batch(self) -> BatchKey:
-        """The batch of the next step."""
         return BatchKey(self.phase, self.cursor, self.spent.steps)
 
     def at_progress(self, progress: float, phases: Sequence[Phase]) -> "Position":
@@ -96,12 +95,10 @@ class Position:
         return position
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for a checkpoint."""
         return {"spent": dataclasses.asdict(self.spent), "phase": self.phase, "cursor": self.cursor.to_json()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Position":
-        """Read what `to_json` wrote."""
         return cls(Spent(**data["spent"]), data["phase"], Cursor.from_json(data["cursor"]))
 
 
@@ -195,7 +192,7 @@ def train(
                 seconds=seconds,
                 flops=position.spent.flops + flops,
             )
-            position = Position(spent, position.phase, launched.prepared.cursor)
+            position = Position(spent, position.phase, launched.prepared.next_key.cursor)
             yield StepReport(
                 position=position,
                 result=result,
@@ -210,17 +207,12 @@ def train(
 
 
 class PreparedBatch(NamedTuple):
-    """A batch, with the counts of all ranks; the cursor after it, and seconds of waiting."""
+    """A batch, with the counts of all ranks, and seconds of waiting; unless a phase begins, `next_key` comes next."""
 
     key: BatchKey
     batch: StepBatch
-    cursor: Cursor
-    waited: float = 0.0
-
-    @property
-    def next_key(self) -> BatchKey:
-        """The batch of the next step, unless another phase begins."""
-        return BatchKey(self.key.phase, self.cursor, self.key.step + 1)
+    next_key: BatchKey
+    waited: float
 
 
 class Batches:
@@ -233,7 +225,7 @@ class Batches:
         self._phases, self._on_stall = phases, on_stall
         self._share = slice(rank(), None, world_size())
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="batches")
-        self._next: tuple[BatchKey, Future[PreparedBatch]] | None = None
+        self._next: tuple[BatchKey, Future[tuple[StepBatch, Cursor]]] | None = None
 
     def close(self) -> None:
         """Wait for the thread and end it."""
@@ -246,17 +238,17 @@ class Batches:
         waiting_since = time.monotonic()
         while wait([future := self._next[1]], STALL_SECONDS).not_done:
             self._on_stall(key.step)
-        prepared = future.result()._replace(waited=time.monotonic() - waiting_since)
-        self._next = prepared.next_key, self._pool.submit(self._prepare, prepared.next_key)
-        batch = prepared.batch
+        (batch, cursor), waited = future.result(), time.monotonic() - waiting_since
+        next_key = BatchKey(key.phase, cursor, key.step + 1)
+        self._next = next_key, self._pool.submit(self._prepare, next_key)
         summed = all_reduce_counts(batch.counts | batch.skipped_tokens)
         counts, skipped = ({name: summed[name] for name in each} for each in (batch.counts, batch.skipped_tokens))
-        return prepared._replace(batch=replace(batch, counts=counts, skipped_tokens=skipped))
+        return PreparedBatch(key, replace(batch, counts=counts, skipped_tokens=skipped), next_key, waited)
 
-    def _prepare(self, key: BatchKey) -> PreparedBatch:
+    def _prepare(self, key: BatchKey) -> tuple[StepBatch, Cursor]:
         phase = self._phases[key.phase]
         rows, after = phase.sampler.read(key.cursor, phase.batch_sequences)
-        return PreparedBatch(key, phase.collator.collate(rows, key.step, self._share), after)
+        return phase.collator.collate(rows, key.step, self._share), after
 
 
 class LaunchedStep(NamedTuple):

@@ -39,13 +39,11 @@ class Cursor:
     epochs: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for a checkpoint."""
         positions = [[current.epoch, current.position] for current in self.positions]
         return {"num_read": self.num_read, "places": positions, "epochs": self.epochs}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Cursor":
-        """Read what `to_json` wrote."""
         return cls(data["num_read"], tuple(SourcePosition(*current) for current in data["places"]), data["epochs"])
 
 
@@ -63,7 +61,6 @@ class Rows:
     epochs: float
 
     def part(self, numbers: IntArray) -> "Rows":
-        """Return some of the rows."""
         return Rows(self.plan.rows(numbers), self.mask_sample[numbers], self.index[numbers], self.epochs)
 
 

@@ -40,7 +40,6 @@ class Text:
 
     @classmethod
     def of(cls, corpus: Corpus, vocabulary: VocabularyFacts, weights: tuple[float, ...] | None = None) -> "Text":
-        """Return the text of a corpus."""
         return cls(
             documents=corpus.documents,
             sources=corpus.document_sources,
@@ -59,7 +58,6 @@ class Text:
 
     @property
     def vocab_size(self) -> int:
-        """Entries of the vocabulary."""
         return self.vocabulary.special_tokens.vocab_size
 
 
