@@ -40,7 +40,7 @@ def test_the_next_batch_is_prepared_once_and_again_in_another_phase() -> None:
     short, long = Numbers(), Numbers()
     batches = Batches([Phase(0.5, short, short, 4), Phase(1.0, long, long, 2)], lambda step: None)
     first = batches.prepare(BatchKey(0, Cursor(0, ()), 0))
-    second = batches.prepare(BatchKey(0, first.cursor, 1))
+    second = batches.prepare(first.next_key)
     other = batches.prepare(BatchKey(1, Cursor(8, ()), 2))
     batches.close()
     assert [each.batch.num_sequences for each in (first, second, other)] == [4, 4, 2]
