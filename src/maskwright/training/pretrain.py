@@ -177,7 +177,7 @@ def pretrain(
             result = run.run(stop, checkpoint_minutes * 60)
         if rank() == 0:
             directory.finish(result.to_json())
-            _write_pages(directory, reporter)
+            _write_pages(directory, {}, reporter)
         return result
 
 
@@ -335,12 +335,13 @@ def _data_card_page(directory: RunDirectory) -> str:
     return with_span_facts(card_page(card), card["levels"])
 
 
-def _write_pages(directory: RunDirectory, reporter: Reporter) -> None:
-    """Write the pages of a run, and their checksums into run.json."""
+def _write_pages(directory: RunDirectory, recorded: Mapping[str, str], reporter: Reporter) -> None:
+    """Write the pages of a run, and their checksums into run.json; `recorded` are those that are there."""
     write_text(directory.path / _CARD_PAGE, _data_card_page(directory))
     write_page(directory.path, reporter)
-    pages = {name: checksum(directory.path / name) for name in (_CARD_PAGE, PAGE) if (directory.path / name).exists()}
-    directory.update_record(pages=pages)
+    written = {name: checksum(directory.path / name) for name in (_CARD_PAGE, PAGE) if (directory.path / name).exists()}
+    if written != recorded:
+        directory.update_record(pages=written)
 
 
 def _restore_pages(directory: RunDirectory, recorded: Mapping[str, str], reporter: Reporter) -> None:
@@ -349,4 +350,4 @@ def _restore_pages(directory: RunDirectory, recorded: Mapping[str, str], reporte
     for problem in problems.values():
         reporter.message("restored", f"{problem}: written again")
     if problems or not (directory.path / PAGE).exists():
-        _write_pages(directory, reporter)
+        _write_pages(directory, recorded, reporter)
