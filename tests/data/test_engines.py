@@ -13,6 +13,7 @@ import pytest
 
 from maskwright.core.errors import DataError
 from maskwright.data.engines import ordered_map, use_engine
+from maskwright.training.start.prepared_text import prepare
 
 
 def slow_square(number: int) -> int:
@@ -72,9 +73,11 @@ def test_any_executor_is_an_engine() -> None:
             next(results)
 
 
-def test_unknown_engine_is_refused() -> None:
+def test_unknown_engine_and_no_workers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"'rya'.*local, ray.*Did you mean 'ray'"), use_engine("rya"):  # type: ignore[arg-type]
         pass
+    with pytest.raises(DataError, match=r"workers is 0.*1 or more"):
+        prepare("absent.txt", out=tmp_path, workers=0)
 
 
 def test_reading_is_only_a_little_ahead() -> None:

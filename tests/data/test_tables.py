@@ -70,7 +70,7 @@ def test_a_tab_is_the_delimiter_before_more_frequent_marks(line: str) -> None:
 
 
 def test_texts_of_a_column_are_named_guessed_or_refused() -> None:
-    records = records_of([{"id": "1", "sentence": "One.", "title": "T"}, {"id": "2", "sentence": None}], "texts")
+    records = records_of([{"id": "1", "sentence": "One.", "title": "T"}, {"id": "2", "sentence": ""}], "texts")
     assert records is not None
 
     def texts(wanted: str | None) -> list[str]:
@@ -82,8 +82,9 @@ def test_texts_of_a_column_are_named_guessed_or_refused() -> None:
 
     seen: list[str] = []
     assert texts(None) == ["One.", ""]
-    assert texts("title") == ["T", ""]
-    assert seen == ["sentence", "title"]
+    assert seen == ["sentence"]
+    with pytest.raises(DataError, match=r"record 2: the column 'title' is None"):
+        texts("title")
     with pytest.raises(DataError, match=r"no column 'titel'.*Did you mean 'title'"):
         texts("titel")
 

@@ -38,17 +38,19 @@ _MIN_ITEMS = 3
 
 
 @contextmanager
-def use_engine(engine: Engine | None) -> Iterator[None]:
+def use_engine(engine: Engine | None, workers: int | None = None) -> Iterator[None]:
     """Prepare text on an engine in the block.
 
     Args:
         engine: "local"; "ray" (the cluster of `RAY_ADDRESS`, else one that runs on this machine, else a new one of
             this machine); or an executor, for instance `dask.distributed.Client(...).get_executor()`, which the caller
             shuts down. None changes nothing.
+        workers: Of `ordered_map` in the block, checked before any work.
 
-    Raises:
-        DataError: If there is no such engine.
+    Raises DataError if there is no such engine, or the number of workers is less than 1.
     """
+    if workers is not None and workers < 1:
+        raise DataError(f"--workers is {workers}", allowed="1 or more")
     engine = _engine.get() if engine is None else engine
     if not isinstance(engine, Executor) and engine not in _ENGINES:
         raise unknown_name(DataError, "engine", engine, _ENGINES)
@@ -84,8 +86,7 @@ def ordered_map(
             the local engine works in this process.
         engine: None for that of `use_engine`.
 
-    Raises:
-        DataError: If a worker died, or the engine cannot be used.
+    Raises DataError if a worker died, or the engine cannot be used.
     """
     engine = _engine.get() if engine is None else engine
     reading_error: list[MaskwrightError] = []
@@ -98,7 +99,7 @@ def ordered_map(
 
     reader = read()
     if engine == "local":
-        workers = default_workers() if workers is None else max(1, workers)
+        workers = workers or default_workers()
         first = list(islice(reader, _MIN_ITEMS)) if workers > 1 else []
         if len(first) < _MIN_ITEMS:
             yield from map(function, chain(first, reader))
@@ -169,7 +170,6 @@ class _RayTasks(Executor):
         self._call = ray.remote(_call_alone)
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **_: Any) -> "Future[Any]":
-        """Start a task."""
         future: Future[Any] = self._call.remote(function, *arguments).future()
         return future
 

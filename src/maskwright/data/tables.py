@@ -120,7 +120,9 @@ def column_texts(
     on_column(column)
     for row in chain(first, rows):
         try:
-            yield text_of(row.cells.get(column))
+            if (value := row.cells.get(column)) is None:  # Of a table in memory; files have empty texts.
+                raise ValueError("None")
+            yield text_of(value)
         except ValueError as error:
             on_bad_line(BadLine(row.location, f"the column {column!r} is {error}"))
 
@@ -362,7 +364,6 @@ class Records:
         return self.name
 
     def numbered(self) -> Iterator[Row]:
-        """Yield the rows with their locations."""
         for number, cells in enumerate(self.rows, 1):
             yield Row(f"{self.name}, record {number}", str(number), cells)
 

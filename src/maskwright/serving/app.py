@@ -74,7 +74,7 @@ async def _explain_invalid(_: Request, error: Any) -> Response:
         field = ".".join(map(str, each["loc"][1:])) or "body"
         if each["type"] == "json_invalid":
             field, each["msg"] = "body", f"not JSON (character {field}: {each['ctx']['error']})"
-        problems.append(f"{field}: {each['msg']}")
+        problems.append(f"{field}: {each['msg'].removeprefix('Value error, ')}")
     return error_response(422, "; ".join(problems))
 
 
@@ -104,7 +104,6 @@ class RequestGuard:
         self._seconds = Histogram("maskwright_request_seconds", "Time to answer", ("path",), registry=registry)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer or refuse a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

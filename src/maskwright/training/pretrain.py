@@ -168,7 +168,7 @@ def pretrain(
             if warning:
                 reporter.message("warning", warning)
             at_end.enter_context(use_machine(machine))
-            with use_engine(engine):
+            with use_engine(engine, workers):
                 prepared, record = _prepare(request, directory, record, machine, reporter)
             if record.pop("problem", None) and rank() == 0:
                 directory.write_record(record)

@@ -59,7 +59,7 @@ def prepare(
     target = str(out) if is_url(str(out)) else Path(out).expanduser()
     folder = target if isinstance(target, Path) else Path(cache or cache_folder()).expanduser()
     check_target(target)
-    with use_engine(engine), reporter or ConsoleReporter() as reporter:
+    with use_engine(engine, workers), reporter or ConsoleReporter() as reporter:
         cleaned = clean_corpus(sources, cleaning=cleaning, cache=folder, workers=workers, progress=reporter.stage)
         used = existing or train_tokenizer(chosen.tokenizer, cleaned, seed=seed, cache=folder, progress=reporter.stage)
         tokens = tokenize_corpus(
