@@ -28,7 +28,7 @@ from maskwright.study.experiment import Experiment, Outcome
 from maskwright.study.rates import MIN_GAIN, RateTuning, best_factor
 from maskwright.study.record import StudyRecord
 from maskwright.study.report import sentences, summary
-from maskwright.study.request import tasks_of, variants_of
+from maskwright.study.request import TUNING_SEED, tasks_of, variants_of
 from maskwright.study.statistics import NO_DIFFERENCE, NOT_COMPARABLE
 from maskwright.study.text import open_text
 from maskwright.training import pretraining_run
@@ -252,18 +252,16 @@ def test_rates_are_tried_on_another_seed_and_the_best_is_used(
         assert "seed 1000000" in (done.folder / f"report.{kind}").read_text(encoding="utf-8")
 
 
-def test_a_trial_that_diverged_has_the_flops_of_the_tokens_that_it_read(whole: Comparison) -> None:
+def test_a_trial_that_diverged_has_the_flops_of_the_tokens_that_it_read(whole: Comparison, tmp_path: Path) -> None:
     folder = whole.folder / "runs" / "base" / "seed-0"
+    shutil.copytree(folder, tmp_path / "runs" / "base" / f"seed-{TUNING_SEED}")
 
     class Diverging(Experiment):
-        def run_folder(self, *_: Any) -> Path:
-            return folder
-
         def train_and_measure(self, *_: Any) -> Outcome:
             raise TrainingError("the loss is NaN")
 
     options: dict[str, Any] = {"options": {}, "prepare": {}, "reporter": Reporter()}
-    diverging = Diverging(record=StudyRecord(whole.folder, {}), vocabulary_tokens=0.0, **options)
+    diverging = Diverging(record=StudyRecord(tmp_path, {}), vocabulary_tokens=0.0, **options)
     trial = next(iter(variants_of({"base": str(folder)}, {}, ()).values()))
     tried = RateTuning(diverging, Budget("flops", FLOPS))._try(trial, open_text(whole.folder / "text"))
     assert tried["loss"] is None

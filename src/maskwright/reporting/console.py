@@ -61,7 +61,6 @@ class ConsoleReporter(Reporter):
         self._print(topic, Text(text))
 
     def table(self, topic: str, table: Table) -> None:
-        """Print a table beside its topic."""
         self._print(topic, table.terminal(plain=True))
 
     def _print(self, topic: str, content: RenderableType) -> None:
@@ -82,7 +81,6 @@ class ConsoleReporter(Reporter):
         self._show(name, done / total if total else None, counted)
 
     def training(self, share: float, text: str) -> None:
-        """Show training."""
         self._show(_TRAINING, share, text)
 
     def _show(self, name: str, share: float | None, text: str) -> None:

@@ -41,12 +41,10 @@ class JsonLines:
             self._file.flush()
 
     def sync(self) -> None:
-        """Flush to disk (fsync)."""
         with self._disk_problems():
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close the file."""
         with contextlib.suppress(OSError):
             self._file.close()
 

@@ -13,7 +13,6 @@ Block = Markup | Table
 
 
 def page(heading: str, *blocks: Block) -> str:
-    """Return the text of a page."""
     template, style = (_read(f"page.{suffix}") for suffix in ("html", "css"))
     return str(template.format(heading=heading, style=style, body=_join(blocks)))
 
@@ -41,7 +40,6 @@ def mark(text: str, kind: str = "masked", original: str = "") -> Markup:
 
 
 def items(texts: Iterable[str]) -> Markup:
-    """Return a list."""
     return Markup("<ul>{}</ul>").format(Markup().join(Markup("<li>{}</li>").format(text) for text in texts))
 
 

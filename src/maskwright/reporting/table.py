@@ -38,7 +38,6 @@ class Cell:
         return f"{self.text} {self.note}" if self.note else self.text
 
     def html(self) -> Markup:
-        """Return the content of an HTML element."""
         if not (self.note or self.color):
             return Markup.escape(self.text)
         first, space, rest = self.text.partition(" ") if self.color else (self.text, "", "")
@@ -66,7 +65,6 @@ class Table:
     merged: bool = False
 
     def select(self, numbers: Sequence[int]) -> "Table":
-        """Return the table with these columns."""
         return replace(
             self,
             columns=[self.columns[number] for number in numbers],
@@ -88,17 +86,14 @@ class Table:
         yield self.select(shown)
 
     def without(self, *names: str) -> "Table":
-        """Return the table without columns."""
         return self.select([number for number, name in enumerate(self.columns) if str(name) not in names])
 
     def markdown(self) -> list[str]:
-        """Return lines of Markdown."""
         rules = ["--:" if number in self.right else "---" for number in range(len(self.columns))]
         lines = [[_markdown(cell) for cell in row] for row in (self.columns, *self.rows)]
         return [f"| {' | '.join(line)} |" for line in (lines[0], rules, *lines[1:])]
 
     def csv(self) -> str:
-        """Return the text of a CSV file."""
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([map(str, row) for row in (self.columns, *self.rows)])
         return text.getvalue()

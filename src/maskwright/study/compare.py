@@ -41,7 +41,6 @@ from maskwright.study.record import FORMAT, StudyRecord, load_content, locked
 from maskwright.study.report import write_report
 from maskwright.study.request import DEFAULT_TASKS, SAMPLES, TUNING_SEED, Task, Variant, tasks_of, variants_of
 from maskwright.study.results import collect
-from maskwright.study.text import StudyText
 from maskwright.training.ranks.device import Precision, restore_machine
 from maskwright.training.ranks.distributed import on_rank_zero, process_group, rank, world_size
 from maskwright.training.start.initialization import require_teacher
@@ -167,7 +166,7 @@ def compare(
         "tune_rate": tune_rate,
     }
     with (
-        use_engine(engine),
+        use_engine(engine, workers),
         (reporter or ConsoleReporter()) if rank() == 0 else Reporter() as reporter,
         contextlib.nullcontext() if dry_run or rank() else locked(folder),
     ):
@@ -267,18 +266,15 @@ class Study:
                     left = (time.monotonic() - begun) / done * (len(missing) - done) if done else None
                     number = total - len(missing) + done + 1
                     reporter.message("run", f"{variant.label}, seed {seed}: {number} of {total}{_end_time(left)}")
-                self._train_and_measure(variant, seed, text)
+                # Example passages are in the report for the first seed only.
+                tasks = (*self.tasks, Task(SAMPLES, SAMPLES)) if seed == self.seeds[0] else self.tasks
+                experiment.train_and_measure(variant, seed, self.budget, text, tasks)
+                on_rank_zero(partial(experiment.measure_untrained, variant, seed, text, self.tasks))
                 done += is_missing
             # After each seed, so that a long study can be read before it is finished.
             seeds = [each for each in self.seeds if each <= seed]
             self.report = on_rank_zero(partial(self._write_report, variants, baseline, seeds))
         reporter.message("report", f"{experiment.folder / 'report.html'}; also .md, .csv and .json")
-
-    def _train_and_measure(self, variant: Variant, seed: int, text: StudyText) -> None:
-        # Example passages are in the report for the first seed only.
-        tasks = (*self.tasks, Task(SAMPLES, SAMPLES)) if seed == self.seeds[0] else self.tasks
-        self.experiment.train_and_measure(variant, seed, self.budget, text, tasks)
-        on_rank_zero(partial(self.experiment.measure_untrained, variant, seed, text, self.tasks))
 
     def _tuned(self) -> dict[str, Variant]:
         """Return the recipes with their best learning rates, as far as these are known."""

@@ -7,7 +7,7 @@ import contextlib
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -87,7 +87,6 @@ class Experiment:
 
     @property
     def folder(self) -> Path:
-        """The study's directory."""
         return self.record.folder
 
     @property
@@ -99,15 +98,13 @@ class Experiment:
     ) -> Outcome:
         """Train a recipe and measure the run in these tasks, as far as that is not done.
 
-        Raises:
-            StoppedError: If the user stopped it.
-            MaskwrightError: As `pretrain`, `finetune` and the probes do.
+        Raises StoppedError if the user stopped it, and MaskwrightError as `pretrain`, `finetune` and the probes do.
         """
         run = self._train(variant, seed, budget, text)
         if all_reduce_max(not run.finished or run.stopped_by is not None):
             raise StoppedError
         self._measure(variant, seed, text, tasks)
-        files = [self.file(task, variant, seed) for task in tasks if task.kind != SAMPLES]
+        files = [variant.measurement(self.folder, seed, task.name) for task in tasks if task.kind != SAMPLES]
         records = on_rank_zero(lambda: [read_record(file) for file in files])
         return Outcome(run, {name: value for record in records for name, value in record["metrics"].items()})
 
@@ -117,16 +114,9 @@ class Experiment:
         with rank_zero_first():
             return self.record.open_part("text", partial(split, **self.prepare))
 
-    def run_folder(self, variant: Variant, seed: int) -> Path:
-        return self.folder / "runs" / variant.folder / f"seed-{seed}"
-
-    def file(self, task: Task, variant: Variant, seed: int) -> Path:
-        """Return the file of a measurement."""
-        return self.folder / "measurements" / variant.folder / f"seed-{seed}" / f"{task.name}.json"
-
     def state(self, variant: Variant, seed: int, budget: Budget) -> RunState:
         """Return whether a run is there, and whether it is the run of these settings."""
-        file = self.run_folder(variant, seed) / "run.json"
+        file = variant.run_folder(self.folder, seed) / "run.json"
         if not file.is_file():
             return "missing"
         if record_problem(file):  # `pretrain` restores it.
@@ -141,18 +131,18 @@ class Experiment:
         return "finished" if record.get("result", {}).get("finished") else "begun"
 
     def unmeasured(self, variant: Variant, seed: int, tasks: Sequence[Task]) -> list[Task]:
-        """List the tasks without a current measurement."""
-        return [task for task in tasks if not self._is_current(self.file(task, variant, seed), task)]
+        return [task for task in tasks if not self._is_current(variant.measurement(self.folder, seed, task.name), task)]
 
     def with_vocabulary(self, variant: Variant) -> Variant:
         """Return the recipe with the study's vocabulary size: the one that suits the baseline, at most the recipe's."""
-        recipe = self._with_vocabulary(variant)
-        overrides = (*variant.overrides, f"{_VOCABULARY}={recipe.tokenizer.vocab_size}")
-        return replace(variant, overrides=overrides, recipe=recipe)
+        if _VOCABULARY in dict(parse_overrides(variant.overrides)):
+            return variant
+        size = vocabulary_size(self.vocabulary_tokens, variant.recipe.tokenizer.vocab_size)
+        return variant.with_override(f"{_VOCABULARY}={size}")
 
     def measure_untrained(self, variant: Variant, seed: int, text: StudyText, tasks: Sequence[Task]) -> None:
         """Measure the untrained model of a run's shape, unless that has been done; not in tasks of `finetune`."""
-        run = self.run_folder(variant, seed)
+        run = variant.run_folder(self.folder, seed)
         folder = self.folder / "measurements" / probes.UNTRAINED / probes.shape_of(run)
         files = {task: folder / f"{task.name}.json" for task in tasks if task.kind in _PROBES}
         missing = {task: file for task, file in files.items() if not self._is_current(file, task)}
@@ -174,7 +164,7 @@ class Experiment:
         spend: dict[str, Any] = {"minutes": amount / 60} if unit == "seconds" else {unit: amount}
         return pretrain(
             **self._arguments(variant, seed, text, tokenizer),
-            out=self.run_folder(variant, seed),
+            out=variant.run_folder(self.folder, seed),
             reporter=RunReporter(self.reporter, f"{variant.label}, seed {seed}"),
             **spend,
             **self.options,
@@ -195,23 +185,16 @@ class Experiment:
             "held_out": () if seed == TUNING_SEED else text.held_out,
         }
 
-    def _with_vocabulary(self, variant: Variant) -> Recipe:
-        recipe = variant.recipe
-        if any(name == _VOCABULARY for name, _ in parse_overrides(variant.overrides)):
-            return recipe
-        size = vocabulary_size(self.vocabulary_tokens, recipe.tokenizer.vocab_size)
-        return recipe.replace(tokenizer=recipe.tokenizer.replace(vocab_size=size))
-
     def _tokenizer_folder(self, variant: Variant) -> Path | None:
         if variant.recipe.teacher is not None:
             return None  # The teacher's is used.
-        spec = self._with_vocabulary(variant).tokenizer
+        spec = self.with_vocabulary(variant).recipe.tokenizer
         return self.folder / "tokenizers" / f"{spec.kind}-{fingerprint([spec, self.cleaning])}"
 
     def _tokenizer(self, variant: Variant, text: StudyText) -> Path | None:
         if (folder := self._tokenizer_folder(variant)) is None:
             return None
-        spec = self._with_vocabulary(variant).tokenizer
+        spec = self.with_vocabulary(variant).recipe.tokenizer
 
         def make(folder: Path) -> None:
             cleaned, cache = self._clean(text), self.prepare["cache"]
@@ -241,13 +224,13 @@ class Experiment:
         return bool(read_record(file)["definition"] == self._definition(task))
 
     def _measure(self, variant: Variant, seed: int, text: StudyText, tasks: Sequence[Task]) -> None:
-        run = self.run_folder(variant, seed)
+        run = variant.run_folder(self.folder, seed)
         missing = on_rank_zero(partial(self.unmeasured, variant, seed, tasks))
         if not missing:
             return
         model = load(run, device=self.options["device"])
         for number, task in enumerate(missing):
-            if problem := record_problem(file := self.file(task, variant, seed)):
+            if problem := record_problem(file := variant.measurement(self.folder, seed, task.name)):
                 self.reporter.message("restored", f"{variant.label}, seed {seed}: {problem}; measured again")
             self.reporter.stage(_STAGES.get(task.name, f"measuring {task.name}"), number, len(missing))
             content: dict[str, Any]

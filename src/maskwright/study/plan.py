@@ -102,7 +102,6 @@ class Plan:
     reason: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
         return asdict(self)
 
 
@@ -143,7 +142,7 @@ def plan(
     sources = (str(corpus),) if isinstance(corpus, str | Path) else tuple(map(str, corpus))
     cached = None if cache is None else Path(cache).expanduser()
     with (
-        use_engine(engine),
+        use_engine(engine, workers),
         reporter or ConsoleReporter() as reporter,
         tempfile.TemporaryDirectory(prefix="maskwright-plan-") as temporary,
     ):
@@ -305,8 +304,6 @@ def predict(tokens: Floats, losses: Floats, target: float, *, longer: float = 1.
 
 
 def _with_constant(tokens: Floats, losses: Floats, target: float) -> float:
-    """Extrapolate by the law with a constant."""
-
     def curve(x: Floats, irreducible: float, scale: float, exponent: float) -> Floats:
         return irreducible + scale * x**-exponent
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.core.errors import RecipeError, TrainingError
-from maskwright.core.spec import override, parse_overrides
 from maskwright.core.storage.checksums import read_record, record_problem, write_record
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.rules import round_digits
@@ -19,6 +18,7 @@ from maskwright.study.request import TUNING_SEED, Variant
 from maskwright.study.text import StudyText
 from maskwright.training.ranks.distributed import on_rank_zero
 
+_RATE = "training.learning_rate"
 FACTORS = (1.0, 0.5, 2.0)
 """Of the fitted learning rate, as they are tried."""
 MIN_GAIN = 0.01
@@ -45,12 +45,12 @@ class RateTuning:
     def trials(self, variant: Variant) -> list[Variant]:
         """Return the trials of a recipe: the fitted rate first, from whose run the others take their rate."""
         trials = {factor: replace(variant, label=f"{variant.label} rate x{factor:g}") for factor in FACTORS}
-        fitted = self.experiment.run_folder(trials[1.0], TUNING_SEED) / "recipe.json"
-        rate = resolve(str(fitted)).training.learning_rate if fitted.is_file() else None
-        return [
-            trial if factor == 1.0 or rate is None else _with_rate(trial, round_digits(rate * factor, 3))
-            for factor, trial in trials.items()
-        ]
+        fitted = trials[1.0].run_folder(self.experiment.folder, TUNING_SEED) / "recipe.json"
+        if fitted.is_file():
+            rate = resolve(str(fitted)).training.learning_rate
+            for factor in FACTORS[1:]:
+                trials[factor] = trials[factor].with_override(f"{_RATE}={round_digits(rate * factor, 3)!r}")
+        return list(trials.values())
 
     def file(self, variant: Variant) -> Path:
         return self.experiment.folder / "measurements" / variant.folder / "rates.json"
@@ -61,7 +61,9 @@ class RateTuning:
         if not file.is_file() or record_problem(file):
             return variant
         tried = read_record(file)
-        return variant if tried["best"] == 1.0 else _with_rate(variant, tried["rates"][str(tried["best"])]["rate"])
+        if tried["best"] == 1.0:
+            return variant
+        return variant.with_override(f"{_RATE}={tried['rates'][str(tried['best'])]['rate']!r}")
 
     def tune(self, variant: Variant, text: StudyText) -> None:
         """Train a recipe at each rate, unless that has been done, and write which is best.
@@ -88,7 +90,7 @@ class RateTuning:
 
     def _try(self, trial: Variant, text: StudyText) -> dict[str, Any]:
         """Train and measure one trial. The FLOPs of one that diverged are estimated from the tokens in its log."""
-        folder = self.experiment.run_folder(trial, TUNING_SEED)
+        folder = trial.run_folder(self.experiment.folder, TUNING_SEED)
         loss: float | None = None
         metrics: dict[str, float] = {}
         try:
@@ -106,9 +108,3 @@ class RateTuning:
                 if name in outcome.metrics:
                     metrics[name] = outcome.metrics[name]["value"]
         return {"rate": resolve(str(folder)).training.learning_rate, "loss": loss, "flops": flops, **metrics}
-
-
-def _with_rate(variant: Variant, rate: float) -> Variant:
-    override_of_rate = f"training.learning_rate={rate!r}"
-    recipe = override(variant.recipe, parse_overrides([override_of_rate]))
-    return replace(variant, overrides=(*variant.overrides, override_of_rate), recipe=recipe)

@@ -46,7 +46,6 @@ _INTERVALS = (
 
 
 def write_report(folder: Path, report: dict[str, Any]) -> None:
-    """Write report.json, .md, .csv and .html."""
     write_json(folder / "report.json", report)
     write_text(folder / "report.md", markdown(report))
     write_text(folder / "report.csv", values(report).csv())
@@ -81,7 +80,6 @@ def shown_interval(row: dict[str, Any], unit: str) -> str:
 
 
 def shown_p(p: float | None) -> str:
-    """Write a p value."""
     return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
@@ -261,7 +259,6 @@ def differences(report: dict[str, Any], metrics: Mapping[str, Any]) -> Table:
 
 
 def spend(report: dict[str, Any]) -> Table:
-    """Return what each run spent."""
     rows = []
     for label, recipe in report["recipes"].items():
         for seed, spent in recipe["spent"].items():
@@ -283,7 +280,6 @@ def values(report: dict[str, Any]) -> Table:
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """Return the page `report.md`."""
     corpus, seeds = ", ".join(map(escape, report["corpus"])), ", ".join(map(str, report["seeds"]))
     lines = [
         f"# Comparison of {', '.join(map(escape, report['recipes']))}",
@@ -304,7 +300,6 @@ def markdown(report: dict[str, Any]) -> str:
 
 
 def html(report: dict[str, Any]) -> str:
-    """Return the page `report.html`."""
     metrics, main, seeds = report["metrics"], _main(report), len(report["seeds"])
     more = {name: each for name, each in metrics.items() if name not in main and "/" not in name}
     paradigms = {name: each for name, each in metrics.items() if "/" in name}

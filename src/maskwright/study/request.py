@@ -4,7 +4,7 @@ import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,23 @@ class Variant:
 
     @property
     def folder(self) -> str:
-        """Name of its folders."""
         return re.sub(r"[^\w.=+-]+", "-", self.label)
+
+    def run_folder(self, study: Path, seed: int) -> Path:
+        return study / "runs" / self.folder / f"seed-{seed}"
+
+    def measurement(self, study: Path, seed: int, task: str) -> Path:
+        return study / "measurements" / self.folder / f"seed-{seed}" / f"{task}.json"
 
     @property
     def fixed(self) -> frozenset[str]:
         """Dotted fields that are not fitted to the budget."""
         return overridden_fields(parse_overrides(self.overrides))
+
+    def with_override(self, text: str) -> "Variant":
+        """Return the recipe with one more `field=value`."""
+        recipe = override(self.recipe, parse_overrides([text]))
+        return replace(self, overrides=(*self.overrides, text), recipe=recipe)
 
 
 @dataclass(frozen=True, slots=True)

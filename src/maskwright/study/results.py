@@ -18,13 +18,7 @@ from maskwright.recipes.table import diff
 from maskwright.reporting.metrics import curve
 from maskwright.study.probes import UNTRAINED, shape_of
 from maskwright.study.request import SAMPLES, Task, Variant
-from maskwright.study.statistics import (
-    ALPHA,
-    NOT_COMPARABLE,
-    differences,
-    estimate,
-    upper_limit,
-)
+from maskwright.study.statistics import ALPHA, NOT_COMPARABLE, differences, estimate, upper_limit
 from maskwright.training.runs.run_directory import METRICS as METRICS_FILE
 from maskwright.training.runs.run_directory import command_line
 from maskwright.training.steps.evaluation import PLATEAU
@@ -103,17 +97,14 @@ def collect(
 ) -> dict[str, Any]:
     """Return the content of `report.json`; `seeds` are those whose runs are trained and measured."""
     shared = read_study_record(folder / "study.json")
-    runs = {
-        label: {seed: folder / "runs" / variant.folder / f"seed-{seed}" for seed in seeds}
-        for label, variant in variants.items()
-    }
+    runs = {label: {seed: variant.run_folder(folder, seed) for seed in seeds} for label, variant in variants.items()}
     records = {
         label: {seed: read_study_record(run / "run.json") for seed, run in each.items()} for label, each in runs.items()
     }
     recipes = {label: resolve(str(each[seeds[0]])) for label, each in runs.items()}
     samples = {}
     for label, variant in variants.items():
-        sampled = read_study_record(folder / "measurements" / variant.folder / f"seed-{seeds[0]}" / f"{SAMPLES}.json")
+        sampled = read_study_record(variant.measurement(folder, seeds[0], SAMPLES))
         samples[label] = {"masks": sampled["masks"], "fills": sampled["fills"]}
     plateau = {label: _ratios(each) for label, each in records.items()}
     first = records[baseline][seeds[0]]
@@ -196,8 +187,8 @@ def _metrics(
     for task in tasks:
         for label, variant in variants.items():
             for seed in seeds:
-                file = folder / "measurements" / variant.folder / f"seed-{seed}" / f"{task.name}.json"
-                for metric, measured in read_study_record(file)["metrics"].items():
+                record = read_study_record(variant.measurement(folder, seed, task.name))
+                for metric, measured in record["metrics"].items():
                     measurements.setdefault(metric, {}).setdefault(label, {})[seed] = measured
     untrained = {label: _untrained(folder, shape_of(each[seeds[0]]), tasks) for label, each in runs.items()}
     plateau = {label for label, each in ratios.items() if is_on_plateau(each)}
