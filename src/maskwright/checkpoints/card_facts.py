@@ -10,7 +10,7 @@ import yaml
 
 from maskwright.core.errors import MaskwrightError
 from maskwright.core.plain_yaml import read_yaml
-from maskwright.core.storage.files import read_object
+from maskwright.core.storage.files import read_if_exists
 
 CARD, RECORD = "README.md", "run.json"
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
@@ -63,7 +63,7 @@ def read_card_facts(folder: Path, name: str = "") -> CardFacts:
     facts = CardFacts.of(_front_matter(folder / CARD))
     if facts == CardFacts():
         try:
-            record = read_object(folder / RECORD) if (folder / RECORD).is_file() else {}
+            record = read_if_exists(folder / RECORD)
         except MaskwrightError:
             record = {}
         begun_with = record.get("begun_with")

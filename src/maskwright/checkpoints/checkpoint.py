@@ -13,13 +13,18 @@ from maskwright.checkpoints.config_json import from_json, to_json
 from maskwright.checkpoints.families import Family, family_named
 from maskwright.checkpoints.location import GENERATOR, locate
 from maskwright.checkpoints.refusals import refuse_inexpressible
-from maskwright.checkpoints.sentence_folder import SentenceModules, read_sentence_modules, write_sentence_folder
+from maskwright.checkpoints.sentence_folder import (
+    SentenceModules,
+    finish_sentence_folder,
+    read_sentence_modules,
+    write_sentence_modules,
+)
 from maskwright.checkpoints.task_entries import TaskEntries, entries_from_json
 from maskwright.checkpoints.weight_files import WEIGHTS, read_config, read_weights
 from maskwright.core.errors import ConversionError
 from maskwright.core.fields import member_of
 from maskwright.core.spec import fingerprint
-from maskwright.core.storage.files import atomic_path, checksum, write_json
+from maskwright.core.storage.files import atomic_path, checksum, records_of, write_json
 from maskwright.core.storage.tensor_files import write_tensors
 from maskwright.core.tensors import EncodedBatch, PackedBatch
 from maskwright.core.text.amounts import listed
@@ -139,8 +144,14 @@ class Checkpoint:
 
     def to_sentence_transformer(self, folder: Path, modules: SentenceModules) -> Any:
         """Write the model with these modules into a folder; return the SentenceTransformer, on the CPU."""
-        size, length = self.config.hidden_size, self.max_length
-        return write_sentence_folder(self.folder, folder, self.tokenizer, modules, hidden_size=size, max_length=length)
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer.modules import Transformer
+
+        with records_of(self.folder, "a file for transformers"):
+            Transformer(str(self.folder)).save(str(folder))
+        write_sentence_modules(folder, modules, hidden_size=self.config.hidden_size, max_length=self.max_length)
+        finish_sentence_folder(folder, self.tokenizer, self.max_length)
+        return SentenceTransformer(str(folder), device="cpu")
 
     @cached_property
     def fingerprint(self) -> str:
@@ -155,7 +166,6 @@ class Checkpoint:
         return folder if (folder / "config.json").is_file() else None
 
     def to_json(self) -> dict[str, str]:
-        """Return what a run records."""
         return {"model": self.name, "family": self.family, "fingerprint": self.fingerprint}
 
     def build(self) -> "EncoderWithHeads":
@@ -212,9 +222,7 @@ def save_model(
         max_length: Longest sequence of the training, in tokens.
         task: The head for labeled examples if `state` has one; it determines the class of the model.
 
-    Raises:
-        ConversionError: If the family's classes cannot hold this model.
-        DeviceError: If the folder cannot be written.
+    Raises ConversionError if the family's classes cannot hold this model, DeviceError if the folder cannot be written.
     """
     table = family_named(family)
     heads = _kinds(state)

@@ -10,7 +10,13 @@ from torch import nn
 
 from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.errors import ConversionError
-from maskwright.core.storage.files import atomic_path, read_json, records_of, set_default_mode, write_json
+from maskwright.core.storage.files import (
+    atomic_path,
+    read_if_exists,
+    read_json,
+    set_default_mode,
+    write_json,
+)
 from maskwright.core.storage.tensor_files import read_tensors, write_tensors
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 
@@ -74,7 +80,7 @@ def read_sentence_modules(folder: Path) -> SentenceModules:
         modules = read_json(folder / MODULES)
         kinds = [each["type"].rpartition(".")[2] for each in modules]
         model, tokenizer, transformer, encoder = (
-            read_json(path) if (path := folder / f"{name}.json").is_file() else {}
+            read_if_exists(folder / f"{name}.json")
             for name in ("config_sentence_transformers", "tokenizer_config", "sentence_bert_config", "config")
         )
         # sentence-transformers before version 6 wrote the first of these, which has precedence.
@@ -166,27 +172,13 @@ def write_sentence_modules(folder: Path, modules: SentenceModules, *, hidden_siz
     write_json(folder / MODULES, listed)
 
 
-def write_sentence_folder(
-    source: Path, folder: Path, tokenizer: Tokenizer, modules: SentenceModules, *, hidden_size: int, max_length: int
-) -> Any:
-    """Write the folder of the model in `source`; return the SentenceTransformer that is loaded from it, on the CPU."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Transformer
-
-    with records_of(source, "a file for transformers"):
-        Transformer(str(source)).save(str(folder))
-    write_sentence_modules(folder, modules, hidden_size=hidden_size, max_length=max_length)
-    _finish(folder, tokenizer, max_length)
-    return SentenceTransformer(str(folder), device="cpu")
-
-
 def save_sentence_folder(model: Any, folder: Path, tokenizer: Tokenizer, max_length: int) -> None:
     """Write a SentenceTransformer, without the model card that quotes its training texts."""
     model.save(str(folder), create_model_card=False)
-    _finish(folder, tokenizer, max_length)
+    finish_sentence_folder(folder, tokenizer, max_length)
 
 
-def _finish(folder: Path, tokenizer: Tokenizer, max_length: int) -> None:
+def finish_sentence_folder(folder: Path, tokenizer: Tokenizer, max_length: int) -> None:
     set_default_mode(folder / WEIGHTS)
     # As in `maskwright.embed`: the model's maximum length, and special tokens in a text are text.
     tokenizer.save(folder, max_length=max_length, segments=False, split_special_tokens=True)

@@ -29,8 +29,7 @@ def imported(module: str, purpose: str, extra: str, *, otherwise: str = "", pack
         otherwise: Another remedy than to install it.
         package: The name that pip knows it by, if not the module's.
 
-    Raises:
-        DataError: If it or a dependency is not installed or cannot be loaded.
+    Raises DataError if it or a dependency is not installed or cannot be loaded.
     """
     package = package or module
     try:

@@ -81,18 +81,14 @@ ByName = BeforeValidator(by_name)
 
 def fingerprint(value: Any) -> str:
     """Return 16 hexadecimal digits that identify a JSON-like value, a Spec, or a mixture of both."""
-    text = json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=_plain)
     return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value if isinstance(value, str | int | float | bool | type(None)) else str(value)
+    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def validate(model: type[SpecType], data: Any, source: str = "") -> SpecType:

@@ -30,8 +30,7 @@ def open_or_build(
         checked_when_read: Patterns of large files, which have checksums of their own (`core.storage.checksums`). All
             others are compared with theirs before `open_folder` is called.
 
-    Raises:
-        DeviceError: If it cannot be written.
+    Raises DeviceError if it cannot be written.
     """
 
     damaged = folder.exists()

@@ -14,7 +14,7 @@ from typing import Any
 
 from maskwright.core.errors import DataError
 from maskwright.core.spec import fingerprint
-from maskwright.core.storage.checksums import CONTENTS, read_record, record_bytes, write_record
+from maskwright.core.storage.checksums import CONTENTS, read_record, record_text, write_record
 from maskwright.core.storage.files import atomic_folder, check_writable, parse_json, remove_abandoned
 from maskwright.core.storage.object_stores import download, is_hidden, is_url, open_store, store_problems
 from maskwright.data.sources.arguments import PREPARED, file_format
@@ -87,7 +87,9 @@ def write_prepared(
                 system.put_file(str(clean.parent / name), f"{path}/{name}")
             done += size
             progress("uploading (bytes)", done, total)
-        system.pipe_file(f"{path}/{PREPARED}", record_bytes(record))  # Last: without it there is no prepared text.
+        system.pipe_file(
+            f"{path}/{PREPARED}", record_text(record).encode()
+        )  # Last: without it there is no prepared text.
     return _described(record, clean.parent)
 
 
@@ -114,11 +116,8 @@ def check_target(out: str | Path) -> None:
 def find_prepared(corpus: Sequence[str | Path], cache: Path, progress: Progress) -> PreparedText | None:
     """Return the prepared text that a CORPUS argument names, None if it names something else.
 
-    That at a URL is downloaded to the cache directory once.
-
-    Raises:
-        DataError: If it is damaged or of another version.
-        DeviceError: If a URL cannot be used.
+    That at a URL is downloaded to the cache directory once. Raises DataError if it is damaged or of another version,
+    DeviceError if a URL cannot be used.
     """
     if len(corpus) != 1 or glob.has_magic(argument := str(corpus[0])):
         return None
@@ -162,7 +161,7 @@ def _download(system: Any, path: str, url: str, record: Mapping[str, Any], folde
 def _checked(content: bytes, name: str) -> dict[str, Any]:
     try:
         record = parse_json(content)
-        if record_bytes({key: value for key, value in record.items() if key != "checksum"}) != content:
+        if record_text({key: value for key, value in record.items() if key != "checksum"}).encode() != content:
             raise ValueError("its checksum differs")
         if (version := (record["format"], record["version"])) != (_FORMAT, _VERSION):
             raise ValueError(f"it is of the format {version}, this program reads {(_FORMAT, _VERSION)}")

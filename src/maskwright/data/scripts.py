@@ -42,7 +42,6 @@ def is_han(character: str) -> bool:
 
 
 def has_han(text: str) -> bool:
-    """Return whether a text contains a Han character."""
     return _HAN_CHARACTER.search(text) is not None
 
 
@@ -52,16 +51,13 @@ def code_points(text: str) -> NDArray[np.uint32]:
 
 
 def chinese_characters(codes: NDArray[np.uint32], lengths: NDArray[np.int64]) -> BoolArray:
-    """Return which characters of some texts are Chinese: Han characters of texts without kana.
+    """Return which characters of some texts are Chinese: Han characters of texts without kana. Shape (C,).
 
     A text with kana is Japanese, and a Chinese segmenter would cut its names and verbs wrongly.
 
     Args:
         codes: Code points of all texts joined. Shape (C,).
         lengths: Characters of each text. Shape (N,).
-
-    Returns:
-        Shape (C,).
     """
     if not len(codes) or codes.max() < _HAN[0][0]:
         return np.zeros(len(codes), dtype=np.bool_)

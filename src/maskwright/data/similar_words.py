@@ -111,9 +111,8 @@ def similar_words(
         tokenizer: The corpus's.
         cache: As in `clean_corpus`.
 
-    Raises:
-        DataError: If the source cannot be used, or no word of the corpus has a similar one.
-        DeviceError: If the cache cannot be written.
+    Raises DataError if the source cannot be used, or no word of the corpus has a similar one; DeviceError if the cache
+    cannot be written.
     """
     check_source(spec)
     learned = spec.source == "corpus"
@@ -249,11 +248,8 @@ def _spellings(words: list[str], tokenizer: Tokenizer) -> Iterator[dict[str, byt
 def read_synonyms(path: Path) -> tuple[dict[str, list[str]], str]:
     """Read groups of synonyms (.gz and .zst too): each word of a line is similar to the others, in the file's order.
 
-    Returns:
-        For each word its synonyms, and a description of the file.
-
-    Raises:
-        DataError: If it cannot be read, is not UTF-8, is obviously something else, or no line has two words.
+    Return for each word its synonyms, and a description of the file. Raises DataError if it cannot be read,
+    is not UTF-8, is obviously something else, or no line has two words.
     """
     if not path.is_file():
         raise DataError(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from maskwright.core.errors import DataError, DeviceError, JsonError
-from maskwright.core.storage.files import checksum, json_text, read_json, write_json, write_text
+from maskwright.core.storage.files import checksum, json_text, read_json, write_text
 
 CHECKSUMS = "checksums.json"
 """File name of a `ChecksumCache` in a cache directory."""
@@ -37,16 +37,11 @@ def refuse_unreadable(path: Path, error: Exception) -> None:
 
 def write_record(path: Path, record: Mapping[str, Any]) -> None:
     """Write a JSON object with its own checksum."""
-    write_json(path, _with_checksum(record))
+    write_text(path, record_text(record))
 
 
-def record_bytes(record: Mapping[str, Any]) -> bytes:
-    """Return what `write_record` writes."""
-    return json_text(_with_checksum(record)).encode()
-
-
-def _with_checksum(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {**record, "checksum": _checksum_of(record)}
+def record_text(record: Mapping[str, Any]) -> str:
+    return json_text({**record, "checksum": _checksum_of(record)})
 
 
 def damaged_files(folder: Path, checksums: Mapping[str, str]) -> dict[str, str]:
@@ -66,9 +61,7 @@ def damaged_files(folder: Path, checksums: Mapping[str, str]) -> dict[str, str]:
 def read_record(path: Path) -> dict[str, Any]:
     """Read what `write_record` wrote.
 
-    Raises:
-        ValueError: If it is missing, or is damaged.
-        DeviceError: If it exists but cannot be read.
+    Raises ValueError if it is missing, or is damaged; DeviceError if it exists but cannot be read.
     """
     try:
         record = read_json(path)
@@ -107,9 +100,7 @@ def file_checksums(folder: Path, *, without: Iterable[str] = ()) -> dict[str, st
 def compare_files(folder: Path, checksums: Mapping[str, str]) -> None:
     """Compare files of a folder with their checksums.
 
-    Raises:
-        ValueError: Names the first that is missing or is damaged.
-        DeviceError: If one exists but cannot be read.
+    Raises ValueError, which names the first that is missing or damaged; DeviceError if one exists but cannot be read.
     """
     for name, written in checksums.items():
         try:

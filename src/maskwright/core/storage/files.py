@@ -70,7 +70,6 @@ def mark_in_use(folder: Path, descriptor: int) -> None:
 
 
 def unmark_in_use(folder: Path) -> None:
-    """End the effect of `mark_in_use`."""
     _in_use.pop(folder.absolute(), None)
 
 
@@ -199,9 +198,8 @@ def lock(path: Path, *, wait: bool = True, flags: int = os.O_RDONLY) -> int:
     Args:
         flags: For opening it; a file may be created.
 
-    Raises:
-        BlockingIOError: If another process has locked it, unless this one is to wait.
-        OSError: If it cannot be opened, or does not exist once it is locked.
+    Raises BlockingIOError if another process has locked it, unless this one is to wait; OSError if it cannot be opened,
+    or does not exist once it is locked.
     """
     try:
         import fcntl
@@ -269,9 +267,7 @@ def parse_json(text: str | bytes) -> Any:
 def read_json(path: Path) -> Any:
     """Read a JSON file, of at most `MAX_JSON_BYTES`.
 
-    Raises:
-        FileNotFoundError: If there is none.
-        JsonError: If it cannot be read or is not valid JSON; also a ValueError.
+    Raises FileNotFoundError if there is none, JsonError, which is a ValueError, if it cannot be read or is not JSON.
     """
     try:
         with open_file(path) as file:

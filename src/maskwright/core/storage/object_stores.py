@@ -30,8 +30,7 @@ def is_hidden(path: str) -> bool:
 def open_store(url: str) -> tuple[Any, str]:
     """Return fsspec's file system of a URL, and the path in it.
 
-    Raises:
-        DeviceError: If it is no URL, of no known kind, or its package is not installed.
+    Raises DeviceError if it is no URL, of no known kind, or its package is not installed.
     """
     if not (kind := _URL.match(url)):
         raise DeviceError(f"{url!r} is not a URL", allowed=_EXAMPLES)

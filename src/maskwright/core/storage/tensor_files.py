@@ -22,9 +22,8 @@ _LONGEST_NAME = 200
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Return the weights of a safetensors file by name, on the CPU in fp32; index buffers are left out.
 
-    Raises:
-        ConversionError: If it is not a regular file or is damaged, or weights are not floating-point numbers or not
-            finite in fp32.
+    Raises ConversionError if it is not a regular file or is damaged, or weights are not floating-point numbers or not
+    finite in fp32.
     """
     try:
         open_file(path).close()

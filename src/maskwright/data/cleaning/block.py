@@ -70,7 +70,6 @@ class Counts(Sums):
         del self.first_bad_lines[_BAD_LINES_KEPT:]
 
     def skip(self, bad: BadLine) -> None:
-        """Count a skipped line."""
         self.bad_lines += 1
         if len(self.first_bad_lines) < _BAD_LINES_KEPT:
             self.first_bad_lines.append(f"{bad.location}: {bad.problem}")
@@ -117,8 +116,7 @@ class CleanedBlock:
 def clean_block(numbered: tuple[int, RawBlock], *, cleaning: Cleaning, folder: Path) -> CleanedBlock:
     """Parse, clean and split one block; write its sentences and index to `folder`, in files named by its number.
 
-    Raises:
-        DataError: At the first broken line, if `cleaning.bad_lines` is "refuse".
+    Raises DataError at the first broken line, if `cleaning.bad_lines` is "refuse".
     """
     number, block = numbered
     counts = Counts()
@@ -173,11 +171,6 @@ def whole_file(path: Path, temporary: Path) -> Iterator[BinaryIO]:
     with open(part, "wb") as file:
         yield file
     os.replace(part, path)
-
-
-def read_text(folder: Path, number: int) -> bytes:
-    """Read the sentences that `clean_block` wrote."""
-    return (folder / f"{number:08d}.txt").read_bytes()
 
 
 def read_index(folder: Path, number: int) -> BlockIndex:

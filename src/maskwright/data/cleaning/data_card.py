@@ -1,7 +1,7 @@
 """The data card: what was read, dropped and kept, and why; as JSON and Markdown."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ class SourceCount:
 
     source: Source
     bytes_on_disk: int
-    counts: Counts
-    kept: TextStatistics
-    examples: list[str]
+    counts: Counts = field(default_factory=Counts)
+    kept: TextStatistics = field(default_factory=TextStatistics)
+    examples: list[str] = field(default_factory=list)
 
 
 def data_card(sources: list[SourceCount], cleaning: Cleaning, fingerprint: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from maskwright.core.randomness import SPLITMIX_STEP
 from maskwright.core.storage.files import checksum
 from maskwright.core.types import BoolArray
-from maskwright.data.cleaning.block import BlockIndex, CleanedBlock, Counts, read_index, read_text, whole_file
+from maskwright.data.cleaning.block import BlockIndex, CleanedBlock, Counts, read_index, whole_file
 from maskwright.data.cleaning.statistics import TextStatistics
 from maskwright.data.engines import ordered_map
 
@@ -55,7 +55,6 @@ class HashFiles:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is in memory."""
         if not self._waiting:
             return
         rows = np.concatenate(self._waiting)
@@ -85,7 +84,6 @@ class Duplicates:
         self.flags: dict[str, BoolArray] = {}
 
     def add(self, block: CleanedBlock) -> None:
-        """Append a block's hashes."""
         documents, paragraphs = self._before[-1]
         lengths = block.lengths
         numbers = np.arange(documents, documents + len(lengths))
@@ -265,7 +263,8 @@ def store_block(plan: BlockPlan, *, work: Path, folder: Path, min_document_bytes
     """Write a stored block to `folder` from the blocks in `work`; the same bytes if it is repeated."""
     counts, statistics, kept = Counts(), TextStatistics(), []
     for number, repeats in plan.parts:
-        text, dropped = without_repeats(read_text(work, number), read_index(work, number), *repeats, min_document_bytes)
+        text = (work / f"{number:08d}.txt").read_bytes()
+        text, dropped = without_repeats(text, read_index(work, number), *repeats, min_document_bytes)
         counts.add(dropped)
         kept.append(text)
     data = b"".join(kept)

@@ -60,8 +60,7 @@ def _hashes(text: str) -> NDArray[np.uint64]:
 def excluded_hashes(cleaning: Cleaning) -> NDArray[np.uint64]:
     """Return the hashes of all sequences of 13 words in the files of `cleaning.exclude`, sorted.
 
-    Raises:
-        DataError: If a file cannot be read or has no such sequence.
+    Raises DataError if a file cannot be read or has no such sequence.
     """
     by_file = []
     for name in cleaning.exclude:

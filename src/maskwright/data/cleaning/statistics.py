@@ -32,7 +32,6 @@ class Sums:
     """Base of counts: values add up, except that of fields named "longest..." the larger is kept."""
 
     def add(self, other: Self) -> None:
-        """Add another part's counts to these."""
         for item in fields(self):
             value, more = getattr(self, item.name), getattr(other, item.name)
             setattr(self, item.name, max(value, more) if item.name.startswith("longest") else value + more)

@@ -26,7 +26,6 @@ from maskwright.data.cleaning.block import EXCLUDED, Counts, clean_block, on_bad
 from maskwright.data.cleaning.data_card import SourceCount, card_page, data_card
 from maskwright.data.cleaning.deduplication import Duplicates, plan_blocks, store_block
 from maskwright.data.cleaning.overlap import excluded_hashes
-from maskwright.data.cleaning.statistics import TextStatistics
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.engines import ordered_map
 from maskwright.data.prepared import PreparedText, find_prepared
@@ -48,32 +47,31 @@ def _build_store(
     work.mkdir()
     if cleaning.exclude:
         np.save(work / EXCLUDED, excluded_hashes(cleaning))
-    counts = [Counts() for _ in sources]
-    sizes = [sum(path.stat().st_size for path in source.files) for source in sources]
-    duplicates = Duplicates(work, sum(sizes))
+    counted = [SourceCount(source, sum(path.stat().st_size for path in source.files)) for source in sources]
+    corpus_bytes = sum(each.bytes_on_disk for each in counted)
+    duplicates = Duplicates(work, corpus_bytes)
     block_sources: list[int] = []
     # Rows of tables are checked here, while they are read; lines of text in the workers, which parse them.
-    reading = [on_bad_line(count, cleaning) for count in counts]
+    reading = [on_bad_line(each.counts, cleaning) for each in counted]
     blocks = raw_blocks(sources, cleaning.text_documents, reading, workers=workers)
     clean = partial(clean_block, cleaning=cleaning, folder=work)
     for block in ordered_map(clean, enumerate(blocks), workers=workers):
-        counts[block.source].add(block.counts)
+        counted[block.source].counts.add(block.counts)
         duplicates.add(block)
         block_sources.append(block.source)
-        progress("reading and cleaning (bytes)", block.bytes_read, sum(sizes) or None)
-    for source, read in zip(sources, counts, strict=True):
-        _refuse_empty(source, read, cleaning)
+        progress("reading and cleaning (bytes)", block.bytes_read, corpus_bytes or None)
+    for each in counted:
+        _refuse_empty(each.source, each.counts, cleaning)
     duplicates.find(workers)
     (folder / "blocks").mkdir()
-    statistics = [TextStatistics() for _ in sources]
-    examples: list[list[str]] = [[] for _ in sources]
     stored: list[dict[str, Any]] = []
     plans, planned = tee(plan_blocks(block_sources, work, duplicates, cleaning.min_document_bytes))
     store = partial(store_block, work=work, folder=folder / "blocks", min_document_bytes=cleaning.min_document_bytes)
     for plan, made in zip(planned, ordered_map(store, plans, workers=workers), strict=True):
-        counts[plan.source].add(made.counts)
-        statistics[plan.source].add(made.statistics)
-        examples[plan.source] = examples[plan.source] or made.examples
+        of_source = counted[plan.source]
+        of_source.counts.add(made.counts)
+        of_source.kept.add(made.statistics)
+        of_source.examples[:] = of_source.examples or made.examples
         if plan.name:
             stored.append({"name": plan.name, "source": plan.source, "text_checksum": made.checksum})
         for number, _ in plan.parts:
@@ -81,8 +79,6 @@ def _build_store(
             progress("deduplicating (blocks)", number + 1, len(block_sources))
     del duplicates  # Its mapped files are in the folder.
     shutil.rmtree(work)
-    columns = zip(sources, sizes, counts, statistics, examples, strict=True)
-    counted = [SourceCount(*row) for row in columns]
     for each in counted:
         if not each.kept.documents:
             raise DataError(
@@ -223,9 +219,8 @@ def clean_corpus(
         cache: Cache directory; None for `core.storage.files.cache_folder()`.
         workers: Processes; 1 works in this process, None uses the available cores.
 
-    Raises:
-        DataError: If an argument cannot be read, a line is broken, or no text is left of a source.
-        DeviceError: If the cache folder's disk is full or cannot be written.
+    Raises DataError if an argument cannot be read, a line is broken, or no text is left of a source; DeviceError if the
+    cache folder's disk is full or cannot be written.
     """
     cache = cache or cache_folder()
     if prepared := find_prepared(corpus, cache, progress):

@@ -86,11 +86,7 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
-        """Open a folder of token shards.
-
-        Raises:
-            DataError: If the folder is damaged or of another version.
-        """
+        """Open a folder of token shards; DataError if the folder is damaged or of another version."""
         try:
             return cls(folder)
         except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
@@ -117,8 +113,7 @@ class Corpus:
     def gather(self, starts: IntArray, ends: IntArray) -> AnnotatedTokens:
         """Return the tokens of K ranges [start, end) of the stream, concatenated in the order given. Shapes (K,).
 
-        Raises:
-            DataError: If the tokens are damaged.
+        Raises DataError if the tokens are damaged.
         """
         starts, ends = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
         total = int((ends - starts).sum())

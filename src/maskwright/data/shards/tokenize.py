@@ -71,7 +71,6 @@ class ArrayWriter:
         self.write_header()
 
     def append(self, values: NDArray[Any]) -> None:
-        """Append elements, cast to the array's type. Shape (N,)."""
         self._file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
         self.count += len(values)
 
@@ -110,9 +109,8 @@ def tokenize_corpus(
         progress: Called with bytes of text.
         shard_tokens: Tokens per shard; a multiple of 8.
 
-    Raises:
-        DataError: If no token comes out, the clean corpus is damaged, or the segmenter or lexicon is missing.
-        DeviceError: If the cache cannot be written.
+    Raises DataError if no token comes out, the clean corpus is damaged, or the segmenter or lexicon is missing;
+    DeviceError if the cache cannot be written.
     """
     if shard_tokens <= 0 or shard_tokens % 8:
         raise ValueError(f"shard_tokens {shard_tokens} is not a positive multiple of 8")
@@ -254,8 +252,7 @@ def encode_block(block: tuple[int, Path, str], *, folder: Path, words: Words) ->
         block: Its number, path and checksum.
         folder: Holds the tokenizer and, if wanted, the collocations.
 
-    Raises:
-        DataError: If block, tokenizer or word lists cannot be read.
+    Raises DataError if block, tokenizer or word lists cannot be read.
     """
     encoder, annotator, vocab_size = block_tools(folder, words)
     number, path, checksum = block

@@ -98,9 +98,8 @@ def resolve_sources(
     Args:
         cache: Cache directory for what is fetched; None for `core.storage.files.cache_folder()`.
 
-    Raises:
-        DataError: If an argument names nothing that can be read; the nearest existing name is suggested.
-        DeviceError: If a URL cannot be accessed.
+    Raises DataError, which suggests the nearest existing name, if an argument names nothing that can be read;
+    DeviceError if a URL cannot be accessed.
     """
     arguments = [corpus] if isinstance(corpus, str | Path) else list(corpus)
     if not arguments:

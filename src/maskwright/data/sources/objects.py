@@ -42,8 +42,7 @@ class StoredObject:
 def list_objects(url: str) -> list[StoredObject]:
     """Return the object of this name, else all of a folder or all that match a pattern, in order.
 
-    Raises:
-        DeviceError: If the store cannot be used (see `core.storage.object_stores`).
+    Raises DeviceError if the store cannot be used (see `core.storage.object_stores`).
     """
     system, path = open_store(url)
     with store_problems(url):
@@ -71,9 +70,8 @@ def _described(url: str, path: str, info: dict[str, Any]) -> StoredObject:
 def fetch(objects: Sequence[StoredObject], cache: Path, progress: Progress) -> tuple[Path, ...]:
     """Return local copies of objects, downloaded if the cache directory has none of this version.
 
-    Raises:
-        DataError: If an object arrives with another size than the store says.
-        DeviceError: If the store cannot be used, or the cache directory's disk is full.
+    Raises DataError if an object arrives with another size than the store says, DeviceError if the store cannot be
+    used, or the cache directory's disk is full.
     """
     files, done, total = [], 0, sum(each.size or 0 for each in objects)
     for each in objects:

@@ -107,8 +107,7 @@ def raw_blocks(
         on_bad_line: For each source, called with a broken table row; it raises, or returns to skip it.
         workers: Processes for the `docstrings` source.
 
-    Raises:
-        DataError: If a file is missing, damaged or not of the kind of its name.
+    Raises DataError if a file is missing, damaged or not of the kind of its name.
     """
     meter = _Meter()
     for number, source in enumerate(sources):

@@ -83,8 +83,7 @@ def frequent_words(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
 def extend_vocabulary(tokenizer: Tokenizer, words: Sequence[str], most: int | None = None) -> Extension:
     """Return an extended copy with words as entries, in the order given; existing entries are skipped.
 
-    Raises:
-        DataError: If something is not a single word, or nothing is left to add.
+    Raises DataError if something is not a single word, or nothing is left to add.
     """
     adding = _Growing(tokenizer)
     limit = math.inf if most is None else most

@@ -13,7 +13,7 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from maskwright.core.errors import DataError
-from maskwright.core.storage.files import read_object, write_json, write_text
+from maskwright.core.storage.files import read_if_exists, write_json, write_text
 from maskwright.core.text.amounts import listed
 from maskwright.data.tokenizers.backends import (
     BYTE_BPE_NAMES,
@@ -39,8 +39,7 @@ _LAYOUTS = "tokenizer.json, or vocab.txt (WordPiece), or vocab.json with merges.
 def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
     """Read any tokenizer folder of the BERT family: the tokenizer, without truncation and padding, and its names.
 
-    Raises:
-        DataError: If there is no such folder, no tokenizer in it, or it lacks one of the five special tokens.
+    Raises DataError if there is no such folder, no tokenizer in it, or it lacks one of the five special tokens.
     """
     if not folder.is_dir():
         raise DataError(
@@ -48,7 +47,7 @@ def read_folder(folder: Path) -> tuple[tokenizers.Tokenizer, SpecialNames]:
             allowed=f"a folder with {_LAYOUTS}",
             hint="Check the path, or leave the tokenizer out to train one.",
         )
-    config = {**_read(folder / "special_tokens_map.json"), **_read(folder / "tokenizer_config.json")}
+    config = {**read_if_exists(folder / "special_tokens_map.json"), **read_if_exists(folder / "tokenizer_config.json")}
     if (folder / "tokenizer.json").is_file():
         with library_errors(_cannot_read(folder / "tokenizer.json")):
             backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -196,14 +195,8 @@ def _names(folder: Path, config: dict[str, Any], vocabulary: dict[str, int]) -> 
     return pad, unk, cls, sep, mask
 
 
-def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    return read_object(path)
-
-
 def _vocabulary(path: Path) -> dict[str, int]:
-    ids = _read(path)
+    ids = read_if_exists(path)
     for token, id in ids.items():
         if type(id) is not int or not 0 <= id < 1 << 31:
             raise _unreadable(path, f"the id of {token!r} is {id!r}")

@@ -79,6 +79,7 @@ class StreamEncoder:
         self._marks_apart = tokenizer.kind == "byte_bpe"
         self._chunks = _chunker(tokenizer)
         self._with_offsets = with_offsets
+        self._columns = 3 if with_offsets else 1
         self._known: dict[str, bytes] = {}
 
     def encode(self, texts: Sequence[str]) -> TokenStream:
@@ -110,10 +111,6 @@ class StreamEncoder:
             lengths=np.diff(token_ends),
             offsets=offsets,
         )
-
-    @property
-    def _columns(self) -> int:
-        return 3 if self._with_offsets else 1
 
     def _encode_chunks(self, chunks: list[str]) -> Iterable[bytes]:
         with library_errors():

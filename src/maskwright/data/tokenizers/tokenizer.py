@@ -48,8 +48,7 @@ class Tokenizer:
         special_tokens: Ids and names of the special tokens, and the vocabulary's size.
         lowercase: Whether text is lower-cased.
 
-    Raises:
-        DataError: If the tokenizer is of another kind.
+    Raises DataError if the tokenizer is of another kind.
     """
 
     def __init__(self, backend: tokenizers.Tokenizer, names: SpecialNames, folder: Path | None = None) -> None:
@@ -69,9 +68,8 @@ class Tokenizer:
     def from_folder(cls, path: Path | str) -> "Tokenizer":
         """Read a tokenizer folder (tokenizer.json, vocab.txt, or vocab.json with merges.txt).
 
-        Raises:
-            DataError: If there is none, or it is not a WordPiece, byte-level BPE or unigram tokenizer with a
-                mask token.
+        Raises DataError if there is none, or it is not a WordPiece, byte-level BPE or unigram tokenizer with a mask
+        token.
         """
         folder = Path(path).expanduser()
         backend, names = read_folder(folder)

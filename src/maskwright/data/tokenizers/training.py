@@ -81,11 +81,8 @@ def train_tokenizer(
     """Train a tokenizer on a sample of the corpus, or open it from the cache.
 
     The same corpus, spec and seed give the same bytes. The vocabulary is smaller than asked for if the corpus is too
-    small to fill it; `special_tokens.vocab_size` is its actual size. `cache` is that of `clean_corpus`.
-
-    Raises:
-        DataError: If the corpus contains no text.
-        DeviceError: If the cache cannot be written.
+    small to fill it; `special_tokens.vocab_size` is its actual size. `cache` is that of `clean_corpus`. Raises
+    DataError if the corpus contains no text, DeviceError if the cache cannot be written.
     """
     key = fingerprint(["vocabulary", _VERSION, spec, clean.fingerprint, seed, max_sample_bytes])
 

@@ -45,13 +45,13 @@ class Annotation:
     facts: dict[SpanKind, SpanFacts]
 
 
+@dataclass(frozen=True, slots=True)
 class Annotator:
     """Finds words, phrases and entities; without a segmenter, Chinese text is not segmented."""
 
-    def __init__(self, words: Words, segmenter: Segmenter | None, lexicons: Mapping[str, Sequence[Lexicon]]) -> None:
-        self._words = words
-        self._segmenter = segmenter
-        self._lexicons = lexicons
+    words: Words
+    segmenter: Segmenter | None
+    lexicons: Mapping[str, Sequence[Lexicon]]
 
     def annotate(self, texts: Sequence[str], stream: TokenStream) -> Annotation:
         assert stream.offsets is not None
@@ -60,7 +60,7 @@ class Annotator:
         tokens = _Tokens(stream.offsets, self._word_starts(stream, text, chinese))
         span_starts: dict[str, BoolArray] = {}
         facts: dict[SpanKind, SpanFacts] = {}
-        for kind in self._words.span_kinds:
+        for kind in self.words.span_kinds:
             spans = tokens.whole_words(self._find_spans(kind, text, chinese))
             span_starts[kind] = tokens.starts_of(spans)
             starts, ends = stream.offsets.first[spans.starts], stream.offsets.end[spans.ends - 1]
@@ -74,25 +74,25 @@ class Annotator:
     def _segment(self, text: "_Text") -> "_Chinese":
         no_name = np.zeros(0, dtype=np.bool_)
         mask = chinese_characters(text.codes, text.lengths)
-        if self._segmenter is None and self._words.units == "words":
+        if self.segmenter is None and self.words.units == "words":
             mask[:] = False
         begins = mask & (text.starts | ~np.concatenate([[False], mask])[:-1])
-        if self._segmenter is None or not mask.any():
+        if self.segmenter is None or not mask.any():
             return _Chinese(mask, begins, _NO_SPANS, no_name)
         firsts = np.flatnonzero(begins)
         lasts = np.flatnonzero(mask & ~np.concatenate([mask & ~begins, [False]])[1:]) + 1
         runs = [text.joined[start:end] for start, end in zip(firsts.tolist(), lasts.tolist(), strict=True)]
-        if (simplify := self._segmenter.simplify) is not None:
+        if (simplify := self.segmenter.simplify) is not None:
             traditional = traditional_texts(text.codes, text.lengths)
             runs = [
                 simplify(run) if traditional[number] else run
                 for run, number in zip(runs, text.numbers[firsts].tolist(), strict=True)
             ]
-        if "tags" in self._words.entities:
-            tagged = self._segmenter.tag(runs)
+        if "tags" in self.words.entities:
+            tagged = self.segmenter.tag(runs)
             words, names = [word for word, _ in tagged], [is_name(word, tag) for word, tag in tagged]
         else:
-            words, names = self._segmenter.cut(runs), []
+            words, names = self.segmenter.cut(runs), []
         lengths = np.array(list(map(len, words)), dtype=np.int64)
         ends = np.cumsum(lengths)
         positions = np.flatnonzero(mask)
@@ -106,7 +106,7 @@ class Annotator:
             return stream.word_starts
         assert stream.offsets is not None
         first = stream.offsets.first
-        begins = chinese.begins if self._words.units == "words" else chinese.mask
+        begins = chinese.begins if self.words.units == "words" else chinese.mask
         # The tokenizer may not see the end of a Chinese run: in GPT-2's pattern "模型model" is one word.
         after_run = ~chinese.mask & ~text.starts & np.concatenate([[False], chinese.mask])[:-1]
         by_segmenter = (begins | after_run)[first] & stream.offsets.begins_character
@@ -116,17 +116,17 @@ class Annotator:
     def _find_spans(self, kind: str, text: "_Text", chinese: "_Chinese") -> list[Spans]:
         """Return the spans that each source of a kind finds, as characters of all texts joined."""
         spans = [_NO_SPANS]
-        if kind == "phrase" and "segmenter" in self._words.phrases:
+        if kind == "phrase" and "segmenter" in self.words.phrases:
             several = chinese.words.ends - chinese.words.starts > 1
             spans.append(Spans(chinese.words.starts[several], chinese.words.ends[several]))
-        if kind == "entity" and "tags" in self._words.entities and len(chinese.is_name):
+        if kind == "entity" and "tags" in self.words.entities and len(chinese.is_name):
             spans.append(Spans(chinese.words.starts[chinese.is_name], chinese.words.ends[chinese.is_name]))
-        if self._lexicons.get(kind):
+        if self.lexicons.get(kind):
             # An entry may not begin or end within a segmenter's word: 京大 is not found in 北京|大学.
             inside = np.zeros(len(text.joined) + 1, dtype=np.bool_)
-            if self._segmenter is not None:
+            if self.segmenter is not None:
                 inside[:-1] = chinese.mask & ~chinese.begins
-            spans += [lexicon.find(text.joined, inside, text.numbers) for lexicon in self._lexicons[kind]]
+            spans += [lexicon.find(text.joined, inside, text.numbers) for lexicon in self.lexicons[kind]]
         return spans
 
 

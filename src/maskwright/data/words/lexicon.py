@@ -46,10 +46,8 @@ def read_dictionary(path: Path) -> list[tuple[str, int | None, str]]:
 def read_lexicon(path: Path) -> list[str]:
     """Read a lexicon: one entry per line (.txt), or the first column of tab-separated lines (.tsv).
 
-    Entries are in the form of clean text (NFC, single spaces), without repeats.
-
-    Raises:
-        DataError: If the file cannot be read, is empty, or a line is too long for an entry.
+    Entries are in the form of clean text (NFC, single spaces), without repeats. Raises DataError if the file cannot be
+    read, is empty, or a line is too long for an entry.
     """
     entries: dict[str, None] = {}
     for number, line in _lines(path):
@@ -118,11 +116,9 @@ def has_lexicon_search() -> bool:
 class Lexicon:
     """Finds the entries of a word list, which are in the form of clean text.
 
-    A lower-case entry is found in any case ("machine learning" finds "Machine learning"), one with capitals as
-    written ("US" never finds "us"). In scripts with spaces an entry begins and ends where a word does.
-
-    Raises:
-        DataError: If pyahocorasick is not installed, or cannot be loaded.
+    A lower-case entry is found in any case ("machine learning" finds "Machine learning"), one with capitals as written
+    ("US" never finds "us"). In scripts with spaces an entry begins and ends where a word does. Raises DataError if
+    pyahocorasick is not installed, or cannot be loaded.
     """
 
     def __init__(self, entries: Iterable[str]) -> None:

@@ -30,7 +30,7 @@ import torch
 from maskwright.checkpoints.location import GENERATOR
 from maskwright.checkpoints.weight_files import WEIGHTS
 from maskwright.core.errors import CheckpointError, MaskwrightError
-from maskwright.core.storage.checksums import damaged_files, read_record, record_bytes, write_record
+from maskwright.core.storage.checksums import damaged_files, read_record, record_text, write_record
 from maskwright.core.storage.files import (
     atomic_path,
     checksum,
@@ -207,7 +207,7 @@ class RunDirectory:
 
     def copied_record(self) -> bytes:
         """Return the content of `run.json`."""
-        return record_bytes(self._record)
+        return record_text(self._record).encode()
 
     def write_copy(self, folder: Path) -> None:
         """Write a copy of `run.json` for `open` into a folder that the glob `kept` matches."""
