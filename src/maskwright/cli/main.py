@@ -169,7 +169,6 @@ def _root(
 
 
 def build() -> Any:
-    """Build the command tree."""
     app = typer.Typer(
         cls=LazyGroup,
         no_args_is_help=True,

@@ -69,12 +69,10 @@ def heading(name: str, remark: str = "") -> None:
 
 
 def strong(text: str) -> Cell:
-    """Return a bold cell."""
     return Cell(text, "strong")
 
 
 def faint(text: str) -> Cell:
-    """Return a dimmed cell."""
     return Cell(text, "faint")
 
 

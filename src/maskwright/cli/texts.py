@@ -5,18 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from maskwright.checkpoints.location import check_folder
 from maskwright.cli import output
 from maskwright.cli.options import Arguments
 
 if TYPE_CHECKING:
     from maskwright.inference.model import Model
-
-
-def check_model(model: str) -> None:
-    """Raise ConversionError for a misspelled model folder, before PyTorch is imported, which takes seconds."""
-    from maskwright.checkpoints.location import check_folder
-
-    check_folder(model)
 
 
 def load_for_use(arguments: Arguments) -> "tuple[Model, list[str], Arguments]":
@@ -31,7 +25,7 @@ def load_for_use(arguments: Arguments) -> "tuple[Model, list[str], Arguments]":
         remaining.pop(name) for name in ("model", "texts", "file", "column", "device", "precision")
     )
     texts = gather(texts, file, column, lambda name: output.note(f"texts from column {name!r} of {file}"))
-    check_model(model)
+    check_folder(model)  # A misspelled folder, before PyTorch is imported, which takes seconds.
     from maskwright.inference.model import load
     from maskwright.training.ranks.allocator import keep_freed_memory
 

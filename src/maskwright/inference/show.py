@@ -437,7 +437,6 @@ def _shown_sequences(
 
 
 def _shown_spans(targets: Targets, start: int, end: int) -> Iterator[SpanPreview]:
-    """Yield the spans in the tokens [start, end)."""
     columns = zip(
         *(targets.anchors[side].tolist() for side in ("left", "right")),
         targets.positions.tolist(),

@@ -17,7 +17,6 @@ _CONTINUES, _SAME_UNIT = "·", "‿"
 
 
 def render(preview: Preview) -> Group:
-    """Return a renderable for `rich.console.Console.print`."""
     copies = preview.recipe.masks.copies
     sample = f"mask sample {preview.mask_sample + 1}" + (f" of {copies}" if copies else "")
     headline = Text.assemble(

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from maskwright.core.errors import DataError
 from maskwright.core.spec import fingerprint
 from maskwright.core.storage.files import cache_folder, read_json, write_json
 from maskwright.data.cache import open_or_build
@@ -33,7 +32,8 @@ def small_tokenizer(
 
     def make(to: Path) -> None:
         # Reading docstrings takes several times as long as training on them, so they are cached for other texts.
-        sample = open_or_build(folder / f"docstring-sample-{sample_key}", _open_sample, write_sample)
+        sample_folder = folder / f"docstring-sample-{sample_key}"
+        sample = open_or_build(sample_folder, lambda opened: read_json(opened / _SAMPLE_FILE), write_sample)
         progress("training a small vocabulary", 0, None)
         texts = [text, *sample]
         # Training drops rare characters; repeating those of the text keeps them.
@@ -42,11 +42,3 @@ def small_tokenizer(
 
     key = fingerprint(["shown tokenizer", _VERSION, small, sample_key, text])
     return open_or_build(folder / f"shown-tokenizer-{key}", Tokenizer.from_folder, make)
-
-
-def _open_sample(folder: Path) -> list[str]:
-    try:
-        documents: list[str] = read_json(folder / _SAMPLE_FILE)
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {folder / _SAMPLE_FILE}: {error}") from error
-    return documents

@@ -75,7 +75,6 @@ class Sizes:
 
 
 def sizes(recipe: Recipe) -> Sizes:
-    """Count a recipe's parameters, FLOPs and memory."""
     config, vocab_size = recipe.encoder, recipe.tokenizer.vocab_size
     parts = count_parameters(config, vocab_size)
     pooler = parts.pop("pooler")

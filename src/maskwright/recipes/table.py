@@ -53,7 +53,7 @@ def diff(first: Recipe, second: Recipe, every: bool = False) -> list[FieldDiffer
     left, right = ({row.path: row for row in rows(recipe)} for recipe in (first, second))
     compared = []
     for axis in dict.fromkeys(AXES.values()):
-        for path in _merged(*([path for path, row in side.items() if row.axis == axis] for side in (left, right))):
+        for path in merged(*([path for path, row in side.items() if row.axis == axis] for side in (left, right))):
             old, new = (side[path].value if path in side else ABSENT for side in (left, right))
             comparison = FieldDifference(axis, (left.get(path) or right[path]).label, old, new, path)
             if every or comparison.differs:
@@ -61,14 +61,14 @@ def diff(first: Recipe, second: Recipe, every: bool = False) -> list[FieldDiffer
     return compared
 
 
-def _merged(left: list[str], right: list[str]) -> list[str]:
+def merged(left: list[str], right: list[str]) -> list[str]:
     """Return the names of both lists in an order that keeps each one's; new ones of the right follow their neighbor."""
-    merged, position = list(left), 0
+    names, position = list(left), 0
     for name in right:
-        if name not in merged:
-            merged.insert(position, name)
-        position = merged.index(name) + 1
-    return merged
+        if name not in names:
+            names.insert(position, name)
+        position = names.index(name) + 1
+    return names
 
 
 def _rows(axis: str, path: str, value: Any) -> Iterator[Row]:

@@ -2,10 +2,10 @@
 
 import shutil
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from maskwright.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from maskwright.checkpoints.location import GENERATOR
@@ -36,18 +36,8 @@ _LIBRARIES = {
 """The extra of a target, and its libraries."""
 
 
-class GraphFormat(NamedTuple):
-    """File names by precision, a converter from ONNX in fp32, and a runner."""
-
-    files: Mapping[OnnxPrecision, str]
-    convert: Callable[[Path, Path, OnnxPrecision], None]
-    run: Callable[[Path, str], onnx_graph.Run]
-
-
-_GRAPHS: Mapping[str, GraphFormat] = {
-    "onnx": GraphFormat(onnx_graph.FILES, onnx_graph.convert, onnx_graph.run_onnx),
-    "openvino": GraphFormat(openvino_graph.FILES, openvino_graph.convert, openvino_graph.run_openvino),
-}
+_GRAPHS = {"onnx": onnx_graph, "openvino": openvino_graph}
+"""By target the module with `FILES` by precision, `convert` from ONNX in fp32, and `run`."""
 
 
 class PrecisionLeftOut(UserWarning):
@@ -166,8 +156,8 @@ def _to_graph(
     precisions: Sequence[OnnxPrecision],
     file: Path | None,
 ) -> list[Parity]:
-    source, graph_format = loaded.folder, _GRAPHS[to]
-    files = {name: folder / to / graph_format.files[name] for name in precisions}
+    source, module = loaded.folder, _GRAPHS[to]
+    files: dict[OnnxPrecision, Path] = {name: folder / to / module.FILES[name] for name in precisions}
     onnx = folder / to / onnx_graph.FILES["fp32"]
     # The texts are read first: the rest takes long.
     tuned = fine_tuned.load(loaded) if loaded.task is not None and head == loaded.task.head else None
@@ -177,7 +167,7 @@ def _to_graph(
     onnx_graph.write_onnx(model, source, head, onnx)
     for name, path in files.items():
         if path != onnx:
-            graph_format.convert(onnx, path, name)
+            module.convert(onnx, path, name)
     if onnx not in files.values():
         _remove(onnx)
     _copy(source, folder, *_TOKENIZER_FILES)
@@ -186,7 +176,7 @@ def _to_graph(
         folder / "config.json", {**read_json(source / "config.json"), "architectures": model.config.architectures}
     )
     original = onnx_graph.run_original(model, head)
-    exported: dict[str, onnx_graph.Run] = {name: graph_format.run(path, head) for name, path in files.items()}
+    exported: dict[str, onnx_graph.Run] = {name: module.run(path, head) for name, path in files.items()}
     if tuned is not None:
         parities = compare_tasks(tuned, original, exported, examples)
     else:

@@ -161,18 +161,17 @@ def _save(proto: Any, target: Path) -> None:
 
 def run_original(model: Any, head: str) -> Run:
     """Return the function that computes with transformers."""
-
     known = inspect.signature(model.forward).parameters
 
-    def run(inputs: Arrays) -> NDArray[np.float32]:
+    def compute(inputs: Arrays) -> NDArray[np.float32]:
         with torch.inference_mode():
             output = model(**{name: torch.from_numpy(array) for name, array in inputs.items() if name in known})
         return scores_of(head, [output[name].numpy() for name in HEADS[head].outputs])
 
-    return run
+    return compute
 
 
-def run_onnx(path: Path, head: str) -> Run:
+def run(path: Path, head: str) -> Run:
     """Return the function that computes with ONNX Runtime."""
     import onnxruntime
 

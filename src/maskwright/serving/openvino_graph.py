@@ -37,7 +37,7 @@ def convert(source: Path, target: Path, precision: OnnxPrecision) -> None:
             ) from error
 
 
-def run_openvino(path: Path, head: str) -> Run:
+def run(path: Path, head: str) -> Run:
     """Return the function that computes with OpenVINO, in fp32."""
     import openvino
 
@@ -45,8 +45,8 @@ def run_openvino(path: Path, head: str) -> Run:
     compiled = openvino.compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     names = [each.any_name for each in compiled.inputs]
 
-    def run(inputs: Arrays) -> Any:
+    def compute(inputs: Arrays) -> Any:
         outputs = compiled({name: inputs[name] for name in names})
         return scores_of(head, list(outputs.to_tuple()))
 
-    return run
+    return compute

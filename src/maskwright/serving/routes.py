@@ -260,21 +260,12 @@ async def rerank(body: RerankBody, request: Request, service: Served) -> Any:
     _check_repeated("the query", [body.query], [len(documents)])
     content = await service.answer(request, "rerank", body.model, [[body.query, each] for each in documents])
     scores = content.pop("results")
-    ranked = sorted(range(len(scores)), key=lambda number: -scores[number])[: body.top_n]
+    ranked = sorted(range(len(scores)), key=lambda n: -scores[n])[: body.top_n]
     if body.texts is not None:
-        return [
-            {"index": number, "score": scores[number], **({"text": documents[number]} if body.return_text else {})}
-            for number in ranked
-        ]
-    results = [
-        {
-            "index": number,
-            "relevance_score": scores[number],
-            **({"document": {"text": documents[number]}} if body.return_documents else {}),
-        }
-        for number in ranked
-    ]
-    return {**content, "results": results}
+        text = [{"text": each} if body.return_text else {} for each in documents]
+        return [{"index": n, "score": scores[n], **text[n]} for n in ranked]
+    document = [{"document": {"text": each}} if body.return_documents else {} for each in documents]
+    return {**content, "results": [{"index": n, "relevance_score": scores[n], **document[n]} for n in ranked]}
 
 
 def _check_repeated(name: str, texts: Sequence[str], times: Sequence[int]) -> None:

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from maskwright.core.errors import DataError
-from maskwright.core.types import MatmulPrecision
 from maskwright.finetuning.load import TaskModel, load
-from maskwright.finetuning.predict import Input
 from maskwright.finetuning.predictions import plain
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.inference.commands import filled_to_json
@@ -46,13 +44,7 @@ class ServedModel:
     windows: bool = False
 
     @property
-    def precision(self) -> MatmulPrecision:
-        """Precision of its matmuls, which may not be the requested one."""
-        return self.model.precision
-
-    @property
     def tasks(self) -> tuple[TaskName, ...]:
-        """Tasks that the model supports."""
         if isinstance(self.model, TaskModel):
             tuned = self.model.fine_tuned
             reads_pairs = bool(tuned.read_as.get("text2")) or not tuned.read_as.get("text")
@@ -68,7 +60,7 @@ class ServedModel:
             "tasks": list(self.tasks),
             "max_length": self.max_length or self.model.max_length,
             "windows": self.windows,
-            "precision": self.precision,
+            "precision": self.model.precision,  # Perhaps not the requested one.
         }
         if isinstance(self.model, TaskModel):
             tuned = self.model.fine_tuned
@@ -111,7 +103,9 @@ class ServedModel:
                 if kind not in _KINDS_OF_OBJECTS and any(isinstance(each, Mapping) for each in inputs):
                     # `predict` reads dictionaries as rows of a file, of which it leaves out empty ones.
                     raise DataError(f"an object as an input of a model for {kind}", allowed="texts, or pairs of texts")
-                tuned = model.predict(list(map(_input, inputs)), reporter=_StageReporter(progress), **reading)
+                # A pair is a list in JSON.
+                read = [tuple(each) if isinstance(each, list) else each for each in inputs]
+                tuned = model.predict(read, reporter=_StageReporter(progress), **reading)
                 values = [
                     _score(each)
                     if task == "rerank"
@@ -133,8 +127,6 @@ class ServedModel:
 
 
 class _StageReporter(Reporter):
-    """Calls a function with the progress of stages."""
-
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
@@ -146,11 +138,6 @@ def _score(prediction: Prediction) -> float:
     """Return the only score of a prediction: its number, or the probability of its only label."""
     of_labels: list[float] = [*prediction.details.get("probabilities", {}).values(), prediction.value]
     return of_labels[0]
-
-
-def _input(value: Any) -> Input:
-    """Return an input of JSON as `predict` takes it: a pair is a list in JSON."""
-    return (value[0], value[1]) if isinstance(value, list) and len(value) == 2 else value
 
 
 def load_served(

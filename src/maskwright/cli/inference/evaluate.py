@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from maskwright.checkpoints.location import check_folder
 from maskwright.cli import output
 from maskwright.cli.options import Arguments, Json, arguments_of
-from maskwright.cli.texts import check_model, print_warnings
+from maskwright.cli.texts import print_warnings
 from maskwright.core.storage.files import check_writable
 from maskwright.core.text.amounts import pluralize
 
@@ -17,7 +18,7 @@ def command(arguments: Arguments, json: Json = False) -> None:
     """Evaluate a fine-tuned model, or sentence embeddings, on labeled examples."""
     if out := arguments["out"]:
         check_writable(Path(out).expanduser().parent)
-    check_model(arguments["model"])
+    check_folder(arguments["model"])
     from maskwright.finetuning.evaluate import evaluate
 
     with print_warnings():

@@ -2,15 +2,16 @@
 
 from pathlib import Path
 
+from maskwright.checkpoints.location import check_folder
 from maskwright.cli import output
 from maskwright.cli.options import Arguments, Json, arguments_of
-from maskwright.cli.texts import check_model, print_warnings
+from maskwright.cli.texts import print_warnings
 
 
 @arguments_of("export")
 def command(arguments: Arguments, json: Json = False) -> None:
     """Write a model, with its tokenizer and a model card, for other programs; check it against its source."""
-    check_model(arguments["model"])
+    check_folder(arguments["model"])
     from dataclasses import asdict
 
     from maskwright.checkpoints.card_facts import read_card_facts

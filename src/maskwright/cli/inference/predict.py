@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from maskwright.checkpoints.location import check_folder
 from maskwright.cli import output
 from maskwright.cli.options import Arguments, Json, arguments_of
-from maskwright.cli.texts import check_model, print_warnings
+from maskwright.cli.texts import print_warnings
 
 _SHOWN = 80
 """Characters of a text in the table."""
@@ -25,7 +26,7 @@ def command(
 
     if out:
         check_output(out)
-    check_model(arguments["model"])
+    check_folder(arguments["model"])
     from maskwright.core.text.amounts import pluralize
     from maskwright.finetuning.evaluate import summary
     from maskwright.finetuning.predict import given_inputs, predict

@@ -2,9 +2,9 @@
 
 import warnings
 
+from maskwright.checkpoints.location import check_folder
 from maskwright.cli import output
 from maskwright.cli.options import Arguments, arguments_of
-from maskwright.cli.texts import check_model
 
 
 @arguments_of(
@@ -20,7 +20,7 @@ def command(arguments: Arguments) -> None:
     from maskwright.serving.server import named_models, serve
 
     for path in named_models(arguments["models"]).values():
-        check_model(str(path))
+        check_folder(path)
     from maskwright.training.ranks.allocator import keep_freed_memory
 
     keep_freed_memory()

@@ -175,8 +175,10 @@ def _print_sizes(
     remarks: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Print the sizes of a recipe by part, with remarks; or of two, with the ratios of the first's to the second's."""
+    from maskwright.recipes.table import merged
+
     rows = []
-    for part in _merged(list(sides[0]), list(sides[-1])):
+    for part in merged(list(sides[0]), list(sides[-1])):
         values = [side.get(part) for side in sides]
         last: str | Cell = output.faint(remarks.get(part, ""))
         if len(values) == 2:
@@ -202,15 +204,6 @@ def _parameters(recipe: "Recipe", counted: "Sizes") -> "list[tuple[str, int, str
     rows.append(("pretraining, total", counted.pretraining, "", True))
     remark = "generator with its embeddings" if counted.generator else "no pooler, no other head"
     return [*rows, ("masked language model only", counted.masked_lm, remark, True)]
-
-
-def _merged(first: list[str], second: list[str]) -> list[str]:
-    """Return the names of both lists once, those of the second only behind their predecessors there."""
-    merged = list(first)
-    for number, name in enumerate(second):
-        if name not in merged:
-            merged.insert(merged.index(second[number - 1]) + 1 if number else 0, name)
-    return merged
 
 
 def _labels(first: str, second: str, overrides: Sequence[str]) -> list[str]:

@@ -4,16 +4,16 @@ import os
 import sys
 from pathlib import Path
 
+from maskwright.checkpoints.location import check_folder
 from maskwright.cli import output
 from maskwright.cli.options import Arguments, Json, arguments_of
-from maskwright.cli.texts import check_model
 
 
 @arguments_of("finetune", commas=["dimensions", "report_to"])
 def command(arguments: Arguments, json: Json = False) -> None:
     """Fine-tune a model on labeled examples and evaluate it. Ctrl-C saves; the same command again resumes."""
     if "RANK" not in os.environ and not Path(arguments["out"]).expanduser().exists():  # a finished run needs no model
-        check_model(arguments["model"])
+        check_folder(arguments["model"])
     from maskwright.finetuning.finetune import finetune
     from maskwright.training.ranks.distributed import process_group, rank
 

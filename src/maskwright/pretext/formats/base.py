@@ -45,8 +45,7 @@ class Format(Spec):
                 counted.
             mask_sample: Index of the sample of layouts and masks.
 
-        Raises:
-            RecipeError: If `max_length` is too small for text.
+        Raises RecipeError if `max_length` is too small for text.
         """
 
     def separator_points(self, documents: Documents) -> IntArray:

@@ -17,8 +17,7 @@ def unit_ends(begins: BoolArray) -> IntArray:
 def span_begins(instances: Instances, span_kind: str) -> BoolArray:
     """Return where phrases or entities (`span_kind`) begin. Shape (T,).
 
-    Raises:
-        DataError: If the text was prepared without them.
+    Raises DataError if the text was prepared without them.
     """
     if span_kind not in instances.span_starts:
         raise DataError(
