@@ -33,11 +33,7 @@ def built(model, task, **settings):
     """Put an untrained head on a model, for predictions."""
     tuned = build(model, task, **settings)
     return TaskModel(
-        name="tuned",
-        tokenizer=tuned.tokenizer,
-        encoder=tuned.encoder,
-        max_length=tuned.max_length,
-        fine_tuned=tuned,
+        name="tuned", tokenizer=tuned.tokenizer, encoder=tuned.encoder, max_length=tuned.max_length, fine_tuned=tuned
     )
 
 

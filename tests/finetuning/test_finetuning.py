@@ -317,12 +317,7 @@ def test_classes_are_weighted_and_numbers_as_labels_reported(tune, tmp_path):
     assert 'name them for the model\'s users: `--read "label_names=[[0, NAME], [1, NAME]]"`' in recorder.text()
     weights = (tmp_path / "out/model.safetensors").read_bytes()
     named = {"read": ["label_names=[[0, feline], [1, canine]]"], "out": tmp_path / "named"}
-    tune(
-        set=["task.class_weights=[4.0, 0.5714]", "epochs=1"],
-        reporter=(recorder := Recorder()),
-        **named,
-        **options,
-    )
+    tune(set=["task.class_weights=[4.0, 0.5714]", "epochs=1"], reporter=(recorder := Recorder()), **named, **options)
     assert "label_names" not in recorder.text()
     assert load(tmp_path / "named").task.labels == ("canine", "feline")
     assert (tmp_path / "named/model.safetensors").read_bytes() != weights

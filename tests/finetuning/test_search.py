@@ -135,10 +135,7 @@ def test_ranges_surround_the_fitted_settings(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "problem"),
-    [
-        ({"search": 1}, "--search is 1"),
-        ({"set": ["learning_rate=1e-3", "steps=3"]}, "nothing to search"),
-    ],
+    [({"search": 1}, "--search is 1"), ({"set": ["learning_rate=1e-3", "steps=3"]}, "nothing to search")],
 )
 def test_searches_without_a_choice_are_refused(options, problem, tune):
     with pytest.raises(RecipeError, match=problem):

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.flat_arrays import concatenated_ranges
-from maskwright.core.types import IntArray
+from maskwright.core.types import BoolArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,11 @@ class Ranges:
 
     def pick(self, index: IntArray) -> "Ranges":
         return Ranges(self.starts[index], self.ends[index])
+
+    @staticmethod
+    def where(condition: BoolArray, first: "Ranges", second: "Ranges") -> "Ranges":
+        """Select from two as many ranges as `np.where` does."""
+        return Ranges(np.where(condition, first.starts, second.starts), np.where(condition, first.ends, second.ends))
 
 
 def ranges_of(lengths: IntArray) -> Ranges:

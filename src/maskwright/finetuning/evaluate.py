@@ -20,7 +20,7 @@ from maskwright.finetuning.labeled import check_measurable, read_for_model, repo
 from maskwright.finetuning.model.fine_tuned import FineTunedModel, load
 from maskwright.finetuning.predictions import check_output, write_predictions
 from maskwright.finetuning.readers import Data
-from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, with_overrides
+from maskwright.finetuning.readers.options import ReadAs, ReadOptions, with_overrides
 from maskwright.finetuning.results import Evaluation as Evaluation
 from maskwright.finetuning.tasks.base import Prediction, Scores
 from maskwright.inference.batches import TextEncoder, check_finite
@@ -153,7 +153,7 @@ def machine_to_score(device: str, precision: TrainingPrecision) -> Machine:
 
 def read_file(file: Data, model: FineTunedModel, options: ReadOptions, reporter: Reporter) -> ExampleFile[Any]:
     """Read a file for a model as its training file was read, and report on it."""
-    examples = read_for_model(file, cast(Kind, model.task.kind), options, model.read_as)
+    examples = read_for_model(file, model.task.kind, options, model.read_as)
     report_file("file", examples, reporter)
     refuse_other_texts(examples.examples, model.read_as, examples.name)
     return examples

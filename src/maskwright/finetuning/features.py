@@ -5,8 +5,9 @@ Sequences equal those of transformers' tokenizers: one separator between the tex
 """
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -17,10 +18,12 @@ from maskwright.core.batching import by_length
 from maskwright.core.errors import DataError
 from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import Permutation, integer_key
-from maskwright.core.ranges import Ranges
+from maskwright.core.ranges import Ranges, ranges_of
 from maskwright.core.tensors import PackedBatch
 from maskwright.core.types import AnnotatedTokens, BoolArray, IntArray, Plan
+from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
+from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats.base import assemble
 from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.sampler import Cursor, SourcePosition
@@ -39,6 +42,16 @@ class Layout:
     max_length: int
     segments: bool
     windows: bool = False
+
+    @classmethod
+    def of(cls, config: EncoderConfig, tokenizer: Tokenizer, max_length: int) -> Self:
+        """Return the layout of a model: text B is segment 1 if the encoder has segments and transformers uses them.
+
+        The latter depends on the tokenizer: RoBERTa's byte-level one gives both texts segment 0.
+        """
+        backend = tokenizer.backend
+        uses_segments = backend.post_processor is None or 1 in backend.encode("a", "a").type_ids
+        return cls(tokenizer, max_length, config.type_vocab_size > 1 and uses_segments)
 
     @property
     def separators(self) -> int:
@@ -61,14 +74,22 @@ class Layout:
         return self.max_length - specials
 
 
-def cut_pairs(first: IntArray, second: IntArray, most: int) -> tuple[IntArray, IntArray]:
+def encode_distinct(texts: Iterable[str], tokenizer: Tokenizer) -> tuple[IntArray, Ranges]:
+    """Tokenize texts, each distinct one once; return flat token ids, and the range of each text."""
+    numbers: dict[str, int] = {}
+    of_text = np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.int64)
+    stream = StreamEncoder(tokenizer).encode(list(numbers))
+    return stream.ids, ranges_of(stream.lengths).pick(of_text)
+
+
+def cut_pairs(first: IntArray, second: IntArray, most: IntArray) -> tuple[IntArray, IntArray]:
     """Return the truncated lengths of both texts (B,), (B,): the longer text loses its last token until both fit.
 
     Of texts of equal length the second loses a token (google-research/bert, run_classifier.py, `_truncate_seq_pair`).
     transformers' "longest_first" differs by one token if both are truncated and `most` is odd: there the longer text
     keeps one more.
 
-    Lengths have shape (B,); `most` is the maximum of both together.
+    Lengths have shape (B,), that of a single text's second is 0; `most`, (B,) or (), is the maximum of both together.
     """
     surplus = np.maximum(first + second - most, 0)
     # First the longer text shrinks to the other's length; then both lose tokens in turn, the second first.
@@ -95,8 +116,7 @@ class Features:
     positions: (M,), ascending, tokens at which a tag is predicted; None for other tasks.
     words: (M,), ascending, the words that they tag, numbered through all examples; None for other tasks.
     labels: Targets or None. int64 (U,) a class or an option; float32 (U,) a number; float32 (U, C) of 0 and 1,
-        multi-label;
-        int64 (M,) tags; int64 (U, 2) first and last token of the answer within the sequence.
+        multi-label; int64 (M,) tags; int64 (U, 2) first and last token of the answer within the sequence.
     offsets: (T, 2), characters [start, end) of the context that each token covers, -1 for tokens outside of it; None
         for tasks without answers.
     widest: (T,), whether no other window gives a token of the context more context; None in training, and for tasks
@@ -256,7 +276,7 @@ class FeatureCollator:
         cu_seqlens = np.append(0, np.cumsum(lengths))
         first_tokens = features.cu_seqlens[sequences]
         tokens = concatenated_ranges(first_tokens, lengths)
-        positions, labeled = None, np.asarray(units, dtype=np.int64)
+        positions, labeled = None, units
         if self._positions is not None:
             assert features.positions is not None
             of_sequences = self._positions.pick(sequences)

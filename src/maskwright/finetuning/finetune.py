@@ -27,7 +27,9 @@ from maskwright.finetuning.baselines import frozen_vectors, measure_baselines
 from maskwright.finetuning.embedding.training import finetune_embedding
 from maskwright.finetuning.evaluate import predict_examples
 from maskwright.finetuning.examples import ExampleFile, has_labels
+from maskwright.finetuning.features import Layout
 from maskwright.finetuning.hyperparameters import (
+    FineTuningPlan,
     Hyperparameters,
     fit_length,
     fit_length_to_texts,
@@ -49,7 +51,6 @@ from maskwright.finetuning.seed_run import (
     SeedResult,
     SeedRun,
     TrainingData,
-    layout_of,
     read_result,
     remove_unfinished,
     sequence_lengths,
@@ -296,7 +297,7 @@ def make_plan(
     _ = existing.modules  # A damaged file is an error before training; the baselines pool as it says.
     base, task_fields, source = published(system, KINDS[request.kind].head, request.benchmark, existing.config)
     miner = NegativeMiner(existing, device, reporter)
-    labeled = read_labeled(request, {**task_fields, **of_task}, reporter, miner.add_negatives)
+    labeled = read_labeled(request, {**task_fields, **of_task}, reporter, miner)
     train, dev = (labeled.parts[name].examples for name in ("train", "dev"))
     fixed = {name for name, _ in overrides}
     settings, choices = fit_length(override(base, overrides), existing.max_length, fixed)
@@ -312,15 +313,15 @@ def make_plan(
         choices += more
     data = training_data(existing, task, settings, train, dev)
     if not as_published:
-        settings, more = fit_training(
-            settings,
-            data.train.num_units,
-            fixed,
+        facts = FineTuningPlan(
+            settings=settings,
+            num_units=data.train.num_units,
+            num_classes=len(task.labels) if isinstance(task, Classification) else 0,
             width=existing.config.hidden_size,
             system=system,
             tokens=0.0 if from_scratch else tokens_of(existing),
-            num_classes=len(task.labels) if isinstance(task, Classification) else 0,
         )
+        settings, more = fit_training(facts, fixed)
         choices += more
     return Plan(
         existing=existing,
@@ -473,13 +474,12 @@ class _FineTuningRun:
             f"up to {settings.max_length} tokens{', in bf16' * (self.machine.precision == 'bf16')}; "
             f"all settings in {self.folder.path / 'run.json'} ({plan.source})",
         )
-
-        self._report_truncated({"train": len(plan.data.train.truncated), "dev": len(plan.data.dev.truncated)})
+        self._report_truncated(plan.data.truncated)
 
     def _report_truncated(self, counts: Mapping[str, int]) -> None:
         """Report how many examples of each part are truncated, and the setting that helps."""
         plan = self.plan
-        layout = layout_of(plan.existing, plan.settings.max_length)
+        layout = Layout.of(plan.existing.config, plan.existing.tokenizer, plan.settings.max_length)
         if isinstance(plan.task, QuestionAnswering):
             remedy = "; raise `--set task.max_query_length=...`"
         elif layout.max_length < plan.existing.max_length:
@@ -561,10 +561,10 @@ class _FineTuningRun:
         baselines: Mapping[str, Mapping[str, Metrics]],
     ) -> Results:
         plan, labeled = self.plan, self.plan.labeled
-        truncated = {"train": len(plan.data.train.truncated), "dev": len(plan.data.dev.truncated)}
+        truncated = plan.data.truncated
         if tested:
-            self._report_truncated({"test": tested[0]["truncated"]})
             truncated["test"] = tested[0]["truncated"]
+            self._report_truncated({"test": truncated["test"]})
         tests = [test["metrics"] for test in tested] or [None] * len(trained)
         return Results(
             task=labeled.name,

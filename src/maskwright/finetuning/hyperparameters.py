@@ -237,10 +237,10 @@ class FineTuningPlan:
 
     settings: Hyperparameters
     num_units: int
-    num_classes: int
+    num_classes: int = 0
     width: int
     system: str
-    tokens: float | None
+    tokens: float | None = None
 
     @property
     def steps_per_epoch(self) -> int:
@@ -333,26 +333,14 @@ _STAGES = (BATCH_RULES, TRAINING_RULES, OPTIMIZER_RULES)
 """In this order: the epochs depend on the batch size, the optimizer on the number of steps."""
 
 
-def fit_training(
-    settings: Hyperparameters,
-    num_units: int,
-    fixed: Collection[str],
-    *,
-    width: int,
-    system: str,
-    tokens: float | None = None,
-    num_classes: int = 0,
-) -> tuple[Hyperparameters, tuple[Choice, ...]]:
-    """Adjust published settings to small models and little data (see `FineTuningPlan`); `fixed` fields are kept.
+def fit_training(plan: FineTuningPlan, fixed: Collection[str]) -> tuple[Hyperparameters, tuple[Choice, ...]]:
+    """Adjust published settings to small models and little data; `fixed` fields are kept.
 
     With fixed epochs the batch size is kept too: both make the number of steps.
     """
-    plan = FineTuningPlan(
-        settings=settings, num_units=num_units, num_classes=num_classes, width=width, system=system, tokens=tokens
-    )
     kept = {*fixed, *(["batch_size"] if "epochs" in fixed else [])}
     choices: tuple[Choice, ...] = ()
     for rules in _STAGES:
-        settings, more = apply_rules(settings, rules, plan, kept)
+        settings, more = apply_rules(plan.settings, rules, plan, kept)
         plan, choices = replace(plan, settings=settings), choices + more
-    return settings, choices
+    return plan.settings, choices

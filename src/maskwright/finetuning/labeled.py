@@ -1,7 +1,7 @@
 """The labeled files of a fine-tuning: read, checked, split into parts; how files are read later."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -15,11 +15,12 @@ from maskwright.core.storage.files import read_json, write_json
 from maskwright.core.text.amounts import pluralize
 from maskwright.data.held_out import document_key, held_out
 from maskwright.finetuning.examples import E, Example, ExampleFile, Skipped, TextExample, has_labels, summary_of
+from maskwright.finetuning.negatives import NegativeMiner
 from maskwright.finetuning.published.benchmarks import BENCHMARKS, Benchmark, Split
 from maskwright.finetuning.readers import Data, read_examples, sources_of
 from maskwright.finetuning.readers.files import format_of
 from maskwright.finetuning.readers.options import Kind, ReadAs, ReadOptions, to_keep, with_defaults, with_overrides
-from maskwright.finetuning.readers.tables import Source
+from maskwright.finetuning.readers.tables import COLUMNS, Source
 from maskwright.finetuning.tasks import make_task, task_named
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.reranking import Reranking
@@ -36,12 +37,6 @@ _DISTINCT_SHARE, _DISTINCT_FROM = 0.9, 20
 READING_FILE = "reading.json"
 _OF_A_FORMAT = ("quoting", "delimiter", "word_ending")
 """What files of the same format have in common: quotes of a TSV file do not apply to a CSV file."""
-_COLUMNS = ("text", "text2", "negative", "choices", "label", "label_columns", "only")
-_OF_RANKED_ROWS = ("text", "text2", "negative", "label")
-"""Columns that differ between files for reranking: pairs, triplets and labeled pairs."""
-
-NegativeMining = Callable[[Split, ExampleFile[TextExample]], ExampleFile[TextExample]]
-"""Adds pairs with other documents, labeled 0, to a part of pairs of a query and a relevant document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,11 +142,11 @@ class LabeledRequest:
 
 
 def read_labeled(
-    request: LabeledRequest, task_fields: Mapping[str, Any], reporter: Reporter, mine: NegativeMining | None = None
+    request: LabeledRequest, task_fields: Mapping[str, Any], reporter: Reporter, miner: NegativeMiner | None = None
 ) -> Labeled:
     """Read all parts, and make the task from the training examples' labels and the fields that the user set.
 
-    `mine` adds other documents to the pairs of a query and a relevant document in a part for reranking.
+    `miner` is for reranking: it adds other documents to parts that hold only relevant ones.
     """
     format = request.train_format
     train = request.read("train", reporter)
@@ -166,10 +161,12 @@ def read_labeled(
     if dev is None:
         train, dev = with_held_out(train, reporter, notes, by_query=request.kind == "reranking")
     if request.kind == "reranking":
-        assert mine is not None
 
         def with_negatives(part: Split, file: ExampleFile[Any]) -> ExampleFile[Any]:
-            return without_unlabeled(file, reporter, notes) if has_labels(file.examples) else mine(part, file)
+            if has_labels(file.examples):
+                return without_unlabeled(file, reporter, notes)
+            assert miner is not None
+            return miner.add_negatives(part, file)
 
         train, dev = with_negatives("train", train), with_negatives("dev", dev)
         test = test and with_negatives("test", test)
@@ -342,13 +339,13 @@ def read_for_model(data: Data, kind: Kind, options: ReadOptions, trained: ReadAs
         for name, value in trained.items()
         if name != "format"
         and not (name in _OF_A_FORMAT and format != trained.get("format", format))
-        and not (name in _COLUMNS and format == "text")
+        and not (name in (*COLUMNS, "only") and format == "text")
     }
     filled = with_defaults(options, fields)
-    ranked = _OF_RANKED_ROWS if kind == "reranking" else ()
-    optional = [name for name in ranked if name in fields and fields[name] == getattr(filled, name)]
+    # Files for reranking hold pairs, triplets or labeled pairs.
+    same = [name for name in COLUMNS if name in fields and fields[name] == getattr(filled, name)]
     try:
-        return read_examples(sources, kind, filled, optional)
+        return read_examples(sources, kind, filled, optional=same if kind == "reranking" else ())
     except DataError as error:
         if filled == options:
             raise

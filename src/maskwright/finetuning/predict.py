@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 from maskwright.core.errors import DataError
 from maskwright.data.tables import records_of
@@ -86,7 +86,7 @@ def predict(
     options = with_overrides(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
     on_console = reporter is None
     with model_to_score(model, device, precision, reporter) as (loaded, encoder, reporter):
-        kind, trained = cast(Kind, loaded.task.kind), loaded.read_as
+        kind, trained = loaded.task.kind, loaded.read_as
         # Lists of dictionaries are also inputs of these kinds, with errors that name the input.
         is_list = isinstance(inputs, list | tuple) and kind in ("question_answering", "multiple_choice")
         table = None if is_list else records_of(inputs, "inputs")

@@ -28,7 +28,7 @@ from maskwright.finetuning.evaluate import score_features
 from maskwright.finetuning.examples import Example, TextExample
 from maskwright.finetuning.features import FeatureCollator, Features, Layout, ShuffledUnits
 from maskwright.finetuning.hyperparameters import Hyperparameters
-from maskwright.finetuning.model.fine_tuned import FineTunedModel, reads_segments
+from maskwright.finetuning.model.fine_tuned import FineTunedModel
 from maskwright.finetuning.predictions import write_predictions
 from maskwright.finetuning.tasks.base import Task
 from maskwright.fitting.budget import Budget
@@ -64,16 +64,17 @@ class TrainingData:
     dev: Features
     dev_examples: Sequence[Example]
 
-
-def layout_of(existing: Checkpoint, max_length: int) -> Layout:
-    """Return how texts become sequences of a pretrained model."""
-    return Layout(existing.tokenizer, max_length, reads_segments(existing.config, existing.tokenizer))
+    @property
+    def truncated(self) -> dict[str, int]:
+        """Numbers of truncated examples by part."""
+        return {"train": len(self.train.truncated), "dev": len(self.dev.truncated)}
 
 
 def sequence_lengths(existing: Checkpoint, task: Task, examples: Sequence[Any]) -> IntArray:
     """Return the lengths (B,) of sequences of at most `_SAMPLED` examples, each at most the model's limit."""
     sample = examples[:: -(-len(examples) // _SAMPLED)]
-    features = task.features(sample, layout_of(existing, existing.max_length), training=False)
+    layout = Layout.of(existing.config, existing.tokenizer, existing.max_length)
+    features = task.features(sample, layout, training=False)
     return np.diff(features.cu_seqlens)
 
 
@@ -81,7 +82,7 @@ def training_data(
     existing: Checkpoint, task: Task, settings: Hyperparameters, train: Sequence[Any], dev: Sequence[Any]
 ) -> TrainingData:
     """Return the features of the examples as the settings ask for them."""
-    layout = layout_of(existing, settings.max_length)
+    layout = Layout.of(existing.config, existing.tokenizer, settings.max_length)
     learned = task.features(train, layout, training=True)
     if settings.double_unordered and (others := swapped(train)):
         # A truncated pair is one truncated example, in either order.

@@ -110,7 +110,7 @@ def texts_for(folder: Path, file: Path | None) -> list[str]:
 
 def examples_for(model: FineTunedModel, file: Path | None) -> tuple[Any, ...]:
     """Return the examples of a file, read as `maskwright predict` does, else examples made of some sentences."""
-    kind: Kind = model.task.kind  # type: ignore[assignment]
+    kind = model.task.kind
     if file is not None:
         return read_for_model(file, kind, ReadOptions(labels="ignored"), model.read_as).examples[:MAX_TEXTS]
     return tuple(_example(kind, number, "text2" in model.read_as) for number in range(len(_SENTENCES)))

@@ -4,18 +4,7 @@ import json
 
 import pytest
 import torch
-from tiny_tuned import (
-    EVERY,
-    LENGTHS,
-    SOME,
-    class_of,
-    config_of,
-    dropouts_of,
-    ragged,
-    their_scores,
-    tuned,
-    with_key,
-)
+from tiny_tuned import EVERY, LENGTHS, SOME, class_of, config_of, dropouts_of, ragged, their_scores, tuned, with_key
 from torch import nn
 
 from maskwright.checkpoints.checkpoint import read_checkpoint

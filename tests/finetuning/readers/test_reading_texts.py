@@ -30,10 +30,7 @@ def test_csv_of_a_beginner_is_read(tmp_path):
     file = read(tmp_path, "meinung.csv", text, options=ReadOptions(text="Satz"))
     assert rows(file)[:3] == [("Das ist schön 😀", "gut"), ("这本书很好。", "gut"), ('Na; ja, "toll"', "schlecht")]
     assert not file.skipped
-    assert file.notes == (
-        "double quotes enclose texts, as in CSV",
-        "label: column 'Gefühl' (--label NAME for another)",
-    )
+    assert file.notes == ("double quotes enclose texts, as in CSV", "label: column 'Gefühl' (--label NAME for another)")
 
 
 def test_wrong_column_names_the_nearest(tmp_path):

@@ -108,7 +108,8 @@ def test_scores_of_ragged_options_equal_a_plain_oracle(tokenizers):
     losses = []
     batcher = FeatureCollator(features, tokens=999, device=torch.device("cpu"))
     scores = torch.tensor(SCORES[:, None], requires_grad=True)
-    loss = task.loss(scores, batcher.batch(np.arange(3)))
+    batch = batcher.batch(np.arange(3))
+    loss = task.loss(scores, batch.labels, batch)
     loss.backward()
     predictions = task.predictions(SCORES[:, None], features, QUESTIONS)
     begin = 0

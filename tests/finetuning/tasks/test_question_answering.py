@@ -149,7 +149,7 @@ def test_loss_is_the_mean_of_both_cross_entropies_of_each_sequence(tokenizers):
     learnt = features_of(QuestionAnswering(), examples, tokenizer, 384, training=True)
     batch = FeatureCollator(learnt, tokens=10_000, device=torch.device("cpu")).batch(np.array([0, 2, 3, 5]))
     scores = torch.randn(len(batch.batch.ids), 2, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    loss = QuestionAnswering().loss(scores, batch)
+    loss = QuestionAnswering().loss(scores, batch.labels, batch)
     expected = torch.zeros(())
     for index, number in enumerate((0, 2, 3, 5)):
         first, length = int(batch.batch.first_tokens[index]), int(batch.batch.lengths[index])

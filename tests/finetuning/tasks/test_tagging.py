@@ -215,7 +215,7 @@ def test_loss_is_the_summed_surprise_at_the_tags(tokenizers):
     features = BIO.features(examples, Layout(tokenizers["wordpiece"], 7, True), training=True)
     batch = FeatureCollator(features, tokens=999, device=torch.device("cpu")).batch(np.arange(features.num_units))
     scores = np.random.default_rng(1).normal(size=(9, 5)).astype(np.float32)
-    loss = BIO.loss(torch.tensor(scores), batch)
+    loss = BIO.loss(torch.tensor(scores), batch.labels, batch)
     surprise = 0.0
     for row, label in zip(scores.tolist(), [0, 1, 2, 0, 0, 0, 0, 0, 1], strict=True):
         surprise -= math.log(math.exp(row[label]) / sum(map(math.exp, row)))

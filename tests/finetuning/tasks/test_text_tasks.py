@@ -51,6 +51,10 @@ def a_batch(task, examples, tokenizer):
     return FeatureCollator(features, tokens=10_000, device=CPU).batch(np.arange(features.num_units))
 
 
+def loss_of(task, scores, batch):
+    return task.loss(torch.tensor(scores), batch.labels, batch)
+
+
 # Sequences.
 
 
@@ -269,12 +273,12 @@ def test_classification_scores_equal_a_plain_oracle(tokenizers):
     measured = task.measure(predictions, examples)
     assert list(measured) == ["accuracy", "macro_f1", "matthews"]
     assert measured["accuracy"] == pytest.approx(right / 7)
-    loss = task.loss(torch.tensor(scores), a_batch(task, examples, tokenizers["wordpiece"]))
+    loss = loss_of(task, scores, a_batch(task, examples, tokenizers["wordpiece"]))
     surprise = [-math.log(p.details["probabilities"][label]) for p, label in zip(predictions, labels, strict=True)]
     assert float(loss) == pytest.approx(sum(surprise), abs=1e-4)
     weights = {"a": 0.5, "b": 2.0, "c": 3.0}
     task = task.replace(class_weights=tuple(weights.values()))
-    loss = task.loss(torch.tensor(scores), a_batch(task, examples, tokenizers["wordpiece"]))
+    loss = loss_of(task, scores, a_batch(task, examples, tokenizers["wordpiece"]))
     weighted = [weights[label] * each for label, each in zip(labels, surprise, strict=True)]
     assert float(loss) == pytest.approx(sum(weighted), abs=1e-4)
 
@@ -282,9 +286,9 @@ def test_classification_scores_equal_a_plain_oracle(tokenizers):
 def test_class_weights_are_copied_to_the_device_once(tokenizers, monkeypatch):
     task = Classification(labels=("a", "b"), class_weights=(0.25, 4.0))
     batch, scores = a_batch(task, labeled(["a", "b"]), tokenizers["wordpiece"]), torch.zeros(2, 2)
-    first = task.loss(scores, batch)
+    first = task.loss(scores, batch.labels, batch)
     monkeypatch.setattr(torch, "tensor", None)
-    assert torch.equal(task.loss(scores, batch), first)
+    assert torch.equal(task.loss(scores, batch.labels, batch), first)
 
 
 def test_multi_label_scores_equal_a_plain_oracle(tokenizers):
@@ -304,7 +308,7 @@ def test_multi_label_scores_equal_a_plain_oracle(tokenizers):
             math.log(p if label in its_labels else 1 - p) for label, p in zip("abc", probabilities, strict=True)
         )
     assert [each.value for each in predictions] == [["a", "c"], [], ["a", "b"], ["a", "c"]]
-    actual = task.loss(torch.tensor(scores), a_batch(task, examples, tokenizers["wordpiece"]))
+    actual = loss_of(task, scores, a_batch(task, examples, tokenizers["wordpiece"]))
     assert float(actual) == pytest.approx(loss / 3, abs=1e-5)
     # Of six right and six predicted decisions five agree.
     measured = task.measure(predictions, examples)
@@ -321,7 +325,7 @@ def test_regression_scales_targets_and_scales_outputs_back(tokenizers):
     batch = a_batch(task, examples, tokenizers["wordpiece"])
     assert (batch.labels.tolist(), batch.labels.dtype) == ([0, 1, 0.5, 0.25], torch.float32)
     scores = np.array([[-0.1], [0.9], [0.5], [1.5]], dtype=np.float32)
-    assert float(task.loss(torch.tensor(scores), batch)) == pytest.approx(0.1**2 + 0.1**2 + 0 + 1.25**2, abs=1e-6)
+    assert float(loss_of(task, scores, batch)) == pytest.approx(0.1**2 + 0.1**2 + 0 + 1.25**2, abs=1e-6)
     predictions = scored(task, examples, scores, tokenizers["wordpiece"])
     values = np.array([-0.5, 4.5, 2.5, 7.5])
     assert [each.value for each in predictions] == pytest.approx(values, abs=1e-6)

@@ -5,14 +5,11 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, PositiveInt
 
-from maskwright.checkpoints.checkpoint import Checkpoint
-from maskwright.checkpoints.sentence_folder import MODULES
 from maskwright.core.errors import DataError
 from maskwright.core.spec import Spec
 from maskwright.core.text.amounts import pluralize
 from maskwright.finetuning.examples import ExampleFile, TextExample
 from maskwright.finetuning.hyperparameters import Hyperparameters, Positive, Rate
-from maskwright.fitting.rules import Rule
 
 Texts = ExampleFile[TextExample]
 TASK: Final = "embedding"
@@ -57,17 +54,6 @@ DEFAULTS: Mapping[Rows, EmbeddingSettings] = {
     "texts": EmbeddingSettings(max_length=32),  # unsupervised_learning/SimCSE/train_stsb_simcse.py
 }
 """By what the rows are; the files are sentence-transformers' examples."""
-
-
-def is_embedder(existing: Checkpoint) -> bool:
-    """Return whether a model is a folder of sentence-transformers: trained for embeddings already."""
-    return (existing.folder / MODULES).is_file()
-
-
-RULES: tuple[Rule[Checkpoint], ...] = (
-    Rule("learning_rate", 2e-5, "already a sentence embedder; higher rates damage it", is_embedder),
-)
-"""2e-5 is the rate of sentence-transformers' training overview; the reason was measured (docs/fine-tuning.md)."""
 
 
 def check_rows(file: Texts, rows: Rows, *, training: bool = False) -> None:

@@ -35,15 +35,6 @@ from maskwright.training.ranks.device import Machine
 from maskwright.training.ranks.interrupt import StopRequest
 from maskwright.training.runs.run_directory import RunDirectory
 
-LOSSES: Mapping[Rows, Any] = {
-    # Its documentation recommends it over CosineSimilarityLoss: a stronger signal. It reads only the order of the
-    # scores, so that they need no scaling.
-    "scored pairs": CoSENTLoss,
-    "pairs": MultipleNegativesRankingLoss,
-    "triplets": MultipleNegativesRankingLoss,
-    # SimCSE (Gao et al. 2021): a text is its own positive, with other dropout; temperature 0.05 is the loss's default.
-    "texts": MultipleNegativesRankingLoss,
-}
 METRICS: Mapping[Rows, tuple[str, ...]] = {
     "scored pairs": ("spearman_cosine", "pearson_cosine"),
     "pairs": ("cosine_ndcg@10", "cosine_mrr@10", "cosine_accuracy@1"),
@@ -222,7 +213,10 @@ def train(
     model, modules = _model(existing, settings.dropout, seed), existing.modules
     model.to(machine.device)
     kind, examples = rows["train"], parts["train"].examples
-    loss = LOSSES[kind](model)
+    # CoSENTLoss: its documentation recommends it over CosineSimilarityLoss, a stronger signal. It reads only the order
+    # of the scores, so that they need no scaling. The other loss makes SimCSE of texts (Gao et al. 2021): a text is its
+    # own positive, with other dropout; temperature 0.05 is the loss's default.
+    loss: nn.Module = CoSENTLoss(model) if kind == "scored pairs" else MultipleNegativesRankingLoss(model)
     loss_name = type(loss).__name__
     if settings.dimensions:
         loss_name = f"{loss_name} at {', '.join(map(str, settings.dimensions))} and all dimensions"
@@ -248,10 +242,7 @@ def train(
     saved = [path.parent for path in folder.checkpoints.glob("checkpoint-*/trainer_state.json")]
     steps = max((int(path.name.rpartition("-")[2]) for path in saved), default=0)
     tracked = TrackedRun(
-        folder=folder.path,
-        name=folder.path.absolute().name,
-        settings=settings.model_dump(mode="json"),
-        last_step=steps,
+        folder=folder.path, name=folder.path.absolute().name, settings=settings.model_dump(mode="json"), last_step=steps
     )
     session = _Session(stop, checkpoint_seconds, main, Trackers(trackers, tracked, reporter), reporter)
     trainer = _Trainer(

@@ -16,6 +16,7 @@ from typing import Any
 from maskwright.checkpoints.card_facts import CardFacts, read_card_facts
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.quiet import quiet
+from maskwright.checkpoints.sentence_folder import MODULES
 from maskwright.core.errors import DataError, DeviceError, RecipeError
 from maskwright.core.extras import require
 from maskwright.core.spec import override, parse_overrides
@@ -23,18 +24,8 @@ from maskwright.core.storage.checksums import file_checksums
 from maskwright.core.storage.files import check_writable
 from maskwright.core.storage.tensor_files import full_disk_named
 from maskwright.core.text.amounts import pluralize
-from maskwright.finetuning.embedding.data import (
-    DEFAULTS,
-    RULES,
-    TASK,
-    EmbeddingSettings,
-    Rows,
-    Texts,
-    check_rows,
-    is_embedder,
-    rows_of,
-)
-from maskwright.finetuning.hyperparameters import Hyperparameters, fit_training, system_of, tokens_of
+from maskwright.finetuning.embedding.data import DEFAULTS, TASK, EmbeddingSettings, Rows, Texts, check_rows, rows_of
+from maskwright.finetuning.hyperparameters import FineTuningPlan, Hyperparameters, fit_training, system_of, tokens_of
 from maskwright.finetuning.labeled import (
     READING_FILE,
     LabeledRequest,
@@ -50,6 +41,7 @@ from maskwright.finetuning.labeled import (
 from maskwright.finetuning.published.benchmarks import Split
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.readers.options import ReadAs, ReadOptions, to_keep
+from maskwright.finetuning.readers.tables import COLUMNS
 from maskwright.finetuning.results import Evaluation, FineTuning, Results, SeedRow, card, data_of, write_results
 from maskwright.fitting.rules import Choice, Rule, apply_rules, report_fitted
 from maskwright.inference.long_texts import IGNORED
@@ -67,7 +59,9 @@ _LIBRARIES = ("sentence_transformers", "datasets", "accelerate")
 _RECORDED = ("sentence-transformers", "transformers", "accelerate")
 _NOT_OUTPUTS = ("checkpoints/*", RECORD, "results.*", "README.md", READING_FILE, ".*", *TRACKER_FILES)
 """Patterns of files that are not the model, and are written again by each call."""
-_COLUMNS = ("text", "text2", "negative", "label")
+_EMBEDDER_RATE = 2e-5
+"""Of sentence-transformers' training overview, for models that embed sentences already; higher rates damaged them
+(docs/fine-tuning.md)."""
 
 
 def finetune_embedding(
@@ -145,17 +139,7 @@ def finetune_embedding(
 
                     seconds = checkpoint_minutes * 60
                     trained = train(
-                        existing,
-                        parts,
-                        rows,
-                        settings,
-                        seed,
-                        folder,
-                        machine,
-                        seconds,
-                        stop,
-                        trackers,
-                        reporter,
+                        existing, parts, rows, settings, seed, folder, machine, seconds, stop, trackers, reporter
                     )
                 if trained is None:
                     return FineTuning(folder=out, finished=False, results=None, stopped_by=stop.signal)
@@ -224,7 +208,7 @@ def evaluate_embedding(
         file=examples.name,
         examples=len(examples.examples),
         skipped=len(examples.skipped),
-        truncated=_num_truncated(examples, existing, None),
+        truncated=_num_truncated(examples, existing, existing.max_length),
         precision="fp32",
         metrics=metrics,
         by_class={},
@@ -232,11 +216,10 @@ def evaluate_embedding(
     )
 
 
-def _num_truncated(part: Texts, existing: Checkpoint, longest: int | None) -> int:
+def _num_truncated(part: Texts, existing: Checkpoint, longest: int) -> int:
     """Return how many examples have a text that is truncated to `longest` tokens, special ones included."""
-    most = (longest or existing.max_length) - 2
     columns = zip(*(example.texts for example in part.examples), strict=True)
-    truncated = [[len(ids) > most for ids, _ in existing.tokenizer.encode_batch(column)] for column in columns]
+    truncated = [[len(ids) + 2 > longest for ids, _ in existing.tokenizer.encode_batch(column)] for column in columns]
     return sum(map(any, zip(*truncated, strict=True)))
 
 
@@ -258,7 +241,7 @@ def _read(
     request: LabeledRequest, reporter: Reporter
 ) -> tuple[dict[str, Texts], dict[str, Rows], ReadAs, tuple[str, ...]]:
     """Read all parts; return them, what their rows are, how later files are read, and notes."""
-    without_names = replace(request, options=request.options.replace(**dict.fromkeys(_COLUMNS, ())))
+    without_names = replace(request, options=request.options.replace(**dict.fromkeys(COLUMNS, ())))
     # Lines of text have no columns: those that are named are of the other files.
     has_lines = request.train_format == "text"
     train = (without_names if has_lines else request).read("train", reporter)
@@ -269,7 +252,7 @@ def _read(
     read_as: ReadAs = to_keep(request.options, train.read_as)
     if rows["train"] != "scored pairs":
         # The columns of other files may be others: e.g. training on pairs, evaluation with scores.
-        read_as = {name: value for name, value in read_as.items() if name not in _COLUMNS}
+        read_as = {name: value for name, value in read_as.items() if name not in COLUMNS}
     if rows["train"] == "texts" and not has_lines:  # They cannot be evaluated.
         request = without_names
     held_out: tuple[Split, ...] = ("dev", "test")
@@ -312,17 +295,20 @@ def _fitted(
     if as_published:
         return settings, choices
     fixed = {name for name, _ in overrides}
-    settings, more = apply_rules(settings, RULES, existing, fixed)
-    choices += more
+    if (existing.folder / MODULES).is_file():
+        rule = Rule("learning_rate", _EMBEDDER_RATE, "already a sentence embedder; higher rates damage it")
+        settings, more = apply_rules(settings, [rule], None, fixed)
+        choices += more
+        fixed.add("learning_rate")
     # The other texts of a batch are the negatives: a smaller batch is another task.
-    fixed |= {"bias_correction", "batch_size", "patience", *(["learning_rate"] if is_embedder(existing) else [])}
+    fixed |= {"bias_correction", "batch_size", "patience"}
     shared = ("epochs", "batch_size", "learning_rate")
-    _, more = fit_training(
-        Hyperparameters(**{name: getattr(settings, name) for name in shared}),
-        len(train.examples),
-        fixed,
+    plan = FineTuningPlan(
+        settings=Hyperparameters(**{name: getattr(settings, name) for name in shared}),
+        num_units=len(train.examples),
         width=existing.config.hidden_size,
         system=system_of(existing, None),
         tokens=tokens_of(existing),
     )
+    _, more = fit_training(plan, fixed)
     return settings.replace(**{choice.field: choice.chosen for choice in more}), choices + more

@@ -30,14 +30,13 @@ def class_score(
     """
     from sklearn.metrics import f1_score, matthews_corrcoef
 
-    gold_values, predictions = list(gold), list(predicted)
     match metric:
         case "accuracy":
-            return accuracy(gold_values, predictions)
+            return accuracy(gold, predicted)
         case "matthews":
-            return float(matthews_corrcoef(gold_values, predictions))
-    of = [positive] if metric == "f1" else list(labels)
-    return float(f1_score(gold_values, predictions, labels=of, average="macro", zero_division=0.0))
+            return float(matthews_corrcoef(gold, predicted))
+    of = [positive] if metric == "f1" else labels
+    return float(f1_score(gold, predicted, labels=of, average="macro", zero_division=0.0))
 
 
 def multi_label_scores(
@@ -125,8 +124,8 @@ def class_report(gold: Sequence[str], predicted: Sequence[str], labels: Sequence
     from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
     names = ("precision", "recall", "f1", "examples")
-    scores = precision_recall_fscore_support(list(gold), list(predicted), labels=list(labels), zero_division=0.0)
-    table = confusion_matrix(list(gold), list(predicted), labels=list(labels)).tolist()
+    scores = precision_recall_fscore_support(gold, predicted, labels=labels, zero_division=0.0)
+    table = confusion_matrix(gold, predicted, labels=labels).tolist()
     return Report(
         {
             label: dict(zip(names, map(float, row), strict=True))

@@ -31,7 +31,6 @@ from maskwright.finetuning.readers.options import ReadAs
 from maskwright.finetuning.tasks import TASK_FILE, entries_of, infer_task, read_task, same_labels
 from maskwright.finetuning.tasks.base import Task
 from maskwright.finetuning.tasks.texts import Regression
-from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.initialization import initialize
 from maskwright.training.start.existing import open_existing, parts_of
@@ -48,14 +47,7 @@ class FineTunedModel(nn.Module):
     uses_graphs = False
 
     def __init__(
-        self,
-        *,
-        encoder: Encoder,
-        head: Head,
-        task: Task,
-        tokenizer: Tokenizer,
-        family: FamilyName,
-        max_length: int,
+        self, *, encoder: Encoder, head: Head, task: Task, tokenizer: Tokenizer, family: FamilyName, max_length: int
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -69,7 +61,7 @@ class FineTunedModel(nn.Module):
 
     @property
     def layout(self) -> Layout:
-        return Layout(self.tokenizer, self.max_length, reads_segments(self.encoder.config, self.tokenizer))
+        return Layout.of(self.encoder.config, self.tokenizer, self.max_length)
 
     def scores(self, batch: FeatureBatch) -> Tensor:
         """Return scores in fp32 (shapes: see `Task.loss`). Applies dropout in training mode, if the batch has a key."""
@@ -86,8 +78,8 @@ class FineTunedModel(nn.Module):
 
     def losses(self, micro_batch: FeatureBatch) -> dict[str, LossTerm]:
         """Return the task's summed loss, 0 without labels."""
-        scores = self.scores(micro_batch)
-        total = 0.0 * scores.sum() if micro_batch.labels is None else self.task.loss(scores, micro_batch)
+        scores, labels = self.scores(micro_batch), micro_batch.labels
+        total = 0.0 * scores.sum() if labels is None else self.task.loss(scores, labels, micro_batch)
         return {self.task.kind: LossTerm(total, correct=None)}
 
     def as_saved(self) -> "FineTunedModel":
@@ -124,17 +116,6 @@ class FineTunedModel(nn.Module):
             max_length=self.max_length,
             task=entries_of(task, self.head.rate),
         )
-
-
-def reads_segments(config: EncoderConfig, tokenizer: Tokenizer) -> bool:
-    """Return whether the second text of a pair is segment 1: the encoder has segments and transformers uses them.
-
-    The latter depends on the tokenizer: RoBERTa's byte-level one gives both texts segment 0.
-    """
-    if config.type_vocab_size < 2:
-        return False
-    layout = tokenizer.backend.post_processor
-    return layout is None or 1 in tokenizer.backend.encode("a", "a").type_ids
 
 
 def build(

@@ -87,8 +87,6 @@ class Head(nn.Module):
         bounds = features.cu_seqlens
         if self._row.source in ("pooled", "first"):
             return [np.zeros(1, dtype=np.int64)] * (len(bounds) - 1)
-        if features.positions is None:
-            return [np.arange(length) for length in np.diff(bounds)]
-        ends = np.searchsorted(features.positions, bounds)
-        ranges = zip(itertools.pairwise(ends), bounds[:-1], strict=True)
-        return [features.positions[first:last] - start for (first, last), start in ranges]
+        positions = np.arange(len(features.ids)) if features.positions is None else features.positions
+        ranges = zip(itertools.pairwise(np.searchsorted(positions, bounds)), bounds[:-1], strict=True)
+        return [positions[first:last] - start for (first, last), start in ranges]

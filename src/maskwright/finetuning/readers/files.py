@@ -6,15 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from maskwright.core.errors import DataError, nearest
-from maskwright.data.files import (
-    COMPRESSIONS,
-    START_BYTES,
-    BadLine,
-    decompressed,
-    reading,
-    refuse_utf_16,
-    undecodable,
-)
+from maskwright.data.files import COMPRESSIONS, START_BYTES, BadLine, decompressed, reading, refuse_utf_16, undecodable
 from maskwright.data.tables import TABLE_SUFFIXES, Records
 from maskwright.finetuning.examples import Skipped, summary_of
 from maskwright.finetuning.readers.options import Format, Kind, ReadOptions

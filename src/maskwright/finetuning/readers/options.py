@@ -112,9 +112,6 @@ class ReadOptions(Spec):
     encoding: str | None = None
     word_ending: Literal["as_written", "segmentation_digit"] = "as_written"
 
-    def named_columns(self) -> tuple[str, ...]:
-        return (*self.text, *self.text2, *self.negative, *self.choices, *self.label, *self.label_columns)
-
 
 ReadAs = Mapping[str, Any]
 """Fields of `ReadOptions` with the values that a file was read with."""

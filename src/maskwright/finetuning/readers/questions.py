@@ -15,7 +15,7 @@ from maskwright.data.tables import Row
 from maskwright.finetuning.examples import Answer, ChoiceExample, ExampleFile, QuestionExample
 from maskwright.finetuning.readers.files import Skips, format_of
 from maskwright.finetuning.readers.options import ReadOptions
-from maskwright.finetuning.readers.tables import Source, as_text, read_table
+from maskwright.finetuning.readers.tables import Source, as_text, read_table, row_of
 
 _MOVED = "are not at their offset, or have none; the nearest occurrence is read"
 _ABSENT = "do not occur in their context: they are used for scoring, not for training"
@@ -56,16 +56,13 @@ def read_questions(source: Source, options: ReadOptions = ReadOptions()) -> Exam
     )
 
 
-def _of_article(location: str, key: str, article: Any, skips: Skips) -> Iterator[Row] | None:
-    """Return the rows of an article of SQuAD; None for anything else."""
+def _of_article(location: str, key: str, article: Any, skips: Skips) -> Iterator[Row]:
+    """Yield the rows of an article of SQuAD, or the row that a record is."""
     if not isinstance(article, dict) or "paragraphs" not in article:
-        return None
+        yield from row_of(location, key, article, skips)
+        return
     paragraphs = article["paragraphs"]
-    return _of_paragraphs(paragraphs if isinstance(paragraphs, list) else [None], location, skips)
-
-
-def _of_paragraphs(paragraphs: list[Any], location: str, skips: Skips) -> Iterator[Row]:
-    for count, paragraph in enumerate(paragraphs, 1):
+    for count, paragraph in enumerate(paragraphs if isinstance(paragraphs, list) else [None], 1):
         paragraph_location = f"{location}, paragraph {count}"
         match paragraph:
             case {"context": str() as context, "qas": list() as questions}:
@@ -176,11 +173,11 @@ def read_choices(source: Source, options: ReadOptions = ReadOptions()) -> Exampl
     return table.file(example, {**columns, "choices": tuple(choices)}, skips)
 
 
-def _of_race_or_dream(location: str, key: str, record: Any, skips: Skips) -> Iterator[Row] | None:
-    """Return the rows of a record of RACE, or of DREAM and C3; None if it is neither."""
+def _of_race_or_dream(location: str, key: str, record: Any, skips: Skips) -> Iterator[Row]:
+    """Return the rows of a record of RACE, of DREAM and C3, or the row that it is."""
     if isinstance(record, dict) and "article" in record and record.keys().isdisjoint(("question", "choices")):
         return _of_race(location, key, record, skips)
-    return _of_dream(location, key, record, skips) if isinstance(record, list) else None
+    return (_of_dream if isinstance(record, list) else row_of)(location, key, record, skips)
 
 
 def _of_race(location: str, key: str, record: dict[str, Any], skips: Skips) -> Iterator[Row]:

@@ -67,6 +67,8 @@ ROLES: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
 
 Columns of texts are guessed in `texts`.
 """
+COLUMNS = ("text", "text2", "negative", "choices", "label", "label_columns")
+"""Fields of `ReadOptions` that name columns."""
 _MAY_LACK = {("multiple_choice", "text"), ("multiple_choice", "text2")}
 
 
@@ -100,10 +102,7 @@ class Table:
         return match if match in columns else None
 
     def need(self, names: Sequence[str], content: str, option: str) -> str:
-        """Return the first of the named columns that the table has; else DataError.
-
-        `what` (the content) and `option` (which names the column) are for the message.
-        """
+        """Return the first of the named columns that the table has; else DataError, in which `option` names it."""
         if (column := self.find(names)) is not None:
             return column
         named = f"Name it, `{option} COLUMN`."
@@ -169,23 +168,26 @@ class Table:
         return None
 
 
-Flatten = Callable[[str, str, Any, Skips], Iterator[Row] | None]
+def row_of(location: str, key: str, record: Any, skips: Skips) -> Iterator[Row]:
+    """Yield the row that a record is, unless it is no JSON object."""
+    if isinstance(record, dict):
+        yield Row(location, key, record)
+    else:
+        skips.add(location, f"not a JSON object but {type(record).__name__}")
 
 
-def read_table(
-    source: Source, format: Format, options: ReadOptions, skips: Skips, flatten: Flatten = lambda *_: None
-) -> Table:
-    """Read a file of rows, RACE's folder, or rows in memory.
+RowsOf = Callable[[str, str, Any, Skips], Iterator[Row]]
+"""Yields the rows of a record, given its location, key and value: of an article of SQuAD those of its questions."""
 
-    `flatten(location, key, record, skips)` may return the rows that a JSON record stands for (an article of SQuAD);
-    None for a record that is a row itself.
-    """
+
+def read_table(source: Source, format: Format, options: ReadOptions, skips: Skips, rows_of: RowsOf = row_of) -> Table:
+    """Read a file of rows, RACE's folder, or rows in memory."""
+    if isinstance(source, Path) and format == "parquet":
+        source = _read_parquet(source)
     if isinstance(source, Records):
-        table = _of_records(source.name, source.numbered(), skips, flatten)
-    elif format == "parquet":
-        table = _read_parquet(source)
+        table = _of_records(source.name, source.numbered(), skips, rows_of)
     elif format == "json":
-        table = _of_records(str(source), _json_records(source, options, skips), skips, flatten)
+        table = _of_records(str(source), _json_records(source, options, skips), skips, rows_of)
     elif format == "text":
         lines = enumerate(lines_of(load_text(source, options.encoding)), 1)
         rows = [Row(f"{source}, line {n}", str(n), {"text": line}) for n, line in lines if line.strip()]
@@ -197,17 +199,8 @@ def read_table(
     return table
 
 
-def _of_records(name: str, records: Iterable[tuple[str, str, Any]], skips: Skips, flatten: Flatten) -> Table:
-    """Return the rows of records, given as location, key and value."""
-    rows: list[Row] = []
-    for location, key, record in records:
-        nested = flatten(location, key, record, skips)
-        if nested is not None:
-            rows += nested
-        elif isinstance(record, dict):
-            rows.append(Row(location, key, record))
-        else:
-            skips.add(location, f"not a JSON object but {type(record).__name__}")
+def _of_records(name: str, records: Iterable[tuple[str, str, Any]], skips: Skips, rows_of: RowsOf) -> Table:
+    rows = [row for record in records for row in rows_of(*record, skips)]
     columns = tuple(dict.fromkeys(column for row in rows for column in row.cells))
     rows = [row._replace(cells={column: row.cells.get(column) for column in columns}) for row in rows]
     return Table(name=name, columns=columns, rows=rows)
@@ -240,10 +233,9 @@ def _records(path: Path, text: str, on_bad_line: OnBadLine) -> Iterator[tuple[st
         yield f"{path}, record {number}", str(number), record
 
 
-def _read_parquet(path: Path) -> Table:
+def _read_parquet(path: Path) -> Records:
     with open_parquet(io.BytesIO(load_bytes(path)), path) as file:
-        records = Records(str(path), tuple(file.schema_arrow.names), tuple(file.read().to_pylist()))
-    return Table(name=records.name, columns=records.columns, rows=list(records.numbered()))
+        return Records(str(path), tuple(file.schema_arrow.names), tuple(file.read().to_pylist()))
 
 
 def _read_delimited(path: Path, options: ReadOptions, skips: Skips) -> Table:
@@ -276,7 +268,7 @@ def _has_header(first: Sequence[str], options: ReadOptions) -> bool:
     It does unless columns are named by number; then only if it has other names that are given, or usual names in those
     columns.
     """
-    named = options.named_columns()
+    named = [name for role in COLUMNS for name in getattr(options, role)]
     numbers = [_index(name, len(first)) for name in named]
     usual = {*TEXT_COLUMNS, *LABELS, *(name for pair in PAIRS for name in pair)}
     return any(name in first for name, number in zip(named, numbers, strict=True) if number is None) or all(

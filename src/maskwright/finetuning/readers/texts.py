@@ -16,15 +16,7 @@ from maskwright.data.tables import Cells, Row, is_number, usual_text_column
 from maskwright.finetuning.examples import ExampleFile, Skipped, TextExample
 from maskwright.finetuning.readers.files import Skips, format_of
 from maskwright.finetuning.readers.options import Kind, ReadOptions
-from maskwright.finetuning.readers.tables import (
-    KEYS,
-    LABELS,
-    PAIRS,
-    Source,
-    Table,
-    as_text,
-    read_table,
-)
+from maskwright.finetuning.readers.tables import KEYS, LABELS, PAIRS, Source, Table, as_text, read_table
 
 _RELATED: tuple[Kind, ...] = ("embedding", "reranking")
 """Kinds whose rows are related texts: pairs, with or without a number, or triplets."""

@@ -22,7 +22,7 @@ from maskwright.core.spec import Spec
 from maskwright.core.types import HeadKind
 from maskwright.finetuning.features import FeatureBatch, Features, Layout
 from maskwright.finetuning.metrics.scores import Report
-from maskwright.finetuning.readers.options import Names, name_list
+from maskwright.finetuning.readers.options import Kind, Names, name_list
 from maskwright.fitting.rules import Choice
 
 Scores = NDArray  # type: ignore[type-arg]
@@ -61,15 +61,13 @@ class Task(Spec, ABC):
     """A task with its labels and settings: an immutable value for training, evaluation and prediction.
 
     Attributes:
-        kind: "classification", "regression", "multi_label", "reranking", "tagging", "question_answering" or
-            "multiple_choice".
         labels: Names of the classes in the order of the head's outputs; empty for tasks without classes.
         head: What its head scores.
         outputs: Width of the head's last layer for tasks without classes.
         label_word: What a label is called; "" for tasks without classes.
     """
 
-    kind: str
+    kind: Kind
     labels: Names = ()
     head: ClassVar[HeadKind]
     outputs: ClassVar[int] = 1
@@ -103,14 +101,13 @@ class Task(Spec, ABC):
         DataError if the maximum length leaves no space for text, or a label does not fit the task.
         """
 
-    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
-        """Return the loss in nats (squared error for regression), summed over `batch.labels`; here cross entropy.
+    def loss(self, scores: Tensor, labels: Tensor, batch: FeatureBatch) -> Tensor:
+        """Return the loss in nats (squared error for regression), summed over the batch's labels; here cross entropy.
 
         `scores` are the head's outputs in fp32 for the U' units and M' targets of the batch: "sequence" (U', C);
         "token" (M', C) at `batch.positions`; "span" (T, 2); "choice" (B, 1), one row per option.
         """
-        assert batch.labels is not None
-        return F.cross_entropy(scores, batch.labels, reduction="sum")
+        return F.cross_entropy(scores, labels, reduction="sum")
 
     def details(self, tallies: Mapping[str, float], count: int) -> dict[str, float]:
         """Return no further numbers of a step (see `Objective.details`)."""
@@ -195,6 +192,11 @@ def unmapped_label(example: str, label: str, labels: Sequence[str]) -> DataError
     written, meant = (json.dumps(name, ensure_ascii=False) for name in (label, nearest(label, labels) or by_index))
     hint = f"Map it, e.g. `--read {quote(f'label_names=[[{written}, {meant}]]')}`, or drop its rows (`dropped_labels`)."
     return DataError(error.problem, allowed=error.allowed, hint=" ".join(filter(None, [error.hint, hint])))
+
+
+def sigmoid(scores: Scores) -> Scores:
+    probabilities: Scores = 1 / (1 + np.exp(-scores))
+    return probabilities
 
 
 def softmax(scores: Scores) -> Scores:

@@ -23,11 +23,10 @@ from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
-from maskwright.core.ranges import Ranges, ranges_of
+from maskwright.core.ranges import Ranges
 from maskwright.core.types import HeadKind
-from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.finetuning.examples import ChoiceExample
-from maskwright.finetuning.features import FeatureBatch, Features, Layout, lay_out
+from maskwright.finetuning.features import FeatureBatch, Features, Layout, encode_distinct, lay_out
 from maskwright.finetuning.metrics.scores import accuracy
 from maskwright.finetuning.tasks.base import Prediction, Scores, Task, softmax
 
@@ -58,8 +57,7 @@ class MultipleChoice(Task):
             firsts.append(what)
             seconds += options
         counts = np.array([len(example.options) for example in examples], dtype=np.int64)
-        stream = StreamEncoder(layout.tokenizer).encode(firsts + seconds)
-        ranges = ranges_of(stream.lengths)
+        ids, ranges = encode_distinct(firsts + seconds, layout.tokenizer)
         units = np.repeat(np.arange(len(examples)), counts)
         pairs = np.array([what != "" for what in firsts], dtype=bool)[units]
         first, second = ranges.pick(units), ranges.pick(np.arange(len(examples), len(ranges.starts)))
@@ -71,8 +69,7 @@ class MultipleChoice(Task):
         context = first.first(available - short.lengths)
         is_truncated = (short.lengths < second.lengths) | (context.lengths < first.lengths)
         # A single text takes the place of a pair's first.
-        alone = Ranges(np.where(pairs, context.starts, short.starts), np.where(pairs, context.ends, short.ends))
-        laid = lay_out(stream.ids, alone, short, layout, pairs)
+        laid = lay_out(ids, Ranges.where(pairs, context, short), short, layout, pairs)
         return replace(
             laid,
             units=units,
@@ -81,16 +78,15 @@ class MultipleChoice(Task):
             truncated=np.unique(units[is_truncated]),
         )
 
-    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
+    def loss(self, scores: Tensor, labels: Tensor, batch: FeatureBatch) -> Tensor:
         """Return the cross entropy over each question's options, summed."""
-        assert batch.labels is not None
-        counts = torch.bincount(batch.units, minlength=len(batch.unit_numbers))
+        counts = torch.bincount(batch.units)
         first = counts.cumsum(0) - counts
         option = torch.arange(len(batch.units), device=batch.units.device) - first[batch.units]
         # Missing options get probability 0.
         table = scores.new_full((len(counts), int(counts.max())), -torch.inf)
         table = table.index_put((batch.units, option), scores.squeeze(1))
-        return F.cross_entropy(table, batch.labels, reduction="sum")
+        return F.cross_entropy(table, labels, reduction="sum")
 
     def decode(self, scores: Scores, features: Features, examples: Sequence[ChoiceExample]) -> list[Prediction]:
         """Predict the index of the most probable option; details hold its text and all probabilities."""

@@ -28,7 +28,7 @@ from maskwright.data.scripts import HAN_CLASS, code_points
 from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import QuestionExample
-from maskwright.finetuning.features import FeatureBatch, Features, Layout, lay_out
+from maskwright.finetuning.features import FeatureBatch, Features, Layout, encode_distinct, lay_out
 from maskwright.finetuning.metrics.answers import (
     BestThreshold,
     best_threshold,
@@ -263,15 +263,14 @@ class QuestionAnswering(Task):
                     f"none of the {len(examples)} questions has an answer that is a part of its context",
                     hint="Check the columns of context and answers.",
                 )
-        stream = StreamEncoder(layout.tokenizer).encode([examples[number].question for number in chosen.tolist()])
-        questions = ranges_of(stream.lengths)
+        ids, questions = encode_distinct((examples[number].question for number in chosen.tolist()), layout.tokenizer)
         short = questions.first(np.asarray(self._question_tokens(layout)))
         contexts = texts.tokens.pick(texts.texts[chosen])
         of_window, windows = cut_windows(contexts, available - short.lengths, self.doc_stride)
         # Questions and contexts in one flat array.
-        moved = len(stream.ids)
+        moved = len(ids)
         laid = lay_out(
-            np.concatenate([stream.ids, texts.ids]),
+            np.concatenate([ids, texts.ids]),
             short.pick(of_window),
             Ranges(windows.starts + moved, windows.ends + moved),
             layout,
@@ -305,17 +304,16 @@ class QuestionAnswering(Task):
                 return texts.span(number, answer.start, answer.start + len(answer.text))
         return 0, 0
 
-    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
+    def loss(self, scores: Tensor, labels: Tensor, batch: FeatureBatch) -> Tensor:
         """Return the mean of start and end cross entropy, summed over sequences.
 
         The softmax is over all tokens, also those of the question (run_squad.py:643-662).
         """
-        assert batch.labels is not None
         columns = torch.arange(batch.batch.max_seqlen, device=scores.device)
         inside_BL = columns < batch.batch.lengths[:, None]
-        places_BL = torch.where(inside_BL, batch.batch.first_tokens[:, None] + columns, 0)
-        scores_BL2 = scores[places_BL].masked_fill(~inside_BL[:, :, None], -torch.inf)
-        return F.cross_entropy(scores_BL2, batch.labels, reduction="sum") / 2
+        tokens_BL = torch.where(inside_BL, batch.batch.first_tokens[:, None] + columns, 0)
+        scores_BL2 = scores[tokens_BL].masked_fill(~inside_BL[:, :, None], -torch.inf)
+        return F.cross_entropy(scores_BL2, labels, reduction="sum") / 2
 
     def decode(self, scores: Scores, features: Features, examples: Sequence[QuestionExample]) -> list[Prediction]:
         """Predict the best answer to each question, or ""; the score is its probability among the returned answers.

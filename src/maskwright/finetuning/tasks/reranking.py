@@ -17,7 +17,7 @@ from maskwright.core.errors import DataError
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.features import FeatureBatch
 from maskwright.finetuning.metrics.scores import ranking_scores
-from maskwright.finetuning.tasks.base import AS_NAMES, NOT_EMPTY, Prediction, Scores, constant_on
+from maskwright.finetuning.tasks.base import AS_NAMES, NOT_EMPTY, Prediction, Scores, constant_on, sigmoid
 from maskwright.finetuning.tasks.texts import TextTask
 from maskwright.fitting.rules import Choice, Rule, apply_rules, round_digits
 
@@ -61,14 +61,12 @@ class Reranking(TextTask):
             )
         return float(example.label)
 
-    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
-        assert batch.labels is not None
+    def loss(self, scores: Tensor, labels: Tensor, batch: FeatureBatch) -> Tensor:
         weight = constant_on(scores.device, (self.positive_weight,))
-        return F.binary_cross_entropy_with_logits(scores.squeeze(1), batch.labels, pos_weight=weight, reduction="sum")
+        return F.binary_cross_entropy_with_logits(scores.squeeze(1), labels, pos_weight=weight, reduction="sum")
 
     def activate(self, scores: Scores) -> Scores:
-        probabilities: Scores = 1 / (1 + np.exp(-scores))
-        return probabilities
+        return sigmoid(scores)
 
     def measure(self, predictions: Sequence[Prediction], examples: Sequence[TextExample]) -> dict[str, float]:
         by_query = defaultdict[str, tuple[list[bool], list[float]]](lambda: ([], []))

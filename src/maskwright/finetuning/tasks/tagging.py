@@ -28,10 +28,9 @@ from maskwright.core.ranges import Ranges, cut_windows, ranges_of
 from maskwright.core.types import HeadKind, IntArray
 from maskwright.data.scripts import NO_SPACES_CLASS
 from maskwright.data.tokenizers.backends import running_text
-from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.finetuning.examples import TaggedExample
-from maskwright.finetuning.features import Features, Layout, lay_out
+from maskwright.finetuning.features import Features, Layout, encode_distinct, lay_out
 from maskwright.finetuning.metrics.entities import entities_of, entity_scores, mark_entities
 from maskwright.finetuning.metrics.scores import Report, accuracy, class_report
 from maskwright.finetuning.readers.options import as_name
@@ -62,12 +61,9 @@ def to_pieces(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, joined: 
     written = [
         (later_space if number else first_space) + word for words in sentences for number, word in enumerate(words)
     ]
-    numbers: dict[str, int] = {}
-    which = np.array([numbers.setdefault(word, len(numbers)) for word in written], dtype=np.int64)
-    stream = StreamEncoder(tokenizer).encode(list(numbers))
-    of_word = ranges_of(stream.lengths).pick(which)
+    ids, of_word = encode_distinct(written, tokenizer)
     counts = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
-    return WordPieces(stream.ids[of_word.tokens], ranges_of(of_word.lengths), ranges_of(counts))
+    return WordPieces(ids[of_word.tokens], ranges_of(of_word.lengths), ranges_of(counts))
 
 
 def to_windows(pieces: WordPieces, most: int) -> tuple[IntArray, Ranges, Ranges]:

@@ -22,9 +22,8 @@ from torch.nn import functional as F
 from maskwright.core.errors import DataError
 from maskwright.core.ranges import Ranges, cut_windows, ranges_of
 from maskwright.core.types import BoolArray, HeadKind, IntArray
-from maskwright.data.tokenizers.stream_encoder import StreamEncoder
 from maskwright.finetuning.examples import TextExample
-from maskwright.finetuning.features import FeatureBatch, Features, Layout, cut_pairs, lay_out
+from maskwright.finetuning.features import FeatureBatch, Features, Layout, cut_pairs, encode_distinct, lay_out
 from maskwright.finetuning.metrics.scores import (
     ClassMetric,
     Report,
@@ -41,6 +40,7 @@ from maskwright.finetuning.tasks.base import (
     Scores,
     Task,
     constant_on,
+    sigmoid,
     softmax,
     sorted_labels,
     unknown_label,
@@ -73,24 +73,19 @@ class TextTask(Task):
     def features(self, examples: Sequence[TextExample], layout: Layout, *, training: bool) -> Features:
         labels = np.array([self.target(example) for example in examples], dtype=self.target_type) if training else None
         pairs = np.array([len(example.texts) == 2 for example in examples], dtype=bool)
-        max_tokens_single = layout.text_tokens(pair=False)
-        max_tokens_pair = layout.text_tokens(pair=True) if pairs.any() else 0
-        all_texts = [text for example in examples for text in example.texts]
-        numbers = {text: number for number, text in enumerate(dict.fromkeys(all_texts))}
+        longest = np.full(len(examples), layout.text_tokens(pair=False))
+        if pairs.any():
+            longest[pairs] = layout.text_tokens(pair=True)
         # A query is encoded once for all its documents.
-        stream = StreamEncoder(layout.tokenizer).encode(list(numbers))
-        texts = ranges_of(stream.lengths).pick(np.array([numbers[text] for text in all_texts], dtype=np.int64))
-        begins = np.concatenate([[0], np.cumsum(1 + pairs)])[:-1].astype(np.int64)
+        ids, texts = encode_distinct((text for example in examples for text in example.texts), layout.tokenizer)
+        begins = np.cumsum(1 + pairs) - (1 + pairs)
         first, second = texts.pick(begins), texts.pick(begins + pairs)
         second = Ranges(second.starts, np.where(pairs, second.ends, second.starts))
-        longest = np.where(pairs, max_tokens_pair, max_tokens_single)
         if layout.windows:
-            return _windows(stream.ids, first, second, longest, layout, pairs)
-        of_first, of_second = cut_pairs(first.lengths, second.lengths, max_tokens_pair)
-        of_first = np.where(pairs, of_first, np.minimum(first.lengths, longest))
-        of_second = np.where(pairs, of_second, 0)
+            return _windows(ids, first, second, longest, layout, pairs)
+        of_first, of_second = cut_pairs(first.lengths, second.lengths, longest)
         is_truncated = (of_first < first.lengths) | (of_second < second.lengths)
-        laid = lay_out(stream.ids, first.first(of_first), second.first(of_second), layout, pairs)
+        laid = lay_out(ids, first.first(of_first), second.first(of_second), layout, pairs)
         return replace(laid, labels=labels, truncated=np.flatnonzero(is_truncated))
 
     def decode(self, scores: Scores, features: Features, examples: Sequence[TextExample]) -> list[Prediction]:
@@ -166,11 +161,10 @@ class Classification(TextTask):
             raise unmapped_label(example.key, name, self.labels)
         return self.labels.index(name)
 
-    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
-        assert batch.labels is not None
+    def loss(self, scores: Tensor, labels: Tensor, batch: FeatureBatch) -> Tensor:
         assert self.class_weights != "balanced", "`fitted` makes numbers of it"
         weight = constant_on(scores.device, self.class_weights) if self.class_weights else None
-        return F.cross_entropy(scores, batch.labels, weight, reduction="sum")
+        return F.cross_entropy(scores, labels, weight, reduction="sum")
 
     def activate(self, scores: Scores) -> Scores:
         return softmax(scores)
@@ -202,15 +196,14 @@ def _windows(
     a sequence. `second` is empty where there is no pair.
     """
     is_first = first.lengths >= second.lengths
-    longer = Ranges(np.where(is_first, first.starts, second.starts), np.where(is_first, first.ends, second.ends))
-    untruncated = Ranges(np.where(is_first, second.starts, first.starts), np.where(is_first, second.ends, first.ends))
+    longer, untruncated = Ranges.where(is_first, first, second), Ranges.where(is_first, second, first)
     shorter = untruncated.first(longest // 2)
     examples, windows = cut_windows(longer, longest - shorter.lengths)
     repeated, is_first = shorter.pick(examples), is_first[examples]
     laid = lay_out(
         ids,
-        Ranges(np.where(is_first, windows.starts, repeated.starts), np.where(is_first, windows.ends, repeated.ends)),
-        Ranges(np.where(is_first, repeated.starts, windows.starts), np.where(is_first, repeated.ends, windows.ends)),
+        Ranges.where(is_first, windows, repeated),
+        Ranges.where(is_first, repeated, windows),
         layout,
         pairs[examples],
     )
@@ -272,9 +265,8 @@ class Regression(TextTask):
     def target(self, example: TextExample) -> float:
         return float((example.label - self.offset) / self.scale)
 
-    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
-        assert batch.labels is not None
-        return F.mse_loss(scores.squeeze(1), batch.labels, reduction="sum")
+    def loss(self, scores: Tensor, labels: Tensor, batch: FeatureBatch) -> Tensor:
+        return F.mse_loss(scores.squeeze(1), labels, reduction="sum")
 
     def activate(self, scores: Scores) -> Scores:
         return scores * self.scale + self.offset
@@ -325,17 +317,15 @@ class MultiLabel(TextTask):
                 raise unmapped_label(example.key, name, self.labels)
         return [label in names for label in self.labels]
 
-    def loss(self, scores: Tensor, batch: FeatureBatch) -> Tensor:
+    def loss(self, scores: Tensor, labels: Tensor, batch: FeatureBatch) -> Tensor:
         """Return the binary cross entropy, the mean of the classes summed over units.
 
         Divided by the units this is transformers' loss of a multi-label model: the mean over units and classes.
         """
-        assert batch.labels is not None
-        return F.binary_cross_entropy_with_logits(scores, batch.labels, reduction="sum") / len(self.labels)
+        return F.binary_cross_entropy_with_logits(scores, labels, reduction="sum") / len(self.labels)
 
     def activate(self, scores: Scores) -> Scores:
-        probabilities: Scores = 1 / (1 + np.exp(-scores))
-        return probabilities
+        return sigmoid(scores)
 
     def describe(self, values: Scores) -> list[Decoded]:
         """Predict each example's classes; the score is the probability of exactly this set, classes independent."""
