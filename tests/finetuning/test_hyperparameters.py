@@ -9,7 +9,6 @@ import pytest
 from maskwright.core.errors import RecipeError
 from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.hyperparameters import (
-    FineTuningPlan,
     Hyperparameters,
     fit_length,
     fit_length_to_texts,
@@ -33,11 +32,6 @@ TINY = EncoderConfig(hidden_size=128, num_heads=2, num_layers=2)
 
 def labeled(labels):
     return [TextExample(key=str(number), texts=("",), label=label) for number, label in enumerate(labels)]
-
-
-def fit(settings, num_units, fixed=(), width=768, **facts):
-    plan = FineTuningPlan(settings=settings, num_units=num_units, width=width, system="bert", **facts)
-    return fit_training(plan, fixed)
 
 
 def test_every_row_is_of_a_known_system_has_a_source_and_fits_the_fields():
@@ -96,7 +90,7 @@ def test_electra_s_large_and_small_models_have_settings_of_their_own():
 
 def test_a_large_model_with_much_data_keeps_the_published_settings():
     settings, *_ = published("bert", "sequence", BENCHMARKS["mnli"], BASE)
-    assert fit(settings, 392_702, ()) == (settings, ())
+    assert fit_training(settings, 392_702, (), width=768, system="bert") == (settings, ())
     assert fit_length(settings, 512, ()) == (settings, ())
 
 
@@ -115,16 +109,16 @@ def test_the_length_follows_the_training_texts(lengths, limit, expected):
 def test_a_model_pretrained_for_minutes_tolerates_a_higher_rate(width, rate):
     config = EncoderConfig(hidden_size=width, num_heads=width // 64)
     settings, *_ = published("bert", "sequence", None, config)
-    fitted, choices = fit(settings, 100_000, width=width, tokens=4e6)
+    fitted, choices = fit_training(settings, 100_000, (), width=width, system="bert", tokens=4e6)
     assert fitted.learning_rate == rate
     assert "4M tokens" in choices[0].reason
-    long, _ = fit(settings, 100_000, width=width, tokens=3e9)
+    long, _ = fit_training(settings, 100_000, (), width=width, system="bert", tokens=3e9)
     assert long.learning_rate < rate
 
 
 def test_adjustments_have_reasons_and_spare_what_the_user_set():
     settings, *_ = published("bert", "sequence", None, TINY)
-    fitted, choices = fit(settings, 40, width=128)
+    fitted, choices = fit_training(settings, 40, (), width=128, system="bert")
     adjusted = {"learning_rate", "batch_size", "epochs", "bias_correction", "patience"}
     assert {choice.field for choice in choices} == adjusted
     assert all(choice.reason for choice in choices)
@@ -133,7 +127,7 @@ def test_adjustments_have_reasons_and_spare_what_the_user_set():
     assert fitted.learning_rate > settings.learning_rate
     assert (fitted.epochs, fitted.patience) == (20.0, 5)
     fixed = {choice.field for choice in choices}
-    assert fit(settings, 40, fixed, width=128) == (settings, ())
+    assert fit_training(settings, 40, fixed, width=128, system="bert") == (settings, ())
 
 
 @pytest.mark.parametrize(
@@ -142,11 +136,11 @@ def test_adjustments_have_reasons_and_spare_what_the_user_set():
 )
 def test_little_data_has_small_batches_and_more_epochs(examples, batch_size, steps):
     settings, *_ = published("bert", "sequence", None, BASE)
-    fitted, _ = fit(settings, examples, ())
+    fitted, _ = fit_training(settings, examples, (), width=768, system="bert")
     assert (fitted.batch_size, fitted.total_steps(examples)) == (batch_size, steps)
     for fixed in ({"epochs"}, {"batch_size"}):
-        assert fit(settings, examples, fixed)[0].batch_size == 32
-    assert fit(settings.replace(steps=10), examples)[0].batch_size == 32
+        assert fit_training(settings, examples, fixed, width=768, system="bert")[0].batch_size == 32
+    assert fit_training(settings.replace(steps=10), examples, (), width=768, system="bert")[0].batch_size == 32
 
 
 @pytest.mark.parametrize(
@@ -154,7 +148,7 @@ def test_little_data_has_small_batches_and_more_epochs(examples, batch_size, ste
 )
 def test_many_classes_have_more_steps(classes, batch_size, epochs):
     settings, *_ = published("bert", "sequence", None, BASE)
-    fitted, choices = fit(settings, 2000, num_classes=classes)
+    fitted, choices = fit_training(settings, 2000, (), width=768, system="bert", num_classes=classes)
     assert (fitted.batch_size, fitted.epochs) == (batch_size, epochs)
     [reason] = [choice.reason for choice in choices if choice.field == "epochs"]
     assert (f"{classes} classes" in reason) == (classes > 15)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from maskwright.core.spec import override, parse_overrides
-from maskwright.finetuning.hyperparameters import FineTuningPlan, Hyperparameters, fit_training
+from maskwright.finetuning.hyperparameters import Hyperparameters, fit_training
 from maskwright.finetuning.results import Results, SeedRow
 
 DATA = {
@@ -70,7 +70,7 @@ def test_advice_names_baselines_that_are_no_worse_and_longer_training():
 
 def test_advised_settings_double_the_steps_of_little_data():
     def fit(settings, fixed):
-        return fit_training(FineTuningPlan(settings=settings, num_units=100, width=768, system="bert"), fixed)[0]
+        return fit_training(settings, 100, fixed, width=768, system="bert")[0]
 
     fitted = fit(Hyperparameters(), ())
     assert fitted.batch_size < Hyperparameters().batch_size

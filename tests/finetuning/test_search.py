@@ -120,7 +120,7 @@ def test_patience_follows_the_epochs_of_a_trial_unless_it_is_set(tmp_path):
     settings = Hyperparameters(epochs=12, patience=7)
     for fixed, patience in (((), 6), (("patience",), 7)):
         search = SettingsSearch(tmp_path, settings, trials=2, fixed=fixed, seed=0)
-        search._write([{"settings": {"epochs": 24}, "score": 0.5}])
+        search.trials.append({"settings": {"epochs": 24}, "score": 0.5})
         assert (search.chosen.epochs, search.chosen.patience) == (24, patience)
 
 

@@ -98,7 +98,6 @@ E = TypeVar("E", TextExample, TaggedExample, QuestionExample, ChoiceExample)
 
 
 def has_labels(examples: Sequence[Example]) -> bool:
-    """Return whether any example has a label."""
     return any(example.is_labeled for example in examples)
 
 

@@ -29,7 +29,6 @@ from maskwright.finetuning.evaluate import predict_examples
 from maskwright.finetuning.examples import ExampleFile, has_labels
 from maskwright.finetuning.features import Layout
 from maskwright.finetuning.hyperparameters import (
-    FineTuningPlan,
     Hyperparameters,
     fit_length,
     fit_length_to_texts,
@@ -313,15 +312,15 @@ def make_plan(
         choices += more
     data = training_data(existing, task, settings, train, dev)
     if not as_published:
-        facts = FineTuningPlan(
-            settings=settings,
-            num_units=data.train.num_units,
-            num_classes=len(task.labels) if isinstance(task, Classification) else 0,
+        settings, more = fit_training(
+            settings,
+            data.train.num_units,
+            fixed,
             width=existing.config.hidden_size,
             system=system,
             tokens=0.0 if from_scratch else tokens_of(existing),
+            num_classes=len(task.labels) if isinstance(task, Classification) else 0,
         )
-        settings, more = fit_training(facts, fixed)
         choices += more
     return Plan(
         existing=existing,

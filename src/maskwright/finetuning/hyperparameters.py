@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -223,124 +222,64 @@ def fit_stride(
     return apply_rules(task, [Rule("doc_stride", stride, reason)], None, fixed, prefix="task.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FineTuningPlan:
-    """What the rules of fine-tuning depend on.
+def fitted_patience(epochs: float) -> int:
+    return max(FEWEST_WORSE_EPOCHS, math.ceil(epochs / 4))
 
-    Attributes:
+
+def fit_training(
+    settings: Hyperparameters,
+    num_units: int,
+    fixed: Collection[str],
+    *,
+    width: int,
+    system: str,
+    tokens: float | None = None,
+    num_classes: int = 0,
+) -> tuple[Hyperparameters, tuple[Choice, ...]]:
+    """Adjust published settings to small models and little data; `fixed` fields are kept.
+
+    With fixed epochs the batch size is kept too: both make the number of steps.
+
+    Args:
         num_units: Training examples, or windows of a question's context.
         width: The model's hidden size.
         system: What it was pretrained as ("macbert"), or "".
         tokens: Its pretraining tokens; None if unknown.
         num_classes: Of a classification; 0 for other tasks.
     """
-
-    settings: Hyperparameters
-    num_units: int
-    num_classes: int = 0
-    width: int
-    system: str
-    tokens: float | None = None
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return self.settings.steps_of_epoch(self.num_units)
-
-    @property
-    def is_pretrained_briefly(self) -> bool:
-        return self.tokens is not None and self.tokens < SHORT_PRETRAINING
-
-    @property
-    def rate_by_width(self) -> float:
-        """The published learning rate, in proportion to 1 / width."""
-        rate = RATES_AT_WIDTH_768.get(self.system, RATES_AT_WIDTH_768["bert"])
-        return round_digits(rate * PUBLISHED_WIDTH / self.width)
-
-    @property
-    def fewest_steps(self) -> int:
-        """Steps below which a score on dev still rises."""
-        return max(FEWEST_STEPS, min(STEPS_PER_CLASS * self.num_classes, MOST_STEPS_FOR_CLASSES))
-
-    @property
-    def need(self) -> str:
-        """Subject and verb of a reason."""
-        return f"{self.num_classes} classes need" if self.fewest_steps > FEWEST_STEPS else "little data needs"
-
-    @property
-    def small_batch(self) -> int:
-        """The batch size, halved while `MOST_EPOCHS` make fewer than `fewest_steps`, at least `SMALLEST_BATCH`."""
-        size = self.settings.batch_size
-        while size // 2 >= SMALLEST_BATCH and MOST_EPOCHS * math.ceil(self.num_units / size) < self.fewest_steps:
-            size //= 2
-        return size
-
-    @property
-    def enough_epochs(self) -> float:
-        """The epochs that make `fewest_steps`, at most `MOST_EPOCHS`."""
-        return float(min(MOST_EPOCHS, math.ceil(self.fewest_steps / self.steps_per_epoch)))
-
-
-def fitted_patience(epochs: float) -> int:
-    return max(FEWEST_WORSE_EPOCHS, math.ceil(epochs / 4))
-
-
-BATCH_RULES: tuple[Rule[FineTuningPlan], ...] = (
-    Rule(
-        "batch_size",
-        lambda plan: plan.small_batch,
-        lambda plan: f"only {plan.num_units} training examples: {plan.need} more steps",
-        lambda plan: plan.settings.steps is None,
-    ),
-)
-TRAINING_RULES: tuple[Rule[FineTuningPlan], ...] = (
-    Rule(
-        "learning_rate",
-        lambda plan: round_digits(SHORT_PRETRAINING_RATE_AT_WIDTH_128 * 128 / plan.width),
-        lambda plan: f"pretrained on only {short_count(plan.tokens or 0)} tokens, at width {plan.width}",
-        lambda plan: plan.is_pretrained_briefly and not plan.settings.frozen,
-    ),
-    Rule(
-        "learning_rate",
-        lambda plan: plan.rate_by_width,
-        lambda plan: f"width {plan.width} tolerates a higher rate than {PUBLISHED_WIDTH}",
-        lambda plan: plan.width < PUBLISHED_WIDTH and not plan.is_pretrained_briefly and not plan.settings.frozen,
-    ),
-    Rule("learning_rate", FROZEN_RATE, "only the head is trained", lambda plan: plan.settings.frozen),
-    Rule("hidden_dropout", 0.0, "the encoder is not trained", lambda plan: plan.settings.frozen),
-    Rule("attention_dropout", 0.0, "the encoder is not trained", lambda plan: plan.settings.frozen),
-    Rule(
-        "epochs",
-        lambda plan: plan.enough_epochs,
-        lambda plan: f"only {plan.steps_per_epoch} steps per epoch: {plan.need} more epochs",
-        lambda plan: plan.settings.steps is None and plan.enough_epochs > plan.settings.epochs,
-    ),
-)
-OPTIMIZER_RULES: tuple[Rule[FineTuningPlan], ...] = (
-    Rule(
-        "patience",
-        lambda plan: fitted_patience(plan.settings.epochs),
-        "a quarter of the epochs",
-        lambda plan: plan.settings.steps is None and plan.settings.epochs > FEWEST_WORSE_EPOCHS + 1,
-    ),
-    Rule(
-        "bias_correction",
-        True,
-        "without it the first few hundred updates are up to 6 times as large",
-        lambda plan: plan.settings.total_steps(plan.num_units) < SECOND_MOMENT_MEMORY,
-    ),
-)
-_STAGES = (BATCH_RULES, TRAINING_RULES, OPTIMIZER_RULES)
-"""In this order: the epochs depend on the batch size, the optimizer on the number of steps."""
-
-
-def fit_training(plan: FineTuningPlan, fixed: Collection[str]) -> tuple[Hyperparameters, tuple[Choice, ...]]:
-    """Adjust published settings to small models and little data; `fixed` fields are kept.
-
-    With fixed epochs the batch size is kept too: both make the number of steps.
-    """
     kept = {*fixed, *(["batch_size"] if "epochs" in fixed else [])}
-    choices: tuple[Choice, ...] = ()
-    for rules in _STAGES:
-        settings, more = apply_rules(plan.settings, rules, plan, kept)
-        plan, choices = replace(plan, settings=settings), choices + more
-    return plan.settings, choices
+    fewest_steps = max(FEWEST_STEPS, min(STEPS_PER_CLASS * num_classes, MOST_STEPS_FOR_CLASSES))
+    need = f"{num_classes} classes need" if fewest_steps > FEWEST_STEPS else "little data needs"
+    rules: list[Rule[None]] = []
+    if settings.steps is None:
+        size = settings.batch_size
+        while size // 2 >= SMALLEST_BATCH and MOST_EPOCHS * math.ceil(num_units / size) < fewest_steps:
+            size //= 2
+        rules.append(Rule("batch_size", size, f"only {num_units} training examples: {need} more steps"))
+    if settings.frozen:
+        rules.append(Rule("learning_rate", FROZEN_RATE, "only the head is trained"))
+        rules += [Rule(name, 0.0, "the encoder is not trained") for name in ("hidden_dropout", "attention_dropout")]
+    elif tokens is not None and tokens < SHORT_PRETRAINING:
+        rate = SHORT_PRETRAINING_RATE_AT_WIDTH_128 * 128 / width
+        reason = f"pretrained on only {short_count(tokens)} tokens, at width {width}"
+        rules.append(Rule("learning_rate", round_digits(rate), reason))
+    elif width < PUBLISHED_WIDTH:
+        rate = RATES_AT_WIDTH_768.get(system, RATES_AT_WIDTH_768["bert"]) * PUBLISHED_WIDTH / width
+        reason = f"width {width} tolerates a higher rate than {PUBLISHED_WIDTH}"
+        rules.append(Rule("learning_rate", round_digits(rate), reason))
+    settings, choices = apply_rules(settings, rules, None, kept)
+    # The epochs depend on the batch size, the optimizer on the number of steps.
+    steps_per_epoch = settings.steps_of_epoch(num_units)
+    epochs = float(min(MOST_EPOCHS, math.ceil(fewest_steps / steps_per_epoch)))
+    if settings.steps is None and epochs > settings.epochs:
+        reason = f"only {steps_per_epoch} steps per epoch: {need} more epochs"
+        settings, more = apply_rules(settings, [Rule("epochs", epochs, reason)], None, kept)
+        choices += more
+    rules = []
+    if settings.steps is None and settings.epochs > FEWEST_WORSE_EPOCHS + 1:
+        rules.append(Rule("patience", fitted_patience(settings.epochs), "a quarter of the epochs"))
+    if settings.total_steps(num_units) < SECOND_MOMENT_MEMORY:
+        reason = "without it the first few hundred updates are up to 6 times as large"
+        rules.append(Rule("bias_correction", True, reason))
+    settings, more = apply_rules(settings, rules, None, kept)
+    return settings, choices + more

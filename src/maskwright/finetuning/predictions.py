@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from maskwright.core.errors import DataError
 from maskwright.core.extras import imported
 from maskwright.core.storage.files import check_writable, write_text
+from maskwright.inference.texts import write_json_lines
 
 if TYPE_CHECKING:  # PyTorch takes seconds to import, and names of files are checked before.
     from maskwright.finetuning.tasks.base import Prediction
@@ -56,7 +56,7 @@ def write_predictions(path: Path, predictions: Sequence["Prediction"]) -> None:
     """
     delimiter = _DELIMITERS.get(path.suffix.lower())
     if delimiter is None:
-        write_text(path, "".join(json.dumps(plain(one), ensure_ascii=False) + "\n" for one in predictions))
+        write_json_lines(path, map(plain, predictions))
         return
     with_inputs = any(one.input_text for one in predictions)
     buffer = io.StringIO(newline="")

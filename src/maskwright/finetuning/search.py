@@ -61,6 +61,9 @@ class SettingsSearch:
         from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 
         self.folder, self._settings, self._num_trials, self._seed = folder, settings, trials, seed
+        self._file = folder / "trials.json"
+        self.trials: list[Trial] = read_json(self._file)["trials"] if self._file.is_file() else []
+        """Those that were begun; up to date on rank 0."""
         self._fits_patience = "patience" not in fixed
         rate, epochs = settings.learning_rate, max(1, round(settings.epochs))
         self._ranges: dict[str, BaseDistribution] = {}
@@ -73,34 +76,23 @@ class SettingsSearch:
             self._ranges["epochs"] = IntDistribution(shortest, round(epochs * _EPOCHS_FACTOR))
             self._first["epochs"] = epochs
 
-    @property
-    def trials(self) -> list[Trial]:
-        """Those that were begun."""
-        file = self.folder / "trials.json"
-        return list(read_json(file)["trials"]) if file.is_file() else []
-
     def begin(self) -> tuple[int, Hyperparameters] | None:
         """Return the number and the settings of the next trial, or of the one in progress; None after the last."""
-        trials = self.trials
-        if not trials or "score" in trials[-1]:
-            if len(trials) == self._num_trials:
+        if not self.trials or "score" in self.trials[-1]:
+            if len(self.trials) == self._num_trials:
                 return None
-            trials.append({"settings": self._suggest(trials)})
-            self._write(trials)
-        return len(trials) - 1, self._settings_of(trials[-1])
+            self.trials.append({"settings": self._suggest(self.trials)})
+            self._write()
+        return len(self.trials) - 1, self._settings_of(self.trials[-1])
 
     def finish(self, *, diverged: bool = False) -> None:
         """Note the score of the trial in progress, and keep its run only if it is the best."""
-        trials, score = self.trials, -math.inf
-        if not diverged:
-            result = read_result(self.trial_folder(len(trials) - 1))
-            assert result is not None
-            score = result.chosen.main
-        trials[-1]["score"] = score if math.isfinite(score) else None
-        self._write(trials)
-        best = self.best
-        for number in range(len(trials)):
-            if number != best:
+        result = None if diverged else read_result(self.trial_folder(len(self.trials) - 1))
+        score = -math.inf if result is None else result.chosen.main
+        self.trials[-1]["score"] = score if math.isfinite(score) else None
+        self._write()
+        for number in range(len(self.trials)):
+            if number != self.best:
                 _remove_run(self.trial_folder(number))
 
     @property
@@ -149,9 +141,9 @@ class SettingsSearch:
             )
         return dict(study.ask(self._ranges).params)
 
-    def _write(self, trials: list[Trial]) -> None:
+    def _write(self) -> None:
         self.folder.mkdir(exist_ok=True)
-        write_json(self.folder / "trials.json", {"trials": trials})
+        write_json(self._file, {"trials": self.trials})
 
 
 def _remove_run(folder: Path) -> None:

@@ -8,7 +8,6 @@ dev_predictions.jsonl     that model's predictions on the development examples
 copies/                   the fine-tuning's run.json
 """
 
-import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -28,6 +27,7 @@ from maskwright.finetuning.evaluate import score_features
 from maskwright.finetuning.examples import Example, TextExample
 from maskwright.finetuning.features import FeatureCollator, Features, Layout, ShuffledUnits
 from maskwright.finetuning.hyperparameters import Hyperparameters
+from maskwright.finetuning.metrics.scores import comparable
 from maskwright.finetuning.model.fine_tuned import FineTunedModel
 from maskwright.finetuning.predictions import write_predictions
 from maskwright.finetuning.tasks.base import Task
@@ -110,8 +110,7 @@ class DevResult:
     @property
     def main(self) -> float:
         """The main metric, higher is better; -inf if undefined (NaN)."""
-        value = next(iter(self.metrics.values()))
-        return -math.inf if math.isnan(value) else value
+        return comparable(next(iter(self.metrics.values())))
 
 
 def best_of(history: Sequence[DevResult]) -> int:

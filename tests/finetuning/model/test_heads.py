@@ -29,7 +29,7 @@ class Ours(nn.Module):
         super().__init__()
         task, row = loaded.task, family_named(loaded.family).tasks[loaded.task.head]
         self.encoder = Encoder(loaded.config, loaded.vocab_size)
-        self.heads = nn.ModuleDict({task.head: Head(task.head, row, loaded.config, task.num_outputs, task.dropout)})
+        self.heads = nn.ModuleDict({task.head: Head(row, loaded.config, task.num_outputs, task.dropout)})
         self.load_state_dict(loaded.state)
 
     def forward(self, batch):

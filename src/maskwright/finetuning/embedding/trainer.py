@@ -28,6 +28,7 @@ from maskwright.checkpoints.sentence_folder import save_sentence_folder
 from maskwright.core.errors import TrainingError
 from maskwright.finetuning.embedding.data import EmbeddingSettings, Rows
 from maskwright.finetuning.examples import ExampleFile, TextExample
+from maskwright.finetuning.metrics.scores import comparable
 from maskwright.machine.contention import SpinControl
 from maskwright.reporting.reporter import Reporter
 from maskwright.reporting.trackers import TrackedRun, Trackers, status_at_end
@@ -264,8 +265,8 @@ def train(
     trained, state = scores(), trainer.state
     kept, best_step, is_rising = trained, state.best_global_step or state.global_step, False
     if main is not None:
-        first, last = (_comparable(each["dev"][main]) for each in (before, trained))
-        history = [_comparable(entry[f"eval_{main}"]) for entry in state.log_history if f"eval_{main}" in entry]
+        first, last = (comparable(each["dev"][main]) for each in (before, trained))
+        history = [comparable(entry[f"eval_{main}"]) for entry in state.log_history if f"eval_{main}" in entry]
         is_rising = bool(history) and history[-1] > max([first, *history[:-1]])
         if last < first:
             model, kept, best_step = _model(existing, settings.dropout, seed), before, 0
@@ -288,11 +289,6 @@ def train(
         "is_rising": is_rising,
     }
     return {"row": row, "before": before, "trained": trained, "sizes": sizes, "loss": loss_name}
-
-
-def _comparable(score: float) -> float:
-    """Return a score, -inf for NaN: the correlation of vectors that are all equal."""
-    return -math.inf if math.isnan(score) else score
 
 
 def _dataset(rows: Rows, examples: Sequence[TextExample]) -> Dataset:

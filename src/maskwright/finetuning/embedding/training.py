@@ -25,7 +25,7 @@ from maskwright.core.storage.files import check_writable
 from maskwright.core.storage.tensor_files import full_disk_named
 from maskwright.core.text.amounts import pluralize
 from maskwright.finetuning.embedding.data import DEFAULTS, TASK, EmbeddingSettings, Rows, Texts, check_rows, rows_of
-from maskwright.finetuning.hyperparameters import FineTuningPlan, Hyperparameters, fit_training, system_of, tokens_of
+from maskwright.finetuning.hyperparameters import Hyperparameters, fit_training, system_of, tokens_of
 from maskwright.finetuning.labeled import (
     READING_FILE,
     LabeledRequest,
@@ -208,7 +208,7 @@ def evaluate_embedding(
         file=examples.name,
         examples=len(examples.examples),
         skipped=len(examples.skipped),
-        truncated=_num_truncated(examples, existing, existing.max_length),
+        truncated=_num_truncated(examples, existing, None),
         precision="fp32",
         metrics=metrics,
         by_class={},
@@ -216,10 +216,11 @@ def evaluate_embedding(
     )
 
 
-def _num_truncated(part: Texts, existing: Checkpoint, longest: int) -> int:
+def _num_truncated(part: Texts, existing: Checkpoint, longest: int | None) -> int:
     """Return how many examples have a text that is truncated to `longest` tokens, special ones included."""
+    most = (longest or existing.max_length) - 2
     columns = zip(*(example.texts for example in part.examples), strict=True)
-    truncated = [[len(ids) + 2 > longest for ids, _ in existing.tokenizer.encode_batch(column)] for column in columns]
+    truncated = [[len(ids) > most for ids, _ in existing.tokenizer.encode_batch(column)] for column in columns]
     return sum(map(any, zip(*truncated, strict=True)))
 
 
@@ -303,12 +304,12 @@ def _fitted(
     # The other texts of a batch are the negatives: a smaller batch is another task.
     fixed |= {"bias_correction", "batch_size", "patience"}
     shared = ("epochs", "batch_size", "learning_rate")
-    plan = FineTuningPlan(
-        settings=Hyperparameters(**{name: getattr(settings, name) for name in shared}),
-        num_units=len(train.examples),
+    _, more = fit_training(
+        Hyperparameters(**{name: getattr(settings, name) for name in shared}),
+        len(train.examples),
+        fixed,
         width=existing.config.hidden_size,
         system=system_of(existing, None),
         tokens=tokens_of(existing),
     )
-    _, more = fit_training(plan, fixed)
     return settings.replace(**{choice.field: choice.chosen for choice in more}), choices + more

@@ -189,7 +189,6 @@ def _cmrc_f1(prediction: str, reference: str) -> float:
 # before a space and is not the last character: in 9 of the 1,108 such texts in the answers of CMRC's dev and trial
 # files ("st. felix", "terry a. gates"), none of which ends a sentence.
 def western_words(text: str) -> list[str]:
-    """Split a text into words, numbers and punctuation marks."""
     from nltk.tokenize import NLTKWordTokenizer
 
     return list(NLTKWordTokenizer().tokenize(text))

@@ -3,6 +3,7 @@
 Metrics of GLUE: Wang et al. 2019, table 1. Gold and predicted values are of the same examples, one or more.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -12,8 +13,12 @@ from maskwright.core.errors import DataError
 
 
 def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Return the share of examples with the right class, in [0, 1]."""
     return sum(label == prediction for label, prediction in zip(gold, predicted, strict=True)) / len(gold)
+
+
+def comparable(score: float) -> float:
+    """Return a score, -inf for NaN: the correlation of vectors that are all equal."""
+    return -math.inf if math.isnan(score) else score
 
 
 ClassMetric = Literal["accuracy", "f1", "macro_f1", "matthews"]
@@ -120,7 +125,6 @@ class Report(NamedTuple):
 
 
 def class_report(gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]) -> Report:
-    """Return the scores of each class and the confusion matrix."""
     from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
     names = ("precision", "recall", "f1", "examples")

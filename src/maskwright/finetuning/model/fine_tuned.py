@@ -239,7 +239,7 @@ def _assemble(existing: Checkpoint, task: Task, row: TaskHead, rate: float, max_
     tokenizer, config = existing.tokenizer, existing.config
     with torch.device("meta"):
         encoder = Encoder(config, tokenizer.special_tokens.vocab_size)
-        head = Head(task.head, row, config, task.num_outputs, rate)
+        head = Head(row, config, task.num_outputs, rate)
     return FineTunedModel(
         encoder=encoder, head=head, task=task, tokenizer=tokenizer, family=existing.family, max_length=max_length
     )

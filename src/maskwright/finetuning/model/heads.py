@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from maskwright.checkpoints.families.base import TaskHead
 from maskwright.core.tensors import EncoderOutput
-from maskwright.core.types import HeadKind, IntArray
+from maskwright.core.types import IntArray
 from maskwright.finetuning.features import FeatureBatch, Features
 from maskwright.kernels import ops
 from maskwright.model.config import EncoderConfig
@@ -39,7 +39,7 @@ class Head(nn.Module):
     the dense layer if the class has it.
     """
 
-    def __init__(self, kind: HeadKind, row: TaskHead, config: EncoderConfig, num_outputs: int, rate: float) -> None:
+    def __init__(self, row: TaskHead, config: EncoderConfig, num_outputs: int, rate: float) -> None:
         super().__init__()
         width = config.hidden_size
         self.dense = nn.Linear(width, width, bias=config.dense_bias) if row.dense else None
@@ -47,7 +47,6 @@ class Head(nn.Module):
         self.norm = nn.LayerNorm(width, eps=eps, bias=bias) if row.norm else None
         self.output = nn.Linear(width, num_outputs)
         self.rate = rate
-        self._kind = kind
         self._row = row
         self._first_site = num_sites(config)  # The dropout sites of the encoder come first.
 
@@ -79,7 +78,6 @@ class Head(nn.Module):
         """Return the tokens (W,) whose last hidden states the head needs, for `Encoder.forward`; None for all."""
         if self._row.source in ("pooled", "first"):
             return batch.batch.first_tokens
-        assert batch.positions is not None or self._kind == "span", "a batch for tags has positions"
         return batch.positions
 
     def positions_by_sequence(self, features: Features) -> list[IntArray]:

@@ -12,8 +12,6 @@ from maskwright.finetuning.readers.options import Kind, ReadOptions
 
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
-Files = tuple[str, ...]
-"""The files (or the folder) that make up a split."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +19,10 @@ class Benchmark:
     """One benchmark.
 
     `name` and `aliases` are what `--task` takes, `title` what papers write, `folders` usual names inside a folder of
-    several benchmarks. `files` are the usual files of each split inside it; the first that exists is used. Labels are
-    as the files write them. `metrics` begin with the main one, and are empty where `task_fields` (further fields of the
-    task) name a script; `labels` are the classes in the order of the logits, empty if the training file tells them or
-    there are none.
+    several benchmarks. `files` are the usual files of each split inside it; the first that exists is used. Several make
+    up a split in two benchmarks, and a folder in one. Labels are as the files write them. `metrics` begin with the main
+    one, and are empty where `task_fields` (further fields of the task) name a script; `labels` are the classes in the
+    order of the logits, empty if the training file tells them or there are none.
     """
 
     name: str
@@ -33,7 +31,7 @@ class Benchmark:
     kind: Kind = "classification"
     language: Literal["en", "zh"] = "en"
     folders: tuple[str, ...]
-    files: Mapping[Split, tuple[Files, ...]]
+    files: Mapping[Split, tuple[tuple[str, ...], ...]]
     options: ReadOptions = field(default_factory=ReadOptions)
     metrics: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()

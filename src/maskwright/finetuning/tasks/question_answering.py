@@ -57,9 +57,12 @@ class AnswerTexts:
     tokens: Ranges
     texts: IntArray
 
-    def span(self, example: int, start: int, end: int) -> tuple[int, int]:
-        """Return the range of tokens that overlap characters [start, end) of an example's text; (0, 0) if none does."""
-        text = self.texts[example]
+    def target(self, number: int, example: QuestionExample) -> tuple[int, int]:
+        """Return the range of tokens that overlap the first answer with a known position; (0, 0) if none does."""
+        answer = next((answer for answer in example.answers if answer.start is not None), None)
+        if answer is None or answer.start is None:
+            return 0, 0
+        start, end, text = answer.start, answer.start + len(answer.text), self.texts[number]
         low, high = int(self.tokens.starts[text]), int(self.tokens.ends[text])
         covering = low + np.flatnonzero(self.offsets[low:high, 0] != NO_ANSWER)
         first = int(np.searchsorted(self.offsets[covering, 1], start, side="right"))
@@ -240,7 +243,6 @@ class QuestionAnswering(Task):
 
     @property
     def impossible(self) -> bool:
-        """Whether questions may be unanswerable."""
         return self.metric == "squad_v2"
 
     def features(self, examples: Sequence[QuestionExample], layout: Layout, *, training: bool) -> Features:
@@ -255,7 +257,7 @@ class QuestionAnswering(Task):
         chosen = np.arange(len(examples), dtype=np.int64)
         spans = np.zeros((len(examples), 2), dtype=np.int64)
         if training:
-            spans = np.array([self._span(number, example, texts) for number, example in enumerate(examples)])
+            spans = np.array([texts.target(number, example) for number, example in enumerate(examples)])
             has_target = [example.is_impossible or end > 0 for example, (_, end) in zip(examples, spans, strict=True)]
             chosen = np.flatnonzero(has_target)
             if not len(chosen):
@@ -296,13 +298,6 @@ class QuestionAnswering(Task):
             widest=widest,
             truncated=chosen[short.lengths < questions.lengths],
         )
-
-    def _span(self, number: int, example: QuestionExample, texts: AnswerTexts) -> tuple[int, int]:
-        """Return the token range of an example's target answer; (0, 0) if there is none."""
-        for answer in example.answers:
-            if answer.start is not None:
-                return texts.span(number, answer.start, answer.start + len(answer.text))
-        return 0, 0
 
     def loss(self, scores: Tensor, labels: Tensor, batch: FeatureBatch) -> Tensor:
         """Return the mean of start and end cross entropy, summed over sequences.

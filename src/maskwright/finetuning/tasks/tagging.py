@@ -16,7 +16,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
@@ -41,17 +41,8 @@ Joined = Literal["space", "nothing"]
 """Separator between the words of a sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class WordPieces:
-    """Tokenized sentences, flat: W token ranges, empty for words without a token, and S word ranges."""
-
-    ids: IntArray
-    words: Ranges
-    sentences: Ranges
-
-
-def to_pieces(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, joined: Joined) -> WordPieces:
-    """Tokenize sentences, each distinct word once."""
+def encode_words(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, joined: Joined) -> tuple[IntArray, Ranges]:
+    """Tokenize words; return flat token ids, and the range of each word, empty where the tokenizer gives no token."""
     running = joined == "nothing" and tokenizer.kind == "unigram"
     if running:
         backend = running_text(tokenizers.Tokenizer.from_str(tokenizer.backend.to_str()))
@@ -61,28 +52,26 @@ def to_pieces(sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, joined: 
     written = [
         (later_space if number else first_space) + word for words in sentences for number, word in enumerate(words)
     ]
-    ids, of_word = encode_distinct(written, tokenizer)
-    counts = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
-    return WordPieces(ids[of_word.tokens], ranges_of(of_word.lengths), ranges_of(counts))
+    return encode_distinct(written, tokenizer)
 
 
-def to_windows(pieces: WordPieces, most: int) -> tuple[IntArray, Ranges, Ranges]:
-    """Split sentences into windows of at most `most` >= 1 tokens.
+def to_windows(words: Ranges, sentences: Ranges, most: int) -> tuple[IntArray, Ranges, Ranges]:
+    """Split sentences, ranges of words, into windows of at most `most` >= 1 tokens.
 
     Return the sentence of each window, shape (U,), ascending; the token ranges of the windows; the ranges of the words
     predicted in each, of which at least one has tokens.
     """
-    starts = np.append(pieces.words.starts, len(pieces.ids))
-    tokens = Ranges(starts[pieces.sentences.starts], starts[pieces.sentences.ends])
-    sentences, windows = cut_windows(tokens, np.full(len(tokens.starts), most))
+    starts = np.append(words.starts, words.lengths.sum())
+    tokens = Ranges(starts[sentences.starts], starts[sentences.ends])
+    of_sentence, windows = cut_windows(tokens, np.full(len(tokens.starts), most))
     # A word is predicted where it has more context: from the middle of the overlap on, in the next window.
-    is_last = np.append(sentences[1:] != sentences[:-1], True)
+    is_last = np.append(of_sentence[1:] != of_sentence[:-1], True)
     until = np.where(is_last, windows.ends, (windows.ends + np.roll(windows.starts, -1)) // 2)
-    word_ends = np.searchsorted(pieces.words.starts, until)
-    words = Ranges(np.append(0, word_ends)[:-1], word_ends)
-    seen = np.append(0, np.cumsum(pieces.words.lengths > 0))
-    kept = np.flatnonzero(seen[words.ends] > seen[words.starts])
-    return sentences[kept], windows.pick(kept), words.pick(kept)
+    word_ends = np.searchsorted(words.starts, until)
+    predicted = Ranges(np.append(0, word_ends)[:-1], word_ends)
+    seen = np.append(0, np.cumsum(words.lengths > 0))
+    kept = np.flatnonzero(seen[predicted.ends] > seen[predicted.starts])
+    return of_sentence[kept], windows.pick(kept), predicted.pick(kept)
 
 
 OUTSIDE = "O"
@@ -141,23 +130,22 @@ class Tagging(Task):
         Sentences without any token have no unit. `truncated` are sentences with a truncated word.
         """
         available = layout.text_tokens(pair=False)
-        whole = to_pieces([example.words for example in examples], layout.tokenizer, self.joined)
-        kept_tokens = whole.words.first(np.asarray(available))
-        pieces = WordPieces(whole.ids[kept_tokens.tokens], ranges_of(kept_tokens.lengths), whole.sentences)
-        sentences, windows, words_of = to_windows(pieces, available)
-        laid = lay_out(pieces.ids, windows, None, layout)
-        seen = pieces.words.lengths[words_of.tokens] > 0
-        words = words_of.tokens[seen]
-        moved = np.repeat(laid.cu_seqlens[:-1] + 1 - windows.starts, words_of.lengths)[seen]
-        long_words = np.concatenate([[0], np.cumsum(whole.words.lengths > available)])
-        is_truncated = long_words[pieces.sentences.ends] > long_words[pieces.sentences.starts]
+        counts = np.array([len(example.words) for example in examples], dtype=np.int64)
+        ids, whole = encode_words([example.words for example in examples], layout.tokenizer, self.joined)
+        truncated = whole.first(np.asarray(available))
+        ids, words = ids[truncated.tokens], ranges_of(truncated.lengths)
+        of_window, windows, predicted = to_windows(words, ranges_of(counts), available)
+        laid = lay_out(ids, windows, None, layout)
+        seen = words.lengths[predicted.tokens] > 0
+        tagged = predicted.tokens[seen]
+        moved = np.repeat(laid.cu_seqlens[:-1] + 1 - windows.starts, predicted.lengths)[seen]
         return replace(
             laid,
-            examples=sentences,
-            positions=pieces.words.starts[words] + moved,
-            words=words,
-            labels=self._targets(examples)[words] if training else None,
-            truncated=np.flatnonzero(is_truncated),
+            examples=of_window,
+            positions=words.starts[tagged] + moved,
+            words=tagged,
+            labels=self._targets(examples)[tagged] if training else None,
+            truncated=np.unique(np.repeat(np.arange(len(examples)), counts)[whole.lengths > available]),
         )
 
     def _targets(self, examples: Sequence[TaggedExample]) -> IntArray:

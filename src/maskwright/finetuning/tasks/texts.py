@@ -60,7 +60,7 @@ class TextTask(Task):
 
     @abstractmethod
     def target(self, example: TextExample) -> Any:
-        """Return an example's target for training."""
+        """Return the label of an example as the loss needs it."""
 
     @abstractmethod
     def activate(self, scores: Scores) -> Scores:
