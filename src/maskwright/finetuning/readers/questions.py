@@ -13,7 +13,7 @@ from typing import Any
 from maskwright.core.errors import DataError
 from maskwright.data.tables import Row
 from maskwright.finetuning.examples import Answer, ChoiceExample, ExampleFile, QuestionExample
-from maskwright.finetuning.readers.files import Skips, format_of
+from maskwright.finetuning.readers.files import Skips
 from maskwright.finetuning.readers.options import ReadOptions
 from maskwright.finetuning.readers.tables import Source, as_text, read_table, row_of
 
@@ -28,8 +28,7 @@ def read_questions(source: Source, options: ReadOptions = ReadOptions()) -> Exam
     `datasets` writes them, a list of texts, or one text). Options: `text` is the question, `text2` the context, `label`
     the answers. Offsets of answers are in characters; a wrong one is corrected, which is counted in the notes.
     """
-    skips = Skips(str(source))
-    table = read_table(source, format_of(source, "question_answering", options), options, skips, _of_article)
+    table = read_table(source, "question_answering", options, _of_article)
     columns = table.roles("question_answering", options)
     question, context, answers = (columns[role] or "" for role in ("text", "text2", "label"))
     corrections: Counter[str] = Counter()
@@ -51,9 +50,8 @@ def read_questions(source: Source, options: ReadOptions = ReadOptions()) -> Exam
         each = () if is_impossible else tuple(_corrected_answer(text, *one, corrections) for one in written or ())
         return QuestionExample(key=key, question=question_text, context=text, answers=each, is_impossible=is_impossible)
 
-    return table.file(
-        example, columns, skips, lambda _: [f"{count} answers {how}" for how, count in corrections.items()]
-    )
+    file = table.file(example, columns)
+    return replace(file, notes=(*file.notes, *(f"{count} answers {how}" for how, count in corrections.items())))
 
 
 def _of_article(location: str, key: str, article: Any, skips: Skips) -> Iterator[Row]:
@@ -134,10 +132,9 @@ def read_choices(source: Source, options: ReadOptions = ReadOptions()) -> Exampl
     that lists them. The right one is a letter, a number, or the option itself. Options: `text` is the context, `text2`
     the question, `choices` the options.
     """
-    skips = Skips(str(source))
     if isinstance(source, Path) and source.is_dir() and not any(source.rglob("*.txt")):
         raise DataError(f"the folder {source} holds no .txt files", allowed="RACE's folders, e.g. RACE/train")
-    table = read_table(source, format_of(source, "multiple_choice", options), options, skips, _of_race_or_dream)
+    table = read_table(source, "multiple_choice", options, _of_race_or_dream)
     columns = table.roles("multiple_choice", options)
     context, question, right = (columns[role] for role in ("text", "text2", "label"))
     named = options.choices or (columns["choices"] or "",)
@@ -148,8 +145,8 @@ def read_choices(source: Source, options: ReadOptions = ReadOptions()) -> Exampl
         if numbers:
             first = 0 if "0" in numbers else 1
             note = f"column {right!r} numbers the options from {first} (else `--read first_option={1 - first}`)"
-            read_as = {**table.read_as, "first_option": first}
-            table = replace(table, read_as=read_as, notes=(*table.notes, note))
+            table.notes.append(note)
+            table.read_as["first_option"] = first
 
     def example(row: Row, key: str) -> ChoiceExample:
         offered = row.cells[choices[0]] if len(choices) == 1 else [row.cells[name] for name in choices]
@@ -170,7 +167,7 @@ def read_choices(source: Source, options: ReadOptions = ReadOptions()) -> Exampl
             label=label,
         )
 
-    return table.file(example, {**columns, "choices": tuple(choices)}, skips)
+    return table.file(example, {**columns, "choices": tuple(choices)})
 
 
 def _of_race_or_dream(location: str, key: str, record: Any, skips: Skips) -> Iterator[Row]:

@@ -23,8 +23,8 @@ from maskwright.data.tables import (
     quotes_enclose_fields,
 )
 from maskwright.finetuning.examples import E, ExampleFile
-from maskwright.finetuning.readers.files import Skips, lines_of, load_bytes, load_text
-from maskwright.finetuning.readers.options import Format, Kind, ReadOptions, as_names
+from maskwright.finetuning.readers.files import Skips, format_of, lines_of, load_bytes, load_text
+from maskwright.finetuning.readers.options import Kind, ReadOptions, as_names
 
 Source = Path | Records
 """A file (of RACE a folder), or rows in memory."""
@@ -72,19 +72,24 @@ COLUMNS = ("text", "text2", "negative", "choices", "label", "label_columns")
 _MAY_LACK = {("multiple_choice", "text"), ("multiple_choice", "text2")}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Table:
-    """The rows of one file or table in memory, `name`.
+    """The rows of one file or table in memory.
 
     `columns` are "1", "2" and so on where a file has no header; values are text, or what JSON, Parquet and memory hold.
-    `notes` say what was guessed about the file, `read_as` the same as fields of `ReadOptions`.
+    `skips` are rows that were left out; readers add theirs. `notes` say what was guessed, `read_as` the same as fields
+    of `ReadOptions`.
     """
 
-    name: str
+    skips: Skips
     columns: tuple[str, ...]
     rows: Sequence[Row]
-    notes: tuple[str, ...] = ()
-    read_as: Mapping[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    read_as: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.skips.name
 
     def find(self, names: Sequence[str], besides: Collection[str] = ()) -> str | None:
         """Return the first of the named columns that the table has, besides some.
@@ -127,17 +132,11 @@ class Table:
                 columns[role] = self.need(names or usual, content, option)
         return columns
 
-    def file(
-        self,
-        make: Callable[[Row, str], E | None],
-        columns: Mapping[str, Any],
-        skips: Skips,
-        notes: Callable[[Sequence[E]], Iterable[str]] = lambda _: (),
-    ) -> ExampleFile[E]:
+    def file(self, make: Callable[[Row, str], E | None], columns: Mapping[str, Any]) -> ExampleFile[E]:
         """Return an example for each row, except those for which `make` returns None or raises ValueError (skipped).
 
-        `make` takes a row and its key; `columns` are those that were found, by field of `ReadOptions`; `notes` gives
-        further notes on the examples. DataError if no row or less than half of the rows are good.
+        `make` takes a row and its key; `columns` are those that were found, by field of `ReadOptions`. DataError if no
+        row or less than half of the rows are good.
         """
         key = self._key([name for names in columns.values() for name in as_names(names or ())])
         made: list[E] = []
@@ -145,14 +144,14 @@ class Table:
             try:
                 example = make(row, as_text(row.cells[key]).strip() if key else row.key)
             except ValueError as error:
-                skips.add(row.location, str(error))
+                self.skips.add(row.location, str(error))
             else:
                 made += [] if example is None else [example]
         return ExampleFile(
             name=self.name,
             examples=tuple(made),
-            skipped=skips.finished(len(made)),
-            notes=(*self.notes, *notes(made)),
+            skipped=self.skips.finished(len(made)),
+            notes=tuple(self.notes),
             read_as={**self.read_as, **{role: names for role, names in columns.items() if names}},
         )
 
@@ -180,18 +179,19 @@ RowsOf = Callable[[str, str, Any, Skips], Iterator[Row]]
 """Yields the rows of a record, given its location, key and value: of an article of SQuAD those of its questions."""
 
 
-def read_table(source: Source, format: Format, options: ReadOptions, skips: Skips, rows_of: RowsOf = row_of) -> Table:
+def read_table(source: Source, kind: Kind, options: ReadOptions, rows_of: RowsOf = row_of) -> Table:
     """Read a file of rows, RACE's folder, or rows in memory."""
+    skips, format = Skips(str(source)), format_of(source, kind, options)
     if isinstance(source, Path) and format == "parquet":
         source = _read_parquet(source)
     if isinstance(source, Records):
-        table = _of_records(source.name, source.numbered(), skips, rows_of)
+        table = _of_records(source.numbered(), skips, rows_of)
     elif format == "json":
-        table = _of_records(str(source), _json_records(source, options, skips), skips, rows_of)
+        table = _of_records(_json_records(source, options, skips), skips, rows_of)
     elif format == "text":
         lines = enumerate(lines_of(load_text(source, options.encoding)), 1)
         rows = [Row(f"{source}, line {n}", str(n), {"text": line}) for n, line in lines if line.strip()]
-        table = Table(name=str(source), columns=("text",), rows=rows, notes=("one text per line",))
+        table = Table(skips=skips, columns=("text",), rows=rows, notes=["one text per line"])
     else:
         table = _read_delimited(source, options, skips)
     if not table.rows:
@@ -199,11 +199,11 @@ def read_table(source: Source, format: Format, options: ReadOptions, skips: Skip
     return table
 
 
-def _of_records(name: str, records: Iterable[tuple[str, str, Any]], skips: Skips, rows_of: RowsOf) -> Table:
+def _of_records(records: Iterable[tuple[str, str, Any]], skips: Skips, rows_of: RowsOf) -> Table:
     rows = [row for record in records for row in rows_of(*record, skips)]
     columns = tuple(dict.fromkeys(column for row in rows for column in row.cells))
     rows = [row._replace(cells={column: row.cells.get(column) for column in columns}) for row in rows]
-    return Table(name=name, columns=columns, rows=rows)
+    return Table(skips=skips, columns=columns, rows=rows)
 
 
 def _json_records(path: Path, options: ReadOptions, skips: Skips) -> Iterator[tuple[str, str, Any]]:
@@ -259,7 +259,7 @@ def _read_delimited(path: Path, options: ReadOptions, skips: Skips) -> Table:
     kept = [row for row in rows if any(str(value).strip() for value in row.cells.values())]
     if not _has_header(columns, options):
         notes.append(f"no header; the columns are {', '.join(columns)}")
-    return Table(name=str(path), columns=columns, rows=kept, notes=tuple(notes), read_as=read_as)
+    return Table(skips=skips, columns=columns, rows=kept, notes=notes, read_as=read_as)
 
 
 def _has_header(first: Sequence[str], options: ReadOptions) -> bool:

@@ -6,7 +6,7 @@ Tags are kept as written; a note says whether they mark entities.
 import itertools
 import re
 from collections import Counter
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from maskwright.core.errors import DataError
@@ -32,15 +32,14 @@ def read_tagged(source: Source, options: ReadOptions = ReadOptions()) -> Example
     Formats: CoNLL columns; JSON, JSON Lines or Parquet with a list of words and a list of tags in each record; or,
     where tags are ignored, one text per line.
     """
-    skips = Skips(str(source))
-    format = format_of(source, "tagging", options)
-    is_conll = format == "conll"
-    if is_conll:
-        assert isinstance(source, Path)
-        table = _read_conll(source, options, skips)
+    if isinstance(source, Path) and format_of(source, "tagging", options) == "conll":
+        table = _read_conll(source, options)
+        columns = _conll_columns(table, options)
+        if len(table.columns) > 2:
+            table.notes.append(f"words: column {columns['text']}, tags: column {columns['label']}")
     else:
-        table = read_table(source, format, options, skips)
-    columns = _conll_columns(table, options) if is_conll else table.roles("tagging", options)
+        table = read_table(source, "tagging", options)
+        columns = table.roles("tagging", options)
 
     def example(row: Row, key: str) -> TaggedExample:
         words, text = _words(row.cells[columns["text"] or ""])
@@ -54,20 +53,15 @@ def read_tagged(source: Source, options: ReadOptions = ReadOptions()) -> Example
             raise ValueError("there are tags, but the words are one text, not a list")
         return TaggedExample(key=key, words=words, tags=tags, text=text)
 
-    def notes(examples: Sequence[TaggedExample]) -> list[str]:
-        notes = []
-        if is_conll and len(table.columns) > 2:
-            notes.append(f"words: column {columns['text']}, tags: column {columns['label']}")
-        if split := sum(example.text is not None for example in examples):
-            text = pluralize(split, "text")
-            notes.append(f"{text} split into words: Han characters one by one, else at spaces and marks")
-        if counts := Counter(tag for example in examples for tag in example.tags or ()):
-            shown = ", ".join(tag for tag, _ in counts.most_common(_TAGS_SHOWN)) + ", ..." * (len(counts) > _TAGS_SHOWN)
-            kind = "tags of entities" if mark_entities(counts) else "tags that mark no entities, as B-PER would"
-            notes.append(f"{kind}: {shown}")
-        return notes
-
-    return table.file(example, columns, skips, notes)
+    file, notes = table.file(example, columns), []
+    if split := sum(example.text is not None for example in file.examples):
+        text = pluralize(split, "text")
+        notes.append(f"{text} split into words: Han characters one by one, else at spaces and marks")
+    if counts := Counter(tag for example in file.examples for tag in example.tags or ()):
+        shown = ", ".join(tag for tag, _ in counts.most_common(_TAGS_SHOWN)) + ", ..." * (len(counts) > _TAGS_SHOWN)
+        kind = "tags of entities" if mark_entities(counts) else "tags that mark no entities, as B-PER would"
+        notes.append(f"{kind}: {shown}")
+    return replace(file, notes=(*file.notes, *notes))
 
 
 def cut_into_words(text: str) -> tuple[str, ...]:
@@ -118,14 +112,14 @@ def _tags(value: object, words: int) -> tuple[str, ...] | None:
     return tags
 
 
-def _read_conll(path: Path, options: ReadOptions, skips: Skips) -> Table:
+def _read_conll(path: Path, options: ReadOptions) -> Table:
     """Read CoNLL columns as a table with a sentence in each row: "1", "2" and so on are lists.
 
     Columns are separated by tabs if the file has any, else by runs of spaces. `-DOCSTART-` lines and comments are
     skipped; a comment begins with "#", stands before a sentence, and has not the columns of the other lines. All of a
     sentence with a bad line is skipped: one missing word would be wrong too.
     """
-    written = lines_of(load_text(path, options.encoding))
+    skips, written = Skips(str(path)), lines_of(load_text(path, options.encoding))
     tabs = any("\t" in line.strip(_SPACES) for line in written)
     lines = [(number, _split(line, tabs)) for number, line in enumerate(written, 1)]
     counts = Counter(len(fields) for _, fields in lines if fields)
@@ -143,7 +137,7 @@ def _read_conll(path: Path, options: ReadOptions, skips: Skips) -> Table:
             lists: list[object] = list(map(list, zip(*(fields for _, fields in sentence), strict=True)))
             first = sentence[0][0]
             rows.append(Row(f"{path}, line {first}", str(first), dict(zip(columns, lists, strict=True))))
-    return Table(name=str(path), columns=columns, rows=rows)
+    return Table(skips=skips, columns=columns, rows=rows)
 
 
 def _split(line: str, tabs: bool) -> list[str]:

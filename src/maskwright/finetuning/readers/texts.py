@@ -14,7 +14,6 @@ from maskwright.core.errors import DataError
 from maskwright.core.text.amounts import listed, pluralize
 from maskwright.data.tables import Cells, Row, is_number, usual_text_column
 from maskwright.finetuning.examples import ExampleFile, Skipped, TextExample
-from maskwright.finetuning.readers.files import Skips, format_of
 from maskwright.finetuning.readers.options import Kind, ReadOptions
 from maskwright.finetuning.readers.tables import KEYS, LABELS, PAIRS, Source, Table, as_text, read_table
 
@@ -34,19 +33,17 @@ def read_texts(
     Bad rows: those with too many or too few columns, without any text, with broken characters, and, where labels are
     needed, without a label or with an invalid one.
     """
-    skips = Skips(str(source))
-    table = read_table(source, format_of(source, kind, options), options, skips)
+    table = read_table(source, kind, options)
     absent = {field for field in optional if table.find(getattr(options, field)) is None}
     if absent & {"text", "text2"}:  # A pair is guessed as a whole.
         absent |= {"text", "text2"}.intersection(optional)
     options = options.replace(**dict.fromkeys(absent, ()))
-    notes: list[str] = []
-    texts = _text_columns(table, options, notes)
+    texts = _text_columns(table, options)
     if kind == "reranking" and len(texts) == 1:
         raise _to_be_named(table, "reranking needs a query and a document", "text")
     if kind in _RELATED and options.labels != "ignored":
-        texts += _negative_column(table, options, texts, notes)
-    labels = _label_columns(table, kind, options, texts, notes)
+        texts += _negative_column(table, options, texts)
+    labels = _label_columns(table, kind, options, texts)
     if both := [column for column in texts if column in labels]:
         raise DataError(
             f"{table.name}: column {both[0]!r} is named as the text and as the label",
@@ -59,7 +56,8 @@ def read_texts(
     chosen = [row for row in table.rows if all(str(row.cells[name]).strip() == value for name, value in only)]
     if left_out := len(table.rows) - len(chosen):
         names = ", ".join(name for name, _ in only)
-        notes.append(f"{pluralize(left_out, 'row')} with other values of {names} left out")
+        table.notes.append(f"{pluralize(left_out, 'row')} with other values of {names} left out")
+        table.rows = chosen
 
     def example(row: Row, key: str) -> TextExample | None:
         pair = tuple(as_text(row.cells[column]) for column in texts)
@@ -69,11 +67,11 @@ def read_texts(
         if label is None and options.labels == "needed" and len(pair) < 3:
             raise ValueError("no label")
         if isinstance(label, str) and label in options.dropped_labels:
-            skips.by_rule.append(Skipped(row.location, f"labeled {label!r}, which is left out by rule"))
+            table.skips.by_rule.append(Skipped(row.location, f"labeled {label!r}, which is left out by rule"))
             return None
         return TextExample(key=key, texts=pair, label=label)
 
-    file = replace(table, rows=chosen).file(example, columns, skips, lambda _: notes)
+    file = table.file(example, columns)
     return _labeled_pairs(file) if kind == "reranking" and len(texts) == 3 else file
 
 
@@ -89,7 +87,7 @@ def _labeled_pairs(file: ExampleFile[TextExample]) -> ExampleFile[TextExample]:
     return replace(file, examples=tuple(pairs.values()))
 
 
-def _text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple[str, ...]:
+def _text_columns(table: Table, options: ReadOptions) -> tuple[str, ...]:
     """Return the column of the text, or the two of a pair; a guess goes into the notes."""
     if options.text2 and not options.text:
         raise _to_be_named(table, f"the second text is named ({options.text2[0]!r}), the first is not", "text")
@@ -104,13 +102,13 @@ def _text_columns(table: Table, options: ReadOptions, notes: list[str]) -> tuple
     for pair in PAIRS:
         columns = tuple(column for name in pair if (column := table.find([name])) in free)
         if len(columns) == 2:
-            notes.append(f"pairs of texts: columns {columns[0]!r} and {columns[1]!r}" + _guessed("text"))
+            table.notes.append(f"pairs of texts: columns {columns[0]!r} and {columns[1]!r}" + _guessed("text"))
             return columns
     usual = usual_text_column(free)
     if usual is None and (len(free) != 1 or free[0].isdecimal()):
         raise _to_be_named(table, "no column has a usual name of a text", "text")
     column = free[0] if usual is None else usual
-    notes.append(f"text: column {column!r}" + _guessed("text"))
+    table.notes.append(f"text: column {column!r}" + _guessed("text"))
     return (column,)
 
 
@@ -126,9 +124,7 @@ def _to_be_named(table: Table, problem: str, role: str) -> DataError:
     )
 
 
-def _label_columns(
-    table: Table, kind: Kind, options: ReadOptions, texts: Sequence[str], notes: list[str]
-) -> tuple[str, ...]:
+def _label_columns(table: Table, kind: Kind, options: ReadOptions, texts: Sequence[str]) -> tuple[str, ...]:
     """Return the column of the label, or several of 0 and 1; none if the file has no labels and needs none."""
     if options.labels == "ignored":
         return ()
@@ -136,20 +132,20 @@ def _label_columns(
     if named := options.label_columns or options.label:
         each: list[Sequence[str]] = [[name] for name in options.label_columns] or [options.label]
         if options.labels == "if_there" and all(table.find(names) is None for names in each):
-            notes.append(f"no column {named[0]!r}: the file has no labels")
+            table.notes.append(f"no column {named[0]!r}: the file has no labels")
             return ()
         if is_similarity and len(texts) != 2:
             raise _to_be_named(table, "--label names a similarity, which pairs of texts have", "text")
         return tuple(table.need(names, "the similarity" if is_similarity else "the label", "--label") for names in each)
     if is_similarity:
-        return _similarity_column(table, options, texts, notes)
+        return _similarity_column(table, options, texts)
     others = [column for column in table.columns if column not in texts and column.casefold() not in KEYS]
     label = table.find(LABELS, besides=texts) or (others[0] if len(others) == 1 else "")
     if label and not label.isdecimal():
-        notes.append(f"label: column {label!r}" + _guessed("label"))
+        table.notes.append(f"label: column {label!r}" + _guessed("label"))
         return (label,)
     if options.labels == "if_there":
-        notes.append("no column has a usual name of labels: the file has no labels")
+        table.notes.append("no column has a usual name of labels: the file has no labels")
         return ()
     if "one text per line" in table.notes:
         raise DataError(
@@ -160,7 +156,7 @@ def _label_columns(
     raise _to_be_named(table, "no column has a usual name of a label", "label")
 
 
-def _negative_column(table: Table, options: ReadOptions, texts: Sequence[str], notes: list[str]) -> tuple[str, ...]:
+def _negative_column(table: Table, options: ReadOptions, texts: Sequence[str]) -> tuple[str, ...]:
     """Return the column of negatives beside a pair, if there is one."""
     if options.negative and len(texts) == 1:
         raise _to_be_named(table, "a column of negatives is named, a second text is not", "text")
@@ -169,11 +165,11 @@ def _negative_column(table: Table, options: ReadOptions, texts: Sequence[str], n
     column = table.find(["negative"], besides=texts) if len(texts) == 2 else None
     if column is None:
         return ()
-    notes.append(f"triplets: column {column!r} holds the negatives")
+    table.notes.append(f"triplets: column {column!r} holds the negatives")
     return (column,)
 
 
-def _similarity_column(table: Table, options: ReadOptions, texts: Sequence[str], notes: list[str]) -> tuple[str, ...]:
+def _similarity_column(table: Table, options: ReadOptions, texts: Sequence[str]) -> tuple[str, ...]:
     """Return the column of a usual name that holds the similarity of pairs, if there is one."""
     column = table.find(LABELS, besides=[*texts, *(name for name, _ in options.only)]) if len(texts) == 2 else None
     if column is None:
@@ -188,7 +184,7 @@ def _similarity_column(table: Table, options: ReadOptions, texts: Sequence[str],
             f"{problem}, so that column {column!r} holds no numbers as similarities of the pairs",
             hint=f'To train on the similar pairs alone, name them: `--read "only=[[{column}, VALUE]]"`.',
         )
-    notes.append(f"similarity of the pairs: column {column!r}" + _guessed("label"))
+    table.notes.append(f"similarity of the pairs: column {column!r}" + _guessed("label"))
     return (column,)
 
 
