@@ -176,7 +176,7 @@ def published(
     sources: dict[str, str] = {}
     for each in dict.fromkeys(("bert", system)):
         rows = [row for row in PUBLISHED if each in row.systems and row.fits(name, head, config.hidden_size)]
-        for row in sorted(rows, key=lambda row: (bool(row.benchmarks), bool(row.heads), row.widths != ALL_WIDTHS)):
+        for row in sorted(rows, key=lambda row: (bool(row.benchmarks), bool(row.head), row.widths != ALL_WIDTHS)):
             settings |= row.settings
             task_fields |= row.task_fields
             sources |= dict.fromkeys(row.settings, row.source)

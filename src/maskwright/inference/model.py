@@ -329,10 +329,18 @@ def load(model: str | Path | Checkpoint, *, device: str = "auto", precision: Pre
     location = choose_device(device)
     chosen = choose_precision(precision, location)
     checkpoint = model if isinstance(model, Checkpoint) else read_checkpoint(model)
-    tokenizer, modules, generator = checkpoint.tokenizer, checkpoint.modules, checkpoint.generator
-    built = checkpoint.build().to(location)
+    built = build_model(checkpoint, location, chosen)
+    if checkpoint.generator is not None:
+        built.generator = load(checkpoint.generator, device=device, precision=chosen)
+    return built
+
+
+def build_model(checkpoint: Checkpoint, device: torch.device, precision: MatmulPrecision) -> Model:
+    """Build a model that was read, without its generator."""
+    tokenizer, modules = checkpoint.tokenizer, checkpoint.modules
     if modules.dense is not None:
-        modules.dense.to(location)
+        modules.dense.to(device)
+    built = checkpoint.build().to(device)
     return Model(
         name=checkpoint.name,
         tokenizer=tokenizer,
@@ -340,8 +348,7 @@ def load(model: str | Path | Checkpoint, *, device: str = "auto", precision: Pre
         heads=built.heads,
         max_length=checkpoint.max_length,
         modules=modules,
-        generator=None if generator is None else load(generator, device=device, precision=chosen),
-        precision=chosen,
+        precision=precision,
     )
 
 

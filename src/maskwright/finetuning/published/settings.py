@@ -18,13 +18,12 @@ _WIDTHS = {"(small)": (0, 512), "(large)": (1024, 1 << 30)}
 class Published:
     """One row: fields of `Hyperparameters` and of the task, and their source (paper and table, or repository and file).
 
-    They are for some benchmarks, and for tasks with some heads (empty: all), on models with hidden sizes within
-    `widths`.
+    They are for some benchmarks or tasks with a head (empty: all), on models with hidden sizes within `widths`.
     """
 
     systems: tuple[str, ...]
     benchmarks: tuple[str, ...] = ()
-    heads: tuple[str, ...] = ()
+    head: str = ""
     widths: tuple[int, int] = ALL_WIDTHS
     settings: Mapping[str, Any]
     task_fields: Mapping[str, Any] = field(default_factory=dict)
@@ -32,7 +31,7 @@ class Published:
 
     def fits(self, benchmark: str, head: str, width: int) -> bool:
         """Return whether the row is for this benchmark ("" is none), head and hidden size."""
-        of_task = (not self.benchmarks or benchmark in self.benchmarks) and (not self.heads or head in self.heads)
+        of_task = (not self.benchmarks or benchmark in self.benchmarks) and self.head in ("", head)
         return of_task and self.widths[0] <= width <= self.widths[1]
 
 
@@ -174,12 +173,12 @@ def _parsed(table: str) -> Iterator[Published]:
             if "steps" in settings:
                 examples = settings.pop("steps") * settings["batch_size"]
                 settings["epochs"] = round(examples / _TRAINING_EXAMPLES[where], 2)
-            is_head, name = where.startswith("head:"), where.removeprefix("head:")
-            of_all = where == "all" or where in _WIDTHS or is_head
+            head = where.removeprefix("head:") if where.startswith("head:") else ""
+            of_all = where == "all" or where in _WIDTHS or head
             yield Published(
                 systems=tuple(systems.split("+")),
                 benchmarks=() if of_all else tuple(where.split("+")),
-                heads=(name,) if is_head else (),
+                head=head,
                 widths=_WIDTHS.get(where, ALL_WIDTHS),
                 settings={field: value for field, value in settings.items() if not field.startswith("task.")},
                 task_fields={field[5:]: value for field, value in settings.items() if field.startswith("task.")},
