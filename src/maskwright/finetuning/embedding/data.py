@@ -56,10 +56,10 @@ DEFAULTS: Mapping[Rows, EmbeddingSettings] = {
 """By what the rows are; the files are sentence-transformers' examples."""
 
 
-def check_rows(file: Texts, rows: Rows, *, training: bool = False) -> None:
+def check_rows(file: Texts, *, training: bool = False) -> None:
     """Raise DataError on rows without any difference to learn or measure."""
     scores = {example.label for example in file.examples}
-    if rows == "scored pairs" and len(scores) < 2:
+    if rows_of(file) == "scored pairs" and len(scores) < 2:
         raise DataError(
             f"{file.name}: the similarity of {pluralize(len(file.examples), 'pair')} is always {scores.pop()}",
             allowed="at least two different similarities, since only their order counts",

@@ -26,8 +26,8 @@ from transformers import PrinterCallback, TrainerCallback, set_seed
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.checkpoints.sentence_folder import save_sentence_folder
 from maskwright.core.errors import TrainingError
-from maskwright.finetuning.embedding.data import EmbeddingSettings, Rows
-from maskwright.finetuning.examples import ExampleFile, TextExample
+from maskwright.finetuning.embedding.data import EmbeddingSettings, Rows, Texts, rows_of
+from maskwright.finetuning.examples import TextExample
 from maskwright.finetuning.metrics.scores import comparable
 from maskwright.machine.contention import SpinControl
 from maskwright.reporting.reporter import Reporter
@@ -192,8 +192,7 @@ def _arguments(
 
 def train(
     existing: Checkpoint,
-    parts: Mapping[str, ExampleFile[TextExample]],
-    rows: Mapping[str, Rows],
+    parts: Mapping[str, Texts],
     settings: EmbeddingSettings,
     seed: int,
     folder: RunDirectory,
@@ -213,7 +212,8 @@ def train(
     """
     model, modules = _model(existing, settings.dropout, seed), existing.modules
     model.to(machine.device)
-    kind, examples = rows["train"], parts["train"].examples
+    rows, examples = {name: rows_of(part) for name, part in parts.items()}, parts["train"].examples
+    kind = rows["train"]
     # CoSENTLoss: its documentation recommends it over CosineSimilarityLoss, a stronger signal. It reads only the order
     # of the scores, so that they need no scaling. The other loss makes SimCSE of texts (Gao et al. 2021): a text is its
     # own positive, with other dropout; temperature 0.05 is the loss's default.

@@ -38,7 +38,7 @@ from maskwright.finetuning.labeled import (
     with_held_out,
     without_unlabeled,
 )
-from maskwright.finetuning.published.benchmarks import Split
+from maskwright.finetuning.published.benchmarks import SPLITS
 from maskwright.finetuning.readers import Data
 from maskwright.finetuning.readers.options import ReadAs, ReadOptions, to_keep
 from maskwright.finetuning.readers.tables import COLUMNS
@@ -101,8 +101,9 @@ def finetune_embedding(
                 allowed=f"1 to {size - 1}",
             )
         folder.refuse_model(existing.folder)
-        parts, rows, read_as, notes = _read(request, reporter)
-        settings, choices = _fitted(rows["train"], parts["train"], overrides, existing, as_published)
+        parts, read_as, notes = _read(request, reporter)
+        rows = rows_of(parts["train"])
+        settings, choices = _fitted(rows, parts["train"], overrides, existing, as_published)
         longest = {name: settings.max_length if name == "train" else existing.max_length for name in parts}
         truncated = {name: _num_truncated(part, existing, longest[name]) for name, part in parts.items()}
         wanted = {
@@ -138,13 +139,11 @@ def finetune_embedding(
                     from maskwright.finetuning.embedding.trainer import train  # It needs the extra.
 
                     seconds = checkpoint_minutes * 60
-                    trained = train(
-                        existing, parts, rows, settings, seed, folder, machine, seconds, stop, trackers, reporter
-                    )
+                    trained = train(existing, parts, settings, seed, folder, machine, seconds, stop, trackers, reporter)
                 if trained is None:
                     return FineTuning(folder=out, finished=False, results=None, stopped_by=stop.signal)
                 record |= trained
-            notes = (f"Trained on {rows['train']} with {record['loss']}; {modules.pooling} pooling.", *notes)
+            notes = (f"Trained on {rows} with {record['loss']}; {modules.pooling} pooling.", *notes)
             if not record["row"]["best_epoch"]:
                 notes = (*notes, _decline_message(record, settings))
                 reporter.message("warning", notes[-1])
@@ -157,7 +156,7 @@ def finetune_embedding(
                 rows=(SeedRow(**record["row"]),),
                 notes=notes,
                 precision=record["machine"]["precision"],
-                pairs=rows["train"] != "texts",
+                pairs=rows != "texts",
                 baselines={"before training": record["before"]} if record["before"] else {},
                 sizes=record.get("sizes", {}),
             )
@@ -198,7 +197,7 @@ def evaluate_embedding(
                 hint="Name scored pairs, pairs or triplets.",
             )
         examples = without_unlabeled(examples, reporter, notes)
-        check_rows(examples, rows)
+        check_rows(examples)
         from maskwright.finetuning.embedding.trainer import score_folder
 
         metrics = score_folder(existing.folder, rows, examples.examples, device=str(choose_device(device)))
@@ -238,31 +237,28 @@ def _model_card(name: str, results: Results, facts: CardFacts) -> str:
     )
 
 
-def _read(
-    request: LabeledRequest, reporter: Reporter
-) -> tuple[dict[str, Texts], dict[str, Rows], ReadAs, tuple[str, ...]]:
-    """Read all parts; return them, what their rows are, how later files are read, and notes."""
+def _read(request: LabeledRequest, reporter: Reporter) -> tuple[dict[str, Texts], ReadAs, tuple[str, ...]]:
+    """Read all parts; return them, how later files are read, and notes."""
     without_names = replace(request, options=request.options.replace(**dict.fromkeys(COLUMNS, ())))
     # Lines of text have no columns: those that are named are of the other files.
     has_lines = request.train_format == "text"
     train = (without_names if has_lines else request).read("train", reporter)
     assert train is not None
     notes: list[str] = []
-    rows, parts = {"train": rows_of(train)}, {"train": without_unlabeled(train, reporter, notes)}
-    check_rows(parts["train"], rows["train"], training=True)
+    parts, rows = {"train": without_unlabeled(train, reporter, notes)}, rows_of(train)
+    check_rows(parts["train"], training=True)
     read_as: ReadAs = to_keep(request.options, train.read_as)
-    if rows["train"] != "scored pairs":
+    if rows != "scored pairs":
         # The columns of other files may be others: e.g. training on pairs, evaluation with scores.
         read_as = {name: value for name, value in read_as.items() if name not in COLUMNS}
-    if rows["train"] == "texts" and not has_lines:  # They cannot be evaluated.
+    if rows == "texts" and not has_lines:  # They cannot be evaluated.
         request = without_names
-    held_out: tuple[Split, ...] = ("dev", "test")
-    for name in held_out:
+    for name in SPLITS[1:]:
         file = request.read(name, reporter, read_as)
         if file is None:
             continue
         kind = rows_of(file)
-        if kind == "texts" or (kind != rows["train"] == "scored pairs"):
+        if kind == "texts" or (kind != rows == "scored pairs"):
             lacking = "one text per row" if kind == "texts" else "no similarities, as the training pairs have"
             problem = f"{file.name} has {lacking}: it cannot be evaluated"
             if name == "dev":
@@ -270,18 +266,17 @@ def _read(
             notes.append(f"{problem}.")
             reporter.message(name, problem)
             continue
-        rows[name], parts[name] = kind, without_unlabeled(file, reporter, notes)
-        check_rows(parts[name], kind)
-    if "dev" not in parts and rows["train"] == "texts":
+        parts[name] = without_unlabeled(file, reporter, notes)
+        check_rows(parts[name])
+    if "dev" not in parts and rows == "texts":
         notes.append("Without development pairs (--dev) nothing selects the epoch: the last one's weights are kept.")
         reporter.message("dev", notes[-1])
     elif "dev" not in parts:
         parts["train"], parts["dev"] = with_held_out(parts["train"], reporter, notes)
-        rows["dev"] = rows["train"]
-        check_rows(parts["train"], rows["train"], training=True)
-        check_rows(parts["dev"], rows["dev"])
+        check_rows(parts["train"], training=True)
+        check_rows(parts["dev"])
     notes += warn_of(parts, reporter)
-    return parts, rows, read_as, tuple(notes)
+    return parts, read_as, tuple(notes)
 
 
 def _fitted(
