@@ -11,7 +11,7 @@ import numpy as np
 
 from maskwright.core.errors import DataError, RecipeError
 from maskwright.core.spec import validate
-from maskwright.core.storage.files import read_json, write_json
+from maskwright.core.storage.files import read_if_exists, write_json
 from maskwright.core.text.amounts import pluralize
 from maskwright.data.held_out import document_key, held_out
 from maskwright.finetuning.examples import E, Example, ExampleFile, Skipped, TextExample, has_labels, summary_of
@@ -314,7 +314,7 @@ def load_read_as(folder: str | Path) -> ReadAs:
     """Return how the training file of a model was read; nothing where the folder does not say."""
     path = Path(folder).expanduser() / READING_FILE
     try:
-        options = validate(ReadOptions, read_json(path), str(path)) if path.is_file() else ReadOptions()
+        options = validate(ReadOptions, read_if_exists(path), str(path))
     except RecipeError as error:
         raise DataError(error.problem, hint="Remove the file to have it guessed.") from None
     return options.model_dump(exclude_defaults=True)

@@ -17,7 +17,7 @@ from typing import Any, NotRequired, TypedDict
 
 from maskwright.core.errors import RecipeError, TrainingError
 from maskwright.core.extras import require
-from maskwright.core.storage.files import read_json, write_json
+from maskwright.core.storage.files import read_if_exists, write_json
 from maskwright.finetuning.hyperparameters import Hyperparameters, fitted_patience
 from maskwright.finetuning.seed_run import read_result
 from maskwright.reporting.trackers import TRACKER_FOLDERS
@@ -62,7 +62,7 @@ class SettingsSearch:
 
         self.folder, self._settings, self._num_trials, self._seed = folder, settings, trials, seed
         self._file = folder / "trials.json"
-        self.trials: list[Trial] = read_json(self._file)["trials"] if self._file.is_file() else []
+        self.trials: list[Trial] = read_if_exists(self._file).get("trials", [])
         """Those that were begun; up to date on rank 0."""
         self._fits_patience = "patience" not in fixed
         rate, epochs = settings.learning_rate, max(1, round(settings.epochs))

@@ -11,7 +11,7 @@ from typing import Any, assert_never, get_args
 from maskwright.checkpoints.task_entries import ProblemType, TaskEntries, unnamed_labels
 from maskwright.core.errors import ConversionError, DataError, RecipeError, suggestion, unknown_name
 from maskwright.core.spec import validate
-from maskwright.core.storage.files import read_object
+from maskwright.core.storage.files import read_if_exists, read_object
 from maskwright.finetuning.examples import TaggedExample
 from maskwright.finetuning.published.benchmarks import BENCHMARKS, Benchmark, benchmark
 from maskwright.finetuning.readers.options import Kind
@@ -166,10 +166,7 @@ def infer_task(entries: TaskEntries, folder: Path) -> Task:
 
 def _has_sigmoid(folder: Path) -> bool:
     """Return whether any version's settings of a CrossEncoder of sentence-transformers have a sigmoid."""
-    settings, config = (
-        read_object(path) if (path := folder / f"{name}.json").is_file() else {}
-        for name in ("config_sentence_transformers", "config")
-    )
+    settings, config = (read_if_exists(folder / f"{name}.json") for name in ("config_sentence_transformers", "config"))
     nested = config.get("sentence_transformers")
     activations = (
         settings.get("activation_fn"),
