@@ -33,7 +33,6 @@ class Predictions(list["Prediction"]):
 
 
 def plain(prediction: "Prediction") -> dict[str, Any]:
-    """Return a prediction as JSON-compatible data."""
     # Not `asdict`, whose deep copy takes longer than writing the file.
     return {name: getattr(prediction, name) for name in ("key", "value", "score", "truncated", "details")}
 

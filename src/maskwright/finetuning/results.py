@@ -246,7 +246,6 @@ class FineTuning:
 
 
 def write_results(folder: Path, results: Results, card: str) -> None:
-    """Write results.json, results.md and the model card into the output folder."""
     write_json(folder / "results.json", results.to_json())
     write_text(folder / "results.md", results.page())
     write_text(folder / "README.md", card)

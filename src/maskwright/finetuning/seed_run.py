@@ -154,7 +154,7 @@ class SeedResult:
         return len(scores) > 1 and scores[-1] > max(scores[:-1])
 
     def write(self) -> None:
-        """Put the best epoch's model in place, and write run.json (without the folder, which may be moved)."""
+        """Put the best epoch's model in place, and write run.json, without the folder, which may be moved."""
         best = _best_folder(self.folder, self.chosen.step)
         for file in sorted(file for file in best.rglob("*") if file.is_file()):
             path = self.folder / file.relative_to(best)
@@ -288,7 +288,6 @@ class SeedRun(Run[FineTunedModel]):
 
     @property
     def is_finished(self) -> bool:
-        """Whether all epochs are done, or early stopping applies."""
         return super().is_finished or should_stop(self._history, self._patience)
 
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> bool:
@@ -353,7 +352,6 @@ class SeedRun(Run[FineTunedModel]):
         self.model.load_state_dict(saved.weights)
 
     def state(self) -> dict[str, Any]:
-        """Return position, development metrics, checksums of the best epoch's files, and seconds of the steps."""
         history = [asdict(result) for result in self._history]
         return {**super().state(), "history": history, "best": self._best_files, "seconds": self._seconds}
 
