@@ -38,14 +38,7 @@ def test_choose_device_beyond_the_last_gpu_names_those_there_are(monkeypatch: py
 
 @pytest.mark.parametrize(
     ("name", "guess"),
-    [
-        ("cdua", "cuda"),
-        ("CPU0", ""),
-        ("cuda:-1", "cuda"),
-        ("", ""),
-        ("GPU", "cuda"),
-        ("gpu:0", "cuda"),
-    ],
+    [("cdua", "cuda"), ("CPU0", ""), ("cuda:-1", "cuda"), ("", ""), ("GPU", "cuda"), ("gpu:0", "cuda")],
 )
 def test_choose_device_refuses_other_names(name: str, guess: str) -> None:
     with pytest.raises(DeviceError) as caught:

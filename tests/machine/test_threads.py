@@ -39,14 +39,7 @@ TOP = "sys/fs/cgroup"
             },
             3.0,
         ),
-        (
-            {
-                GROUP: "1:cpu:/\n",
-                f"{TOP}/cpu/cpu.cfs_quota_us": "-1\n",
-                f"{TOP}/cpu/cpu.cfs_period_us": "100000\n",
-            },
-            None,
-        ),
+        ({GROUP: "1:cpu:/\n", f"{TOP}/cpu/cpu.cfs_quota_us": "-1\n", f"{TOP}/cpu/cpu.cfs_period_us": "100000\n"}, None),
         ({GROUP: "0::/\n", f"{TOP}/cpu.max": "damaged\n"}, None),
     ],
 )

@@ -190,9 +190,7 @@ SHORT_RUN_RULES: tuple[Rule[TrainingPlan], ...] = (
 """For runs with fewer steps than published."""
 
 WARMUP_LIMIT: Rule[TrainingPlan] = Rule(
-    "training.warmup_steps",
-    lambda plan: min(plan.published.warmup_steps, plan.steps),
-    "the run has no more steps",
+    "training.warmup_steps", lambda plan: min(plan.published.warmup_steps, plan.steps), "the run has no more steps"
 )
 """For a warmup that the user set."""
 

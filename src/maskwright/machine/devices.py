@@ -25,9 +25,7 @@ def choose_device(name: str) -> torch.device:
     if known is None:
         guess = "cuda" if name.lower().startswith("gpu") else nearest(name, DEVICES[:3])
         raise DeviceError(
-            f"unknown device {name!r}",
-            allowed=", ".join(DEVICES),
-            hint=f"Did you mean {guess!r}?" if guess else "",
+            f"unknown device {name!r}", allowed=", ".join(DEVICES), hint=f"Did you mean {guess!r}?" if guess else ""
         )
     if name != "cpu" and not torch.cuda.is_available():
         why = "" if torch.version.cuda else " (it is a CPU-only build)"

@@ -148,7 +148,7 @@ class PretrainingRun(Run[PretrainingModel]):
         self._files: dict[str, bytes] = {}
         self._held_out: dict[str, ObjectiveResult] = {}
         self._measured_step = -1
-        self.workload = _workload(request, prepared, self.expected_tokens, record, machine, reporter)
+        self.workload = self._build_workload(request, machine, reporter)
         if not self.workload.held_out:
             reporter.message("warning", "the corpus is too small for held-out text; no held-out loss will be reported")
         self.baseline = unigram_baseline(self.workload.held_out, text.vocabulary.token_counts)
@@ -185,6 +185,32 @@ class PretrainingRun(Run[PretrainingModel]):
         )
         self.peak_flops = machine.peak_flops * world_size()
         self._plan = PlanMonitor(self.budget, self.expected_tokens, record.get("replanned_tokens"))
+
+    def _build_workload(self, request: Request, machine: Machine, reporter: Reporter) -> Workload:
+        """Return phases and held-out text; raises RecipeError if there are more processes than sequences of a step."""
+        recipe, record = self.recipe, self.record
+        smallest = min(sequences for _, sequences in recipe.training.batches)
+        if smallest < world_size():
+            raise RecipeError(
+                f"{world_size()} processes share batches of {smallest} sequences",
+                hint="Start fewer processes, or set training.batch_sequences and use a new --out folder.",
+            )
+        # Dropout is keyed by micro-batch, so a resumed run keeps its size on the same kind of device.
+        kind = str(record.get("machine", {}).get("device", "")).partition(":")[0]
+        recorded = record.get("tokens_per_microbatch", 0) if kind == machine.device.type else 0
+        return build_workload(
+            recipe,
+            self.text,
+            seed=request.seed,
+            held_out_tokens=held_out_tokens(record.get("first_expected_tokens", self.expected_tokens)),
+            tokens_per_microbatch=broadcast_object(recorded or pretraining_microbatch(machine, recipe)),
+            ranks=microbatch_multiple(
+                record["ranks"],
+                dropout=bool(recipe.encoder.hidden_dropout or recipe.encoder.attention_dropout),
+                reporter=reporter,
+            ),
+            device=machine.device,
+        )
 
     def _project(self, teacher: EncoderWithHeads, layers: tuple[int, ...], model: PretrainingModel) -> None:
         """Write weights projected from a teacher's on the first sequences of the run; `resume` sends them to others."""
@@ -389,37 +415,3 @@ class PretrainingRun(Run[PretrainingModel]):
 
     def _save_models(self) -> None:
         save_models(self.directory.path, self.recipe, self.model, self.text.vocabulary.special_tokens)
-
-
-def _workload(
-    request: Request,
-    prepared: PreparedRun,
-    expected_tokens: float,
-    record: Mapping[str, Any],
-    machine: Machine,
-    reporter: Reporter,
-) -> Workload:
-    """Return the phases and held-out text; raises RecipeError if there are more processes than sequences of a step."""
-    recipe = prepared.recipe
-    smallest = min(sequences for _, sequences in recipe.training.batches)
-    if smallest < world_size():
-        raise RecipeError(
-            f"{world_size()} processes share batches of {smallest} sequences",
-            hint="Start fewer processes, or set training.batch_sequences and use a new --out folder.",
-        )
-    # Dropout is keyed by micro-batch, so a resumed run keeps its size on the same kind of device.
-    kind = str(record.get("machine", {}).get("device", "")).partition(":")[0]
-    recorded = record.get("tokens_per_microbatch", 0) if kind == machine.device.type else 0
-    return build_workload(
-        recipe,
-        prepared.text,
-        seed=request.seed,
-        held_out_tokens=held_out_tokens(record.get("first_expected_tokens", expected_tokens)),
-        tokens_per_microbatch=broadcast_object(recorded or pretraining_microbatch(machine, recipe)),
-        ranks=microbatch_multiple(
-            record["ranks"],
-            dropout=bool(recipe.encoder.hidden_dropout or recipe.encoder.attention_dropout),
-            reporter=reporter,
-        ),
-        device=machine.device,
-    )

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.core.errors import DataError
-from maskwright.core.flat_arrays import Runs, concatenated_ranges
+from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.storage.checksums import refuse_unreadable
 from maskwright.core.storage.files import read_json
 from maskwright.core.types import AnnotatedTokens, Documents, IntArray
@@ -119,26 +119,27 @@ class Corpus:
         total = int((ends - starts).sum())
         ids = np.empty(total, dtype=np.int32)
         starts_of = {kind: np.empty(total, dtype=np.bool_) for kind in self._starts}
-        for shard, runs in self._runs(starts, ends):
-            tokens, stops = self._tokens[shard], runs.starts + runs.lengths
-            tokens.compare(runs.starts, stops)
-            runs.copy(tokens.values, ids)
+        for shard, begins, stops, target_starts in self._parts(starts, ends):
+            tokens, lengths = self._tokens[shard], stops - begins
+            sources, targets = concatenated_ranges(begins, lengths), concatenated_ranges(target_starts, lengths)
+            tokens.compare(begins, stops)
+            ids[targets] = tokens.values[sources]
             for kind, unpacked in starts_of.items():
                 packed = self._starts[kind][shard]
-                packed.compare(runs.starts // 8, (stops + 7) // 8)
-                runs.unpack(packed.values, unpacked)
+                packed.compare(begins // 8, (stops + 7) // 8)
+                unpacked[targets] = (packed.values[sources >> 3] >> (sources & 7).astype(np.uint8)) & 1
         return AnnotatedTokens(ids, starts_of.pop("word"), starts_of)
 
-    def _runs(self, starts: IntArray, ends: IntArray) -> Iterator[tuple[int, Runs]]:
-        """Cut ranges at the ends of shards; yield each shard with its ranges and where they are copied to."""
+    def _parts(self, starts: IntArray, ends: IntArray) -> Iterator[tuple[int, IntArray, IntArray, IntArray]]:
+        """Cut ranges at the ends of shards; yield each shard with its starts and ends, and where they are copied to."""
         lengths, size = ends - starts, self._shard_tokens
         target_starts = np.cumsum(lengths) - lengths
         first, last = starts // size, (ends - 1) // size
         for shard in np.unique(concatenated_ranges(first, np.where(lengths, last - first + 1, 0))).tolist():
             begins, stops = np.maximum(starts, shard * size), np.minimum(ends, (shard + 1) * size)
             inside = np.flatnonzero(begins < stops)
-            sources, targets = begins - shard * size, target_starts + begins - starts
-            yield shard, Runs(sources[inside], targets[inside], (stops - begins)[inside])
+            targets, begins, stops = target_starts + begins - starts, begins - shard * size, stops - shard * size
+            yield shard, begins[inside], stops[inside], targets[inside]
 
 
 def _mapped(path: Path) -> NDArray[Any]:

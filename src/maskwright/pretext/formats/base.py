@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from maskwright.core.errors import RecipeError
-from maskwright.core.flat_arrays import Runs, concatenated_ranges
+from maskwright.core.flat_arrays import concatenated_ranges
 from maskwright.core.randomness import generators
 from maskwright.core.spec import Spec
 from maskwright.core.types import AnnotatedTokens, BoolArray, Documents, Instances, IntArray, Plan, SpecialTokens
@@ -145,7 +145,7 @@ def assemble(
     total = int(cu_seqlens[-1])
 
     # Texts are cut into pieces at inner separators. For each piece and the end: text tokens before it, and special
-    # tokens inserted there.
+    # tokens inserted there. All other positions are the text's, in its order.
     before_text = np.empty((len(plan), 2), dtype=np.int64)
     before_text[:, 0] = 2  # the previous row's last separator and this row's classification token
     before_text[:1, 0] = 1
@@ -156,24 +156,17 @@ def assemble(
     text_offsets = np.insert(text_offsets, next_texts, text_offsets[texts.point_texts] + texts.point_offsets)
     special_offsets = np.repeat(text_offsets, num_specials)
     special_offsets += np.arange(len(special_offsets))
-    pieces = Runs(
-        starts=text_offsets[:-1],
-        target_starts=text_offsets[:-1] + np.cumsum(num_specials[:-1]),
-        lengths=np.diff(text_offsets),
-    )
-
-    tokens = gather(texts.starts, texts.ends)
-    ids = np.empty(total, dtype=np.int32)
-    pieces.copy(tokens.ids, ids)
-    ids[special_offsets] = special_tokens.sep
-    ids[cu_seqlens[:-1]] = special_tokens.cls
     special = np.zeros(total, dtype=bool)
     special[special_offsets] = True
 
+    tokens = gather(texts.starts, texts.ends)
+    ids = np.full(total, special_tokens.sep, dtype=np.int32)
+    ids[~special] = tokens.ids
+    ids[cu_seqlens[:-1]] = special_tokens.cls
+
     def with_specials(unit_starts: BoolArray) -> BoolArray:
-        starts = np.empty(total, dtype=bool)
-        pieces.copy(unit_starts, starts)
-        starts[special_offsets] = True
+        starts = np.ones(total, dtype=bool)
+        starts[~special] = unit_starts
         starts[special_offsets[:-1] + 1] = True
         return starts
 

@@ -11,11 +11,10 @@ from maskwright.training.ranks.distributed import all_reduce_max, rank
 
 
 class StopRequest:
-    """Whether a signal was received, and which; `was_received` is of this process, not agreed with others."""
+    """Whether a signal was received, and which."""
 
     def __init__(self) -> None:
         self.signal: str | None = None
-        self.was_received = False
         self._last = self._left_out = 0.0
         self._was_stopped = False
 
@@ -48,14 +47,15 @@ class StopRequest:
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
     """Catch signals while the block runs (only in the main thread: elsewhere they stay as they are)."""
-    request = StopRequest()
+    request, was_received = StopRequest(), False
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        if request.was_received:  # SIGTERM and SIGHUP often come twice: from the system, and from torchrun or a shell.
+        nonlocal was_received
+        if was_received:  # SIGTERM and SIGHUP often come twice: from the system, and from torchrun or a shell.
             if number == signal.SIGINT:
                 raise KeyboardInterrupt
             return
-        request.was_received = True
+        was_received = True
         request.signal = signal.Signals(number).name
         # Written to the descriptor: a signal may come in the middle of another write, or because the terminal is gone.
         with contextlib.suppress(OSError):

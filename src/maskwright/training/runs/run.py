@@ -228,12 +228,7 @@ class Run(ABC, Generic[ModelType]):
         assert self.logger is not None, "rank 0 has one in training"
         self.logger.sync()
         checkpoint.save(
-            checkpoints,
-            self.position.spent.steps,
-            self.state(),
-            self.weights(),
-            self.optimizer.state(),
-            self.copies(),
+            checkpoints, self.position.spent.steps, self.state(), self.weights(), self.optimizer.state(), self.copies()
         )
 
     def _report_stall(self, step: int) -> None:

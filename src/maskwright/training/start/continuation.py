@@ -78,11 +78,7 @@ def recipe_of(model: Checkpoint) -> Recipe:
     if longest > _SHORT_LENGTH:
         short = LengthPhase(share=_SHORT_SHARE, max_length=_SHORT_LENGTH)
         phases = short, LengthPhase(share=round(1 - _SHORT_SHARE, 2), max_length=longest)
-    training = Training(
-        phases=phases,
-        learning_rate=LEARNING_RATE,
-        optimizer=AdamW(betas=(0.9, 0.98)),
-    )
+    training = Training(phases=phases, learning_rate=LEARNING_RATE, optimizer=AdamW(betas=(0.9, 0.98)))
     template = catalog.get(_TEMPLATES.get(model.family, "bert/base"))
     file = model.folder / "recipe.json"
     if file.is_file():

@@ -219,12 +219,7 @@ def _fit_to_source_models(
 
 
 def _speed(
-    request: Request,
-    recipe: Recipe,
-    machine: Machine,
-    cleaned: CleanCorpus,
-    fixed: frozenset[str],
-    reporter: Reporter,
+    request: Request, recipe: Recipe, machine: Machine, cleaned: CleanCorpus, fixed: frozenset[str], reporter: Reporter
 ) -> Speed:
     """Return the measured speed of all processes; only a budget of time depends on it."""
     if request.budget.unit != "seconds":

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from maskwright.core.randomness import RandomNumbers, integer_key
 from maskwright.core.tensors import PackedBatch, TargetTensors
-from maskwright.core.types import AnnotatedTokens, Instances, IntArray, Targets
+from maskwright.core.types import IntArray, Targets
 from maskwright.model.config import EncoderConfig
 from maskwright.pretext.formats.base import GatherTokens, assemble, sequence_lengths
 from maskwright.pretext.masking.base import Masking
@@ -102,36 +102,20 @@ class Collator:
     ranks: int = 1
 
     def collate(self, rows: Rows, step: int, share: slice = slice(None)) -> StepBatch:
-        """Lay out, corrupt and cut the instances of a step, whose number keys dropout.
+        """Cut a step, whose number keys dropout, into micro-batches, and lay out and corrupt those in `share`.
 
-        Only the text of the micro-batches in `share` is read; where a step is cut follows from the lengths of all.
+        Only their text is read: where a step is cut follows from the lengths of all its sequences.
         """
         lengths = sequence_lengths(rows.plan, self.separator_points)
         bounds = even_bounds(np.concatenate([[0], np.cumsum(lengths)]), self.tokens_per_microbatch, self.ranks)
-        parts = list(enumerate(itertools.pairwise(bounds.tolist())))[share]
-        share_rows = rows.part(np.concatenate([np.arange(0), *(np.arange(*part) for _, part in parts)]))
-
-        def gather_words(starts: IntArray, ends: IntArray) -> AnnotatedTokens:
-            return AnnotatedTokens(*self.gather(starts, ends)[:2])
-
-        # Phrases and entities are not laid out for maskings that do not use them.
-        gather = self.gather if self.masking.span_kinds else gather_words
-        specials, points = self.vocabulary.special_tokens, self.separator_points
-        instances = assemble(share_rows.plan, gather, specials, separator_points=points)
-        rng = RandomNumbers(self.seed, share_rows.mask_sample, share_rows.index)
-        examples = corrupt(instances, self.masking, self.replacement, rng, self.vocabulary)
-        targets = {objective.kind: objective.targets(examples) for objective in self.objectives}
-        for each in targets.values():
-            assert (each.positions[1:] >= each.positions[:-1]).all(), "Objective.targets says that positions ascend"
-        _, on_generator = self.encoders.get("generator", (None, ()))
-        for objective in on_generator:  # The generator's token at each target is sampled from one uniform number.
-            at = targets[objective.kind]
-            uniform = rng.uniform_of("generator sample", instances.cu_seqlens, at.positions).astype(np.float32)
-            targets[objective.kind] = replace(at, extra={**at.extra, "sampling": uniform})
-        micro_batches = tuple(self._cut(parts, instances, examples.corrupted, targets, step))
+        micro_batches = [
+            self._micro_batch(rows.part(np.arange(first, last)), integer_key(self.seed, "dropout", step, number))
+            for number, (first, last) in list(enumerate(itertools.pairwise(bounds.tolist())))[share]
+        ]
+        kinds = [objective.kind for objective in self.objectives]
         return StepBatch(
             micro_batches=tuple(each.to(self.device) for each in micro_batches),
-            counts={kind: each.count for kind, each in targets.items()},
+            counts={kind: sum(len(each.targets[kind].labels) for each in micro_batches) for kind in kinds},
             num_tokens=int(lengths.sum()),
             num_sequences=len(lengths),
             squared_lengths=int((lengths**2).sum()),
@@ -142,36 +126,30 @@ class Collator:
             + f" and {len(rows.index) - _KEY_INDEXES} more" * (len(rows.index) > _KEY_INDEXES),
         )
 
-    def _cut(
-        self,
-        parts: Sequence[tuple[int, tuple[int, int]]],
-        instances: Instances,
-        corrupted: IntArray,
-        targets: Mapping[str, Targets],
-        step: int,
-    ) -> Iterator[MicroBatch]:
-        cu_seqlens, last = instances.cu_seqlens, 0
-        for number, (first_of_step, last_of_step) in parts:
-            first, last = last, last + last_of_step - first_of_step
-            start, end = cu_seqlens[first], cu_seqlens[last]
-            batch = PackedBatch.of(
-                corrupted[start:end],
-                instances.segment_ids[start:end],
-                instances.lengths[first:last],
-                max_seqlen=self.max_length,
-                dropout_key=integer_key(self.seed, "dropout", step, number) if self.dropout else None,
-            )
-            micro_targets = {
-                each.kind: _cut_targets(
-                    targets[each.kind], *((first, last) if each.predicts == "sequence" else (start, end))
-                )
-                for each in self.objectives
-            }
-            positions = {
-                name: output_positions(objectives, batch, micro_targets, pools=config.pooler) if objectives else None
-                for name, (config, objectives) in self.encoders.items()
-            }
-            yield MicroBatch(batch, micro_targets, positions)
+    def _micro_batch(self, rows: Rows, dropout_key: int) -> MicroBatch:
+        specials, points = self.vocabulary.special_tokens, self.separator_points
+        instances = assemble(rows.plan, self.gather, specials, separator_points=points)
+        rng = RandomNumbers(self.seed, rows.mask_sample, rows.index)
+        examples = corrupt(instances, self.masking, self.replacement, rng, self.vocabulary)
+        targets = {objective.kind: objective.targets(examples) for objective in self.objectives}
+        _, on_generator = self.encoders.get("generator", (None, ()))
+        for objective in on_generator:  # The generator's token at each target is sampled from one uniform number.
+            at = targets[objective.kind]
+            uniform = rng.uniform_of("generator sample", instances.cu_seqlens, at.positions).astype(np.float32)
+            targets[objective.kind] = replace(at, extra={**at.extra, "sampling": uniform})
+        batch = PackedBatch.of(
+            examples.corrupted,
+            instances.segment_ids,
+            instances.lengths,
+            max_seqlen=self.max_length,
+            dropout_key=dropout_key if self.dropout else None,
+        )
+        tensors = {kind: _as_tensors(each) for kind, each in targets.items()}
+        positions = {
+            name: output_positions(objectives, batch, tensors, pools=config.pooler) if objectives else None
+            for name, (config, objectives) in self.encoders.items()
+        }
+        return MicroBatch(batch, tensors, positions)
 
 
 def output_positions(
@@ -203,15 +181,12 @@ def _tensor(values: IntArray) -> Tensor:
     return torch.from_numpy(values.astype(np.int64, copy=False))
 
 
-def _cut_targets(targets: Targets, start: int, end: int) -> TargetTensors:
-    """Return the targets from one token (or sequence, where positions are their numbers) to another."""
-    selected = slice(*np.searchsorted(targets.positions, (start, end)))
+def _as_tensors(targets: Targets) -> TargetTensors:
     return TargetTensors(
-        positions=_tensor(targets.positions[selected] - start),
-        labels=_tensor(targets.labels[selected]),
-        extra={name: torch.from_numpy(each[selected]) for name, each in targets.extra.items()},
-        # An anchor is in its target's sequence, and a sequence is never cut.
-        anchors={name: _tensor(each[selected] - start) for name, each in targets.anchors.items()},
+        positions=_tensor(targets.positions),
+        labels=_tensor(targets.labels),
+        extra={name: torch.from_numpy(each) for name, each in targets.extra.items()},
+        anchors={name: _tensor(each) for name, each in targets.anchors.items()},
     )
 
 
