@@ -36,6 +36,8 @@ class Encoder(nn.Module):
         self.embedding_norm = layer_norm(config, embedding_size)
         self.embedding_projection = nn.Linear(embedding_size, hidden_size) if projects else None
         self.plan = tuple(zip(config.layer_plan("attention"), config.layer_plan("ffn"), strict=True))
+        self._windows = tuple(config.window(layer) for layer in range(config.num_layers))
+        self._thetas = tuple(config.theta(layer) for layer in range(config.num_layers))
         self.attention_blocks = nn.ModuleList(
             SelfAttention(config, has_norm=block > 0 or config.first_attention_norm)
             for block in range(len(set(config.layer_plan("attention"))))
@@ -94,8 +96,8 @@ class Encoder(nn.Module):
                 sequences,
                 dropout,
                 positions,
-                rotation=rotations.get(self.config.theta(layer)),
-                window=self.config.window(layer),
+                rotation=rotations.get(self._thetas[layer]),
+                window=self._windows[layer],
             )
             hidden = self.ffn_blocks[ffn](hidden, dropout)
         return (hidden if self.final_norm is None else self.final_norm(hidden))[:count], kept
@@ -104,8 +106,8 @@ class Encoder(nn.Module):
         """Return the rotation of the tokens for each theta; none with a position table."""
         if self.position_embeddings is not None:
             return {}
-        thetas = sorted({self.config.theta(layer) for layer in range(self.config.num_layers)})
-        return {theta: Rotation.at(batch.position_ids, self.config.head_size, theta) for theta in thetas}
+        size = self.config.head_size
+        return {theta: Rotation.at(batch.position_ids, size, theta) for theta in sorted({*self._thetas})}
 
     def embed(self, batch: PackedBatch, dropout: ops.DropoutMask | None) -> Tensor:
         """Return the input of the first layer, shape (T, H): word + position + segment embeddings, projected if E != H.
