@@ -27,12 +27,13 @@ from recording import Recorder
 
 def test_a_spike_is_seven_deviations_above_the_mean_of_at_least_a_hundred_steps() -> None:
     spikes, noise = Spikes(), np.random.default_rng(0).normal(5.0, 0.1, 2000)
-    assert not spikes.find({"loss": 5.0, "norm": 1.0}) + spikes.find({"loss": 50.0})
+    assert not spikes.find(0, {"loss": 5.0, "norm": 1.0}) + spikes.find(0, {"loss": 50.0})
     spikes = Spikes()
-    assert not [spike for number in noise for spike in spikes.find({"loss": number})]
-    assert not spikes.find({"loss": 5.0 + 6 * 0.1})
-    (spike,) = spikes.find({"loss": 5.9})
+    assert not [spike for number in noise for spike in spikes.find(0, {"loss": number})]
+    assert not spikes.find(0, {"loss": 5.0 + 6 * 0.1})
+    (spike,) = spikes.find(0, {"loss": 5.9})
     assert re.match(r"loss 5\.9 \(mean of the last 1,000 steps: (5|5\.00\d|4\.99\d)\)", spike)
+    assert not spikes.find(1, {"loss": 9.0}), "the first step of the next phase"
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def _metrics(folder: Path) -> Iterator[Finding]:
         spikes = Spikes()
         for row in rows:
             numbers = {name: row[key] for name, key in _SERIES.items() if _is_number(row.get(key))}
-            for spike in spikes.find(numbers):
+            for spike in spikes.find(row.get("phase", 0), numbers):
                 yield Finding("spike", f"step {row['step']:,}: {spike}", "Several: lower the learning rate.")
         first, last = rows[0]["loss"], float(np.mean([row["loss"] for row in rows[-20:]]))
         fell = math.isfinite(last) and last < first

@@ -92,6 +92,7 @@ class MetricsLogger:
                     "gradient_norm": result.gradient_norm,
                     "tokens": position.spent.tokens,
                     "epochs": position.epochs,
+                    "phase": position.phase,
                     "sequences": report.batch.num_sequences,
                     **{f"{kind}_targets": count for kind, count in report.batch.counts.items()},
                 },

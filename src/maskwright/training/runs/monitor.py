@@ -22,13 +22,15 @@ _REPLAN_STEPS = 10
 
 
 class Spikes:
-    """Finds spikes in series of numbers, such as the loss of each step."""
+    """Finds spikes in series of numbers, such as the loss of each step. Steps of different phases are not compared."""
 
     def __init__(self) -> None:
-        self._last: dict[str, deque[float]] = {}
+        self._phase, self._last = 0, dict[str, deque[float]]()
 
-    def find(self, numbers: Mapping[str, float]) -> list[str]:
+    def find(self, phase: int, numbers: Mapping[str, float]) -> list[str]:
         """Add a step's numbers, by name; describe those that are spikes."""
+        if phase != self._phase:  # Other lengths or masks change the level of the loss and of the gradients.
+            self._phase, self._last = phase, {}
         spikes = []
         for name, number in numbers.items():
             last = self._last.setdefault(name, deque(maxlen=_WINDOW))
@@ -77,7 +79,8 @@ class StepMonitor:
         """Take note of a step of this session."""
         self._num_steps += 1
         result = report.result
-        for spike in self._spikes.find({"loss": result.loss, "gradient norm": result.gradient_norm}):
+        numbers = {"loss": result.loss, "gradient norm": result.gradient_norm}
+        for spike in self._spikes.find(report.position.phase, numbers):
             self._num_spikes += 1
             if self._num_spikes.bit_count() == 1:  # the first, second, fourth, eighth ...
                 where = f"step {report.position.spent.steps:,} ({report.batch.key})"
