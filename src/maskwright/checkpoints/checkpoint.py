@@ -319,7 +319,8 @@ def read_checkpoint(folder_or_name: str | Path) -> Checkpoint:
         sentence_modules=modules,
     )
     _check_shapes(loaded, family, dict(pairs))
-    if layers := {name for name in loaded.unexpected if name.startswith(family.layer_starts(prefix))}:
+    starts = tuple({prefix + theirs.partition("{n}")[0] for _, theirs in family.body if "{n}" in theirs})
+    if layers := {name for name in loaded.unexpected if name.startswith(starts)}:
         raise ConversionError(
             f"the weights in {folder} have more layers than {source} states: {listed(sorted(layers), _NAMES_SHOWN)}",
             hint="Correct num_hidden_layers there, or download both files again",

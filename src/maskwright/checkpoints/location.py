@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from maskwright.core.errors import ConversionError, nearest
+from maskwright.core.errors import ConversionError, first_line, nearest
 from maskwright.core.text.amounts import listed
 
 GENERATOR = "generator"
@@ -69,8 +69,7 @@ def _from_hub(name: str) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
     except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
         raise ConversionError(
-            f"there is no folder {name!r}, and downloading it from the model hub failed: {reason}",
+            f"there is no folder {name!r}, and downloading it from the model hub failed: {first_line(error)}",
             hint="Check the name and the connection, or give the path of a folder you have",
         ) from error

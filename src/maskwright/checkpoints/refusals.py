@@ -71,7 +71,7 @@ def _obstacles(
                 needed,
                 f"Set encoder.{needed.replace(' ', ' to ', 1)}",
             )
-    elsewhere = frozenset().union(*(other.own_heads for other in FAMILIES.values()))
+    elsewhere = {head for other in FAMILIES.values() for needed, _ in other.architectures for head in needed}
     if unnamed := sorted((heads & elsewhere) - family.heads.keys()):
         problem = f"{classes} have no names for the head {', '.join(unnamed)}"
         yield problem, ", ".join(family.heads), "Drop that objective"

@@ -51,6 +51,11 @@ def json_problem(error: Exception) -> str:
     )
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its class if it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def _sentence(text: str) -> str:
     if len(text) > _MAX_CHARACTERS:  # it quotes a file
         text = text[:_MAX_CHARACTERS] + " ..."

@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 from typing import Any
 
-from maskwright.core.errors import DataError, MaskwrightError
+from maskwright.core.errors import DataError, MaskwrightError, first_line
 
 
 def install(extra: str) -> str:
@@ -40,9 +40,8 @@ def imported(module: str, purpose: str, extra: str, *, otherwise: str = "", pack
         hint += f", or {otherwise}." if otherwise else "."
         raise DataError(f"{purpose} needs the package {missing}, which is not installed", hint=hint) from error
     except Exception as error:  # A library built for other versions of its dependencies may raise anything.
-        reason = (str(error).strip().splitlines() or [""])[0]
         raise DataError(
             f"{purpose} needs the package {package}, which is installed but cannot be loaded "
-            f"({type(error).__name__}: {reason})",
+            f"({type(error).__name__}: {first_line(error)})",
             hint=f"Reinstall it with compatible dependencies: `pip install --force-reinstall {package}`.",
         ) from error

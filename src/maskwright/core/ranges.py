@@ -23,8 +23,7 @@ class Ranges:
     @property
     def tokens(self) -> NDArray[np.int64]:
         """Indices of all tokens, range by range. Shape (sum of lengths,)."""
-        tokens: NDArray[np.int64] = concatenated_ranges(self.starts, self.lengths)
-        return tokens
+        return concatenated_ranges(self.starts, self.lengths)
 
     def first(self, lengths: IntArray) -> "Ranges":
         """Return the ranges truncated to `lengths`, shape (B,) or ()."""

@@ -22,7 +22,7 @@ from multiprocessing import get_context, parent_process
 from types import ModuleType
 from typing import Any, Literal, TypeVar
 
-from maskwright.core.errors import DataError, MaskwrightError, unknown_name
+from maskwright.core.errors import DataError, MaskwrightError, first_line, unknown_name
 from maskwright.core.extras import imported
 
 Item = TypeVar("Item")
@@ -164,14 +164,13 @@ class _RayTasks(Executor):
             self.workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
         except Exception as error:
             raise DataError(
-                f"Ray cannot be used ({type(error).__name__}: {(str(error).splitlines() or [''])[0]})",
+                f"Ray cannot be used ({type(error).__name__}: {first_line(error)})",
                 hint="Check RAY_ADDRESS and that the cluster runs: `ray status`.",
             ) from error
         self._call = ray.remote(_call_alone)
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **_: Any) -> "Future[Any]":
-        future: Future[Any] = self._call.remote(function, *arguments).future()
-        return future
+        return self._call.remote(function, *arguments).future()
 
 
 def _call_alone(function: Callable[..., Result], /, *arguments: Any) -> Result:

@@ -30,5 +30,4 @@ def held_out(keys: NDArray[np.uint64], sizes: IntArray, limit: int) -> BoolArray
         if size <= limit:
             chosen[group] = True
             limit -= size
-    mask: BoolArray = chosen[group_of]
-    return mask
+    return chosen[group_of]

@@ -351,8 +351,7 @@ class CountedWords:
 
     def tokens_of(self, words: IntArray) -> IntArray:
         """Return the tokens of some words, one word after another."""
-        tokens: IntArray = self.ids[concatenated_ranges(self.starts[words], self.lengths[words])]
-        return tokens
+        return self.ids[concatenated_ranges(self.starts[words], self.lengths[words])]
 
 
 def count_words(sample: TokenSample, special: SpecialTokens) -> CountedWords:

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
-from maskwright.core.errors import DataError, json_problem, suggestion
+from maskwright.core.errors import DataError, first_line, json_problem, suggestion
 from maskwright.core.extras import imported
 from maskwright.core.storage.files import parse_json
 from maskwright.core.text.amounts import listed, pluralize
@@ -322,7 +322,7 @@ def open_parquet(file: BinaryIO, path: Path) -> Iterator[Any]:
         yield parquet.ParquetFile(file)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
-            f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}", hint="Write or download it again."
+            f"{path} is not a readable Parquet file: {first_line(error)}", hint="Write or download it again."
         ) from error
 
 

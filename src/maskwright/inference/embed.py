@@ -1,15 +1,12 @@
 """Pooling: one vector per text (Reimers and Gurevych 2019, section 3)."""
 
 import warnings
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.checkpoints.sentence_folder import Pooling, SentenceModules
-from maskwright.core.errors import MaskwrightError, unknown_name
-
-POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+from maskwright.checkpoints.sentence_folder import SentenceModules
+from maskwright.core.errors import MaskwrightError
 
 
 class UntrainedDimensions(UserWarning):
@@ -33,11 +30,6 @@ def choose_dimensions(requested: int | None, modules: SentenceModules, width: in
         )
         warnings.warn(UntrainedDimensions(message), stacklevel=3)
     return requested
-
-
-def check_pooling(name: str) -> None:
-    if name not in POOLINGS:
-        raise unknown_name(MaskwrightError, "pooling", name, POOLINGS)
 
 
 def nearest_texts(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

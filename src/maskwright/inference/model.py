@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from maskwright.checkpoints.checkpoint import Checkpoint, EncoderWithHeads, read_checkpoint
 from maskwright.checkpoints.sentence_folder import Pooling, SentenceModules
-from maskwright.core.errors import ConversionError, DataError, MaskwrightError
+from maskwright.core.errors import ConversionError, DataError, MaskwrightError, unknown_name
 from maskwright.core.ranges import Ranges, cut_windows
 from maskwright.core.tensors import mean_of_tokens
 from maskwright.core.text.surrogates import surrogate_problem
@@ -22,7 +22,7 @@ from maskwright.core.types import IntArray, MatmulPrecision
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.inference.batches import TextEncoder, check_finite
 from maskwright.inference.detect import THRESHOLD, Detection, detection
-from maskwright.inference.embed import check_pooling, choose_dimensions
+from maskwright.inference.embed import choose_dimensions
 from maskwright.inference.fill_mask import MaskPrediction, best_tokens, fill, read_masks
 from maskwright.inference.long_texts import IGNORED, WINDOWS_HINT, choose_length, warn_truncated
 from maskwright.inference.precision import Precision, choose_precision
@@ -249,8 +249,8 @@ class Model(EncoderWithHeads):
         """Return pooling and normalization of `embed`: the given ones, or those of the folder."""
         if pooling is None:
             self.modules.check(self.name)
-        else:
-            check_pooling(pooling)
+        elif pooling not in get_args(Pooling):
+            raise unknown_name(MaskwrightError, "pooling", pooling, get_args(Pooling))
         return pooling or self.modules.pooling, self.modules.normalize if normalize is None else normalize
 
     def token_scores(

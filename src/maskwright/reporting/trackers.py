@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from maskwright.core.errors import JsonError, MaskwrightError, unknown_name
+from maskwright.core.errors import JsonError, MaskwrightError, first_line, unknown_name
 from maskwright.core.extras import require
 from maskwright.core.storage.files import read_object, refuse_removed, write_json
 from maskwright.reporting.reporter import Reporter
@@ -246,8 +246,8 @@ class Trackers:
         except Exception as error:  # Of any library, and of its service.
             refuse_removed(self._run.folder)
             self._trackers.pop(name, None)
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            self._reporter.message("warning", f"cannot write to {name} ({reason}); training continues without it")
+            text = f"cannot write to {name} ({first_line(error)}); training continues without it"
+            self._reporter.message("warning", text)
 
 
 def status_at_end(error: type[BaseException] | None, is_finished: bool) -> Status:

@@ -137,8 +137,7 @@ def compare_heads(
 
     def keep(scores: NDArray[np.float32], positions: IntArray) -> NDArray[Any]:
         if head in _VECTORS:
-            vector: NDArray[Any] = scores[None] if head == "embedding" else scores.mean(axis=0, keepdims=True)
-            return vector
+            return scores[None] if head == "embedding" else scores.mean(axis=0, keepdims=True)
         return scores[positions].argmax(axis=-1) if head == "mlm" else scores > 0
 
     def agree(left: list[NDArray[Any]], right: list[NDArray[Any]]) -> float:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from maskwright.core.errors import ConversionError, MaskwrightError
+from maskwright.core.errors import ConversionError, MaskwrightError, first_line
 from maskwright.core.extras import require
 
 
@@ -45,6 +45,6 @@ def push(folder: str | Path, repo: str, *, private: bool = False) -> str:
         return str(client.upload_folder(repo_id=repo, folder_path=Path(folder).expanduser()))
     except (OSError, ValueError) as error:  # The client's errors are of these two kinds.
         raise MaskwrightError(
-            f"cannot upload to {repo}: {str(error).strip().splitlines()[0]}",
+            f"cannot upload to {repo}: {first_line(error)}",
             hint="Check the name and the connection, and log in with `hf auth login`",
         ) from error

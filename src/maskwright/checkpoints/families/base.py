@@ -189,21 +189,12 @@ class Family:
                 return kind
         return None
 
-    def layer_starts(self, prefix: str) -> tuple[str, ...]:
-        """Return what the names of all layers' weights begin with, up to the name of the layer."""
-        return tuple({prefix + theirs.partition("{n}")[0] for _, theirs in self.body if "{n}" in theirs})
-
     def architecture(self, heads: frozenset[str]) -> str:
         """Return Hugging Face's class for a model with these heads."""
         for kind, task in self.tasks.items():
             if kind in heads:
                 return task.architecture
         return next(name for needed, name in self.architectures if needed <= heads)
-
-    @property
-    def own_heads(self) -> frozenset[str]:
-        """The heads that this family's classes have."""
-        return frozenset().union(*(needed for needed, _ in self.architectures))
 
     def same_names(self, kind: str) -> tuple[str, ...]:
         """List the heads with the same names as this one, itself included."""

@@ -1,9 +1,6 @@
 """`maskwright serve`: an HTTP API and a playground page for models."""
 
-import warnings
-
 from maskwright.checkpoints.location import check_folder
-from maskwright.cli import output
 from maskwright.cli.options import Arguments, arguments_of
 
 
@@ -24,6 +21,5 @@ def command(arguments: Arguments) -> None:
     from maskwright.training.ranks.allocator import keep_freed_memory
 
     keep_freed_memory()
-    warnings.showwarning = lambda message, *_, **__: output.warn(str(message))
     # A variable that is set to nothing, as in a compose file, is no token.
     serve(**arguments | {"token": arguments["token"] or None})

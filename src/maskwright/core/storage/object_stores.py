@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from maskwright.core.errors import DeviceError, MaskwrightError, nearest
+from maskwright.core.errors import DeviceError, MaskwrightError, first_line, nearest
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # Two characters at least: not the drive of a path of Windows.
 _CREDENTIALS = {"s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "gs": "GOOGLE_APPLICATION_CREDENTIALS"}
@@ -67,7 +67,7 @@ def store_problems(url: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             hint = "Free some space, then run the same command again."
             raise DeviceError(f"the disk is full while {url} is copied", hint=hint) from error
-        reason = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+        reason = f"{type(error).__name__}: {first_line(error)}"
         if isinstance(error, FileNotFoundError):
             reason = f"it, or its bucket, does not exist ({error})"
         credentials = _CREDENTIALS.get(url.partition(":")[0])

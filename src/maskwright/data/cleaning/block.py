@@ -179,12 +179,6 @@ def read_index(folder: Path, number: int) -> BlockIndex:
         return BlockIndex(**arrays)
 
 
-def remove_block(folder: Path, number: int) -> None:
-    """Remove what `clean_block` wrote."""
-    for suffix in ("txt", "npz"):
-        (folder / f"{number:08d}.{suffix}").unlink()
-
-
 def on_bad_line(counts: Counts, cleaning: Cleaning) -> OnBadLine:
     """Return the handler of broken lines: raise, or count."""
 

@@ -148,8 +148,7 @@ def repeated_paragraphs_in(path: Path, *, folder: Path) -> NDArray[np.int64]:
 
 
 def _repeats(rows: NDArray[Any]) -> NDArray[np.int64]:
-    positions: NDArray[np.int64] = rows["position"][repeated(rows["hash"])]
-    return positions
+    return rows["position"][repeated(rows["hash"])]
 
 
 STORED_BLOCK_BYTES = 1 << 22

@@ -22,7 +22,7 @@ from maskwright.core.spec import fingerprint
 from maskwright.core.storage.checksums import CHECKSUMS, ChecksumCache, damaged_file_error, refuse_unreadable
 from maskwright.core.storage.files import cache_folder, checksum, read_json, write_json, write_text
 from maskwright.data.cache import open_checked, open_or_build
-from maskwright.data.cleaning.block import EXCLUDED, Counts, clean_block, on_bad_line, remove_block
+from maskwright.data.cleaning.block import EXCLUDED, Counts, clean_block, on_bad_line
 from maskwright.data.cleaning.data_card import SourceCount, card_page, data_card
 from maskwright.data.cleaning.deduplication import Duplicates, plan_blocks, store_block
 from maskwright.data.cleaning.overlap import excluded_hashes
@@ -75,7 +75,8 @@ def _build_store(
         if plan.name:
             stored.append({"name": plan.name, "source": plan.source, "text_checksum": made.checksum})
         for number, _ in plan.parts:
-            remove_block(work, number)
+            for suffix in ("txt", "npz"):
+                (work / f"{number:08d}.{suffix}").unlink()
             progress("deduplicating (blocks)", number + 1, len(block_sources))
     del duplicates  # Its mapped files are in the folder.
     shutil.rmtree(work)
@@ -144,8 +145,7 @@ class CleanCorpus:
     @property
     def scripts(self) -> Mapping[str, float]:
         """Share of letters in each script that occurs (`statistics.py`)."""
-        shares: Mapping[str, float] = self.card["total"]["scripts"]
-        return shares
+        return self.card["total"]["scripts"]
 
     def sentences(self, block: int) -> list[list[str]]:
         """Return the documents of a block (see `read_block`)."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from maskwright.core.errors import DataError
+from maskwright.core.errors import DataError, first_line
 from maskwright.core.extras import imported
 from maskwright.data.sources.arguments import HubDataset
 from maskwright.data.tables import text_column, text_of
@@ -27,7 +27,7 @@ def hub_documents(dataset: HubDataset, column: str | None) -> Iterator[str]:
         position = f"after {rows:,} rows" if rows else "at its start"
         raise DataError(
             f"cannot read the dataset {dataset.name!r} ({dataset.split}) from the Hugging Face hub {position}: "
-            f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+            f"{type(error).__name__}: {first_line(error)}",
             hint="Check the name, the split (`owner/name[split]` or `owner/name[configuration, split]`) and the "
             "connection; without one, give local files.",
         ) from error

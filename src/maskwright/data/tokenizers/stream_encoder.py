@@ -50,8 +50,7 @@ class TokenOffsets:
     @property
     def begins_character(self) -> BoolArray:
         """Whether each token starts a character, not continues one. Shape (T,)."""
-        begins: BoolArray = self.first >= np.concatenate([[0], self.end])[: len(self.end)]
-        return begins
+        return self.first >= np.concatenate([[0], self.end])[: len(self.end)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +145,7 @@ class StreamEncoder:
         words = np.fromiter(numbers, dtype=np.int64, count=len(ids))
         # Numbering begins anew in each chunk; the chunk's number makes every word's number its own.
         words += np.repeat(np.arange(len(sizes)) << 32, sizes)
-        starts: BoolArray = np.diff(words, prepend=-1) != 0
-        return starts
+        return np.diff(words, prepend=-1) != 0
 
 
 def _within_chunks(
@@ -171,8 +169,7 @@ def _within_chunks(
 def _starts_of(chunks: list[str]) -> NDArray[np.int64]:
     """Return where each chunk begins in all chunks joined. Shape (chunks,)."""
     lengths = _lengths(chunks)
-    starts: NDArray[np.int64] = np.cumsum(lengths) - lengths
-    return starts
+    return np.cumsum(lengths) - lengths
 
 
 def _lengths(items: Sequence[Sized]) -> NDArray[np.int64]:

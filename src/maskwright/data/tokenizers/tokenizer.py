@@ -176,8 +176,7 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
         """Return the text of some ids (byte-level BPE: exactly; unigram: as cleaned; WordPiece: spaces by rule)."""
-        text: str = self.backend.decode([int(id) for id in ids], skip_special_tokens=skip_special_tokens)
-        return text
+        return self.backend.decode([int(id) for id in ids], skip_special_tokens=skip_special_tokens)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Return the vocabulary's entries for some ids; "" where there is none."""
@@ -191,8 +190,7 @@ class Tokenizer:
         if self.kind == "unigram":
             return entry.replace(SPACE, " ")
         decoder = self.backend.decoder
-        text: str = entry if decoder is None else decoder.decode([entry])
-        return text
+        return entry if decoder is None else decoder.decode([entry])
 
 
 def _restored(serialized: str, names: SpecialNames, folder: Path | None) -> Tokenizer:

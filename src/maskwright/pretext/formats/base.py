@@ -183,8 +183,7 @@ def assemble(
 
 def sequence_lengths(plan: Plan, separator_points: IntArray | None = None) -> IntArray:
     """Return the length of each row's sequence from `assemble`, one separator in a pair. Shape (N,), int64."""
-    lengths: IntArray = _Texts.of(plan, 1, separator_points).widths.sum(axis=1)
-    return lengths
+    return _Texts.of(plan, 1, separator_points).widths.sum(axis=1)
 
 
 @dataclass(frozen=True, slots=True)

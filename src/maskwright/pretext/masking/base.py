@@ -184,8 +184,7 @@ class RandomOrder:
     @functools.cached_property
     def begins(self) -> IntArray:
         """The index in `tokens` at which each sequence begins. Shape (B,)."""
-        begins: IntArray = np.cumsum(self.counts) - self.counts
-        return begins
+        return np.cumsum(self.counts) - self.counts
 
     def rounds(self, left: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
         """Yield in each round the sequences with budget `left` (B,), which the caller decreases, and their next tokens.

@@ -165,5 +165,4 @@ class _Words:
 
 def _ranks(sequences: IntArray) -> IntArray:
     """Number the items of each sequence from 0. `sequences` is ascending, shape (U,)."""
-    numbers: IntArray = np.arange(len(sequences)) - np.searchsorted(sequences, sequences)
-    return numbers
+    return np.arange(len(sequences)) - np.searchsorted(sequences, sequences)

@@ -10,8 +10,7 @@ from maskwright.pretext.masking.base import RandomOrder
 
 def unit_ends(begins: BoolArray) -> IntArray:
     """Return one past the last token of each token's unit; units begin at `begins`. Shapes (T,)."""
-    ends: IntArray = np.append(np.flatnonzero(begins), len(begins))[np.cumsum(begins)]
-    return ends
+    return np.append(np.flatnonzero(begins), len(begins))[np.cumsum(begins)]
 
 
 def span_begins(instances: Instances, span_kind: str) -> BoolArray:

@@ -86,5 +86,4 @@ class PairHead(nn.Module):
 
     def forward(self, pooled: Tensor) -> Tensor:
         """Map pooled vectors (B, H) to class logits (B, 2)."""
-        scores: Tensor = self.classifier(pooled)
-        return scores
+        return self.classifier(pooled)

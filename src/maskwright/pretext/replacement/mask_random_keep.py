@@ -68,8 +68,7 @@ class MaskRandomKeep(Replacement):
                 )
             running = np.cumsum(counts, dtype=np.int64)
             # Positions in the corpus are integers below its length, so an id that it lacks is never hit.
-            ids: IntArray = np.searchsorted(running, (uniform * int(running[-1])).astype(np.int64), side="right")
-            return ids
+            return np.searchsorted(running, (uniform * int(running[-1])).astype(np.int64), side="right")
         special = vocabulary.special_tokens
         never = {special.pad, special.unk, special.cls, special.sep} if self.random_from == "ordinary" else set[int]()
         return uniform_ids(uniform, special.vocab_size, never)
