@@ -170,7 +170,8 @@ class _RayTasks(Executor):
         self._call = ray.remote(_call_alone)
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **_: Any) -> "Future[Any]":
-        return self._call.remote(function, *arguments).future()
+        future: Future[Any] = self._call.remote(function, *arguments).future()
+        return future
 
 
 def _call_alone(function: Callable[..., Result], /, *arguments: Any) -> Result:

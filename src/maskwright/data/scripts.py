@@ -79,7 +79,8 @@ def traditional_texts(codes: NDArray[np.uint32], lengths: NDArray[np.int64]) -> 
     balance[ideographs] = _variants()[codes[ideographs] - _FIRST_IDEOGRAPH]
     total = np.concatenate([[0], np.cumsum(balance)])
     ends = np.cumsum(lengths)
-    return total[ends] - total[ends - lengths] > 0
+    traditional: BoolArray = total[ends] - total[ends - lengths] > 0
+    return traditional
 
 
 @cache

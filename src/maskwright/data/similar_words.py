@@ -351,7 +351,8 @@ class CountedWords:
 
     def tokens_of(self, words: IntArray) -> IntArray:
         """Return the tokens of some words, one word after another."""
-        return self.ids[concatenated_ranges(self.starts[words], self.lengths[words])]
+        tokens: IntArray = self.ids[concatenated_ranges(self.starts[words], self.lengths[words])]
+        return tokens
 
 
 def count_words(sample: TokenSample, special: SpecialTokens) -> CountedWords:

@@ -145,7 +145,8 @@ class CleanCorpus:
     @property
     def scripts(self) -> Mapping[str, float]:
         """Share of letters in each script that occurs (`statistics.py`)."""
-        return self.card["total"]["scripts"]
+        shares: Mapping[str, float] = self.card["total"]["scripts"]
+        return shares
 
     def sentences(self, block: int) -> list[list[str]]:
         """Return the documents of a block (see `read_block`)."""

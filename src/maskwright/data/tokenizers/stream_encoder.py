@@ -145,7 +145,8 @@ class StreamEncoder:
         words = np.fromiter(numbers, dtype=np.int64, count=len(ids))
         # Numbering begins anew in each chunk; the chunk's number makes every word's number its own.
         words += np.repeat(np.arange(len(sizes)) << 32, sizes)
-        return np.diff(words, prepend=-1) != 0
+        starts: BoolArray = np.diff(words, prepend=-1) != 0
+        return starts
 
 
 def _within_chunks(

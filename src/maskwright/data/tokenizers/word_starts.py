@@ -62,7 +62,8 @@ def without_starts_at_marks(
     position = np.minimum(first + (codes[np.minimum(first, len(codes) - 1)] == ord(" ")), len(codes) - 1)
     here, before = kinds[position], np.where(position > origin, kinds[position - 1], 0)
     within = ((here == _MARK) & (before > 0)) | ((here == _LETTER) & (before == _MARK))
-    return starts & ~within
+    kept: BoolArray = starts & ~within
+    return kept
 
 
 @cache

@@ -110,7 +110,8 @@ class Annotator:
         # The tokenizer may not see the end of a Chinese run: in GPT-2's pattern "模型model" is one word.
         after_run = ~chinese.mask & ~text.starts & np.concatenate([[False], chinese.mask])[:-1]
         by_segmenter = (begins | after_run)[first] & stream.offsets.begins_character
-        return np.where(chinese.mask[first], by_segmenter, stream.word_starts | by_segmenter)
+        starts: BoolArray = np.where(chinese.mask[first], by_segmenter, stream.word_starts | by_segmenter)
+        return starts
 
     def _find_spans(self, kind: str, text: "_Text", chinese: "_Chinese") -> list[Spans]:
         """Return the spans that each source of a kind finds, as characters of all texts joined."""
@@ -195,7 +196,8 @@ class _Tokens:
         change = np.zeros(len(self.word_starts) + 1, dtype=np.int8)
         change[spans.starts + 1] += 1
         change[spans.ends] -= 1
-        return self.word_starts & (np.cumsum(change[:-1], dtype=np.int8) == 0)
+        starts: BoolArray = self.word_starts & (np.cumsum(change[:-1], dtype=np.int8) == 0)
+        return starts
 
 
 # Raise it with every change of what the same words become on the same tokens.

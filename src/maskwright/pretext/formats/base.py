@@ -183,7 +183,8 @@ def assemble(
 
 def sequence_lengths(plan: Plan, separator_points: IntArray | None = None) -> IntArray:
     """Return the length of each row's sequence from `assemble`, one separator in a pair. Shape (N,), int64."""
-    return _Texts.of(plan, 1, separator_points).widths.sum(axis=1)
+    lengths: IntArray = _Texts.of(plan, 1, separator_points).widths.sum(axis=1)
+    return lengths
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,8 @@ class SpanMasking(Masking):
     def length_probabilities(self) -> NDArray[np.float64]:
         """Probability of each length in words, 1..longest_span. Shape (longest_span,)."""
         shares = (1 - self.geometric_p) ** np.arange(self.longest_span)
-        return shares / shares.sum()
+        normalized: NDArray[np.float64] = shares / shares.sum()
+        return normalized
 
     def choose(
         self, instances: Instances, maskable: BoolArray, rng: RandomNumbers, token_counts: IntArray | None

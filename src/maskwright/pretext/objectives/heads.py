@@ -86,4 +86,5 @@ class PairHead(nn.Module):
 
     def forward(self, pooled: Tensor) -> Tensor:
         """Map pooled vectors (B, H) to class logits (B, 2)."""
-        return self.classifier(pooled)
+        scores: Tensor = self.classifier(pooled)
+        return scores
