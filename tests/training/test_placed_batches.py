@@ -9,7 +9,7 @@ from test_every_recipe import RECIPES, toy
 from torch import Tensor
 
 from maskwright.training.steps.batches import MicroBatch
-from maskwright.training.steps.transfer import _move_together, map_tensors
+from maskwright.training.steps.transfer import _move_together, map_tensors, move
 
 CPU = torch.device("cpu")
 
@@ -31,7 +31,7 @@ def elsewhere(micro: MicroBatch) -> MicroBatch:
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_micro_batch_arrives_whole_and_in_one_piece(name: str) -> None:
     for original in step(toy(name)).micro_batches:
-        moved, pieces = elsewhere(original).to(CPU), list[Tensor]()
+        moved, pieces = move(elsewhere(original), CPU), list[Tensor]()
         actual, expected = (map_tensors(each, lambda t: (t.dtype, t.tolist())) for each in (moved, original))
         assert actual == expected
         map_tensors(moved, pieces.append)
@@ -41,7 +41,7 @@ def test_a_micro_batch_arrives_whole_and_in_one_piece(name: str) -> None:
 
 def test_what_is_there_already_stays_itself() -> None:
     (micro, *_) = step(toy("bert/tiny"), count=8).micro_batches
-    assert micro.to(CPU) is micro
+    assert move(micro, CPU) is micro
 
 
 def test_tensors_of_every_kind_move_together() -> None:

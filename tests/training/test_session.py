@@ -21,8 +21,8 @@ def fine_tuning(path: Path) -> RunDirectory:
 def work(path: Path, error: BaseException, folder: str = "", reporter: Reporter | None = None) -> None:
     """Write the record in a session, and perhaps a folder, and raise an error."""
     directory = fine_tuning(path)
-    with open_session(directory, REQUEST, reporter or Reporter()) as session:
-        directory.write_record(session.record)
+    with open_session(directory, REQUEST, reporter or Reporter()) as (record, _):
+        directory.write_record(record)
         (path / folder).mkdir(parents=True, exist_ok=True)
         raise error
 
@@ -31,8 +31,8 @@ def test_an_error_is_recorded_and_the_directory_unlocked(tmp_path: Path) -> None
     with pytest.raises(DataError):
         work(tmp_path, DataError("a file is damaged"), "runs/seed-0")
     assert "a file is damaged" in read_record(tmp_path / "run.json")["problem"]
-    with open_session(fine_tuning(tmp_path), REQUEST, Reporter()) as session:
-        assert session.record["request"] == REQUEST
+    with open_session(fine_tuning(tmp_path), REQUEST, Reporter()) as (record, _):
+        assert record["request"] == REQUEST
         with pytest.raises(CheckpointError, match="another process is training"):
             fine_tuning(tmp_path).open(REQUEST)
 

@@ -291,7 +291,7 @@ class FeatureCollator:
             labels=None if features.labels is None else torch.from_numpy(features.labels[labeled]),
         )
         # A copy of each tensor would wait until the GPU has finished the step before.
-        return batch if self._device.type == "cpu" else move(batch, self._device)
+        return move(batch, self._device)
 
     def collate(self, rows: Units, step: int, share: slice = slice(None)) -> StepBatch:
         """Make the micro-batches of one optimizer step, with dropout keyed by (seed, step, micro-batch).

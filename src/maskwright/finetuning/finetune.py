@@ -227,16 +227,14 @@ def finetune(
             **({} if precision == "auto" else {"precision": precision}),
             **({"search": search, "seed": seed} if search else {}),
         }
-        with open_session(folder, request_now, reporter) as session:
-            session.record.pop("problem", None)
+        with open_session(folder, request_now, reporter) as (record, _):
+            record.pop("problem", None)
             with rank_zero_first():  # The choice of a matmul library is measured once and cached.
-                machine, message = restore_machine(session.record.get("machine", {}), device, None, precision)
+                machine, message = restore_machine(record.get("machine", {}), device, None, precision)
             if message:
                 reporter.message("kernels", message)
             with use_machine(machine), stop_on_signals() as stop:
-                work = _FineTuningRun(
-                    folder, plan, session.record, machine, checkpoint_minutes * 60, reporter, stop, trackers
-                )
+                work = _FineTuningRun(folder, plan, record, machine, checkpoint_minutes * 60, reporter, stop, trackers)
                 if search:
                     kept = {*fixed, *(["patience"] if as_published else [])}
                     work.search = SettingsSearch(

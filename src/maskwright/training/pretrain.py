@@ -153,16 +153,16 @@ def pretrain(
     with (
         process_group(),
         (reporter or ConsoleReporter()) if rank() == 0 else Reporter() as reporter,
-        open_session(directory, request.to_json(), reporter, mirror, extend) as session,
+        open_session(directory, request.to_json(), reporter, mirror, extend) as (recorded, upload),
         ExitStack() as at_end,
     ):
-        if session.record.get("result", {}).get("finished"):
+        if recorded.get("result", {}).get("finished"):
             reporter.message("finished", f"{directory.path} is already trained; nothing to do")
             if rank() == 0:
-                _restore_pages(directory, session.record.get("pages", {}), reporter)
-            return RunResult.from_json(session.record["result"], directory.path)
+                _restore_pages(directory, recorded.get("pages", {}), reporter)
+            return RunResult.from_json(recorded["result"], directory.path)
         with rank_zero_first():
-            record = session.record if rank() == 0 else read_json(directory.path / RECORD)
+            record = recorded if rank() == 0 else read_json(directory.path / RECORD)
             machine, warning = restore_machine(record.get("machine", {}), device, request.cache, precision, kernels)
             machine = replace(machine, gradient_dtype=exchanged)
             if warning:
@@ -172,7 +172,7 @@ def pretrain(
                 prepared, record = _prepare(request, directory, record, machine, reporter)
             if record.pop("problem", None) and rank() == 0:
                 directory.write_record(record)
-        run = PretrainingRun(directory, request, prepared, record, machine, reporter, keep, session.upload, trackers)
+        run = PretrainingRun(directory, request, prepared, record, machine, reporter, keep, upload, trackers)
         with stop_on_signals() as stop:
             result = run.run(stop, checkpoint_minutes * 60)
         if rank() == 0:

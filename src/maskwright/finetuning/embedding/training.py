@@ -114,8 +114,7 @@ def finetune_embedding(
             "seed": seed,
             **({} if precision == "auto" else {"precision": precision}),
         }
-        with open_session(folder, wanted, reporter) as session:
-            record = session.record
+        with open_session(folder, wanted, reporter) as (record, _):
             record.pop("problem", None)
             if record.get("finished"):
                 reporter.message("finished", f"{out} is already trained")

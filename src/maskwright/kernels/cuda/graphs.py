@@ -13,7 +13,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -41,37 +41,25 @@ _WARM_UPS = 2
 Encode = Callable[[PackedBatch, Tensor | None], EncoderOutput]
 
 
-class SplitEncoder(Protocol):
-    """An encoder in two steps: `encode` is captured, `finish` is not."""
+def capture(encoder: Any) -> Encode:
+    """Return a function that computes an `Encoder` by CUDA graphs where that is supported.
 
-    @property
-    def config(self) -> Any:
-        """An `EncoderConfig`."""
-
-    def encode(self, batch: PackedBatch, output_positions: Tensor | None) -> Tensor:
-        """Return the hidden states of the output positions, shape (W, H), or of all tokens."""
-
-    def finish(self, hidden: Tensor, batch: PackedBatch, output_positions: Tensor | None) -> EncoderOutput:
-        """Return the encoder's output."""
-
-
-def capture(encoder: nn.Module) -> Encode:
-    """Return a function that computes an encoder (a `SplitEncoder`) by CUDA graphs where that is supported."""
+    Its method `encode` is captured, `finish` is not.
+    """
     if next(encoder.parameters()).device.type != "cuda":
-        return encoder
+        return cast(Encode, encoder)
     graphs = Graphs(encoder)
 
     def encode(batch: PackedBatch, output_positions: Tensor | None = None) -> EncoderOutput:
         hidden = graphs(batch, output_positions)
-        if hidden is None:
-            return cast(EncoderOutput, encoder(batch, output_positions))
-        return cast(SplitEncoder, encoder).finish(hidden, batch, output_positions)
+        output = encoder(batch, output_positions) if hidden is None else encoder.finish(hidden, batch, output_positions)
+        return cast(EncoderOutput, output)
 
     return encode
 
 
-def _is_supported(encoder: nn.Module, batch: PackedBatch) -> bool:
-    config = cast(SplitEncoder, encoder).config
+def _is_supported(encoder: Any, batch: PackedBatch) -> bool:
+    config = encoder.config
     return (
         encoder.training
         and torch.is_grad_enabled()
@@ -162,13 +150,9 @@ class _Graph:
 
 
 class Graphs:
-    """The graphs of an encoder, captured as sizes come up.
+    """The graphs of an encoder, captured as sizes come up."""
 
-    Args:
-        encoder: A `SplitEncoder`.
-    """
-
-    def __init__(self, encoder: nn.Module) -> None:
+    def __init__(self, encoder: Any) -> None:
         self._encoder = encoder
         self._graphs: dict[Size, _Graph] = {}
         self._seen: Counter[Size] = Counter()
@@ -263,7 +247,7 @@ class Graphs:
         ):
 
             def compute() -> Tensor:
-                return cast(SplitEncoder, self._encoder).encode(inputs, positions)
+                return cast(Tensor, self._encoder.encode(inputs, positions))
 
             def gradients_of(hidden: Tensor, grad: Tensor) -> tuple[Tensor | None, ...]:
                 return torch.autograd.grad(hidden, list(parameters.values()), grad, allow_unused=True)

@@ -32,6 +32,7 @@ from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.evaluation import Baseline, health_line
 from maskwright.training.steps.model import PretrainingModel
 from maskwright.training.steps.step import ObjectiveResult
+from maskwright.training.steps.transfer import move
 
 PAGE = "report.html"
 _PASSAGES, _MAX_MASKS, _BEST = 4, 4, 3
@@ -253,7 +254,7 @@ def sample_fills(
     was_training = model.training
     model.eval()
     with torch.inference_mode():
-        hidden = encoder(micro.to(device).batch).hidden[targets.positions.to(device)]
+        hidden = encoder(move(micro, device).batch).hidden[targets.positions.to(device)]
         logits = objective.logits(model.heads["mlm"], hidden, encoder.word_embeddings.weight)
         best = logits.float().softmax(dim=1).topk(_BEST, dim=1)
     model.train(was_training)

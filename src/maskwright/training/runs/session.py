@@ -1,8 +1,7 @@
 """A session of a run: its directory is locked, its problems are recorded, and its mirror gets a copy."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from maskwright.core.errors import MaskwrightError
@@ -12,19 +11,6 @@ from maskwright.training.runs.mirror import Mirror
 from maskwright.training.runs.run_directory import Extend, RunDirectory
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
-    """An open run directory: its `run.json` as it was opened, on every rank, and its mirror, on rank 0."""
-
-    record: dict[str, Any]
-    mirror: Mirror | None = None
-
-    def upload(self) -> None:
-        """Copy the run directory to its mirror, if there is one, after a checkpoint."""
-        if self.mirror is not None:
-            self.mirror.try_upload()
-
-
 @contextlib.contextmanager
 def open_session(
     directory: RunDirectory,
@@ -32,8 +18,10 @@ def open_session(
     reporter: Reporter,
     mirror_url: str | None = None,
     extend: Extend | None = None,
-) -> Iterator[Session]:
+) -> Iterator[tuple[dict[str, Any], Callable[[], None]]]:
     """Lock a run directory while the block runs, and copy it to its mirror afterwards.
+
+    Yields its `run.json` as it was opened, on every rank, and what copies it to the mirror after a checkpoint.
 
     `RunDirectory.open` creates or restores the directory, from the mirror if there is none. An error of the block is
     written into run.json as "problem".
@@ -51,7 +39,7 @@ def open_session(
         is_open = rank() == 0
         for note in directory.notes:
             reporter.message("restored", note)
-        yield Session(record, mirror)
+        yield record, mirror.try_upload if mirror is not None else lambda: None
         is_open = False  # A copy that fails is no problem of the run.
         if mirror is not None:
             mirror.finish()

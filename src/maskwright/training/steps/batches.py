@@ -34,12 +34,6 @@ class MicroBatch:
     targets: dict[str, TargetTensors]
     output_positions: Mapping[str, Tensor | None] = field(default_factory=dict)
 
-    def to(self, device: torch.device) -> "MicroBatch":
-        """Return the same micro-batch on a device (itself if it is there), moved in one copy."""
-        if self.batch.ids.device.type == device.type:
-            return self
-        return move(self, device)
-
 
 _CPU = torch.device("cpu")
 _KEY_INDEXES = 8
@@ -79,12 +73,10 @@ class Collator:
     """Turns rows of a plan into a step's tensors; the same rows give the same tensors.
 
     Attributes:
-        masking, replacement, objectives: The recipe's choices.
         separator_points: Where the format puts extra separators (`Format.separator_points`).
         tokens_per_microbatch: Most tokens of a forward and backward pass; a longer sequence has one of its own.
         ranks: The number of micro-batches is a multiple of it, where that is possible.
         encoders: The recipe's encoders with their objectives (`Recipe.encoders`).
-        device: Where the tensors are.
     """
 
     masking: Masking
@@ -114,7 +106,7 @@ class Collator:
         ]
         kinds = [objective.kind for objective in self.objectives]
         return StepBatch(
-            micro_batches=tuple(each.to(self.device) for each in micro_batches),
+            micro_batches=tuple(move(each, self.device) for each in micro_batches),
             counts={kind: sum(len(each.targets[kind].labels) for each in micro_batches) for kind in kinds},
             num_tokens=int(lengths.sum()),
             num_sequences=len(lengths),

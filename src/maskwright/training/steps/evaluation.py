@@ -31,6 +31,7 @@ from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.model import PretrainingModel
 from maskwright.training.steps.optimizer import total_norm
 from maskwright.training.steps.step import ObjectiveResult, Sums, results_of
+from maskwright.training.steps.transfer import move
 
 _DIVERGED = 2.0
 PLATEAU = 0.97
@@ -91,7 +92,7 @@ def measure(model: PretrainingModel, batches: list[StepBatch]) -> dict[str, Obje
     device = next(model.parameters()).device
     with torch.inference_mode():
         for micro in [micro for batch in batches for micro in batch.micro_batches][rank() :: world_size()]:
-            for kind, term in model.losses(micro.to(device)).items():
+            for kind, term in model.losses(move(micro, device)).items():
                 sums.add_term(kind, term)
     model.train(was_training)
     numbers: dict[str, Counter[str]] = defaultdict(Counter)

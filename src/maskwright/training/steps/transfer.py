@@ -16,9 +16,14 @@ Data = TypeVar("Data")
 
 
 def move(data: Data, device: torch.device) -> Data:
-    """Move all tensors in nested dataclasses and mappings to a device, in one copy that the host does not wait for."""
+    """Move all tensors in nested dataclasses and mappings to a device, in one copy that the host does not wait for.
+
+    Data that is there already is returned itself.
+    """
     tensors = list[Tensor]()
     map_tensors(data, tensors.append)
+    if all(tensor.device.type == device.type for tensor in tensors):
+        return data
     moved = iter(_move_together(tensors, device))
     return cast(Data, map_tensors(data, lambda _: next(moved)))
 
