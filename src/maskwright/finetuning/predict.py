@@ -26,6 +26,7 @@ from maskwright.finetuning.examples import (
     TaggedExample,
     TextExample,
 )
+from maskwright.finetuning.model.fine_tuned import FineTunedModel
 from maskwright.finetuning.predictions import Predictions
 from maskwright.finetuning.readers import Data, as_one, sources_of
 from maskwright.finetuning.readers.options import TEXT_KINDS, Kind, ReadAs, ReadOptions, with_overrides
@@ -39,6 +40,8 @@ from maskwright.reporting.reporter import Reporter, no_progress
 Input = str | tuple[str, str] | Mapping[str, Any]
 """A text, a pair of texts, or {"question", "context"}, or {"context", "question", "options"}."""
 
+OBJECT_KINDS: tuple[Kind, ...] = ("question_answering", "multiple_choice")
+"""Kinds of tasks whose inputs are dictionaries."""
 _LONG = 200
 """Number of examples above which progress is shown on the console."""
 
@@ -88,14 +91,14 @@ def predict(
     with model_to_score(model, device, precision, reporter) as (loaded, encoder, reporter):
         kind, trained = loaded.task.kind, loaded.read_as
         # Lists of dictionaries are also inputs of these kinds, with errors that name the input.
-        is_list = isinstance(inputs, list | tuple) and kind in ("question_answering", "multiple_choice")
+        is_list = isinstance(inputs, list | tuple) and kind in OBJECT_KINDS
         table = None if is_list else records_of(inputs, "inputs")
         each: list[Any] = [inputs]
         if table is not None:
             each = []
         elif isinstance(inputs, Iterable) and not _is_one(inputs, kind):
             each = list(inputs)
-        direct = [_example(one, str(n), f"input {n}", kind, trained) for n, one in enumerate(each, start=1)]
+        direct = [to_example(one, str(n), f"input {n}", kind, trained) for n, one in enumerate(each, start=1)]
         files: list[ExampleFile[Any]] = [ExampleFile(name="input", examples=tuple(direct))]
         with tempfile.TemporaryDirectory() as folder:
             for source in (*([] if table is None else [table]), *(() if file is None else sources_of(file, "file"))):
@@ -153,7 +156,17 @@ _ALLOWED_INPUTS = {
 }
 
 
-def _example(one: Input, key: str, source: str, kind: Kind, trained: ReadAs) -> Any:
+def sample_input(model: FineTunedModel, texts: Sequence[str]) -> Input:
+    """Make an input for a model out of three texts."""
+    match model.task.kind:
+        case "question_answering":
+            return {"question": texts[0], "context": texts[1]}
+        case "multiple_choice":
+            return {"context": texts[0], "options": list(texts[1:])}
+    return (texts[0], texts[1]) if model.read_as.get("text2") else texts[0]
+
+
+def to_example(one: Input, key: str, source: str, kind: Kind, trained: ReadAs) -> Any:
     """Return an input as an example; `source` names it in errors, `trained` is how the training file was read."""
     example: Example
     match kind, one:

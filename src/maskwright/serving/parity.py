@@ -16,12 +16,11 @@ from maskwright.core.storage.files import read_object, records_of
 from maskwright.core.text.amounts import pluralize
 from maskwright.core.types import IntArray
 from maskwright.data.tokenizers.tokenizer import Tokenizer
-from maskwright.finetuning.examples import ChoiceExample, QuestionExample, TaggedExample, TextExample
 from maskwright.finetuning.features import Features
 from maskwright.finetuning.labeled import read_for_model
 from maskwright.finetuning.model.fine_tuned import FineTunedModel
-from maskwright.finetuning.readers.options import Kind, ReadOptions
-from maskwright.finetuning.readers.tagged import cut_into_words
+from maskwright.finetuning.predict import sample_input, to_example
+from maskwright.finetuning.readers.options import ReadOptions
 from maskwright.inference.texts import read_texts
 from maskwright.serving.onnx_graph import Arrays, Run
 
@@ -110,23 +109,14 @@ def texts_for(folder: Path, file: Path | None) -> list[str]:
 
 def examples_for(model: FineTunedModel, file: Path | None) -> tuple[Any, ...]:
     """Return the examples of a file, read as `maskwright predict` does, else examples made of some sentences."""
-    kind = model.task.kind
+    kind, trained = model.task.kind, model.read_as
     if file is not None:
-        return read_for_model(file, kind, ReadOptions(labels="ignored"), model.read_as).examples[:MAX_TEXTS]
-    return tuple(_example(kind, number, "text2" in model.read_as) for number in range(len(_SENTENCES)))
-
-
-def _example(kind: Kind, number: int, pair: bool) -> Any:
-    first, second, third = (_SENTENCES[(number + offset) % len(_SENTENCES)] for offset in range(3))
-    key = str(number + 1)
-    match kind:
-        case "tagging":
-            return TaggedExample(key=key, words=cut_into_words(first), tags=None, text=first)
-        case "question_answering":
-            return QuestionExample(key=key, question=first, context=second, answers=())
-        case "multiple_choice":
-            return ChoiceExample(key=key, context=first, question="", options=(second, third), label=None)
-    return TextExample(key=key, texts=(first, second) if pair else (first,), label=None)
+        return read_for_model(file, kind, ReadOptions(labels="ignored"), trained).examples[:MAX_TEXTS]
+    rotated = [(_SENTENCES[number:] + _SENTENCES[:number])[:3] for number in range(len(_SENTENCES))]
+    return tuple(
+        to_example(sample_input(model, texts), str(number), f"sentence {number}", kind, trained)
+        for number, texts in enumerate(rotated, start=1)
+    )
 
 
 def compare_heads(

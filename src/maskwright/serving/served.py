@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from maskwright.core.errors import DataError
 from maskwright.finetuning.load import TaskModel, load
+from maskwright.finetuning.predict import OBJECT_KINDS, sample_input
 from maskwright.finetuning.predictions import plain
 from maskwright.finetuning.tasks.base import Prediction
 from maskwright.inference.commands import filled_to_json
@@ -18,7 +19,6 @@ from maskwright.inference.precision import Precision
 from maskwright.reporting.reporter import Progress, Reporter, no_progress
 
 _EXAMPLE = "A [MASK] of text."
-_KINDS_OF_OBJECTS = ("question_answering", "multiple_choice")
 TaskName = Literal["fill-mask", "detect", "embed", "predict", "rerank"]
 
 
@@ -100,7 +100,7 @@ class ServedModel:
             values: list[Any]
             if isinstance(model, TaskModel):
                 kind = model.fine_tuned.task.kind
-                if kind not in _KINDS_OF_OBJECTS and any(isinstance(each, Mapping) for each in inputs):
+                if kind not in OBJECT_KINDS and any(isinstance(each, Mapping) for each in inputs):
                     # `predict` reads dictionaries as rows of a file, of which it leaves out empty ones.
                     raise DataError(f"an object as an input of a model for {kind}", allowed="texts, or pairs of texts")
                 # A pair is a list in JSON.
@@ -165,12 +165,5 @@ def load_served(
         # By the mean: the folder's own modules may not be supported, which each request then says.
         model.embed(_EXAMPLE, pooling="mean")
         return served
-    tuned = model.fine_tuned
-    pair = [_EXAMPLE, _EXAMPLE] if tuned.read_as.get("text2") else _EXAMPLE
-    question = {"question": _EXAMPLE, "context": _EXAMPLE, "options": [_EXAMPLE, _EXAMPLE]}
-    examples: Mapping[str, Any] = {
-        "question_answering": {name: question[name] for name in ("question", "context")},
-        "multiple_choice": question,
-    }
-    served.run("predict", [examples.get(tuned.task.kind, pair)], {})
+    served.run("predict", [sample_input(model.fine_tuned, [_EXAMPLE] * 3)], {})
     return served

@@ -101,7 +101,7 @@ class FineTunedModel(nn.Module):
     def save(self, folder: Path) -> None:
         """Write the model (`as_saved`) as a folder of the family's class for the task; keep other files."""
         saved = self.as_saved()
-        task, state = saved.task, saved.state_dict()
+        task, prefix = saved.task, f"heads.{saved.task.head}."
         write_json(folder / TASK_FILE, task.to_json())
         save_read_as(folder, self.read_as)
         self.tokenizer.save(
@@ -112,7 +112,10 @@ class FineTunedModel(nn.Module):
             family=self.family,
             config=self.encoder.config,
             special_tokens=self.tokenizer.special_tokens,
-            state={_to_saved_name(name, task): tensor for name, tensor in state.items()},
+            state={
+                prefix + name.removeprefix("head.") if name.startswith("head.") else name: tensor
+                for name, tensor in saved.state_dict().items()
+            },
             max_length=self.max_length,
             task=entries_of(task, self.head.rate),
         )
@@ -257,10 +260,6 @@ def _to_internal_names(existing: Checkpoint, task: Task) -> dict[str, Tensor]:
         "head." + name.removeprefix(prefix) if name.startswith(prefix) else name: tensor
         for name, tensor in existing.state.items()
     }
-
-
-def _to_saved_name(name: str, task: Task) -> str:
-    return f"heads.{task.head}." + name.removeprefix("head.") if name.startswith("head.") else name
 
 
 def _weight_notes(

@@ -183,7 +183,8 @@ def read_table(source: Source, kind: Kind, options: ReadOptions, rows_of: RowsOf
     """Read a file of rows, RACE's folder, or rows in memory."""
     skips, format = Skips(str(source)), format_of(source, kind, options)
     if isinstance(source, Path) and format == "parquet":
-        source = _read_parquet(source)
+        with open_parquet(io.BytesIO(load_bytes(source)), source) as file:
+            source = Records(str(source), tuple(file.schema_arrow.names), tuple(file.read().to_pylist()))
     if isinstance(source, Records):
         table = _of_records(source.numbered(), skips, rows_of)
     elif format == "json":
@@ -231,11 +232,6 @@ def _records(path: Path, text: str, on_bad_line: OnBadLine) -> Iterator[tuple[st
         data = data["data"]
     for number, record in enumerate(data if isinstance(data, list) else [data], 1):
         yield f"{path}, record {number}", str(number), record
-
-
-def _read_parquet(path: Path) -> Records:
-    with open_parquet(io.BytesIO(load_bytes(path)), path) as file:
-        return Records(str(path), tuple(file.schema_arrow.names), tuple(file.read().to_pylist()))
 
 
 def _read_delimited(path: Path, options: ReadOptions, skips: Skips) -> Table:

@@ -77,8 +77,16 @@ class Task(Spec, ABC):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.label_word:
-            check_labels(self.labels, self.label_word)
+        labels, what = self.labels, self.label_word
+        if what and len(labels) < 2:
+            problem = f"only {labels[0]!r}" if labels else "none"
+            raise DataError(
+                f"a classifier needs two or more {what}s; found {problem}",
+                hint=f"Check which column holds the {what}s, or train on a file that contains all of them.",
+            )
+        if what and len(set(labels)) < len(labels):
+            twice = next(label for label in labels if labels.count(label) > 1)
+            raise DataError(f"the {what} {twice!r} is listed twice", hint=f"List each {what} once.")
         return self
 
     @classmethod
@@ -163,19 +171,6 @@ def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:
         if all(map(math.isfinite, values.values())):
             distinct.sort(key=values.__getitem__)
     return tuple(distinct)
-
-
-def check_labels(labels: Sequence[str], what: str) -> None:
-    """Raise `DataError` if there are fewer than two labels, or a label occurs twice."""
-    if len(labels) < 2:
-        problem = f"only {labels[0]!r}" if labels else "none"
-        raise DataError(
-            f"a classifier needs two or more {what}s; found {problem}",
-            hint=f"Check which column holds the {what}s, or train on a file that contains all of them.",
-        )
-    if len(set(labels)) < len(labels):
-        twice = next(label for label in labels if list(labels).count(label) > 1)
-        raise DataError(f"the {what} {twice!r} is listed twice", hint=f"List each {what} once.")
 
 
 def unknown_label(where: str, label: object, labels: Sequence[str], what: str = "label") -> DataError:

@@ -15,7 +15,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self, final
 
@@ -115,7 +115,8 @@ class Tagging(Task):
         counts = Counter(tag for example in examples for tag in example.tags or ())
         entities = mark_entities(counts)
         fields: dict[str, Any] = {
-            "labels": _sorted_tags(counts),
+            # Grouped by type: O, B-LOC, I-LOC, B-PER, I-PER.
+            "labels": sorted(counts, key=lambda tag: (tag != OUTSIDE, tag[2:] if tag[1:2] == "-" else tag, tag)),
             "entities": entities,
             "metrics": ("f1", "precision", "recall", "accuracy") if entities else ("accuracy",),
             "joined": how_joined(examples),
@@ -259,8 +260,3 @@ def how_joined(examples: Sequence[TaggedExample]) -> Joined:
     words = [word for example in examples for word in example.words if any(map(str.isalpha, word))]
     without = sum(_NO_SPACES.match(word) is not None for word in words)
     return "nothing" if 2 * without > len(words) else "space"
-
-
-def _sorted_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    # Grouped by type: O, B-LOC, I-LOC, B-PER, I-PER.
-    return tuple(sorted(tags, key=lambda tag: (tag != OUTSIDE, tag[2:] if tag[1:2] == "-" else tag, tag)))
