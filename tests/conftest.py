@@ -131,6 +131,35 @@ def _unmeasured_machine() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def store() -> Iterator[Any]:
+    """The file system of "memory://" URLs, empty."""
+    import fsspec
+
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+    yield system
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The file system of "s3://" URLs, a server without buckets."""
+    import fsspec
+
+    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()  # It may know another test's server.
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
+    yield fsspec.filesystem("s3", skip_instance_cache=True)
+    server.stop()
+
+
 @pytest.fixture(scope="session")
 def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny random BertForPreTraining; its vocabulary holds English words and Chinese characters."""

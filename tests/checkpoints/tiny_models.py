@@ -1,10 +1,10 @@
 """Tiny random models of transformers, ragged batches for both sides, and ours built from a folder."""
 
-import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from safetensors.torch import load_file
@@ -182,13 +182,7 @@ def ragged(pad: int, segments: int, seed: int = 0) -> Ragged:
     ids = torch.where(real, torch.randint(5, VOCAB_SIZE, shape, generator=draws), pad)
     segment_ids = torch.where(real & (column > 3), 1 if segments > 1 else 0, 0)
     targets = torch.randperm(sum(LENGTHS), generator=draws)[:12].sort().values
-    flat = PackedBatch(
-        ids=ids[real],
-        position_ids=column[real],
-        segment_ids=segment_ids[real],
-        cu_seqlens=torch.tensor([0, *itertools.accumulate(LENGTHS)], dtype=torch.int32),
-        max_seqlen=shape[1],
-    )
+    flat = PackedBatch.of(ids[real].numpy(), segment_ids[real].numpy(), np.array(LENGTHS))
     kinds = {"token_type_ids": segment_ids} if segments else {}
     return Ragged(
         {"input_ids": ids, "attention_mask": real.long(), **kinds},

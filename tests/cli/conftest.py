@@ -7,14 +7,20 @@ from maskwright.cli.main import main
 Run = Callable[..., tuple[int, str, str]]
 
 
+def exit_code(*arguments: object) -> int:
+    """Run the command line."""
+    with pytest.raises(SystemExit) as exit:
+        main([str(argument) for argument in arguments])
+    return int(exit.value.code or 0)
+
+
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the command line; return (exit code, standard output, standard error)."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as exit:
-            main([str(argument) for argument in arguments])
+        code = exit_code(*arguments)
         captured = capsys.readouterr()
-        return int(exit.value.code or 0), captured.out, captured.err
+        return code, captured.out, captured.err
 
     return run

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from maskwright.cli.main import main
 from maskwright.finetuning import evaluate as evaluate_module
 from maskwright.finetuning import finetune as finetune_module
 from maskwright.finetuning import predict as predict_module
 from maskwright.finetuning.results import Results, SeedRow
 from maskwright.training.ranks.device import Machine
+from tests.cli.conftest import Run, exit_code
 
 _SETTINGS = (
     "epochs=8",
@@ -25,12 +25,6 @@ _SETTINGS = (
 )
 MACHINE = Machine(torch.device("cpu"), "a machine", 1, "default", 1e9, None)
 THOROUGH = [word for setting in _SETTINGS for word in ("--set", setting)]
-
-
-def _run(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as exit:
-        main([str(argument) for argument in arguments])
-    return int(exit.value.code or 0)
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +44,7 @@ def tuned(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "texts.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(finetune_module, "restore_machine", lambda *_: (MACHINE, ""))
-        assert _run(
+        assert exit_code(
             "finetune", bert_folder, "--task", "classification", "--train", folder / "texts.csv", "--out",
             folder / "out", *THOROUGH, "--device", "cpu",
         ) == 0  # fmt: skip
@@ -58,56 +52,49 @@ def tuned(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_finetune_prints_the_table_and_says_where_the_model_lies(
-    tuned: Path, bert_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tuned: Path, bert_folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(finetune_module, "restore_machine", lambda *_: (MACHINE, ""))
     again = (
         "finetune", bert_folder, "--task", "classification", "--train", tuned / "texts.csv", "--out", tuned / "out",
         *THOROUGH,
     )  # fmt: skip
-    assert _run(*again) == 0
-    captured = capsys.readouterr()
-    assert "accuracy (dev)" in captured.out
-    assert "baseline: majority class" in captured.out
-    output = captured.err.replace("\n", " ")
-    assert "seed 0 already trained" in output
-    assert f"maskwright predict {tuned / 'out'}" in output
-    assert _run(*again, "--json") == 0
-    data = json.loads(capsys.readouterr().out)
+    code, out, err = run(*again)
+    assert code == 0
+    assert "accuracy (dev)" in out
+    assert "baseline: majority class" in out
+    assert "seed 0 already trained" in err.replace("\n", " ")
+    assert f"maskwright predict {tuned / 'out'}" in err.replace("\n", " ")
+    data = json.loads(run(*again, "--json")[1])
     assert data["finished"]
     assert data["results"]["main_metric"] == "accuracy"
 
 
-def test_evaluate_prints_a_table_or_json_and_writes_predictions(
-    tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "predictions.jsonl"
-    assert _run("evaluate", tuned / "out", "--file", tuned / "texts.csv", "--out", out) == 0
-    captured = capsys.readouterr()
-    assert "accuracy" in captured.out
-    assert len(out.read_text(encoding="utf-8").splitlines()) == 20
-    assert _run("evaluate", tuned / "out", "--file", tuned / "texts.csv", "--json") == 0
-    data = json.loads(capsys.readouterr().out)
+def test_evaluate_prints_a_table_or_json_and_writes_predictions(tuned: Path, tmp_path: Path, run: Run) -> None:
+    predictions = tmp_path / "predictions.jsonl"
+    code, out, _ = run("evaluate", tuned / "out", "--file", tuned / "texts.csv", "--out", predictions)
+    assert code == 0
+    assert "accuracy" in out
+    assert len(predictions.read_text(encoding="utf-8").splitlines()) == 20
+    data = json.loads(run("evaluate", tuned / "out", "--file", tuned / "texts.csv", "--json")[1])
     facts = {"model", "task", "file", "examples", "skipped", "truncated", "precision"}
     assert set(data) == facts | {"metrics", "by_class", "confusion"}
     assert (data["precision"], data["examples"]) == ("fp32", 20)
 
 
-def test_predict_takes_texts_or_a_file(tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run("predict", tuned / "out", "the cat sat", "the dog sat") == 0
-    captured = capsys.readouterr()
-    assert "the cat sat" in captured.out
-    assert "%" in captured.out
-    assert _run("predict", tuned / "out", "the cat sat", "--json") == 0
-    [one] = json.loads(capsys.readouterr().out)
+def test_predict_takes_texts_or_a_file(tuned: Path, tmp_path: Path, run: Run) -> None:
+    code, out, _ = run("predict", tuned / "out", "the cat sat", "the dog sat")
+    assert code == 0
+    assert "the cat sat" in out
+    assert "%" in out
+    [one] = json.loads(run("predict", tuned / "out", "the cat sat", "--json")[1])
     assert one["value"] == "feline"
     assert one["score"] == max(one["details"]["probabilities"].values())
-    out = tmp_path / "out.jsonl"
-    assert _run("predict", tuned / "out", tuned / "texts.csv", "--out", out) == 0
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "20 predictions in" in captured.err
-    assert len(out.read_text(encoding="utf-8").splitlines()) == 20
+    predictions = tmp_path / "out.jsonl"
+    code, out, err = run("predict", tuned / "out", tuned / "texts.csv", "--out", predictions)
+    assert (code, out) == (0, "")
+    assert "20 predictions in" in err
+    assert len(predictions.read_text(encoding="utf-8").splitlines()) == 20
 
 
 @pytest.mark.parametrize(
@@ -125,26 +112,22 @@ def test_predict_takes_texts_or_a_file(tuned: Path, tmp_path: Path, capsys: pyte
     ],
 )
 def test_mistakes_end_with_one_line(
-    arguments: list[str], message: str, tuned: Path, bert_folder: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, tuned: Path, bert_folder: Path, run: Run
 ) -> None:
-    assert _run(*(word.format(model=bert_folder, tuned=tuned) for word in arguments)) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert message in captured.err
-    assert captured.err.count("\n") == 1
+    code, out, err = run(*(word.format(model=bert_folder, tuned=tuned) for word in arguments))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
 
 
-def test_all_metrics_are_shown_in_tables_of_the_terminal_s_width(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_metrics_are_shown_in_tables_of_the_terminal_s_width(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     metrics = {f"metric_number_{number}": number / 10 for number in range(10)}
     rows = tuple(SeedRow(seed=seed, steps=1, best_epoch=1.0, dev=metrics, test=metrics) for seed in (0, 1))
     results = Results(task="squad-2.0", kind="question_answering", model="m", data={}, settings={}, rows=rows)
     done = SimpleNamespace(finished=True, results=results, folder="o")
     monkeypatch.setattr(finetune_module, "finetune", lambda model, **_: done)
     monkeypatch.setenv("COLUMNS", "100")
-    assert _run("finetune", "m", "--task", "squad-2.0", "--data", "d", "--out", "o") == 0
-    lines = capsys.readouterr().out.splitlines()
+    _, out, _ = run("finetune", "m", "--task", "squad-2.0", "--data", "d", "--out", "o")
+    lines = out.splitlines()
     assert max(map(len, lines)) <= 100
     headings = " ".join(line for line in lines if "metric_" in line)
     assert all(f"{name} ({part})" in headings for name in metrics for part in ("dev", "test"))
@@ -152,9 +135,7 @@ def test_all_metrics_are_shown_in_tables_of_the_terminal_s_width(
     assert sum("squad-2.0: m" in line for line in lines) == 1
 
 
-def test_options_arrive_and_an_interruption_ends_with_130(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_arrive_and_an_interruption_ends_with_130(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     received: dict[str, Any] = {}
 
     def finetune(model: str, **options: Any) -> SimpleNamespace:
@@ -162,14 +143,14 @@ def test_options_arrive_and_an_interruption_ends_with_130(
         return SimpleNamespace(finished=False, results=None, stopped_by="SIGINT", folder=options["out"])
 
     monkeypatch.setattr(finetune_module, "finetune", finetune)
-    code = _run(
+    code, _, err = run(
         "finetune", "runs/a", "--task", "squad", "--data", "d", "--out", "o", "--seeds", 3, "--seed", 5,
         "--set", "epochs=1", "--set", "task.doc_stride=32", "--system", "macbert", "--as-published", "--from-scratch",
         "--read", "quoting=none", "--test", "t1", "--test", "t2", "--precision", "bf16",
         "--dimensions", "256,64", "--search", 4,
     )  # fmt: skip
     assert code == 130
-    assert "the same command again resumes" in capsys.readouterr().err.replace("\n", " ")
+    assert "the same command again resumes" in err.replace("\n", " ")
     flags = {"as_published": True, "from_scratch": True}
     lists = {
         "dimensions": ["256", "64"],
@@ -196,7 +177,7 @@ def test_the_precision_reaches_measuring_and_predicting(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(evaluate_module, "evaluate", evaluate)
     monkeypatch.setattr(predict_module, "predict", predict)
-    assert _run("evaluate", "m", "--file", "f.csv", "--precision", "bf16") == 0
-    assert _run("predict", "m", "a text", "--precision", "bf16", "--json") == 0
-    assert _run("predict", "m", "a text", "--json") == 0
+    assert exit_code("evaluate", "m", "--file", "f.csv", "--precision", "bf16") == 0
+    assert exit_code("predict", "m", "a text", "--precision", "bf16", "--json") == 0
+    assert exit_code("predict", "m", "a text", "--json") == 0
     assert precisions == ["bf16", "bf16", "auto"]

@@ -173,10 +173,7 @@ def test_warnings_and_the_generator_that_fills_are_lines_on_standard_error(run, 
         ("fill-mask", [], "no text was given"),
         ("fill-mask", ["the [MASK]", "--device", "gpu"], "Did you mean 'cuda'?"),
         ("fill-mask", ["--file", "absent.txt"], "cannot read absent.txt"),
-        *(
-            (name, ["sch\udcf6n [MASK]"], "input 1: lone surrogate at position 4")
-            for name in ("fill-mask", "detect", "embed")
-        ),
+        ("detect", ["sch\udcf6n"], "input 1: lone surrogate at position 4"),
         ("embed", ["a", "--out", "v.txt"], "cannot write vectors as 'v.txt'. Allowed: a name that ends in .npy"),
         ("embed", ["--file", "~/latin.txt"], "latin.txt, line 2: not UTF-8"),
     ],
@@ -188,22 +185,12 @@ def test_errors_are_one_line(run, folders, tmp_path, command, arguments, message
     assert message in err
 
 
-def test_misspelled_models_and_poolings_are_errors(run, bert_folder):
-    assert "Did you mean" in run("fill-mask", bert_folder.parent / "tiny-brt", "a [MASK]")[2]
-    assert "is not one of 'mean'" in run("embed", bert_folder, "a", "--pooling", "maen")[2]
-
-
 def test_embed_checks_the_output_file_first(run, bert_folder, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setattr(maskwright.Model, "embed", lambda *_, **__: pytest.fail("embedding started"))
     code, _, err = run("embed", bert_folder, "a", "--out", tmp_path / "file" / "v.npy")
     assert code == 2
     assert "cannot write" in err
-
-
-def test_functions_without_a_text_are_errors(bert_folder):
-    with pytest.raises(maskwright.MaskwrightError, match="no text was given"):
-        maskwright.embed(bert_folder)
 
 
 def test_texts_of_the_command_line_come_first_and_surrogates_are_refused_with_their_place(tmp_path):

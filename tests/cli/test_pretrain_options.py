@@ -36,14 +36,6 @@ def test_options_arrive_by_name(words: str, expected: dict[str, Any], monkeypatc
         main(["pretrain", "corpus.txt", "--out", "runs/new", *words.split()])
 
 
-def test_a_student_without_a_teacher_is_one_line_and_exit_code_2(tmp_path: Path, run: Run) -> None:
-    (tmp_path / "corpus.txt").write_text("A text.")
-    recipe = ("--recipe", "distilbert/tiny", "--steps", 1)
-    code, _, err = run("pretrain", tmp_path / "corpus.txt", *recipe, "--out", tmp_path / "run")
-    assert code == 2
-    assert "--teacher DIR_OR_HUB_NAME" in err.replace("\n", " ")
-
-
 @pytest.mark.parametrize(
     ("recipe", "overrides", "verb"),
     [

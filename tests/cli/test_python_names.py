@@ -15,7 +15,6 @@ import maskwright
 from maskwright.cli.main import SUBCOMMANDS, load
 from maskwright.cli.options import PYTHON_ONLY, documented, parameters_of
 from maskwright.cli.training.pretrain import command as pretrain_command
-from maskwright.recipes import DEFAULT_RECIPE
 
 DISPLAY = {"json", "html", "help"}
 """Options that choose how a result is printed; functions return it."""
@@ -121,11 +120,6 @@ def measure(seed, device, precision):
     command_line, _, python = entries["precision"].partition(" In Python")
     assert command_line.endswith("Measurements use it too.")
     assert "PrecisionWarning" in python
-
-
-def test_the_help_of_pretrain_names_the_default_recipe_and_options() -> None:
-    helps = {parameter.name: parameter.help for parameter in load("pretrain").params}
-    assert f"`{DEFAULT_RECIPE}`, with --init" in helps["recipe"]
 
 
 @pytest.mark.parametrize("name", ["show", "diff", "size"])

@@ -42,10 +42,8 @@ def test_show_reads_a_file_and_takes_overrides(run, tokenizer, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("bert/tinny", "--text", "x"), "Did you mean 'bert/tiny'?"),
         (("bert/tiny",), "either as --text or as --text-file"),
         (("bert/tiny", "--text", " "), "the text to show is empty"),
-        (("bert/tiny", "--text", "x", "--set", "masking.rat=1"), "Did you mean 'masking.rate'?"),
         (("bert/tiny", "--text", "x", "--tokenizer", "/nowhere"), "/nowhere"),
     ],
 )

@@ -1,11 +1,9 @@
 """Corpora at URLs: fetched once, read as local files, and fetched again when they have changed."""
 
 import gzip
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 
 from maskwright.core.errors import DataError, DeviceError
@@ -17,16 +15,10 @@ from maskwright.data.sources.arguments import resolve_sources
 TEXT = "The old captain watches the quiet sea. My sister paints an open door.\n\n" * 3
 
 
-@pytest.fixture
-def store() -> Iterator[Any]:
-    system = fsspec.filesystem("memory")
-    system.store.clear()
-    system.pseudo_dirs[:] = [""]
+@pytest.fixture(autouse=True)
+def _corpora(store: Any) -> None:
     for name in ("en/b.jsonl.gz", "en/a.txt", "en/deep/c.txt", "en/d.pdf"):
-        system.pipe(f"/corpora/{name}", gzip.compress(b'{"text": "x"}') if name.endswith("gz") else TEXT.encode())
-    yield system
-    system.store.clear()
-    system.pseudo_dirs[:] = [""]
+        store.pipe(f"/corpora/{name}", gzip.compress(b'{"text": "x"}') if name.endswith("gz") else TEXT.encode())
 
 
 @pytest.fixture
@@ -43,7 +35,6 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
-@pytest.mark.usefixtures("store")
 def test_a_url_names_an_object_a_folder_or_a_pattern(tmp_path: Path) -> None:
     arguments = ["memory://corpora/en/a.txt:0.5", "memory://corpora/en/*.gz#text", "memory://corpora/en"]
     one, some, folder = resolve_sources(arguments, cache=tmp_path)
@@ -69,7 +60,7 @@ def test_an_object_is_fetched_once_and_again_when_it_has_changed(
     assert source.files[0].read_text() == TEXT.upper()
 
 
-def test_text_at_a_url_is_that_of_a_local_file(tmp_path: Path, store: Any) -> None:
+def test_text_at_a_url_is_that_of_a_local_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(TEXT)
     settings: Any = {"cleaning": Cleaning(deduplicate="none"), "workers": 1}
     local = clean_corpus([tmp_path / "a.txt"], cache=tmp_path / "here", **settings)
@@ -78,9 +69,7 @@ def test_text_at_a_url_is_that_of_a_local_file(tmp_path: Path, store: Any) -> No
     assert local.sentences(0) == remote.sentences(0)
 
 
-def test_an_object_cut_short_is_refused_and_fetched_again(
-    tmp_path: Path, store: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_object_cut_short_is_refused_and_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def cut(system: Any, path: str, file: Path, on_bytes: Any) -> None:
         file.write_bytes(system.cat_file(path)[:-7])
 
@@ -93,7 +82,6 @@ def test_an_object_cut_short_is_refused_and_fetched_again(
     assert source.files[0].read_text() == TEXT
 
 
-@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(
     ("url", "named"),
     [
@@ -111,27 +99,16 @@ def test_a_url_without_text_is_an_error(tmp_path: Path, url: str, named: str) ->
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.slow  # It starts a server.
-def test_objects_of_s3_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()  # It may know another test's server.
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
-        system = fsspec.filesystem("s3", skip_instance_cache=True)
-        system.mkdir("corpora")
-        for name in ("wiki/a.txt", "wiki/b.txt"):
-            system.pipe(f"corpora/{name}", TEXT.encode())
-        for _ in range(2):
-            (source,) = resolve_sources("s3://corpora/wiki/*.txt", cache=tmp_path)
-        assert [path.read_text() for path in source.files] == [TEXT] * 2
-        assert len(list(tmp_path.iterdir())) == 2
-        system.pipe("corpora/wiki/a.txt", TEXT.upper().encode())
-        (source,) = resolve_sources("s3://corpora/wiki/", cache=tmp_path)
-        assert [path.read_text() for path in source.files] == [TEXT.upper(), TEXT]
-        with pytest.raises(DeviceError, match="its bucket, does not exist"):
-            resolve_sources("s3://other/a.txt", cache=tmp_path)
-    finally:
-        server.stop()
+def test_objects_of_s3_are_read(tmp_path: Path, s3: Any) -> None:
+    s3.mkdir("corpora")
+    for name in ("wiki/a.txt", "wiki/b.txt"):
+        s3.pipe(f"corpora/{name}", TEXT.encode())
+    for _ in range(2):
+        (source,) = resolve_sources("s3://corpora/wiki/*.txt", cache=tmp_path)
+    assert [path.read_text() for path in source.files] == [TEXT] * 2
+    assert len(list(tmp_path.iterdir())) == 2
+    s3.pipe("corpora/wiki/a.txt", TEXT.upper().encode())
+    (source,) = resolve_sources("s3://corpora/wiki/", cache=tmp_path)
+    assert [path.read_text() for path in source.files] == [TEXT.upper(), TEXT]
+    with pytest.raises(DeviceError, match="its bucket, does not exist"):
+        resolve_sources("s3://other/a.txt", cache=tmp_path)

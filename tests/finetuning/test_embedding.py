@@ -389,10 +389,11 @@ def test_truncated_vectors_are_trained_scored_and_listed_in_the_config(rows, ber
         anchor, positive, negative = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in vectors)
         expected = ((anchor * positive).sum(1) > (anchor * negative).sum(1)).mean()
         assert done.results.sizes["8"]["dev"][metric] == expected
-    plain = _finetune(bert_folder, tmp_path, rows, "plain", dev=dev)
-    assert "matryoshka_dimensions" not in read_json(plain.folder / "config.json")
-    weights = [load_file(folder / "model.safetensors") for folder in (done.folder, plain.folder)]
-    assert any((weights[0][name] != weights[1][name]).any() for name in weights[0])
+    if rows == "pairs":
+        plain = _finetune(bert_folder, tmp_path, rows, "plain", dev=dev)
+        assert "matryoshka_dimensions" not in read_json(plain.folder / "config.json")
+        weights = [load_file(folder / "model.safetensors") for folder in (done.folder, plain.folder)]
+        assert any((weights[0][name] != weights[1][name]).any() for name in weights[0])
 
 
 def test_sizes_beyond_that_of_the_vectors_are_refused(bert_folder, tmp_path):

@@ -55,6 +55,22 @@ def tune(bert_folder, tmp_path):
     return tuned
 
 
+@pytest.fixture(scope="module")
+def trained_once(bert_folder, tmp_path_factory):
+    """A folder with texts.csv and in "out" the fine-tuning of `tune()`, and its results."""
+    folder = tmp_path_factory.mktemp("trained")
+    options = {"train": toy_tasks.texts(folder), "out": folder / "out", "reporter": Reporter()}
+    return folder, finetune(bert_folder, task="classification", device="cpu", set=QUICK, **options).results
+
+
+@pytest.fixture
+def first(trained_once, tmp_path):
+    """The results of `tune()`, which has been called."""
+    folder, results = trained_once
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return results
+
+
 @pytest.fixture
 def before_each_step(monkeypatch):
     """From the call on, call a function before each step of the optimizer."""
@@ -161,13 +177,13 @@ def test_a_killed_run_resumes_bit_for_bit(options, moments, tune, tmp_path, monk
     assert differing in ([], ["run.json"])  # the command that was called
 
 
+@pytest.mark.usefixtures("first")
 def test_gradients_computed_before_an_evaluation_are_the_same(tune, tmp_path, monkeypatch):
-    tune(out=tmp_path / "whole" / "out")
     # As on a GPU, which is sent the next step's gradients before an epoch is evaluated.
     monkeypatch.setattr(loop, "skips_on_device", lambda *_: True)
-    tune(out=tmp_path / "out")
+    tune(out=tmp_path / "other" / "out")
     for name in ("model.safetensors", "results.json", "runs/seed-0/metrics.jsonl"):
-        assert without_times(tmp_path / "whole" / "out" / name) == without_times(tmp_path / "out" / name)
+        assert without_times(tmp_path / "out" / name) == without_times(tmp_path / "other" / "out" / name)
 
 
 def test_a_stop_saves_and_the_same_call_resumes(tune, tmp_path, before_each_step):
@@ -210,8 +226,7 @@ def test_a_stop_between_baselines_ends_before_the_next(tune, monkeypatch):
     assert tune(seeds=1).finished
 
 
-def test_baselines_are_measured_once_for_the_same_examples(tune, tmp_path, monkeypatch):
-    first = tune().results
+def test_baselines_are_measured_once_for_the_same_examples(first, tune, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("maskwright.finetuning.finetune.measure_baselines", lambda *_: pytest.fail("they are kept"))
         assert tune().results == first
@@ -220,9 +235,8 @@ def test_baselines_are_measured_once_for_the_same_examples(tune, tmp_path, monke
 
 
 def test_finished_seeds_are_kept_and_more_can_be_added(
-    tune, bert_folder, tmp_path, before_each_step, no_training, monkeypatch
+    first, tune, bert_folder, tmp_path, before_each_step, no_training, monkeypatch
 ):
-    first = tune(seeds=1).results
     record, states = tmp_path / "out" / "run.json", []
     assert read(record)["finished"]
     before_each_step(lambda: states.append({"finished", "best_seed"} & read(record).keys()))
@@ -280,8 +294,7 @@ def test_a_model_is_trained_from_scratch(tune, bert_folder, tmp_path):
     assert torch.corrcoef(torch.stack([fresh.flatten(), trained.flatten()]))[0, 1] > 0.9
 
 
-def test_the_test_file_can_be_added_and_changed_once_all_is_trained(tune, tmp_path, no_training):
-    first = tune().results
+def test_the_test_file_can_be_added_and_changed_once_all_is_trained(first, tune, tmp_path, no_training):
     no_training()
     file = toy_tasks.texts(tmp_path, "test.csv", rows=8)
     measured = tune(test=file).results
@@ -439,8 +452,8 @@ def test_the_length_of_sequences_follows_the_texts_unless_it_is_set(bert_folder,
     assert [len(plan.data.train.truncated) for plan in plans] == [0, 2, 2]
 
 
+@pytest.mark.usefixtures("first")
 def test_another_request_in_the_folder_is_refused_with_what_differs(tune, tmp_path):
-    tune()
     with pytest.raises(CheckpointError, match=r"settings.learning_rate was 0.005, now 0.001"):
         tune(set=["learning_rate=1e-3"])
     toy_tasks.texts(tmp_path, rows=20)
@@ -448,20 +461,19 @@ def test_another_request_in_the_folder_is_refused_with_what_differs(tune, tmp_pa
         tune()
 
 
-def test_a_record_without_a_setting_has_its_default(tune, tmp_path, no_training):
-    done = tune()
+def test_a_record_without_a_setting_has_its_default(first, tune, tmp_path, no_training):
     record = read_record(tmp_path / "out" / "run.json")
     del record["request"]["settings"]["frozen"]  # As an earlier version wrote it.
     write_record(tmp_path / "out" / "run.json", record)
     no_training()
-    assert tune().results == done.results
+    assert tune().results == first
 
 
+@pytest.mark.usefixtures("first")
 def test_models_and_other_files_are_not_overwritten(tune, bert_folder, tmp_path):
     saved = tmp_path / "mine"
     shutil.copytree(bert_folder, saved)
     before = (saved / "model.safetensors").read_bytes()
-    toy_tasks.texts(tmp_path)
     options = {"task": "classification", "train": tmp_path / "texts.csv", "reporter": Reporter()}
     with pytest.raises(CheckpointError, match="the model to fine-tune"):
         finetune(saved, out=tmp_path / "elsewhere" / ".." / "mine", **options)
@@ -477,7 +489,6 @@ def test_models_and_other_files_are_not_overwritten(tune, bert_folder, tmp_path)
     (tmp_path / "thesis" / "thesis.txt").write_text("mine")
     with pytest.raises(CheckpointError, match=r"thesis\.txt"):
         tune(out=tmp_path / "thesis")
-    tune()
     with pytest.raises(CheckpointError, match="holds a fine-tuning, and a pretraining would write its own model"):
         pretrain(tmp_path / "texts.csv", out=tmp_path / "out", steps=1, reporter=Reporter())
     assert tune().finished

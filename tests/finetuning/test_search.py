@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from functools import partial
 
 import pytest
 import toy_tasks
@@ -18,17 +19,22 @@ from recording import Recorder
 pytest.importorskip("optuna")
 
 
+def search_settings(model, folder, out="out", set=(), **options):
+    file = toy_tasks.texts(folder)
+    settings = ("batch_size=8", "max_length=32", *set)
+    options = {"search": 3, "reporter": Recorder(), **options}
+    return finetune(model, task="classification", train=file, out=folder / out, device="cpu", set=settings, **options)
+
+
 @pytest.fixture
 def tune(bert_folder, tmp_path):
-    def tuned(out="out", set=(), **options):
-        file = toy_tasks.texts(tmp_path)
-        settings = ("batch_size=8", "max_length=32", *set)
-        options = {"search": 3, "reporter": Recorder(), **options}
-        return finetune(
-            bert_folder, task="classification", train=file, out=tmp_path / out, device="cpu", set=settings, **options
-        )
+    return partial(search_settings, bert_folder, tmp_path)
 
-    return tuned
+
+@pytest.fixture(scope="module")
+def whole(bert_folder, tmp_path_factory):
+    """The results of an undisturbed search of one epoch."""
+    return search_settings(bert_folder, tmp_path_factory.mktemp("whole"), set=["epochs=1"]).results
 
 
 def test_the_best_trial_is_what_is_kept(tune, tmp_path, monkeypatch):
@@ -48,14 +54,13 @@ def test_the_best_trial_is_what_is_kept(tune, tmp_path, monkeypatch):
     assert json.loads((tmp_path / "out" / "runs" / "seed-0" / "run.json").read_text()) == trained
 
 
-def test_test_examples_change_no_trial(tune, tmp_path):
+def test_test_examples_change_no_trial(tune, whole, tmp_path):
     with_test = tune(set=["epochs=1"], test=toy_tasks.texts(tmp_path, "test.csv", offset=7)).results
     assert with_test.best.test
-    assert tune("other", set=["epochs=1"]).results.trials == with_test.trials
+    assert with_test.trials == whole.trials
 
 
-def test_a_stopped_search_resumes_to_the_same_trials(tune, tmp_path, monkeypatch):
-    whole = tune("whole", set=["epochs=1"]).results
+def test_a_stopped_search_resumes_to_the_same_trials(tune, whole, tmp_path, monkeypatch):
     finish, count = SettingsSearch.finish, iter(range(9))
 
     def killed(search, **trial):

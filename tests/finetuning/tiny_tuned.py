@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 import transformers
 from torch import Tensor
@@ -68,8 +69,8 @@ TEXTS = (
     "Wir lieben München und Straßen; 我们 爱 北京 天安门!",
     "Anna lives in Paris, Bob works for Acme in London.",
 )
-EVERY = [(family, kind) for family in FAMILIES for kind in KINDS]
-SOME = [*zip(FAMILIES, itertools.cycle(KINDS), strict=False)]
+EVERY_HEAD = pytest.mark.parametrize(("family", "kind"), [(family, kind) for family in FAMILIES for kind in KINDS])
+SOME_HEADS = pytest.mark.parametrize(("family", "kind"), [*zip(FAMILIES, itertools.cycle(KINDS), strict=False)])
 """Each family and each kind at least once."""
 
 

@@ -3,6 +3,7 @@
 import shutil
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +11,18 @@ import numpy as np
 import pytest
 
 import maskwright
+from tests.checkpoints import tiny_models
 
 # A unigram mask includes the space after it in transformers, so no text follows it.
 TEXTS = ["the cat sat on the [MASK]", "we love the dog and the [MASK]"]
-_SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-_DISTILBERT = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64}
-_XLM_ROBERTA = _SHAPE | {"type_vocab_size": 1, "layer_norm_eps": 1e-5, "pad_token_id": 1, "max_position_embeddings": 42}
-FAMILIES = {
-    "Albert": ("Albert", _SHAPE | {"embedding_size": 16, "hidden_act": "gelu_pytorch_tanh"}),
-    "DistilBert": ("DistilBert", _DISTILBERT),
-    "Electra": ("Electra", _SHAPE | {"embedding_size": 16}),
-    "Ernie": ("Ernie", _SHAPE | {"hidden_act": "relu", "layer_norm_eps": 1e-5}),
+CONFIGS = {
+    "Albert": partial(tiny_models.albert_config, hidden_act="gelu_pytorch_tanh"),
+    "DistilBert": tiny_models.distilbert_config,
+    "Electra": tiny_models.electra_config,
+    "Ernie": tiny_models.ernie_config,
     # RoBERTa's architecture with a unigram tokenizer.
-    "Camembert": ("Camembert", _XLM_ROBERTA),
-    "XLMRoberta": ("XLMRoberta", _XLM_ROBERTA),
+    "Camembert": tiny_models.roberta_config,
+    "XLMRoberta": tiny_models.roberta_config,
 }
 _PIECES = ("the", "cat", "sat", "on", "mat", "we", "love", "and", "dog", "a", "ran", "to", "tree")
 
@@ -42,7 +41,7 @@ def _save_unigram_tokenizer(name: str, path: Path) -> int:
     return len(tokenizer)
 
 
-@pytest.fixture(scope="module", params=sorted(FAMILIES))
+@pytest.fixture(scope="module", params=sorted(CONFIGS))
 def folder(
     request: pytest.FixtureRequest,
     bert_folder: Path,
@@ -53,16 +52,16 @@ def folder(
     import torch
     import transformers
 
-    name, shape = FAMILIES[request.param]
+    name: str = request.param
     path: Path = tmp_path_factory.mktemp("families") / name.lower()
-    if "pad_token_id" in shape and shape["pad_token_id"] == 1:
+    if CONFIGS[name] is tiny_models.roberta_config:
         words = _save_unigram_tokenizer(name, path)
     else:
         shutil.copytree(bert_folder, path, ignore=shutil.ignore_patterns("*.json", "*.safetensors"))
         shutil.copy(bert_folder / "tokenizer_config.json", path)
         words = len((path / "vocab.txt").read_text(encoding="utf-8").splitlines())
     torch.manual_seed(0)
-    shape = {"vocab_size": words, "max_position_embeddings": 40, "initializer_range": 0.4} | shape
+    shape = CONFIGS[name](vocab_size=words, max_position_embeddings=42, initializer_range=0.4).to_dict()
     config = getattr(transformers, f"{name}Config")(**shape)
     save_as_trained(getattr(transformers, f"{name}ForMaskedLM")(config), path)
     return name, path

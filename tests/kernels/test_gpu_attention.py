@@ -3,6 +3,7 @@
 import itertools
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -29,14 +30,8 @@ def bounds_of(lengths: list[int]) -> Tensor:
 
 
 def batch_of(lengths: list[int], key: int) -> PackedBatch:
-    return PackedBatch(
-        ids=torch.randint(50, (sum(lengths),), device=DEVICE),
-        position_ids=torch.cat([torch.arange(length, device=DEVICE) for length in lengths]),
-        segment_ids=torch.zeros(sum(lengths), dtype=torch.int64, device=DEVICE),
-        cu_seqlens=bounds_of(lengths),
-        max_seqlen=64,
-        dropout_key=key,
-    )
+    ids, sizes = np.random.default_rng(key).integers(50, size=sum(lengths)), np.array(lengths)
+    return PackedBatch.of(ids, np.zeros(len(ids)), sizes, max_seqlen=64, dropout_key=key, device=DEVICE)
 
 
 def inputs_of(tokens: int, width: int) -> list[Tensor]:
@@ -47,6 +42,18 @@ def inputs_of(tokens: int, width: int) -> list[Tensor]:
 def assert_near(actual: Tensor, expected: Tensor, minimum: float = 0.0) -> None:
     difference = (actual.detach().double() - expected.detach().double()).norm()
     assert difference <= TOLERANCE * max(float(expected.detach().double().norm()), minimum)
+
+
+def assert_attention_is_near(lengths: list[int], longest: int, width: int, window: int | None) -> None:
+    """Compare results and gradients of two heads with PyTorch's."""
+    inputs, sequences = inputs_of(sum(lengths), width), ops.Sequences(bounds_of(lengths), longest)
+    actual = ops.attention(*inputs, sequences, num_heads=2, window=window)
+    expected = padded_attention(*inputs, sequences, 2, None, window)
+    assert_near(actual, expected)
+    grad = torch.randn_like(expected)
+    both = (torch.autograd.grad(each, inputs, grad) for each in (actual, expected))
+    for one, other in zip(*both, strict=True):
+        assert_near(one, other)
 
 
 @pytest.mark.parametrize("changes", [{}, MODERN], ids=["bert", "modern"])
@@ -126,26 +133,9 @@ def test_flash_attention_drops_by_the_key_and_leaves_the_generator_alone() -> No
 @pytest.mark.parametrize("window", [1, 5, 64])
 def test_windows_of_long_and_short_sequences_are_those_of_pytorch(window: int) -> None:
     for lengths in ([300, 1, 70], [90, 1, 70]):
-        inputs, sequences = inputs_of(sum(lengths), 128), ops.Sequences(bounds_of(lengths), max(lengths))
-        actual = ops.attention(*inputs, sequences, num_heads=2, window=window)
-        expected = padded_attention(*inputs, sequences, 2, None, window)
-        assert_near(actual, expected)
-        grad = torch.randn_like(expected)
-        for one, other in zip(
-            torch.autograd.grad(actual, inputs, grad), torch.autograd.grad(expected, inputs, grad), strict=True
-        ):
-            assert_near(one, other)
+        assert_attention_is_near(lengths, max(lengths), 128, window)
 
 
 @pytest.mark.parametrize("head_size", [24, 12, 256])
 def test_head_sizes_without_a_triton_kernel_are_computed(head_size: int) -> None:
-    lengths = [33, 1, 40]
-    inputs, sequences = inputs_of(sum(lengths), 2 * head_size), ops.Sequences(bounds_of(lengths), 64)
-    actual = ops.attention(*inputs, sequences, num_heads=2)
-    expected = padded_attention(*inputs, sequences, 2, None)
-    assert_near(actual, expected)
-    grad = torch.randn_like(expected)
-    for one, other in zip(
-        torch.autograd.grad(actual, inputs, grad), torch.autograd.grad(expected, inputs, grad), strict=True
-    ):
-        assert_near(one, other)
+    assert_attention_is_near([33, 1, 40], 64, 2 * head_size, window=None)

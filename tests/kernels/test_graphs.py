@@ -1,9 +1,9 @@
 """What surrounds CUDA graphs and needs no GPU: sizes, the memory that graphs read, gradients, detached parameters."""
 
 import contextlib
-import itertools
 from typing import cast
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -22,17 +22,8 @@ BATCHES = st.lists(st.integers(1, LONGEST), min_size=1, max_size=100)
 
 
 def batch_of(lengths: list[int], longest: int = LONGEST, key: int | None = 5) -> PackedBatch:
-    tokens = sum(lengths)
-    draws = torch.Generator().manual_seed(tokens)
-    ids, positions, segments = (torch.randint(1, 99, (tokens,), generator=draws) for _ in range(3))
-    return PackedBatch(
-        ids=ids,
-        position_ids=positions,
-        segment_ids=segments,
-        cu_seqlens=torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32),
-        max_seqlen=longest,
-        dropout_key=key,
-    )
+    ids, segments = np.random.default_rng(0).integers(1, 99, (2, sum(lengths)))
+    return PackedBatch.of(ids, segments, np.array(lengths), max_seqlen=longest, dropout_key=key)
 
 
 def positions_of(batch: PackedBatch, share: float | None) -> Tensor | None:

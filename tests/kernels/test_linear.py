@@ -1,7 +1,6 @@
 """Dense layers in training on a CPU against PyTorch's, and the memory that a layer of the encoder saves."""
 
-import itertools
-
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -18,9 +17,7 @@ names = pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "relu"])
 
 
 def batch_of(lengths: list[int], ids: Tensor) -> PackedBatch:
-    zeros, bounds = torch.zeros_like(ids), torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32)
-    ids_of = {"ids": ids, "position_ids": zeros, "segment_ids": zeros}
-    return PackedBatch(**ids_of, cu_seqlens=bounds, max_seqlen=max(lengths), dropout_key=3)
+    return PackedBatch.of(ids.numpy(), np.zeros(len(ids)), np.array(lengths), dropout_key=3)
 
 
 def test_batches_are_padded_to_few_sizes_by_sequences_and_positions_that_nothing_uses() -> None:

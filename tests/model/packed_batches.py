@@ -1,8 +1,6 @@
 """Packed batches for tests, and a small encoder whose attention is far from uniform."""
 
-import itertools
-
-import torch
+import numpy as np
 
 from maskwright.core.tensors import PackedBatch
 from maskwright.model.config import EncoderConfig
@@ -18,19 +16,10 @@ PACKED = (10, 7, 3, 24, 20, 3, 5, 5, 5, 5, 4)
 
 def packed(lengths: tuple[int, ...] = PACKED, max_seqlen: int = 24, key: int | None = None) -> PackedBatch:
     """Pack random sequences of the given lengths; a sequence's tokens depend on its number alone."""
-    ids = [
-        torch.randint(5, VOCAB_SIZE, (length,), generator=torch.Generator().manual_seed(number))
-        for number, length in enumerate(lengths)
-    ]
-    positions = torch.cat([torch.arange(length) for length in lengths])
-    return PackedBatch(
-        ids=torch.cat(ids),
-        position_ids=positions,
-        segment_ids=torch.cat([(torch.arange(length) > length // 2).long() for length in lengths]),
-        cu_seqlens=torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32),
-        max_seqlen=max_seqlen,
-        dropout_key=key,
-    )
+    ids = [np.random.default_rng(number).integers(5, VOCAB_SIZE, length) for number, length in enumerate(lengths)]
+    segments = np.concatenate([np.arange(length) > length // 2 for length in lengths])
+    sizes = np.array(lengths)
+    return PackedBatch.of(np.concatenate(ids), segments, sizes, max_seqlen=max_seqlen, dropout_key=key)
 
 
 def encoder(config: EncoderConfig = SMALL, seed: int = 1) -> Encoder:

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -21,14 +22,8 @@ def _encoder(config, words, seed=0):
 def _first_attention(config):
     """Mean attention of each head from a token to the one its offset away, and to itself, in random texts."""
     encoder = _encoder(config, 3000)
-    tokens = SEQUENCES * LENGTH
-    batch = PackedBatch(
-        ids=torch.randint(5, 3000, (tokens,), generator=torch.Generator().manual_seed(1)),
-        position_ids=torch.arange(LENGTH).repeat(SEQUENCES),
-        segment_ids=torch.zeros(tokens, dtype=torch.int64),
-        cu_seqlens=torch.arange(0, tokens + 1, LENGTH, dtype=torch.int32),
-        max_seqlen=LENGTH,
-    )
+    ids = np.random.default_rng(1).integers(5, 3000, SEQUENCES * LENGTH)
+    batch = PackedBatch.of(ids, np.zeros(len(ids)), np.full(SEQUENCES, LENGTH))
     with torch.no_grad():
         block, heads = encoder.attention_blocks[0], config.num_heads
         hidden, size = block.before(encoder.embed(batch, None)), config.head_size

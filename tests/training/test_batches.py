@@ -3,6 +3,7 @@
 import itertools
 from collections import defaultdict
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.core.fields import kinds
-from maskwright.core.similar_words import SimilarWords, word_hashes
+from maskwright.core.similar_words import SimilarWords
 from maskwright.core.types import AnnotatedTokens, BoolArray, Documents, IntArray, SpecialTokens
 from maskwright.pretext.masking import MaskingChoice
 from maskwright.pretext.replacement.base import VocabularyFacts
@@ -22,12 +23,14 @@ from maskwright.training.steps.batches import MicroBatch, StepBatch, even_bounds
 from maskwright.training.steps.text import Text
 from maskwright.training.steps.transfer import map_tensors
 from maskwright.training.steps.workload import Workload, build_workload
+from tests.pretext.similar_tables import table_of
 
 VOCABULARY = 500
 NAMES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SPECIAL = SpecialTokens(pad=0, unk=1, cls=2, sep=3, mask=4, vocab_size=VOCABULARY, names=NAMES)
 
 
+@cache
 def toy_text(documents: int = 80) -> Text:
     draw = np.random.default_rng(0)
     sentences = draw.integers(2, 9, documents)
@@ -74,22 +77,7 @@ def toy_similar_words(words: set[tuple[int, ...]]) -> SimilarWords:
         for group in by_length
         for index, word in enumerate(group)
     }
-    known = [word for word, others in similar.items() if others]
-    lengths = np.array([len(word) for word in known])
-    counts = np.array([len(similar[word]) for word in known])
-    hashes = word_hashes(np.concatenate(known), np.cumsum(lengths) - lengths)
-    order = np.argsort(hashes)
-    candidates = [token for word in known for other in similar[word] for token in other]
-    sizes = np.array([length * len(group) for length, group in enumerate(by_length)])
-    return SimilarWords(
-        ids=np.array(candidates + [token for group in by_length for word in group for token in word], dtype=np.int32),
-        hashes=hashes[order],
-        lengths=lengths[order],
-        firsts=(np.cumsum(counts * lengths) - counts * lengths)[order],
-        counts=counts[order],
-        random_firsts=len(candidates) + np.cumsum(sizes) - sizes,
-        random_counts=np.array([len(group) for group in by_length]),
-    )
+    return table_of({word: others for word, others in similar.items() if others}, sorted(words))
 
 
 def recipe(*overrides: str, name: str = "bert/tiny") -> Recipe:

@@ -1,6 +1,6 @@
 """Damaged, missing and removed files of a run: the same command restores them, or one error names the file."""
 
-import json
+import itertools
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +14,7 @@ from damage import HARMS, contents, flip_bit
 from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.core.storage.checksums import read_record
 from maskwright.training.runs import checkpoint
+from maskwright.training.runs.examination import examine
 from maskwright.training.steps.optimizer import Optimizer
 from recording import Recorder
 
@@ -39,18 +40,19 @@ def again(finished: Path, tmp_path: Path) -> Again:
     )
 
 
+@pytest.mark.parametrize("every_harm", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_every_file_that_is_used_again_is_restored_from_a_checkpoint(
-    again: Again, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    every_harm: bool, again: Again, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = contents(run := tmp_path / "run", *NOT_USED_AGAIN)
     assert {"recipe.json", "tokenizer.json", "generator/vocab.txt", "metrics.jsonl", "data_card.json"} < before.keys()
     monkeypatch.setattr(Optimizer, "step", None)  # Nothing is trained.
-    for name in sorted(before.keys() - {*MADE_AGAIN}):
-        for harm in HARMS.values():
-            harm(run / name)
-            assert again(reporter=(recorder := Recorder())).finished
-            assert contents(run, *NOT_USED_AGAIN) == before
-            assert recorder.on("restored", name.rpartition("/")[2])
+    names, harms = sorted(before.keys() - {*MADE_AGAIN}), HARMS.values()
+    for name, harm in itertools.product(names, harms) if every_harm else zip(names, itertools.cycle(harms)):
+        harm(run / name)
+        assert again(reporter=(recorder := Recorder())).finished
+        assert contents(run, *NOT_USED_AGAIN) == before
+        assert recorder.on("restored", name.rpartition("/")[2])
 
 
 def test_speeds_and_pages_of_a_finished_run_are_restored(
@@ -63,12 +65,11 @@ def test_speeds_and_pages_of_a_finished_run_are_restored(
     monkeypatch.setattr(Optimizer, "step", None)  # Nothing is trained.
     again()
     before = contents(run := tmp_path / "run", "run.json")
-    for name in ("timing.jsonl", "data_card.md", "report.html"):
-        for harm in HARMS.values():
-            harm(run / name)
-            assert again(reporter=(recorder := Recorder())).finished
-            assert contents(run, "run.json") == before
-            assert recorder.on("restored", name)
+    for name, harm in zip(("timing.jsonl", "data_card.md", "report.html", "timing.jsonl"), HARMS.values(), strict=True):
+        harm(run / name)
+        assert again(reporter=(recorder := Recorder())).finished
+        assert contents(run, "run.json") == before
+        assert recorder.on("restored", name)
 
 
 @pytest.mark.parametrize(("name", "harm"), [*zip(MADE_AGAIN, HARMS, strict=True)])
@@ -183,8 +184,5 @@ def test_remains_of_kills_are_removed_at_any_depth(again: Again, tmp_path: Path)
 
 
 def test_doctor_names_a_damaged_model(again: Again, tmp_path: Path) -> None:
-    from maskwright.training.runs.examination import examine
-
     flip_bit(tmp_path / "run" / "model.safetensors")
     assert any(each.topic == "record" and "model.safetensors" in each.text for each in examine(tmp_path / "run"))
-    assert json.loads((tmp_path / "run" / "recipe.json").read_text())["name"] == "electra/tiny"

@@ -36,23 +36,21 @@ def assert_same(one: RunResult, other: RunResult) -> None:
     assert [row["step"] for row in left] == list(range(1, one.steps + 1))
 
 
-@pytest.mark.parametrize("kill", [None, 4])
-def test_an_extended_run_equals_one_of_the_larger_budget(train: Train, kill: int | None) -> None:
+def test_an_extended_run_equals_one_of_the_larger_budget(train: Train) -> None:
     long = train("long", steps=24)
-    short = partial(train, "short", checkpoint_minutes=0.0)
-    if kill is None:
-        assert short(steps=12).finished
-    else:
-        with killed_after(kill):
-            short(steps=12)
-    extended = short(steps=24)
-    assert extended.steps == 24
-    assert_same(long, extended)
-    assert [path.name for path in (extended.folder / "stable").iterdir()] == ["step-000000012"]  # Where it decays
-    record = read_json(extended.folder / "run.json")
-    assert record["extended_from"] == [{"steps": 12}]
-    assert record["expected_tokens"] == pytest.approx(2 * record["first_expected_tokens"])
-    assert short(steps=24) == extended
+    whole, killed = (partial(train, name, checkpoint_minutes=0.0) for name in ("whole", "killed"))
+    assert whole(steps=12).finished
+    with killed_after(4):
+        killed(steps=12)
+    for short in (whole, killed):
+        extended = short(steps=24)
+        assert extended.steps == 24
+        assert_same(long, extended)
+        assert [path.name for path in (extended.folder / "stable").iterdir()] == ["step-000000012"]  # Where it decays
+        record = read_json(extended.folder / "run.json")
+        assert record["extended_from"] == [{"steps": 12}]
+        assert record["expected_tokens"] == pytest.approx(2 * record["first_expected_tokens"])
+        assert short(steps=24) == extended
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 from test_batches import step
 from test_every_recipe import SHRUNK, model_of, teacher_of, toy
 from torch.utils.flop_counter import FlopCounterMode
-from toy_models import take_step
+from toy_models import take_steps
 
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.flops import expected_tokens, planned_skipped_flops_per_token
@@ -12,7 +12,6 @@ from maskwright.kernels.cpu import linear
 from maskwright.kernels.setting import use_kernels
 from maskwright.recipes.catalog import get, names, resolve
 from maskwright.recipes.sizing import training_flops_per_token
-from maskwright.training.steps.update_rules import build_optimizer
 from maskwright.training.steps.workload import skipped_flops, step_flops
 
 # Recipes that are the same at toy size are tested once.
@@ -34,10 +33,9 @@ def test_a_step_has_the_flops_that_pytorch_counts(name: str, monkeypatch: pytest
     recipe = _ABLATIONS.get(name) or toy(name)
     teacher = teacher_of(recipe, steps=0)
     batch, model = step(recipe, tokens_per_microbatch=1, count=4), model_of(recipe, teacher).train()
-    optimizer = build_optimizer(model.named_parameters(), recipe.training.optimizer, peak=recipe.training.learning_rate)
     # The C kernel computes as many FLOPs as the sequences' lengths say, which the counter does not see.
     with use_kernels(False), FlopCounterMode(display=False) as counter:
-        take_step(model, optimizer, batch, learning_rate=1e-3, clip_norm=1.0, step=0)
+        take_steps(recipe, model, batch, 1, learning_rate=1e-3)
     config = None if teacher is None else teacher.encoder.config
     counted = step_flops(recipe, len(model.encoder.word_embeddings.weight), batch, config)
     assert counted - skipped_flops(recipe, batch) == pytest.approx(counter.get_total_flops(), rel=0.01)

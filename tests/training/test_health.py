@@ -14,7 +14,7 @@ import pytest
 import torch
 from toy_runs import TOY, train_toy
 
-from maskwright.core.errors import DataError, TrainingError
+from maskwright.core.errors import TrainingError
 from maskwright.core.storage.checksums import read_record
 from maskwright.training import pretraining_run
 from maskwright.training.runs import checkpoint
@@ -70,13 +70,6 @@ def test_an_error_in_preparation_is_the_one_that_is_shown(tmp_path: Path, monkey
     monkeypatch.setattr(sys.modules["maskwright.training.pretrain"], "prepare", Mock(side_effect=error))
     with pytest.raises(TrainingError, match="has no prediction"):
         train_toy(tmp_path, steps=4)
-
-
-def test_any_error_of_a_run_is_kept_for_the_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pretraining_run.PretrainingRun, "run", Mock(side_effect=DataError("a shard is damaged")))
-    with pytest.raises(DataError):
-        train_toy(tmp_path, steps=4)
-    assert "a shard is damaged" in read_record(tmp_path / "run" / "run.json")["problem"]
 
 
 def test_a_later_session_forgets_the_problem_and_keeps_the_first_loss(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Generator and encoder in one model: the same numbers as transformers' pair, and who learns from what."""
 
-import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +11,7 @@ from test_batches import SPECIAL, VOCABULARY, step, workload
 from test_every_recipe import SHRUNK, WHOLE
 from test_every_recipe import model_of as toy_model
 from torch import Tensor
-from toy_models import take_step
+from toy_models import take_step, take_steps
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
 from maskwright.checkpoints.checkpoint import read_checkpoint
@@ -97,13 +96,7 @@ def ragged(right: Tensor | None = None) -> tuple[dict[str, Tensor], Tensor, Micr
         original.view(-1)[selected[: len(right)]] = right
     masked = original.flatten().clone()
     masked[selected[:10]] = SPECIAL.mask  # the others stay as they are
-    batch = PackedBatch(
-        ids=masked[positions],
-        position_ids=column[real],
-        segment_ids=segments[real],
-        cu_seqlens=torch.tensor([0, *itertools.accumulate(LENGTHS)], dtype=torch.int32),
-        max_seqlen=shape[1],
-    )
+    batch = PackedBatch.of(masked[positions].numpy(), segments[real].numpy(), np.array(LENGTHS))
     labels = original.flatten()[selected]
     targets = {
         "mlm": TargetTensors(
@@ -224,13 +217,7 @@ def test_the_chef_cooked_the_meal() -> None:
         model.heads["mlm"].bias.fill_(-1000.0)
         model.heads["mlm"].bias[[the, ate]] = 0.0
     mask, cls, sep = SPECIAL.mask, SPECIAL.cls, SPECIAL.sep
-    batch = PackedBatch(
-        ids=torch.tensor([cls, mask, chef, mask, the, meal, sep]),
-        position_ids=torch.arange(7),
-        segment_ids=torch.zeros(7, dtype=torch.int64),
-        cu_seqlens=torch.tensor([0, 7], dtype=torch.int32),
-        max_seqlen=7,
-    )
+    batch = PackedBatch.of(np.array([cls, mask, chef, mask, the, meal, sep]), np.zeros(7), np.array([7]))
     targets = {
         "mlm": TargetTensors(
             positions=torch.tensor([1, 3]),
@@ -284,10 +271,7 @@ def test_original_tokens_are_predicted_from_the_samples(loss_at: str) -> None:
     text = seen[0].index_copy(0, selected.positions, selected.labels)
     assert torch.equal(targets.labels, text[where])
     assert int(terms["replace_mlm"].tallies["replaced"]) == int((sampled != selected.labels).sum())
-    optimizer = build_optimizer(model.named_parameters(), recipe.training.optimizer)
-    results = [
-        take_step(model, optimizer, batch, learning_rate=3e-3, clip_norm=1.0, step=number) for number in range(20)
-    ]
+    results = take_steps(recipe, model, batch, 20, learning_rate=3e-3)
     assert results[-1].objectives["replace_mlm"].loss < results[0].objectives["replace_mlm"].loss
     assert ("restored" in results[-1].objectives["replace_mlm"].details) == (loss_at == "everywhere")
 
@@ -403,10 +387,7 @@ def test_weights_come_whole_and_go_back() -> None:
 def test_detection_goes_with_other_choices(overrides: tuple[str, ...]) -> None:
     recipe = toy(*overrides)
     model, batch = toy_model(recipe).train(), step(recipe, count=16)
-    optimizer = build_optimizer(model.named_parameters(), recipe.training.optimizer)
-    results = [
-        take_step(model, optimizer, batch, learning_rate=1e-3, clip_norm=1.0, step=number) for number in range(3)
-    ]
+    results = take_steps(recipe, model, batch, 3, learning_rate=1e-3)
     for result in results:
         assert result.objectives.keys() == {objective.kind for objective in recipe.objectives}
         assert np.isfinite(result.loss)

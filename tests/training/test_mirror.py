@@ -4,13 +4,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import fsspec
 import pytest
 from toy_runs import CLEAN, TOY, Train, assert_same_files, killed_after, train_toy, write_corpus
 
@@ -22,14 +21,6 @@ from maskwright.training.runs.mirror import Mirror
 from recording import Recorder
 
 URL = "memory://mirrors/run"
-
-
-@pytest.fixture
-def store() -> Iterator[Any]:
-    system = fsspec.filesystem("memory")
-    system.store.clear()
-    yield system
-    system.store.clear()
 
 
 @pytest.fixture
@@ -47,6 +38,18 @@ def files_of(folder: Path) -> dict[str, bytes]:
         for name, content in files.items()
         if not name.startswith("kept/") and (not name.startswith("checkpoints/") or name.startswith(newest))
     }
+
+
+def refuse_uploads(monkeypatch: pytest.MonkeyPatch, refused: Callable[[Path], bool]) -> None:
+    """Let uploads of some files fail."""
+    put = Mirror._put
+
+    def put_or_fail(self: Mirror, file: Path, target: str) -> None:
+        if refused(file.relative_to(self._folder)):
+            raise PermissionError("Access Denied")
+        put(self, file, target)
+
+    monkeypatch.setattr(Mirror, "_put", put_or_fail)
 
 
 def copied(store: Any, step: int) -> dict[str, bytes]:
@@ -74,10 +77,6 @@ def test_a_run_whose_folder_is_gone_resumes_from_the_mirror(train: Train, tmp_pa
     assert train("run", mirror=URL, keep=4).finished
     assert files_of(tmp_path / "run") == stored
     assert len(list((tmp_path / "run/kept").iterdir())) == 4
-
-
-class Killed(BaseException):
-    pass
 
 
 def test_a_kill_after_any_uploaded_file_leaves_a_run_that_resumes_to_the_same_bytes(
@@ -112,7 +111,7 @@ def test_a_kill_after_any_uploaded_file_leaves_a_run_that_resumes_to_the_same_by
         assert_same_files(undisturbed, train("run", steps=3, mirror=URL, checkpoint_minutes=1.0))
 
 
-def test_a_process_that_is_cut_off_does_not_write_over_another(train: Train, tmp_path: Path, store: Any) -> None:
+def test_a_process_that_is_cut_off_does_not_write_over_another(train: Train, store: Any) -> None:
     recorder, put = Recorder(), store.pipe_file
 
     def other_run(*_: Any) -> None:
@@ -136,21 +135,17 @@ def test_damaged_checkpoints_do_not_replace_those_of_the_copy(train: Train, tmp_
 def test_a_failed_upload_is_a_warning_and_an_error_only_at_the_end(
     train: Train, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put, fails = Mirror._put, {"checkpoints/step-000000003/state.json"}
+    failing, recorder = ["checkpoints/step-000000003/state.json"], Recorder()
 
-    def put_or_fail(self: Mirror, file: Path, target: str) -> None:
-        if (name := file.relative_to(self._folder).as_posix()) in fails:
-            fails.remove(name)
-            raise PermissionError("Access Denied")
-        put(self, file, target)
+    def fails_once(file: Path) -> bool:
+        return file.as_posix() in failing and bool(failing.pop())
 
-    monkeypatch.setattr(Mirror, "_put", put_or_fail)
-    recorder = Recorder()
+    refuse_uploads(monkeypatch, fails_once)
     run = train(mirror=URL, reporter=recorder)
     (line,) = recorder.on("warning", "the upload to the mirror failed")
     assert f"cannot access {URL}: PermissionError: Access Denied; the next checkpoint tries again" in line
     store.store.clear()
-    fails.add("report.html")
+    failing.append("report.html")
     (run.folder / "report.html").write_text("new")
     with pytest.raises(DeviceError, match="Access Denied"):
         train(mirror=URL)
@@ -159,16 +154,11 @@ def test_a_failed_upload_is_a_warning_and_an_error_only_at_the_end(
     assert copied(store, 8)["report.html"] == b"new"
 
 
-def test_an_end_without_a_copy_says_what_to_do(train: Train, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    put = Mirror._put
-
-    def put_or_fail(self: Mirror, file: Path, target: str) -> None:
-        if file.name == "run.json" and "result" in read_json(file):
-            raise PermissionError("Access Denied")
-        put(self, file, target)
-
+def test_an_end_without_a_copy_says_what_to_do(
+    train: Train, tmp_path: Path, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Mirror, "_put", put_or_fail)
+        refuse_uploads(patch, lambda file: file.name == "run.json" and "result" in read_json(tmp_path / "run" / file))
         with pytest.raises(DeviceError, match="The same command copies the rest") as raised:
             train(mirror=URL)
     assert "its copy is behind: cannot access memory://mirrors/run" in str(raised.value)
@@ -264,27 +254,17 @@ def test_a_killed_process_whose_disk_is_gone_resumes_from_a_folder(tmp_path: Pat
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.slow  # It starts a server.
-def test_a_run_resumes_from_s3(train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()  # It may know another test's server.
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
-        undisturbed = train("undisturbed")
-        with pytest.raises(DeviceError, match=r"cannot access s3://runs/base: .*bucket"):
-            train("run", mirror="s3://runs/base")
-        fsspec.filesystem("s3", skip_instance_cache=True).mkdir("runs")
-        with killed_after(5):
-            train("run", mirror="s3://runs/base")
-        shutil.rmtree(tmp_path / "run")
-        resumed = train("run", mirror="s3://runs/base")
-        assert_same_files(undisturbed, resumed)
-        shutil.rmtree(tmp_path / "run")
-        assert train("run", mirror="s3://runs/base").finished
-        steps = {path.name for path in (tmp_path / "run/checkpoints").iterdir()}
-        assert steps == {"step-000000008"}
-    finally:
-        server.stop()
+def test_a_run_resumes_from_s3(train: Train, tmp_path: Path, s3: Any) -> None:
+    undisturbed = train("undisturbed")
+    with pytest.raises(DeviceError, match=r"cannot access s3://runs/base: .*bucket"):
+        train("run", mirror="s3://runs/base")
+    s3.mkdir("runs")
+    with killed_after(5):
+        train("run", mirror="s3://runs/base")
+    shutil.rmtree(tmp_path / "run")
+    resumed = train("run", mirror="s3://runs/base")
+    assert_same_files(undisturbed, resumed)
+    shutil.rmtree(tmp_path / "run")
+    assert train("run", mirror="s3://runs/base").finished
+    steps = {path.name for path in (tmp_path / "run/checkpoints").iterdir()}
+    assert steps == {"step-000000008"}

@@ -4,12 +4,11 @@ import os
 import pickle
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 from toy_runs import CLEAN, TOY, assert_same_files, train_toy, write_corpus
 
@@ -28,14 +27,6 @@ def prepare_toy(folder: Path, out: str | Path, documents: int = 60, **changes: A
     write_corpus(corpus := folder / "corpus.txt", documents)
     settings = {"recipe": "bert/tiny", "set": [TOKENIZER], "clean": CLEAN, "reporter": Reporter(), "workers": 1}
     return prepare(corpus, out=out, **{**settings, **changes}).digest
-
-
-@pytest.fixture
-def memory() -> Iterator[Any]:
-    system = fsspec.filesystem("memory")
-    system.store.clear()
-    yield system
-    system.store.clear()
 
 
 def test_a_run_on_prepared_text_is_the_run_on_the_corpus(tmp_path: Path) -> None:
@@ -136,7 +127,7 @@ def test_512_workers_in_any_order_with_repeated_calls_give_the_bytes_of_one(
     assert nodes.repeated > 50
 
 
-def test_engines_and_folders_give_the_same_bytes(tmp_path: Path, memory: Any) -> None:
+def test_engines_and_folders_give_the_same_bytes(tmp_path: Path, store: Any) -> None:
     digest = prepare_toy(tmp_path, tmp_path / "one")
     with ThreadPoolExecutor(2) as executor:
         assert prepare_toy(tmp_path, tmp_path / "other", engine=executor) == digest
@@ -146,7 +137,7 @@ def test_engines_and_folders_give_the_same_bytes(tmp_path: Path, memory: Any) ->
     run = train_toy(tmp_path, corpus=url, clean=(), steps=1)  # type: ignore[arg-type]
     assert run.finished
     # Downloaded once: what is in the store is not asked for again.
-    for name in memory.find("/prepared/toy.v2"):
+    for name in store.find("/prepared/toy.v2"):
         if not name.endswith(PREPARED):
-            memory.rm(name)
+            store.rm(name)
     assert train_toy(tmp_path, "again", corpus=url, clean=(), steps=1).finished  # type: ignore[arg-type]

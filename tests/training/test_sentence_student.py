@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from test_continuation import save_embedder
 from toy_runs import TOY, Train, assert_same_files, killed_after, train_toy, write_corpus
 
 import maskwright
@@ -47,11 +46,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(shared: Path) -> Train:
     corpus = write_corpus(shared / "corpus.txt", documents=200)
     return partial(train_toy, shared, corpus=corpus)
-
-
-@pytest.fixture(scope="module")
-def embedder(shared: Path, train: Train) -> Path:
-    return save_embedder(train(shared / "run", recipe="bert/tiny", set=TOY, steps=2).folder, shared / "embedder")
 
 
 @pytest.fixture(scope="module")

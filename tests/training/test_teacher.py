@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from test_batches import step
@@ -33,15 +34,9 @@ def bert(tmp_path: Path) -> Checkpoint:
 
 
 def flat(ids: list[list[int]], segments: int = 0) -> PackedBatch:
-    length = len(ids[0])
-    return PackedBatch(
-        ids=torch.tensor(ids).flatten(),
-        position_ids=torch.arange(length).repeat(len(ids)),
-        segment_ids=torch.full((len(ids) * length,), segments),
-        cu_seqlens=torch.arange(0, len(ids) * length + 1, length, dtype=torch.int32),
-        max_seqlen=length,
-        dropout_key=3,
-    )
+    rows = np.array(ids)
+    lengths = np.full(len(rows), rows.shape[1])
+    return PackedBatch.of(rows.ravel(), np.full(rows.size, segments), lengths, dropout_key=3)
 
 
 def test_a_teacher_says_what_its_hugging_face_class_says(bert: Checkpoint) -> None:

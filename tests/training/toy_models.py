@@ -5,17 +5,20 @@ from pathlib import Path
 
 from toy_runs import OBJECTS, SUBJECTS, VERBS
 
-from maskwright.checkpoints.checkpoint import Checkpoint
+from maskwright.checkpoints.checkpoint import Checkpoint, read_checkpoint, save_model
 from maskwright.checkpoints.location import GENERATOR
+from maskwright.checkpoints.sentence_folder import SentenceModules, write_sentence_modules
 from maskwright.data.tokenizers.backends import WORDPIECE_NAMES, bert_normalizer, wordpiece_backend
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.recipes.catalog import resolve
+from maskwright.recipes.recipe import Recipe
 from maskwright.training.runs.checkpoint import save_models
 from maskwright.training.start.existing import open_existing
 from maskwright.training.steps.batches import StepBatch
 from maskwright.training.steps.model import build_model
 from maskwright.training.steps.optimizer import Optimizer
 from maskwright.training.steps.step import Step, StepResult, TrainedModel
+from maskwright.training.steps.update_rules import build_optimizer
 
 SMALL = (
     "encoder.hidden_size=32",
@@ -28,6 +31,10 @@ SMALL = (
 )
 
 
+LENGTH = 100
+"""Maximum length of `save_embedder`'s model, longer than the sequences of a short run."""
+
+
 def take_step(
     model: TrainedModel, optimizer: Optimizer, batch: StepBatch, *, learning_rate: float, clip_norm: float, step: int
 ) -> StepResult:
@@ -35,6 +42,17 @@ def take_step(
     taken = Step(model, optimizer, batch, step)
     taken.update(learning_rate, clip_norm)
     return taken.result()
+
+
+def take_steps(
+    recipe: Recipe, model: TrainedModel, batch: StepBatch, steps: int, *, learning_rate: float
+) -> list[StepResult]:
+    """Take steps on one batch, with the optimizer of a recipe."""
+    optimizer = build_optimizer(model.named_parameters(), recipe.training.optimizer, peak=recipe.training.learning_rate)
+    return [
+        take_step(model, optimizer, batch, learning_rate=learning_rate, clip_norm=1.0, step=number)
+        for number in range(steps)
+    ]
 
 
 def toy_tokenizer() -> Tokenizer:
@@ -67,3 +85,20 @@ def saved(folder: Path, recipe: str, *overrides: str, seed: int = 1) -> Checkpoi
 def small(vocab_size: int, *overrides: str) -> Sequence[str]:
     """The overrides that make any recipe as small as the models of `save_toy`."""
     return (*SMALL, f"tokenizer.vocab_size={max(100, vocab_size)}", *overrides)
+
+
+def save_embedder(run: Path, made: Path) -> Path:
+    """Write the encoder of a run without its heads as a folder of sentence-transformers."""
+    source, tokenizer = read_checkpoint(run), Tokenizer.from_folder(run)
+    save_model(
+        made,
+        family="bert",
+        config=source.config,
+        special_tokens=tokenizer.special_tokens,
+        state={name: tensor for name, tensor in source.state.items() if name.startswith("encoder.")},
+        max_length=LENGTH + 20,
+    )
+    tokenizer.save(made, max_length=LENGTH + 20)
+    modules = SentenceModules(pooling="first", normalize=True)
+    write_sentence_modules(made, modules, hidden_size=source.config.hidden_size, max_length=LENGTH)
+    return made

@@ -8,10 +8,10 @@ import pytest
 import torch
 import transformers
 from tiny_tuned import (
-    EVERY,
+    EVERY_HEAD,
     FAMILIES,
     LABELS,
-    SOME,
+    SOME_HEADS,
     class_of,
     config_of,
     predict_examples,
@@ -43,8 +43,6 @@ TASKS = {
     "span": QuestionAnswering(),
     "choice": MultipleChoice(),
 }
-EVERY_HEAD = pytest.mark.parametrize(("family", "kind"), EVERY, ids=[f"{family} {kind}" for family, kind in EVERY])
-SOME_HEADS = pytest.mark.parametrize(("family", "kind"), SOME, ids=[f"{family} {kind}" for family, kind in SOME])
 # Families whose pretraining leaves no pooler, and heads that read one all the same.
 WITHOUT_POOLER = {"distilbert", "electra", "modernbert", "roberta"}
 POOLED = {(family, kind) for family in ("bert", "albert", "ernie") for kind in ("sequence", "choice")}

@@ -4,7 +4,18 @@ import json
 
 import pytest
 import torch
-from tiny_tuned import EVERY, LENGTHS, SOME, class_of, config_of, dropouts_of, ragged, their_scores, tuned, with_key
+from tiny_tuned import (
+    EVERY_HEAD,
+    LENGTHS,
+    SOME_HEADS,
+    class_of,
+    config_of,
+    dropouts_of,
+    ragged,
+    their_scores,
+    tuned,
+    with_key,
+)
 from torch import nn
 
 from maskwright.checkpoints.checkpoint import read_checkpoint
@@ -17,8 +28,6 @@ from maskwright.kernels.dropout import DropoutKey
 from maskwright.model.encoder import Encoder
 from tests.checkpoints.tiny_models import build, tensors_of
 
-EVERY_HEAD = pytest.mark.parametrize(("family", "kind"), EVERY, ids=[f"{family} {kind}" for family, kind in EVERY])
-SOME_HEADS = pytest.mark.parametrize(("family", "kind"), SOME, ids=[f"{family} {kind}" for family, kind in SOME])
 HEAD_RATE = {"albert": "classifier_dropout_prob", "distilbert": "seq_classif_dropout"}
 
 
