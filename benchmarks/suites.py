@@ -72,6 +72,10 @@ class Task:
         return Contender(name=name, make="benchmarks.peers:TransformersStep", options={**self.theirs, **options})
 
 
+def _contender(name: str, make: str, options: Mapping[str, Any], **more: Any) -> Contender:
+    return Contender(name=name, make=f"benchmarks.{make}", options={**options, **more})
+
+
 def prepare(
     settings: Settings,
     size: Size,
@@ -188,12 +192,11 @@ def levers(settings: Settings) -> Iterator[Table]:
         yield compare(f"levers, training, {size}", measure(contenders, settings, rounds=7), _SPEED)
         model_folder, inputs = str(task.folder / "start"), texts.texts(_LENGTHS["1 x 128"], model.vocabulary)
         options = {"model": model_folder, "task": "embed", "texts": inputs, "calls": 1 if settings.quick else 10}
-        usual = Contender(name=OWN, make="benchmarks.ours:Inference", options=options)
-        without = [
-            dataclasses.replace(usual, name=name, options={**options, "levers": lever})
-            for name, lever in INFERENCE_LEVERS.items()
+        contenders = [_contender(OWN, "ours:Inference", options)]
+        contenders += [
+            _contender(name, "ours:Inference", options, levers=each) for name, each in INFERENCE_LEVERS.items()
         ]
-        outcomes = measure([usual, *without], settings, rounds=9)
+        outcomes = measure(contenders, settings, rounds=9)
         yield compare(f"levers, embed 1 x 128, {size}", outcomes, "calls/s")
 
 
@@ -220,32 +223,18 @@ def inference(settings: Settings) -> Iterator[Table]:
                 calls = 1 if settings.quick or len(inputs) > 1 else 10
                 options = {"model": str(task.folder / "start"), "task": work, "texts": inputs, "calls": calls}
                 contenders = [
-                    Contender(
-                        name=f"{OWN}, {precision}",
-                        make="benchmarks.ours:Inference",
-                        options={**options, "precision": precision},
-                    )
+                    _contender(f"{OWN}, {precision}", "ours:Inference", options, precision=precision)
                     for precision in ("fp32", "bf16", "int8")
                 ]
-                scratch = {"scratch": str(task.folder / "exported")}
-                contenders.append(
-                    Contender(
-                        name=ONEDNN,
-                        make="benchmarks.peers:Inference",
-                        options={**options, **scratch, "onednn": True},
-                    )
-                )
+                peer = partial(_contender, make="peers:Inference", options=options)
+                contenders.append(peer(ONEDNN, scratch=str(task.folder / "exported"), onednn=True))
                 for name, engine in engines.items():
                     if not find_spec(engine):
                         continue
                     for precision in ("fp32", "bf16", "int8") if engine == "torch" else ("fp32", "int8"):
-                        scratch = {"scratch": str(task.folder / f"{engine}-{precision}")}
+                        scratch = str(task.folder / f"{engine}-{precision}")
                         contenders.append(
-                            Contender(
-                                name=f"{name}, {precision}",
-                                make="benchmarks.peers:Inference",
-                                options={**options, **scratch, "engine": engine, "precision": precision},
-                            )
+                            peer(f"{name}, {precision}", scratch=scratch, engine=engine, precision=precision)
                         )
                 outcomes = measure(_with_revision(settings, contenders), settings, rounds=9, warm_up=2)
                 yield compare(
@@ -277,11 +266,7 @@ def finetune(settings: Settings) -> Iterator[Table]:
             "Trainer + oneDNN, grouped": ("peers:TrainerFinetune", {"grouped": True, "onednn": True}),
         }
         contenders = [
-            Contender(
-                name=name,
-                make=f"benchmarks.{make}",
-                options={**options, **more, "out": str(task.folder / f"out-{place}")},
-            )
+            _contender(name, make, options, out=str(task.folder / f"out-{place}"), **more)
             for place, (name, (make, more)) in enumerate(kinds.items())
         ]
         outcomes = measure(contenders, settings, rounds=5)
@@ -294,26 +279,16 @@ def corpus(settings: Settings) -> Iterator[Table]:
     for kind, vocabulary in {"wordpiece": 30522, "byte_bpe": 50265, "unigram": 30000}.items():
         if not settings.wants(kind) or (settings.quick and kind != "wordpiece"):
             continue
-        options = {
-            "file": str(file),
-            "kind": kind,
-            "vocabulary": 500 if settings.quick else vocabulary,
-        }
+        options = {"file": str(file), "kind": kind, "vocabulary": 500 if settings.quick else vocabulary}
+        makes = {"maskwright, file to shards": "ours:BuildCorpus", "tokenizers, encoding alone": "ours:EncodeAlone"}
         contenders = [
-            Contender(name=name, make=make, options={**options, "cache": str(settings.scratch / f"{kind}-{place}")})
-            for place, (name, make) in enumerate(
-                (
-                    ("maskwright, file to shards", "benchmarks.ours:BuildCorpus"),
-                    ("tokenizers, encoding alone", "benchmarks.ours:EncodeAlone"),
-                )
-            )
+            _contender(name, make, options, cache=str(settings.scratch / f"{kind}-{place}"))
+            for place, (name, make) in enumerate(makes.items())
         ]
         if find_spec("datasets"):
             tokenizer = texts.write_tokenizer(settings.scratch / "tokenizer", vocabulary)
             more = {"file": str(file), "tokenizer": str(tokenizer), "out": str(settings.scratch / "datasets")}
-            contenders.append(
-                Contender(name="datasets, file to disk", make="benchmarks.peers:DatasetsTokenize", options=more)
-            )
+            contenders.append(_contender("datasets, file to disk", "peers:DatasetsTokenize", more))
         extra = (("cleaning, s", "cleaning", 1.0), ("tokenizing, s", "tokenizing", 1.0))
         yield compare(f"corpus, {kind}", measure(contenders, settings, rounds=5), "MB/s", extra=extra)
 
@@ -368,8 +343,7 @@ def scaling(settings: Settings) -> Iterator[Table]:
             file = texts.write_prose(settings.scratch / f"prose-{place}.txt", megabytes)
             cache = str(settings.scratch / f"prose-cache-{place}")
             options = {"file": str(file), "kind": "wordpiece", "vocabulary": 500, "cache": cache}
-            build = Contender(name=OWN, make="benchmarks.ours:BuildCorpus", options=options)
-            (built,) = measure([build], settings, rounds=1, warm_up=0)
+            (built,) = measure([_contender(OWN, "ours:BuildCorpus", options)], settings, rounds=1, warm_up=0)
             peak = built.median("peak")
             lines.append((number(megabytes), _speed(built), "" if peak is None else number(peak / 1e6)))
         yield Table("scaling, corpus", ("MB of text", "MB/s", "peak memory of the main process, MB"), lines, words=0)
@@ -451,23 +425,15 @@ def beside(settings: Settings) -> Iterator[Table]:
         rows = [
             (
                 mine.name,
-                _speed(mine),
-                _share(mine, quiet[0]),
-                _speed(beside_one),
-                _share(beside_one, mine),
-                _speed(beside_two),
-                _share(beside_two, mine),
+                *(_speed(mine), _share(mine, quiet[0])),
+                *(_speed(beside_one), _share(beside_one, mine)),
+                *(_speed(beside_two), _share(beside_two, mine)),
             )
             for mine, beside_one, beside_two in zip(quiet, one, two, strict=True)
         ]
         columns = (
-            "setting",
-            "quiet, tokens/s",
-            "of the default, %",
-            "beside 1, tokens/s",
-            "of quiet, %",
-            "beside 2, tokens/s",
-            "of quiet, %",
+            *("setting", "quiet, tokens/s", "of the default, %"),
+            *("beside 1, tokens/s", "of quiet, %", "beside 2, tokens/s", "of quiet, %"),
         )
         yield Table(f"beside other busy processes, {size}", columns, rows)
 

@@ -63,7 +63,7 @@ def read_corpus(path: Path) -> list[str]:
 READERS: dict[str, Callable[[Path], object]] = {
     "corpus": read_corpus,
     "texts": read_texts,
-    **{kind: lambda path, kind=kind: read_examples(path, kind) for kind in KINDS},  # type: ignore[misc]
+    **{kind: lambda path, kind=kind: read_examples(path, kind) for kind in KINDS},
 }
 
 
@@ -212,7 +212,7 @@ def test_damaged_tables_and_texts(tmp_path: Path, suffix: str) -> None:
         path.write_bytes(data)
         only_clear_errors(lambda: READERS[name](path))
         if name in KINDS:
-            only_clear_errors(lambda: read_examples(path, name, ReadOptions(labels="ignored")))  # type: ignore[arg-type]
+            only_clear_errors(lambda: read_examples(path, name, ReadOptions(labels="ignored")))
 
     check()
 

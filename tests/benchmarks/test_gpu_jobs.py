@@ -1,6 +1,5 @@
 """The jobs for a GPU: their recipes exist, and they run at toy size on a CPU."""
 
-import gzip
 import json
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from benchmarks.gpu import JOBS, Case, main
 from maskwright.core.spec import override, parse_overrides
 from maskwright.recipes.catalog import resolve
+from tests.training.toy_runs import write_corpus
 
 CASES = [case for cases in JOBS.values() for case in cases]
 
@@ -27,15 +27,8 @@ def data(tmp_path: Path) -> Path:
     """Return a folder with two small corpora, where the jobs look for them."""
     folder = tmp_path / "data"
     folder.mkdir(parents=True)
-    words = ["the", "a", "cat", "dog", "bird", "sat", "ran", "saw", "on", "under", "with", "mat", "tree", "house"]
-    for number, name in enumerate(("en_novels.jsonl.gz", "en_modern.jsonl")):
-        documents = []
-        for document in range(40):
-            numbers = [(document * 31 + number * 17 + index * (index + 3)) % len(words) for index in range(400)]
-            sentences = [" ".join(words[each] for each in numbers[first : first + 9]) for first in range(0, 400, 9)]
-            documents.append(json.dumps({"text": f"Text {document}. " + ". ".join(sentences) + "."}) + "\n")
-        content = "".join(documents).encode()
-        (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    for seed, name in enumerate(("novels.txt", "modern.txt")):
+        write_corpus(folder / name, documents=200, seed=seed)
     return folder
 
 

@@ -113,7 +113,6 @@ def test_no_worktree_is_left_behind() -> None:
 
     try:
         with _revision("HEAD") as checkout:
-            assert checkout is not None
             assert (checkout[1] / "maskwright" / "__init__.py").is_file()
     except (subprocess.CalledProcessError, FileNotFoundError):
         pytest.skip("not a git checkout")

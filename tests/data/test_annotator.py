@@ -62,7 +62,6 @@ def test_units_begin_where_written_words_begin(script: str, kind: str, tokenizer
     # Else one unit for all would be whole, too. Japanese keeps the tokenizer's words, see below.
     text = "".join(SCRIPTS[script])
     stream, actual = both_of(tokenizers[kind], list(SCRIPTS[script]))
-    assert stream.offsets is not None
     cuts = cuts_of(stream, actual.word_starts)
     words = positions_of_words(list(SCRIPTS[script]))
     begun = 0
@@ -79,7 +78,6 @@ def test_units_begin_where_written_words_begin(script: str, kind: str, tokenizer
 def test_no_unit_begins_within_a_written_word(script: str, kind: str, tokenizers: dict[str, Tokenizer]) -> None:
     sentences = list(SCRIPTS[script])
     stream, actual = both_of(tokenizers[kind], sentences)
-    assert stream.offsets is not None
     unit_of = np.cumsum(actual.word_starts)
     for start, end in positions_of_words(sentences):
         inside = (stream.offsets.first < end) & (stream.offsets.end > start)

@@ -88,7 +88,6 @@ def test_remains_of_killed_processes_are_removed_and_those_of_running_ones_kept(
     )
     folders = []
     for process in (running, killed):
-        assert process.stdout is not None
         folders.append(Path(process.stdout.readline().strip()))
     killed.kill()
     killed.communicate()

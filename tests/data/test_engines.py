@@ -74,7 +74,7 @@ def test_any_executor_is_an_engine() -> None:
 
 
 def test_unknown_engine_and_no_workers_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"'rya'.*local, ray.*Did you mean 'ray'"), use_engine("rya"):  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"'rya'.*local, ray.*Did you mean 'ray'"), use_engine("rya"):
         pass
     with pytest.raises(DataError, match=r"workers is 0.*1 or more"):
         prepare("absent.txt", out=tmp_path, workers=0)
@@ -92,7 +92,7 @@ def test_reading_is_only_a_little_ahead() -> None:
     results = ordered_map(slow_square, items(), workers=2)
     next(results)
     assert taken <= 6
-    results.close()  # type: ignore[attr-defined]
+    results.close()
 
 
 SCRIPT = """
@@ -134,7 +134,6 @@ def all_end(processes: list[int]) -> bool:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
     parent = script(tmp_path, "import time; time.sleep(600)")
-    assert parent.stdout is not None
     assert parent.stdout.readline() == "0 False\n"
     children = children_of(parent.pid)
     assert len(children) >= 2
@@ -146,7 +145,6 @@ def test_workers_end_with_a_killed_parent(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_ctrl_c_ends_the_parent_and_its_workers(tmp_path: Path) -> None:
     parent = script(tmp_path, "import time; time.sleep(600)", "(number for number in iter(int, 1))")
-    assert parent.stdout is not None
     assert parent.stdout.readline() == "0 False\n"
     children = children_of(parent.pid)
     os.killpg(parent.pid, signal.SIGINT)  # as a terminal does: to all of them

@@ -79,7 +79,6 @@ def test_changed_lexicon_makes_other_shards(clean: CleanCorpus, tokenizer: Token
 
 def test_collocations_are_kept_with_the_tokens(clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path) -> None:
     corpus = corpus_of(clean, tokenizer, tmp_path, Words(segmenter="rjieba", phrases=("collocations",)))
-    assert corpus.collocations is not None
     phrases = corpus.collocations.read_text(encoding="utf-8").splitlines()
     assert "机器学习" in phrases
     assert {example.lower() for example in corpus.span_facts["phrase"]["examples"]} <= set(phrases)

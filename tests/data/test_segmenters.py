@@ -76,7 +76,6 @@ def test_traditional_text_is_reported_with_what_becomes_of_it(monkeypatch: pytes
 def test_traditional_text_is_segmented_in_simplified_form(tmp_path: Path) -> None:
     pytest.importorskip("opencc")
     segmenter = opened()
-    assert segmenter.simplify is not None
     for traditional, simplified in zip(TRADITIONAL, SIMPLIFIED, strict=True):
         assert segmenter.simplify(traditional) == simplified
     assert "OpenCC" in describe_traditional(Words(segmenter="rjieba"), TRADITIONAL)

@@ -114,7 +114,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
                 raise ConnectionError("the hub does not answer\nand more lines")
             yield row
 
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
     return state
 
 

@@ -24,7 +24,6 @@ def dataset(*args: Any, **changes: Any) -> Any:
 @pytest.mark.parametrize("make", [list, pd.DataFrame, pa.Table.from_pylist, dataset])
 def test_tables_in_memory_are_records(make: Any) -> None:
     records = records_of(make(ROWS), "train")
-    assert records is not None
     assert records.columns == ("text", "label")
     assert list(records.rows) == ROWS
     assert [row.key for row in records.numbered()] == ["1", "2"]
@@ -33,7 +32,6 @@ def test_tables_in_memory_are_records(make: Any) -> None:
 def test_missing_numbers_and_arrays_of_a_dataframe_are_plain_values() -> None:
     frame = pd.DataFrame({0: [1.0, np.nan], "n": np.array([1, 2]), "tokens": [np.array(["a", "b"]), np.array(["c"])]})
     records = records_of(frame, "train")
-    assert records is not None
     assert list(records.rows) == [
         {"0": 1.0, "n": 1, "tokens": ["a", "b"]},
         {"0": None, "n": 2, "tokens": ["c"]},
@@ -49,7 +47,6 @@ def test_class_labels_of_a_dataset_are_names() -> None:
     features = Features({"tokens": List(Value("string")), "ner_tags": List(names), "label": names})
     rows = [{"tokens": ["Ada", "ran"], "ner_tags": [1, 0], "label": 1}, {"tokens": [], "ner_tags": [], "label": -1}]
     records = records_of(dataset(rows, features=features), "train")
-    assert records is not None
     assert [(row["ner_tags"], row["label"]) for row in records.rows] == [(["B-PER", "O"], "B-PER"), ([], None)]
 
 
@@ -71,7 +68,6 @@ def test_a_tab_is_the_delimiter_before_more_frequent_marks(line: str) -> None:
 
 def test_texts_of_a_column_are_named_guessed_or_refused() -> None:
     records = records_of([{"id": "1", "sentence": "One.", "title": "T"}, {"id": "2", "sentence": ""}], "texts")
-    assert records is not None
 
     def texts(wanted: str | None) -> list[str]:
         return list(

@@ -82,12 +82,10 @@ def _kind(character: str) -> str:
 
 def cuts_of(stream: TokenStream, starts: BoolArray) -> set[int]:
     """Return the characters at which units begin, counted through all sentences joined."""
-    assert stream.offsets is not None
     return set(stream.offsets.first[np.flatnonzero(starts)].tolist())
 
 
 def surfaces(stream: TokenStream, starts: BoolArray, text: str) -> list[str]:
     """Return the units as they are written."""
-    assert stream.offsets is not None
     bounds = [*stream.offsets.first[np.flatnonzero(starts)].tolist(), len(text)]
     return [text[start:end].strip() for start, end in pairwise(bounds)]

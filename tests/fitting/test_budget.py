@@ -19,8 +19,8 @@ def test_budget_of_nothing_is_none() -> None:
     ],
 )
 def test_budget_of_one_argument_has_its_unit(amounts: dict[str, float], unit: str, amount: float) -> None:
-    budget = Budget.of(**amounts)  # type: ignore[arg-type]
-    assert budget == Budget(unit, amount)  # type: ignore[arg-type]
+    budget = Budget.of(**amounts)
+    assert budget == Budget(unit, amount)
 
 
 @pytest.mark.parametrize("amount", [0, -1, float("inf"), float("nan")])

@@ -52,7 +52,7 @@ def test_a_share_of_decay_that_does_nothing_or_overlaps_with_warmup_is_refused()
     st.floats(0, 0.99),
 )
 def test_rate_is_a_share_of_the_peak(shape: str, progress: float, warmup: float) -> None:
-    assert 0 <= rate_factor(shape, progress, warmup) <= 1  # type: ignore[arg-type]
+    assert 0 <= rate_factor(shape, progress, warmup) <= 1
 
 
 def test_batches_grow_linearly_in_stages_to_the_full_size() -> None:

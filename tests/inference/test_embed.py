@@ -55,7 +55,7 @@ def test_embed_equals_transformers(
         hidden = theirs(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).last_hidden_state
     mask = inputs["attention_mask"][:, :, None].float()
     expected = hidden[:, 0] if pooling == "first" else (hidden * mask).sum(1) / mask.sum(1)
-    vectors = models[family].embed(TEXTS, pooling=pooling)  # type: ignore[arg-type]
+    vectors = models[family].embed(TEXTS, pooling=pooling)
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, expected.numpy(), atol=1e-5, rtol=0)
 
@@ -113,7 +113,7 @@ def test_embed_reports_progress_up_to_the_end(models: dict[str, Model], monkeypa
 def test_embed_takes_one_text_and_none_and_refuses_an_unknown_pooling(models: dict[str, Model]) -> None:
     assert (models["bert"].embed("cat").shape, models["bert"].embed([]).shape) == ((1, 32), (0, 32))
     with pytest.raises(MaskwrightError, match=r"unknown pooling 'men'.*mean"):
-        models["bert"].embed("cat", pooling="men")  # type: ignore[arg-type]
+        models["bert"].embed("cat", pooling="men")
 
 
 @pytest.mark.parametrize("tokens", [1, 7, 16, 1000])

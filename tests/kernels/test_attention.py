@@ -165,7 +165,6 @@ def test_probabilities_are_dropped_at_the_rate_and_scaled() -> None:
     size, longest, assumed = 32, 32, 0.4
     zeros, identity = torch.zeros(longest, size), torch.eye(longest)
     mask = DropoutKey(5, torch.device("cpu")).mask(1, assumed)
-    assert mask is not None
     factors = rows.attention(zeros, zeros, identity, sequences_of((longest,), longest), 1, mask) * longest
     assert factors.unique().tolist() == pytest.approx([0.0, mask.scale])
     share = float((factors == 0).double().mean())

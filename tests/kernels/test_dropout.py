@@ -89,7 +89,6 @@ def test_bits_depend_neither_on_how_many_follow_nor_on_how_many_sites_are_prepar
     assert torch.equal(few.random_bits((count,)), many.random_bits((count + more,))[:count])
     key = DropoutKey(torch.tensor(number), CPU)  # As in CUDA graphs.
     tensor_mask = key.mask(site, 0.1)
-    assert tensor_mask is not None
     assert torch.equal(tensor_mask.random_bits((count,)), few.random_bits((count,)))
 
 
@@ -118,7 +117,6 @@ def test_dropout_multiplies_by_its_factors_forward_and_backward(
 
 def test_kernels_with_masks_of_their_own_need_a_key_on_the_host() -> None:
     mask = DropoutKey(torch.tensor(NUMBER), CPU).mask(0, 0.1)
-    assert mask is not None
     with pytest.raises(AssertionError, match="CUDA graph"):
         _ = mask.seed
     assert mask_of(0).seed != mask_of(1).seed

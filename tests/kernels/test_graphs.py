@@ -43,7 +43,6 @@ def test_a_batch_fits_its_own_size_closely(lengths: list[int], times: int, share
 def test_other_sizes_dropout_and_output_positions_do_not_fit() -> None:
     batch = batch_of([8] * 400)
     positions = positions_of(batch, 0.15)
-    assert positions is not None
     size = Size.of(batch, positions)
     assert size.fits(batch_of([8] * 395), positions)
     assert not size.fits(batch_of([8] * 400, key=None), positions)
@@ -74,7 +73,6 @@ def test_a_workspace_holds_a_batch_and_padding_whatever_was_there(lengths: list[
     assert isinstance(to.dropout_key, Tensor)
     assert int(to.dropout_key) == 5
     if positions is not None:
-        assert to_positions is not None
         assert torch.equal(to_positions[: len(positions)], positions)
         assert not to_positions[len(positions) :].any()
 
@@ -136,7 +134,6 @@ def test_gradients_of_other_parts_of_the_model_are_kept() -> None:
     parameter = nn.Parameter(torch.zeros(3))
     graphs, backward = Graphs(nn.Linear(1, 1)), Gradients([parameter])
     backward.replay(graphs, 1.0)
-    assert parameter.grad is not None
     parameter.grad += 0.5
     backward.replay(graphs, 2.0)
     graphs.clear()
@@ -153,9 +150,8 @@ def test_graphs_are_made_from_the_second_batch_on_and_shared_by_near_sizes(graph
     batch = batch_of([8] * 400)
     assert graphs._size_for(batch, None) is None
     size = graphs._size_for(batch, None)
-    assert size is not None
     assert 1.05 * batch.num_tokens <= size.tokens <= 1.15 * batch.num_tokens
-    graphs._graphs[size] = None  # type: ignore[assignment]
+    graphs._graphs[size] = None
     assert [graphs._size_for(batch_of([8] * count), None) for count in (400, 425, 300)] == [size] * 3
     close = Size.of(batch_of([8] * 300), None)
     assert [graphs._size_for(batch_of([8] * 300), None) for _ in range(24)] == [size] * 23 + [close]
@@ -164,7 +160,7 @@ def test_graphs_are_made_from_the_second_batch_on_and_shared_by_near_sizes(graph
 def test_the_seventeenth_size_replaces_the_graphs_of_smaller_steps(
     graphs: Graphs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graphs._graphs = {Size.of(batch_of([8] * count), None): None for count in range(100, 260, 10)}  # type: ignore[misc]
+    graphs._graphs = {Size.of(batch_of([8] * count), None): None for count in range(100, 260, 10)}
     left, batch = [], batch_of([8] * 300)
 
     def capture_size(*_: object) -> None:
@@ -185,7 +181,7 @@ def test_graphs_are_dropped_in_a_phase_that_has_none_but_not_in_evaluation(
 ) -> None:
     monkeypatch.setattr(module, "_is_supported", lambda encoder, batch: False)
     graphs = Graphs(nn.Linear(2, 2).train(training))
-    graphs._graphs = {Size.of(batch_of([8] * 300), None): None}  # type: ignore[dict-item]
+    graphs._graphs = {Size.of(batch_of([8] * 300), None): None}
     assert graphs(batch_of([8] * 300, longest=512), None) is None
     assert len(graphs._graphs) == kept
 

@@ -269,7 +269,6 @@ class TestInC:
         with torch.inference_mode():
             hidden = encoder("bert").embed(batch, None)
         sequences = ops.Sequences(batch.cu_seqlens, batch.max_seqlen)
-        assert model.layers is not None
         with with_threads(2):
             before = model.layers(hidden, sequences)
             child = os.fork()
@@ -352,7 +351,6 @@ class TestInC:
             activation=name,
             precision=precision,
         )
-        assert layers is not None
         actual = layers(tokens, ops.Sequences(torch.tensor([0, 1]), 1))
         expected = plain(ops.activation(name, values)[None])
         tolerance = 2e-6 if precision == "fp32" else 0.03

@@ -110,7 +110,6 @@ def test_extreme_logits_stay_finite() -> None:
     assert total.item() == 2000
     assert correct.item() == 1
     total.backward()
-    assert features.grad is not None
     assert features.grad.isfinite().all()
 
 
@@ -188,14 +187,14 @@ def test_copying_and_divergence_under_autocast_are_summed_in_float32(loss: str, 
     parts, log_odds, inputs, labels = copying_case(torch.float32)
     teacher = parts_of(64, 16, 9, torch.float32)
 
-    def total_and_gradients(block_elements: int | None) -> tuple[Tensor, ...]:
+    def total_and_gradients(block_elements: int) -> tuple[Tensor, ...]:
         if loss == "copying":
             total, _ = summed_copying_cross_entropy(parts, log_odds, inputs, labels, block_elements)
         else:
             total, _ = summed_divergence(parts, teacher, 2.0, block_elements)
         return total, *torch.autograd.grad(total, [*parts, *[log_odds] * (loss == "copying")])
 
-    exact = total_and_gradients(None)
+    exact = total_and_gradients(1 << 20)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         rough = total_and_gradients(1000)
     for one, other in zip(rough, exact, strict=True):

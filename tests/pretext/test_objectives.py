@@ -89,7 +89,6 @@ def test_without_targets_the_loss_is_zero_and_still_differentiable(objective: Ob
     assert (term.total.item(), term.correct.item()) == (0.0, 0)
     term.total.backward()
     for parameter in (hidden, *head.parameters()):
-        assert parameter.grad is not None
         assert not parameter.grad.any()
 
 

@@ -26,7 +26,7 @@ PLAIN = [["loss, nats", "a <b>", "1.5 worse than b"], ["loss, nats", "b|c", "1.0
 def printed(table: Table, width: int = 100, fixed: Collection[int] = (0,)) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
     console.print(table.terminal(title="scores", fixed=fixed))
-    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    return console.file.getvalue().splitlines()
 
 
 def test_all_forms_have_the_same_cells() -> None:

@@ -89,7 +89,6 @@ def results(folder: Path) -> dict[str, Any]:
 
 def test_all_runs_spend_the_same_on_the_same_text_with_the_same_vocabulary(whole: Comparison) -> None:
     assert whole.finished
-    assert whole.report is not None
     recipes = whole.report["recipes"]
     for run in (run for recipe in recipes.values() for run in recipe["spent"].values()):
         assert FLOPS <= run["flops"] < FLOPS + 1.5 * run["flops"] / run["steps"], "at most one batch more"
@@ -154,7 +153,6 @@ def test_adding_a_seed_runs_only_what_is_missing(
     assert all(run.flops == FLOPS for run in plan)
     grown = study("whole", seeds=3)
     assert trained == ["base/seed-2", "words/seed-2"]
-    assert grown.report is not None
     assert grown.report["seeds"] == [0, 1, 2]
 
 
@@ -163,7 +161,6 @@ def test_identical_recipes_show_no_difference_unless_they_are_on_the_plateau(
 ) -> None:
     work = {"recipes": ["base=bert/tiny", "same=bert/tiny"], "set": TOY, **ONE_SEED, "seeds": 2, "flops": 1e7}
     first = study("same", **work).report
-    assert first is not None
     for metric in first["metrics"].values():
         for row in metric["rows"].values():
             assert (row["verdict"], row["difference"]) == (NOT_COMPARABLE, None), "10 million FLOPs teach nothing"
@@ -171,14 +168,12 @@ def test_identical_recipes_show_no_difference_unless_they_are_on_the_plateau(
     assert "base, same" in sentences(first)[1]
     monkeypatch.setattr(module_of_results, "PLATEAU", 9.0)
     again = study("same", **work).report
-    assert again is not None
     for metric in again["metrics"].values():
         assert metric["rows"]["same"]["verdict"] == NO_DIFFERENCE
         assert metric["rows"]["same"]["values"] == metric["rows"]["base"]["values"]
 
 
 def test_metrics_stand_beside_chance_the_unigram_model_and_an_untrained_model(whole: Comparison) -> None:
-    assert whole.report is not None
     metrics = whole.report["metrics"]
     assert len(list((whole.folder / "measurements" / "untrained").iterdir())) == 1, "one shape"
     for name, metric in metrics.items():
@@ -226,7 +221,6 @@ def test_rates_are_tried_on_another_seed_and_the_best_is_used(
     planned = study("rates", **work, dry_run=True).runs
     assert [run.is_trial for run in planned] == [True, True, True, False]
     done = study("rates", **work)
-    assert done.report is not None
     spent = done.report["recipes"]["base"]["spent"]["0"]["flops"]
     assert planned[-1].flops == pytest.approx(spent, rel=0.1), "counted with the fitted lengths"
     assert trained == [
@@ -391,7 +385,6 @@ def test_a_fine_tuning_task_is_measured_and_resumed(study: Callable[..., Compari
     task = f"ages:classification={shared / 'ages.tsv'}"
     settings = {"recipes": {"base": "bert/tiny"}, "set": TOY, "finetune_set": ("epochs=1",), "flops": 1e7, "seeds": 1}
     done = study("tuned", tasks=("masked", task), **settings)
-    assert done.report is not None
     row = done.report["metrics"]["ages"]["rows"]["base"]
     assert 0 <= row["mean"] <= 1
     assert row["by"] == "dev"

@@ -54,7 +54,6 @@ def undamaged(finished: Path) -> dict[str, Any]:
 
 def results(done: Comparison) -> dict[str, Any]:
     assert done.finished
-    assert done.report is not None
     return {name: value for name, value in done.report.items() if name != "made_by"}
 
 

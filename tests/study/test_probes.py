@@ -95,7 +95,6 @@ def test_a_pair_head_gives_the_scores_of_transformers(bert_folder: Path) -> None
     with torch.inference_mode():
         expected = theirs(ids, token_type_ids=segments).logits[0].numpy()
     _, pooled = _pair_states(model, [("we love", "run"), (first, second)])
-    assert pooled is not None
     with torch.inference_mode():
         actual = model.heads["nsp"](pooled[1:]).numpy()
     np.testing.assert_allclose(actual[0], expected, rtol=1e-4, atol=1e-5)

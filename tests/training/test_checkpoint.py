@@ -28,7 +28,6 @@ def test_latest_reads_back_what_was_saved(tmp_path: Path) -> None:
     assert checkpoint.latest(tmp_path) == (None, [])
     save(tmp_path, 7)
     actual, damaged = checkpoint.latest(tmp_path)
-    assert actual is not None
     assert not damaged
     assert (actual.step, actual.state) == (7, {"at": 7})
     assert torch.equal(actual.weights["w"], torch.full((3,), 7.0))
@@ -48,7 +47,6 @@ def test_a_checkpoint_cut_short_is_passed_over_for_the_one_before(tmp_path: Path
     content = (newest / name).read_bytes()
     (newest / name).write_bytes(content[: len(content) // 2])
     actual, damaged = checkpoint.latest(tmp_path)
-    assert actual is not None
     assert actual.step == 1
     assert len(damaged) == 1
     assert "step-000000002" in damaged[0]
@@ -84,7 +82,6 @@ def test_a_full_disk_keeps_the_old_checkpoint(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [folder.name for folder in tmp_path.iterdir()] == ["step-000000001"]
     actual, _ = checkpoint.latest(tmp_path)
-    assert actual is not None
     assert actual.step == 1
 
 

@@ -42,7 +42,7 @@ def test_narrow_encoders_compute_more_tokens_at_a_time(name: str, tokens: int, t
 
 def test_unknown_precision_names_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(DeviceError, match="auto, fp32, bf16"):
-        prepare_machine("cpu", "default", tmp_path, "fp16")  # type: ignore[arg-type]
+        prepare_machine("cpu", "default", tmp_path, "fp16")
 
 
 def test_bf16_is_refused_where_it_would_be_emulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

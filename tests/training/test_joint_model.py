@@ -128,13 +128,11 @@ def test_joint_step_has_the_losses_and_gradients_of_transformers(tmp_path: Path,
     model = ours_of(generator, discriminator, tmp_path)
     _, _, micro = ragged()
     drawn = model.losses(micro)["mlm"].sampled
-    assert drawn is not None
     padded, selected, micro = ragged(right=drawn[:4])  # Samples do not depend on masked tokens.
     terms = model.losses(micro)
 
     original = padded["input_ids"].flatten()
     sampled = terms["mlm"].sampled
-    assert sampled is not None
     assert torch.equal(sampled, drawn)
     assert 4 <= int((sampled == original[selected]).sum()) < len(selected)
     filled = original.clone()
@@ -167,7 +165,6 @@ def _gradients(
 ) -> dict[str, Tensor]:
     # They go through the same table of names as the weights.
     for parameter in {*generator.parameters(), *discriminator.parameters()}:
-        assert parameter.grad is not None
         parameter.data = parameter.grad.clone()
     generator.save_pretrained(folder / "small gradients")
     discriminator.save_pretrained(folder / "large gradients")
@@ -333,7 +330,6 @@ def test_draws_do_not_depend_on_the_micro_batch(tokens: int) -> None:
         for micro in step(toy(), tokens).micro_batches:
             numbers += micro.targets["mlm"].extra["sampling"].tolist()
             sampled = model.losses(micro)["mlm"].sampled
-            assert sampled is not None
             ids += sampled.tolist()
         return numbers, ids
 
@@ -398,7 +394,7 @@ def test_detection_goes_with_other_choices(overrides: tuple[str, ...]) -> None:
 class Filler(MaskedLanguageModeling):
     """The same objective under another name."""
 
-    kind: Literal["filler"] = "filler"  # type: ignore[assignment]
+    kind: Literal["filler"] = "filler"
 
 
 def test_whatever_objective_trains_the_generator_fills_in() -> None:

@@ -146,7 +146,7 @@ def test_a_cpu_checks_no_kernels_and_unknown_settings_are_refused() -> None:
     assert not replace(GPU, kernels="reference").needs_kernel_check
     assert not replace(GPU, device=torch.device("cpu")).needs_kernel_check
     with pytest.raises(DeviceError, match="unknown setting 'yes' of --kernels"):
-        prepare_machine("cpu", kernels="yes")  # type: ignore[arg-type]
+        prepare_machine("cpu", kernels="yes")
 
 
 @pytest.mark.slow

@@ -115,7 +115,7 @@ def written_adamw(
 def test_adamw_follows_the_written_formula(
     sizes: list[int], clip_norm: float, decay: float, decayed: str, corrects: bool, betas: tuple[float, float]
 ) -> None:
-    constants = AdamW(betas=betas, weight_decay=decay, decayed=decayed, bias_correction=corrects)  # type: ignore[arg-type]
+    constants = AdamW(betas=betas, weight_decay=decay, decayed=decayed, bias_correction=corrects)
     actual = values_of(*trained(sizes, constants, 4, clip_norm=clip_norm))
     expected = written_adamw(sizes, constants, 4, clip_norm)
     # Where terms cancel, the rest is as exact as the terms were.

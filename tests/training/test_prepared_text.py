@@ -134,10 +134,10 @@ def test_engines_and_folders_give_the_same_bytes(tmp_path: Path, store: Any) -> 
     url = "memory://prepared/toy.v2"
     assert prepare_toy(tmp_path, url, cache=tmp_path / "cache") == digest
     shutil.rmtree(tmp_path / "cache")
-    run = train_toy(tmp_path, corpus=url, clean=(), steps=1)  # type: ignore[arg-type]
+    run = train_toy(tmp_path, corpus=url, clean=(), steps=1)
     assert run.finished
     # Downloaded once: what is in the store is not asked for again.
     for name in store.find("/prepared/toy.v2"):
         if not name.endswith(PREPARED):
             store.rm(name)
-    assert train_toy(tmp_path, "again", corpus=url, clean=(), steps=1).finished  # type: ignore[arg-type]
+    assert train_toy(tmp_path, "again", corpus=url, clean=(), steps=1).finished

@@ -66,7 +66,7 @@ def test_a_single_first_step_is_no_measure(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_measured_recipe_is_fitted_to_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def measured(recipe, text, machine, seconds):  # type: ignore[no-untyped-def]
+    def measured(recipe, text, machine, seconds):
         seen.append((recipe, text.vocab_size))
         return speed._StepSpeed(1e9, 1.0, False)
 
@@ -82,7 +82,7 @@ def test_the_measured_recipe_is_fitted_to_the_budget(monkeypatch: pytest.MonkeyP
 def test_a_measurement_takes_at_most_a_twentieth_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = []
 
-    def measured(recipe, text, machine, seconds):  # type: ignore[no-untyped-def]
+    def measured(recipe, text, machine, seconds):
         limits.append(seconds)
         return speed._StepSpeed(1e6, 1.0, True)  # So slow that few steps fit into the budget.
 
@@ -95,7 +95,7 @@ def test_a_measurement_takes_at_most_a_twentieth_of_the_budget(monkeypatch: pyte
 def test_steps_that_are_long_for_the_budget_are_measured_with_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = []
 
-    def measured(recipe, text, machine, seconds):  # type: ignore[no-untyped-def]
+    def measured(recipe, text, machine, seconds):
         batches.append(recipe.training.batch_sequences)
         return speed._StepSpeed(1e9, 1.0, True)
 
@@ -115,7 +115,7 @@ def test_on_a_gpu_steps_grow_while_that_costs_little_time(
 ) -> None:
     """Steps take 10 ms, and longer in proportion above `free` sequences."""
 
-    def measured(recipe, text, machine, seconds):  # type: ignore[no-untyped-def]
+    def measured(recipe, text, machine, seconds):
         batch = recipe.training.batch_sequences
         took = 0.01 * max(1.0, batch / free)
         return speed._StepSpeed(1e6 * batch / took, took, False)

@@ -52,7 +52,7 @@ def test_the_list_of_a_steps_files_is_what_runs(tmp_path: Path, monkeypatch: pyt
         train_toy(tmp_path, steps=4)
     finally:
         sys.setprofile(before)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     files = {Path(name).relative_to(SOURCE).as_posix() for name in called if Path(name).is_relative_to(SOURCE)}
     files -= {name for name in files if name.startswith("kernels/") and name != "kernels/ops.py"}
     text = page("architecture.md").partition("### Which files does a step of training use?\n")[2].partition("\n### ")[0]

@@ -77,7 +77,7 @@ def test_a_teacher_drops_nothing_and_learns_nothing(bert: Checkpoint) -> None:
 def test_the_teacher_is_asked_only_where_an_objective_learns_from_it(bert: Checkpoint) -> None:
     batches = []
 
-    class Counted(type(build_teacher(bert, student()))):  # type: ignore[misc]
+    class Counted(type(build_teacher(bert, student()))):
         def encode_batch(self, batch: PackedBatch, qkv_layer: int | None = None) -> object:
             batches.append(batch.ids)
             return super().encode_batch(batch, qkv_layer)
