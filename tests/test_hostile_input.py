@@ -83,11 +83,12 @@ def test_broken_json_is_one_kind_of_error(tmp_path: Path, content: bytes) -> Non
                 reader(path)
 
 
-@pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("suffix", [".txt", ".csv", ".jsonl", ".jsonl.gz", ".parquet"])
-def test_pipes_are_refused(tmp_path: Path, name: str, suffix: str) -> None:
-    with pytest.raises(DataError, match=r"not a regular file|is not read from the format"):
-        READERS[name](pipe(tmp_path / f"a{suffix}"))
+def test_pipes_are_refused(tmp_path: Path, suffix: str) -> None:
+    path = pipe(tmp_path / f"a{suffix}")
+    for read in READERS.values():
+        with pytest.raises(DataError, match=r"not a regular file|is not read from the format"):
+            read(path)
 
 
 def test_pipes_and_devices_in_place_of_other_files(tmp_path: Path) -> None:
@@ -385,11 +386,12 @@ def with_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], None]
     [torch.uint8, torch.int8, torch.int64, torch.bool, torch.complex64, torch.float8_e4m3fn],
     ids=str,
 )
-@pytest.mark.parametrize("name", ["bert.embeddings.word_embeddings.weight", "cls.predictions.bias", "unknown.weight"])
-def test_weights_of_other_types_are_refused(copied: Path, dtype: torch.dtype, name: str) -> None:
-    with_weights(copied, lambda tensors: tensors.update({name: torch.ones(73, 48).to(dtype)}))
-    with pytest.raises(ConversionError, match=name):
-        read_checkpoint(copied)
+def test_weights_of_other_types_are_refused(copied: Path, dtype: torch.dtype) -> None:
+    tensors = load_file(copied / "model.safetensors")
+    for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias", "unknown.weight"):
+        save_file({**tensors, name: torch.ones(73, 48).to(dtype)}, copied / "model.safetensors")
+        with pytest.raises(ConversionError, match=name):
+            read_checkpoint(copied)
 
 
 @pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
@@ -490,12 +492,14 @@ def test_altered_records_in_model_cards(copied: Path) -> None:
     check()
 
 
-@pytest.mark.parametrize("content", ["[]", "3", "null", '"x"', '{"sources": 3, "total": []}', '{"request": 3}'])
-@pytest.mark.parametrize("name", ["run.json", "data_card.json"])
 @pytest.mark.parametrize("copied", ["bert_folder"], indirect=True)
-def test_records_of_another_type_in_model_cards(copied: Path, name: str, content: str) -> None:
-    (copied / name).write_text(content)
-    only_clear_errors(lambda: export(copied, to="hub", out=copied.parent / "out"))
+def test_records_of_another_type_in_model_cards(copied: Path) -> None:
+    for name in ("run.json", "data_card.json"):
+        for content in ("[]", "3", "null", '"x"', '{"sources": 3, "total": []}', '{"request": 3}'):
+            (copied / name).write_text(content)
+            only_clear_errors(lambda: export(copied, to="hub", out=copied.parent / "out"))
+            shutil.rmtree(copied.parent / "out", ignore_errors=True)
+        (copied / name).unlink()
 
 
 @pytest.mark.parametrize(

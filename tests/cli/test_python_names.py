@@ -41,13 +41,9 @@ def test_every_command_is_a_function_with_its_arguments(name: str) -> None:
     assert function.__name__ == python_name
     assert python_name in maskwright.__all__
     left_out, added = DIFFERENT.get(name, (set(), set()))
-    assert set(inspect.signature(function).parameters) - {*PYTHON_ONLY} == (_options(load(name)) - left_out) | added
-
-
-@pytest.mark.parametrize("name", sorted(set(SUBCOMMANDS) - {"recipes"}))
-def test_arguments_are_read_from_the_source_as_python_sees_them(name: str) -> None:
-    python_name = name.replace("-", "_")
-    parameters = inspect.signature(getattr(maskwright, python_name)).parameters
+    parameters = inspect.signature(function).parameters
+    assert set(parameters) - {*PYTHON_ONLY} == (_options(load(name)) - left_out) | added
+    # They are read from the source as Python sees them.
     for read in parameters_of(python_name, "maskwright", PYTHON_ONLY):
         positional = parameters[read.name].kind is not inspect.Parameter.KEYWORD_ONLY
         assert (read.default, read.positional) == (parameters[read.name].default, positional)
@@ -89,9 +85,8 @@ def test_choices_of_options_are_those_of_the_function(name: str) -> None:
     assert checked
 
 
-@pytest.mark.parametrize("name", sorted(set(SUBCOMMANDS) - {"recipes"}))
-def test_every_option_is_described_in_the_words_of_the_command_line(name: str) -> None:
-    for parameter in load(name).params:
+def test_every_option_is_described_in_the_words_of_the_command_line() -> None:
+    for parameter in (parameter for name in SUBCOMMANDS if name != "recipes" for parameter in load(name).params):
         assert parameter.help
         assert "As for" not in parameter.help
         assert "In Python" not in parameter.help

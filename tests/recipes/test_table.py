@@ -8,15 +8,14 @@ from maskwright.recipes import catalog
 from maskwright.recipes.table import ABSENT, diff, format_field, rows
 
 
-@pytest.mark.parametrize("name", catalog.names())
-def test_rows_show_every_field_that_has_an_effect_once(name):
-    recipe = catalog.get(name)
-    listed = rows(recipe)
-    paths = [row.path for row in listed]
-    assert len(paths) == len(set(paths))
-    assert all(row.axis and row.label and row.value for row in listed)
-    for part in ("tokenizer", "format", "masking", "replacement", "encoder"):
-        assert set(leaves(part, getattr(recipe, part))) <= set(paths)
+def test_rows_show_every_field_that_has_an_effect_once():
+    for recipe in map(catalog.get, catalog.names()):
+        listed = rows(recipe)
+        paths = [row.path for row in listed]
+        assert len(paths) == len(set(paths)), recipe.name
+        assert all(row.axis and row.label and row.value for row in listed), recipe.name
+        for part in ("tokenizer", "format", "masking", "replacement", "encoder"):
+            assert set(leaves(part, getattr(recipe, part))) <= set(paths), recipe.name
 
 
 def leaves(path, value):
@@ -63,9 +62,8 @@ def test_rows_are_formatted_as_in_papers():
     assert words["training.optimizer.betas"] == ("betas", "0.9, 0.999")
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "words"),
-    [
+def test_values_are_formatted():
+    for path, value, words in (
         ("training.clip_norm", 0.0, "off"),
         ("training.phases", catalog.get("roberta/base").training.phases, "512"),
         ("encoder.sharing", "all", "attention and feed-forward"),
@@ -78,10 +76,8 @@ def test_rows_are_formatted_as_in_papers():
         ("some.new_field", True, "yes"),
         ("some.new_field", "new_choice", "new choice"),
         ("some.new_field", None, "none"),
-    ],
-)
-def test_values_are_formatted(path, value, words):
-    assert format_field(path, value)[1] == words
+    ):
+        assert format_field(path, value)[1] == words
 
 
 def test_diff_names_what_differs_only():

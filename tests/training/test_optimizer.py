@@ -318,11 +318,11 @@ def test_norm_is_that_of_all_elements(sizes: list[int], scale: float) -> None:
 
 
 @pytest.mark.parametrize("bad", [INF, -INF, NAN, 3e38])
-@pytest.mark.parametrize("at", [0, 17, 8191, 8192, 20_000])
-def test_norm_is_not_finite_if_a_gradient_is_not_or_overflows(bad: float, at: int) -> None:
-    gradients = [torch.ones(20_001), torch.ones(3)]
-    gradients[0][at] = bad
-    assert not math.isfinite(float(total_norm(gradients)))
+def test_norm_is_not_finite_if_a_gradient_is_not_or_overflows(bad: float) -> None:
+    for at in (0, 17, 8191, 8192, 20_000):
+        gradients = [torch.ones(20_001), torch.ones(3)]
+        gradients[0][at] = bad
+        assert not math.isfinite(float(total_norm(gradients))), at
 
 
 @pytest.mark.parametrize(
@@ -337,10 +337,10 @@ def test_gradients_are_scaled_down_to_the_largest_norm(norm: float, most: float,
     assert [(each.dtype, each.shape) for each in (clipping.grad_scale, clipping.found_inf)] == [(torch.float32, ())] * 2
 
 
-@pytest.mark.parametrize("most", [0.0, 1.0])
 @pytest.mark.parametrize(("norm", "loss"), [(INF, 1.0), (NAN, 1.0), (1.0, NAN), (1.0, -INF), (NAN, INF)])
-def test_non_finite_values_are_found(norm: float, loss: float, most: float) -> None:
-    assert float(Clipping.of(torch.tensor(norm), torch.tensor(loss), most).found_inf) == 1
+def test_non_finite_values_are_found(norm: float, loss: float) -> None:
+    for most in (0.0, 1.0):
+        assert float(Clipping.of(torch.tensor(norm), torch.tensor(loss), most).found_inf) == 1
 
 
 @pytest.mark.parametrize(

@@ -67,12 +67,14 @@ LIKE_OTHERS = ("distilroberta/tiny", "roberta-wwm/tiny")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LIKE_OTHERS)) for name in RECIPES]
 )
-def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(name: str, train: Train, tmp_path: Path) -> None:
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
+    name: str, train: Train, shared: Path, tmp_path: Path
+) -> None:
     recipe = get(name)
     changes: dict[str, Any] = {}
     if recipe.teacher is not None:
         taught = get("roberta/tiny" if recipe.family == "roberta" else "bert/tiny")
-        changes["teacher"] = train(taught, tmp_path / "teacher").folder
+        changes["teacher"] = train(taught, shared / taught.name.replace("/", "-")).folder
     peace = train(recipe, tmp_path / "peace", **changes)
     assert peace.epochs > 1
     # Where the length changes, or at both ends of a stage of masking; BERT also after the first step and near the end.

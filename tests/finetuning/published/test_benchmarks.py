@@ -136,6 +136,10 @@ def laid_out(folder, name):
 def test_published_layouts_are_found_and_read(tmp_path, name):
     """In training and evaluation, and for prediction as in evaluation."""
     row = BENCHMARKS[name]
+    assert {"train", "dev"} <= set(row.files) <= set(SPLITS)
+    assert row.metrics or "metric" in row.task_fields
+    assert len(set(row.labels)) == len(row.labels) != 1
+    assert bool(row.labels) == (row.kind == "classification")
     written = laid_out(tmp_path / row.folders[0], name)
     labeled = read_labeled(LabeledRequest.of(task=name, data=tmp_path, files={}, columns={}), {}, Reporter())
     first, label = labeled.parts["dev"].examples[0], PUBLISHED[name][2]
@@ -148,15 +152,6 @@ def test_published_layouts_are_found_and_read(tmp_path, name):
     file = read_for_model(list(written.values())[-1], row.kind, ReadOptions(labels="ignored"), trained)
     assert [(one.key, inputs_of(one)) for one in file.examples] == [(one.key, inputs_of(one)) for one in last.examples]
     assert [inputs_of(one) for one in file.examples] == [list(texts) for texts in TESTS[name][1]]
-
-
-@pytest.mark.parametrize("row", BENCHMARKS.values(), ids=BENCHMARKS)
-def test_rows_are_consistent(row):
-    assert set(row.files) <= set(SPLITS)
-    assert {"train", "dev"} <= set(row.files)
-    assert row.metrics or "metric" in row.task_fields
-    assert len(set(row.labels)) == len(row.labels) != 1
-    assert bool(row.labels) == (row.kind == "classification")
 
 
 def test_folders_without_the_files_are_refused(tmp_path):
