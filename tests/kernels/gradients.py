@@ -6,6 +6,12 @@ import torch
 from torch import Tensor
 
 
+def assert_same_values(actual: Tensor, expected: Tensor, leaves: Sequence[Tensor], tolerance: float) -> None:
+    """Check that two results and their gradients are the same."""
+    torch.testing.assert_close(actual, expected, atol=tolerance, rtol=tolerance)
+    assert_same_gradients(actual, expected, leaves, atol=tolerance, rtol=tolerance)
+
+
 def assert_same_gradients(actual: Tensor, expected: Tensor, leaves: Sequence[Tensor], **tolerance: float) -> None:
     """Check that two results have the same gradients, for one random gradient of both."""
     grad = torch.randn(actual.shape, generator=torch.Generator().manual_seed(1)).to(actual)

@@ -342,6 +342,19 @@ def test_faults_of_the_server_are_500s_in_the_same_shape(
         assert client.get("/health").status_code == 200
 
 
+async def ask(app: Any, receive: Callable[[], Awaitable[Any]]) -> list[int]:
+    """Post what a client sends to /embed; return the status of the response, if there is one."""
+    statuses = list[int]()
+
+    async def send(message: Any) -> None:
+        statuses.extend([message["status"]] if "status" in message else [])
+
+    headers = [(b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/embed", "query_string": b"", "headers": headers}
+    await app(scope, receive, send)
+    return statuses
+
+
 def test_a_request_whose_client_has_gone_is_not_computed() -> None:
     computed, release = list[str](), threading.Event()
 
@@ -355,9 +368,8 @@ def test_a_request_whose_client_has_gone_is_not_computed() -> None:
 
     async def send_two() -> list[int]:
         app = build_app({"slow": cast(Any, Slow())})
-        statuses = list[int]()
 
-        async def request(text: str, gone: asyncio.Event) -> None:
+        async def request(text: str, gone: asyncio.Event) -> list[int]:
             messages = [{"type": "http.request", "body": json.dumps({"texts": [text]}).encode()}]
 
             async def receive() -> Any:
@@ -366,12 +378,7 @@ def test_a_request_whose_client_has_gone_is_not_computed() -> None:
                 await gone.wait()
                 return {"type": "http.disconnect"}
 
-            async def send(message: Any) -> None:
-                statuses.extend([message["status"]] if "status" in message else [])
-
-            headers = [(b"content-type", b"application/json")]
-            scope = {"type": "http", "method": "POST", "path": "/embed", "query_string": b"", "headers": headers}
-            await app(scope, receive, send)
+            return await ask(app, receive)
 
         async with app.router.lifespan_context(app):
             stays, leaves = asyncio.Event(), asyncio.Event()
@@ -380,11 +387,9 @@ def test_a_request_whose_client_has_gone_is_not_computed() -> None:
                 await asyncio.sleep(0.01)
             second = asyncio.create_task(request("second", leaves))
             leaves.set()
-            await second
+            statuses = await second
             release.set()
-            await first
-            await request("third", stays)
-        return statuses
+            return [*statuses, *await first, *await request("third", stays)]
 
     assert asyncio.run(send_two()) == [200, 200]
     assert computed == ["first", "third"]
@@ -397,12 +402,7 @@ def test_a_client_that_goes_during_its_upload_is_counted_as_gone(served: dict[st
     async def receive() -> Any:
         return messages.pop()
 
-    async def send(message: Any) -> None:
-        pass
-
-    headers = [(b"content-type", b"application/json")]
-    scope = {"type": "http", "method": "POST", "path": "/embed", "query_string": b"", "headers": headers}
-    asyncio.run(app(scope, receive, send))
+    asyncio.run(ask(app, receive))
     labels = {"path": "/embed", "status": "499"}
     assert app.state.service.registry.get_sample_value("maskwright_requests_total", labels) == 1
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from toy_studies import write_corpus
 
 from maskwright.core.errors import RecipeError
 from maskwright.fitting.resolve import Speed
@@ -17,14 +18,6 @@ TOY = (
     *("encoder.hidden_size=32", "encoder.num_heads=2", "encoder.intermediate_size=64"),
     'training.phases=[{"share": 1.0, "max_length": 32}]',
 )
-
-
-def write_corpus(path: Path) -> Path:
-    draw = np.random.default_rng(0)
-    words = [f"{first}{second}" for first in ("ba", "do", "ki", "lu") for second in ("ra", "ten", "mis", "pol")]
-    texts = [" ".join(" ".join(draw.choice(words, 8)) + "." for _ in range(12)) for _ in range(100)]
-    path.write_text("\n\n".join(texts), encoding="utf-8")
-    return path
 
 
 TOKENS = np.array([1e5, 2e5, 4e5, 8e5])

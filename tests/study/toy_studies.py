@@ -9,10 +9,11 @@ TOY = (
 )
 
 
-def write_corpus(path: Path) -> None:
+def write_corpus(path: Path) -> Path:
     text = "The {age} captain number {n} sees {m} ships of {men} men."
     texts = [
         " ".join(text.format(age="old" if n % 3 else "new", n=n, m=m, men=n + m) for m in range(4 + n % 5))
         for n in range(160)
     ]
     path.write_text("\n\n".join(texts), encoding="utf-8")
+    return path

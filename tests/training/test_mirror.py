@@ -1,9 +1,6 @@
 """A run directory's copy at a URL: usable after a kill at any moment, and resumed where the disk is gone."""
 
 import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from toy_runs import CLEAN, TOY, Train, assert_same_files, killed_after, train_toy, write_corpus
+from toy_runs import CLEAN, TOY, Train, assert_same_files, kill_process, killed_after, train_toy, write_corpus
 
 from maskwright.core.errors import CheckpointError, DeviceError
 from maskwright.core.storage.files import read_json
@@ -228,26 +225,20 @@ def test_a_run_resumes_from_the_mirror_without_the_model_it_began_with(
 
 @pytest.mark.slow  # It starts a process.
 def test_a_killed_process_whose_disk_is_gone_resumes_from_a_folder(tmp_path: Path) -> None:
-    steps, settings = 60, (*TOY, "training.batch_sequences=24")
+    settings: dict[str, Any] = {"recipe": "bert/tiny", "steps": 60, "set": (*TOY, "training.batch_sequences=24")}
     corpus, out, mirror = write_corpus(tmp_path / "corpus.txt"), tmp_path / "killed", tmp_path / "mirror"
-    call = (
-        "from maskwright.training.pretrain import pretrain\n"
-        f"pretrain({str(corpus)!r}, out={str(out)!r}, recipe='bert/tiny', steps={steps}, set={settings!r}, "
-        f"clean={CLEAN!r}, workers=1, checkpoint_minutes=0.0, "
-        f"mirror={mirror.as_uri()!r})"
+    paths = {"corpus": str(corpus), "out": str(out), "mirror": mirror.as_uri()}
+    options: dict[str, Any] = {"clean": CLEAN, "workers": 1, "checkpoint_minutes": 0.0}
+    kill_process(
+        lambda: max(mirror.glob("step-*"), default=mirror).name >= "step-000000010", **paths, **options, **settings
     )
-    process = subprocess.Popen([sys.executable, "-c", call], stderr=subprocess.DEVNULL)
-    while process.poll() is None and max(mirror.glob("step-*"), default=mirror).name < "step-000000010":
-        time.sleep(0.05)
-    process.kill()
-    assert process.wait() < 0, "the run ended by itself"
     shutil.rmtree(out)
-    train = partial(train_toy, tmp_path, steps=steps, set=settings)
+    train = partial(train_toy, tmp_path, **settings)
     recorder = Recorder()
     resumed = train("killed", mirror=mirror.as_uri(), reporter=recorder)
     assert recorder.on("resuming", "from step ")
     assert_same_files(train("undisturbed"), resumed)
-    assert files_of(mirror / f"step-{steps:09d}") == files_of(out)
+    assert files_of(mirror / "step-000000060") == files_of(out)
     with pytest.raises(CheckpointError, match="contain each other"):
         train("killed", mirror=(out / "copy").as_uri())
 

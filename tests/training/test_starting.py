@@ -48,11 +48,6 @@ def begun(recipe: Recipe, start: InitialWeights | None = None) -> dict[str, Tens
     return all_weights(model)
 
 
-@pytest.fixture
-def bert(tmp_path: Path) -> Checkpoint:
-    return saved(tmp_path / "bert", "bert/tiny")
-
-
 @pytest.mark.parametrize(
     ("layers", "of", "expected"),
     [

@@ -2,13 +2,12 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from test_batches import step
-from toy_models import saved, small, toy_tokenizer
+from toy_models import small, toy_tokenizer
 
 from maskwright.checkpoints.checkpoint import Checkpoint
 from maskwright.core.errors import RecipeError
@@ -26,11 +25,6 @@ SIZE = toy_tokenizer().special_tokens.vocab_size
 
 def student(*overrides: str, name: str = "distilbert/tiny") -> Recipe:
     return resolve(name, small(SIZE, "encoder.num_layers=2", "teacher.model=x", *overrides))
-
-
-@pytest.fixture
-def bert(tmp_path: Path) -> Checkpoint:
-    return saved(tmp_path / "bert", "bert/tiny")
 
 
 def flat(ids: list[list[int]], segments: int = 0) -> PackedBatch:

@@ -1,5 +1,8 @@
 """A small corpus and the settings of a run that takes a second."""
 
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,6 +58,16 @@ def killed_after(step: int) -> Iterator[None]:
 
     with patch.object(checkpoint, "save", save_then_die), pytest.raises(KeyboardInterrupt):
         yield
+
+
+def kill_process(until: Callable[[], object], **arguments: Any) -> None:
+    """Call `pretrain` in a process of its own, and kill it once a condition holds."""
+    call = f"from maskwright.training.pretrain import pretrain\npretrain(**{arguments!r})"
+    process = subprocess.Popen([sys.executable, "-c", call], stderr=subprocess.DEVNULL)
+    while process.poll() is None and not until():
+        time.sleep(0.05)
+    process.kill()
+    assert process.wait() < 0, "the run ended by itself"
 
 
 def assert_same_files(one: RunResult, other: RunResult, *names: str) -> None:
