@@ -1,4 +1,8 @@
-"""Tokenizers of every kind, trained once for all tests."""
+"""Tokenizers of every kind, trained once for all tests, and processes that were started once."""
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import pytest
 from token_samples import chinese_documents, clean_corpus_of, english_documents
@@ -22,3 +26,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]:
     folder = tmp_path_factory.mktemp("trained")
     clean = clean_corpus_of(folder / "text", [english_documents(), chinese_documents(300)])
     return {name: train_tokenizer(spec, clean, seed=0, cache=folder) for name, spec in _SPECS.items()}
+
+
+@pytest.fixture(scope="session")
+def processes() -> Iterator[ProcessPoolExecutor]:
+    """Two processes as an engine. The local engine starts its own for each map."""
+    with ProcessPoolExecutor(2, get_context("spawn")) as executor:
+        yield executor
