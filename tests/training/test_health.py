@@ -91,7 +91,7 @@ def test_a_later_session_forgets_the_problem_and_keeps_the_first_loss(tmp_path: 
 
 def test_a_stalled_reader_is_reported_and_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def read_slowly(self: InstanceSampler, cursor: Cursor, count: int) -> Any:
-        time.sleep(1.0 * (cursor.num_read == count))  # The second batch.
+        time.sleep(0.3 * (cursor.num_read == count))  # The second batch.
         return read(self, cursor, count)
 
     recorder, read = Recorder(), InstanceSampler.read

@@ -224,13 +224,13 @@ def test_a_run_without_a_pair_objective_resumes_although_its_pooler_never_learns
 
 def test_a_setting_equal_to_the_published_one_is_still_a_setting(train: Train) -> None:
     overrides = tuple(override for override in TOY if "learning_rate" not in override)
-    fitted = train("fitted", set=overrides)
-    explicit = train("given", set=(*overrides, "training={learning_rate: 1e-4}"))
+    fitted = train("fitted", set=overrides, steps=2)
+    explicit = train("given", set=(*overrides, "training={learning_rate: 1e-4}"), steps=2)
     chosen = [json.loads((run.folder / "recipe.json").read_text())["training"] for run in (fitted, explicit)]
     assert chosen[0]["learning_rate"] != chosen[1]["learning_rate"] == 1e-4
     assert chosen[0]["warmup_steps"] == chosen[1]["warmup_steps"]  # A mapping fixes what it names, no more.
     with pytest.raises(CheckpointError, match="holds another run: set was"):
-        train("fitted", set=(*overrides, "training.learning_rate=1e-4"))
+        train("fitted", set=(*overrides, "training.learning_rate=1e-4"), steps=2)
 
 
 @pytest.mark.parametrize(
