@@ -1,7 +1,5 @@
 """A run under torchrun that is killed and continues with another number of processes."""
 
-from pathlib import Path
-
 import pytest
 
 from benchmarks.faults import faults
@@ -9,9 +7,7 @@ from benchmarks.runner import Settings
 
 
 @pytest.mark.slow  # torchrun starts three times.
-def test_killed_launches_of_other_numbers_of_processes_learn_as_one_process_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_launches_of_other_numbers_of_processes_learn_as_one_process_does(tmp_path, monkeypatch):
     monkeypatch.setenv("MASKWRIGHT_CACHE", "")  # Set again by the suite, and restored.
     ((_, processes, faults_tried, _, samples, lost, repeated, epochs, _, difference),) = [
         row for table in faults(Settings(scratch=tmp_path, cases=("launches",), quick=True)) for row in table.rows

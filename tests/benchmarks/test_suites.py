@@ -39,9 +39,7 @@ pytest.importorskip("transformers")
         pytest.param(["scaling", "--cases", "processes"], 2, marks=pytest.mark.slow),
     ],
 )
-def test_a_suite_measures_every_contender(
-    arguments: list[str], rows: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_suite_measures_every_contender(arguments, rows, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(os, "environ", os.environ)  # datasets replaces it by a copy; rich reads the first.
     out = tmp_path / "tables.md"

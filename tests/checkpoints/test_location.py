@@ -19,9 +19,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", ["runs/quickstat", Path("runs/quickstat")])
-def test_a_misspelled_folder_is_not_requested_from_the_hub(
-    name: str | Path, runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_misspelled_folder_is_not_requested_from_the_hub(name, runs, monkeypatch):
     monkeypatch.setattr(location, "_from_hub", lambda name: pytest.fail(f"{name} was requested from the hub"))
     with pytest.raises(ConversionError, match=r"no folder 'runs/quickstat'.*others.*Did you mean 'runs/quickstart'\?"):
         locate(name)

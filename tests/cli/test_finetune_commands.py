@@ -51,9 +51,7 @@ def tuned(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_finetune_prints_the_table_and_says_where_the_model_lies(
-    tuned: Path, bert_folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finetune_prints_the_table_and_says_where_the_model_lies(tuned, bert_folder, run, monkeypatch):
     monkeypatch.setattr(finetune_module, "restore_machine", lambda *_: (MACHINE, ""))
     again = (
         "finetune", bert_folder, "--task", "classification", "--train", tuned / "texts.csv", "--out", tuned / "out",
@@ -111,9 +109,7 @@ def test_predict_takes_texts_or_a_file(tuned: Path, tmp_path: Path, run: Run) ->
         (["predict", "{tuned}/out", "{tuned}/text.csv"], "no such file"),
     ],
 )
-def test_mistakes_end_with_one_line(
-    arguments: list[str], message: str, tuned: Path, bert_folder: Path, run: Run
-) -> None:
+def test_mistakes_end_with_one_line(arguments, message, tuned, bert_folder, run):
     code, out, err = run(*(word.format(model=bert_folder, tuned=tuned) for word in arguments))
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err

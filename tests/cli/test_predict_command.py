@@ -1,7 +1,6 @@
 """`maskwright predict`: a table of texts with what is said of them."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,9 +28,7 @@ def fake_predict(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("fake_predict")
-def test_the_table_shows_texts_in_short_and_no_numbers_of_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
-) -> None:
+def test_the_table_shows_texts_in_short_and_no_numbers_of_rows(tmp_path, monkeypatch, run):
     monkeypatch.setenv("COLUMNS", "200")  # Chinese characters are two columns wide.
     file = tmp_path / "texts.csv"
     file.write_text("text\nany\n", encoding="utf-8")

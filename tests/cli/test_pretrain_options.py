@@ -10,7 +10,6 @@ from maskwright.cli.main import main
 from maskwright.core.storage.files import write_json
 from maskwright.recipes.catalog import resolve
 from maskwright.training import pretrain as module
-from tests.cli.conftest import Run
 
 
 @pytest.mark.parametrize(
@@ -48,9 +47,7 @@ def test_options_arrive_by_name(words: str, expected: dict[str, Any], monkeypatc
         ("bert/tiny", ("objectives=[nsp]", "replacement={mask: 0, random: 0, keep: 1}"), "embed"),
     ],
 )
-def test_a_finished_run_names_what_shows_best_what_it_has_learnt(
-    recipe: str, overrides: tuple[str, ...], verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
-) -> None:
+def test_a_finished_run_names_what_shows_best_what_it_has_learnt(recipe, overrides, verb, tmp_path, monkeypatch, run):
     def pretrain(corpus: list[str], *, out: str, **options: Any) -> SimpleNamespace:
         write_json(Path(out) / "recipe.json", resolve(recipe, overrides).model_dump(mode="json"))
         return SimpleNamespace(folder=Path(out), finished=True, steps=1, tokens=1)

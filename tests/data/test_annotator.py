@@ -107,9 +107,7 @@ def test_characters_are_units_and_words_are_phrases(kind: str, tokenizers: dict[
 @settings(max_examples=30)
 @given(sentences=st.lists(st.one_of(awkward_text, st.sampled_from(EVERY_SENTENCE)), max_size=5))
 @pytest.mark.parametrize("kind", KINDS)
-def test_levels_are_made_of_whole_words_and_ids_do_not_change(
-    kind: str, sentences: list[str], tokenizers: dict[str, Tokenizer]
-) -> None:
+def test_levels_are_made_of_whole_words_and_ids_do_not_change(kind, sentences, tokenizers):
     stream, plain = encoded(tokenizers[kind], sentences), StreamEncoder(tokenizers[kind]).encode(sentences)
     assert stream.ids.tolist() == plain.ids.tolist()
     assert stream.word_starts.tolist() == plain.word_starts.tolist()

@@ -73,9 +73,7 @@ def test_number_of_workers_does_not_change_a_byte(tmp_path: Path, small_blocks: 
 
 
 @pytest.mark.parametrize("near_duplicates", [False, True])
-def test_number_of_hash_files_does_not_change_a_byte(
-    near_duplicates: bool, tmp_path: Path, small_blocks: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_number_of_hash_files_does_not_change_a_byte(near_duplicates, tmp_path, small_blocks, monkeypatch):
     if near_duplicates:
         pytest.importorskip("rensa")
     texts = [

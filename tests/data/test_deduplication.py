@@ -56,9 +56,7 @@ DOCUMENTS = [[["One one.", " Two."], [" Three three."]], [["Four four."]], [["Fi
         ([0, 1, 2], [], 1, ""),
     ],
 )
-def test_what_is_cut_out_leaves_whole_documents(
-    documents: list[int], paragraphs: list[int], minimum: int, kept: str
-) -> None:
+def test_what_is_cut_out_leaves_whole_documents(documents, paragraphs, minimum, kept):
     data, index = index_of(DOCUMENTS)
     exact, near = np.isin(np.arange(3), documents[:1]), np.isin(np.arange(3), documents[1:])
     left, counts = without_repeats(data, index, exact, near, np.isin(np.arange(6), paragraphs), minimum)

@@ -46,9 +46,7 @@ def test_a_url_names_an_object_a_folder_or_a_pattern(tmp_path: Path) -> None:
     assert dict(folder.ignored_files) == {".pdf": 1}
 
 
-def test_an_object_is_fetched_once_and_again_when_it_has_changed(
-    tmp_path: Path, store: Any, fetched: list[str]
-) -> None:
+def test_an_object_is_fetched_once_and_again_when_it_has_changed(tmp_path, store, fetched):
     progress: list[tuple[str, int, int | None]] = []
     for _ in range(2):
         resolve_sources("memory://corpora/en/a.txt", cache=tmp_path, progress=lambda *state: progress.append(state))

@@ -249,9 +249,7 @@ Setext
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
 @pytest.mark.parametrize("size", [2_000, 100_000])
-def test_lines_too_long_to_read_are_skipped_if_wanted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, size: int
-) -> None:
+def test_lines_too_long_to_read_are_skipped_if_wanted(tmp_path, monkeypatch, name, size):
     for module in (files, readers):
         monkeypatch.setattr(module, "MAX_LINE_BYTES", 1000)
     monkeypatch.setattr(readers, "BLOCK_BYTES", 500)

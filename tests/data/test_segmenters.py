@@ -92,9 +92,7 @@ def test_traditional_text_is_segmented_in_simplified_form(tmp_path: Path) -> Non
         ("import a_library_that_is_missing", "a_library_that_is_missing, which is not installed"),
     ],
 )
-def test_broken_library_is_told_before_any_work(
-    broken: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_library_is_told_before_any_work(broken, says, tmp_path, monkeypatch):
     (tmp_path / "rjieba.py").write_text(broken + "\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "rjieba", raising=False)

@@ -57,9 +57,7 @@ def stream(corpus: Corpus) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
 
 
 @given(data=st.data())
-def test_take_gives_the_ranges_in_order(
-    data: st.DataObject, corpus: Corpus, stream: tuple[NDArray[np.int32], NDArray[np.bool_]]
-) -> None:
+def test_take_gives_the_ranges_in_order(data, corpus, stream):
     positions = st.integers(0, corpus.num_tokens)
     near = st.integers(0, corpus.num_tokens - 1).flatmap(
         lambda start: st.tuples(st.just(start), st.integers(start, min(start + 200, corpus.num_tokens)))
@@ -88,9 +86,7 @@ def test_corpus_survives_pickling_by_mapping_anew(corpus: Corpus) -> None:
     assert again.fingerprint == corpus.fingerprint
 
 
-def test_shards_hold_every_token_and_boundary(
-    clean: CleanCorpus, tokenizer: Tokenizer, corpus: Corpus, stream: tuple[NDArray[np.int32], NDArray[np.bool_]]
-) -> None:
+def test_shards_hold_every_token_and_boundary(clean, tokenizer, corpus, stream):
     sources, documents = [], []
     for block, source in enumerate(clean.block_sources):
         for document in clean.sentences(block):
@@ -112,9 +108,7 @@ def test_shards_hold_every_token_and_boundary(
     assert len(list(corpus.folder.glob("tokens-*.npy"))) > 3
 
 
-def test_sentences_and_documents_without_tokens_are_left_out_and_counted(
-    clean: CleanCorpus, tokenizer: Tokenizer, corpus: Corpus
-) -> None:
+def test_sentences_and_documents_without_tokens_are_left_out_and_counted(clean, tokenizer, corpus):
     # Byte-level BPE has a token for everything.
     dropped = (3, 1) if tokenizer.kind == "wordpiece" else (0, 0)
     manifest = json.loads((corpus.folder / "manifest.json").read_text())
@@ -123,9 +117,7 @@ def test_sentences_and_documents_without_tokens_are_left_out_and_counted(
     assert (np.diff(corpus.documents.sentence_ends, prepend=0) > 0).all()
 
 
-def test_shards_are_kept_and_progress_is_told_in_bytes(
-    clean: CleanCorpus, tokenizer: Tokenizer, tmp_path: Path
-) -> None:
+def test_shards_are_kept_and_progress_is_told_in_bytes(clean, tokenizer, tmp_path):
     reported: list[tuple[str, int, int | None]] = []
     first = tokenize_corpus(clean, tokenizer, cache=tmp_path, workers=1, progress=lambda *call: reported.append(call))
     size = sum(path.stat().st_size for path in clean.blocks)
@@ -140,9 +132,7 @@ def test_shards_are_kept_and_progress_is_told_in_bytes(
 
 
 @pytest.mark.parametrize("harm", ["cut", "empty", "empty index", "gone", "manifest", "other version"])
-def test_damaged_shards_are_refused_and_made_anew_with_a_warning(
-    harm: str, clean: CleanCorpus, trained: dict[str, Tokenizer], tmp_path: Path
-) -> None:
+def test_damaged_shards_are_refused_and_made_anew_with_a_warning(harm, clean, trained, tmp_path):
     first = tokenize_corpus(clean, trained["uncased"], cache=tmp_path, workers=1)
     before = files_of(first.folder)
     manifest = first.folder / "manifest.json"
@@ -165,9 +155,7 @@ def test_damaged_shards_are_refused_and_made_anew_with_a_warning(
 
 
 @pytest.mark.parametrize("name", ["word_starts-00000.npy", "tokens-00000.npy"])
-def test_single_changed_byte_is_found_and_the_shards_are_made_anew(
-    name: str, clean: CleanCorpus, trained: dict[str, Tokenizer], tmp_path: Path
-) -> None:
+def test_single_changed_byte_is_found_and_the_shards_are_made_anew(name, clean, trained, tmp_path):
     first = tokenize_corpus(clean, trained["uncased"], cache=tmp_path, workers=1)
     before, path = files_of(first.folder), first.folder / name
     times = path.stat().st_atime_ns, path.stat().st_mtime_ns
@@ -208,9 +196,7 @@ def test_corpus_without_a_token_is_refused_and_leaves_nothing(tokenizer: Tokeniz
     assert not list((tmp_path / "cache").iterdir())
 
 
-def test_a_full_disk_leaves_neither_processes_nor_files(
-    trained: dict[str, Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_neither_processes_nor_files(trained, tmp_path, monkeypatch):
     clean = clean_corpus_of(tmp_path / "text", [english_documents()[:2]] * 8)
     processes = []
 

@@ -189,9 +189,7 @@ def test_words_are_never_similar_to_punctuation(tmp_path: Path) -> None:
         ("北京 上海\n苹果 梨\n", "2 groups.*corpus's language"),
     ],
 )
-def test_a_source_that_covers_nothing_is_refused(
-    english: tuple[Corpus, Tokenizer], tmp_path: Path, source: str, remedy: str
-) -> None:
+def test_a_source_that_covers_nothing_is_refused(english, tmp_path, source, remedy):
     corpus, tokenizer = english
     named = source if source == "corpus" else str(written(tmp_path / "s.txt", source))
     spec = SimilarWordsSpec(source=named, min_count=9999)

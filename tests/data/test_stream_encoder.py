@@ -58,9 +58,7 @@ def assert_same_as_one_by_one(encoder: StreamEncoder, tokenizer: Tokenizer, text
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=40)
 @given(batches=st.lists(st.lists(awkward_text, max_size=4), max_size=3))
-def test_stream_is_the_tokenizers_own_result(
-    name: str, batches: list[list[str]], encoders: dict[str, Tokenizer]
-) -> None:
+def test_stream_is_the_tokenizers_own_result(name, batches, encoders):
     encoder = StreamEncoder(encoders[name])
     for texts in batches:
         # Twice: once through the tokenizer, once from memory.
@@ -69,9 +67,7 @@ def test_stream_is_the_tokenizers_own_result(
 
 
 @pytest.mark.parametrize("name", ["uncased", "byte_bpe", "unigram"])
-def test_characters_of_every_sort_between_words_cut_as_the_tokenizer_does(
-    name: str, encoders: dict[str, Tokenizer]
-) -> None:
+def test_characters_of_every_sort_between_words_cut_as_the_tokenizer_does(name, encoders):
     # Every control, white-space and combining character, and a spread of all others.
     kinds = {code: unicodedata.category(chr(code)) for code in range(0x30000)}
     codes = [
@@ -88,9 +84,7 @@ def test_a_mark_alone_begins_a_word_whatever_stands_in_the_next_text(encoders: d
     assert_same_as_one_by_one(StreamEncoder(tokenizer), tokenizer, ["\u0300", "a "])
 
 
-def test_full_memory_is_emptied_without_a_trace(
-    encoders: dict[str, Tokenizer], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_memory_is_emptied_without_a_trace(encoders, monkeypatch):
     monkeypatch.setattr(stream_encoder, "_CACHED_CHUNKS", 5)
     for name in ("uncased", "byte_bpe", "unigram"):
         encoder = StreamEncoder(encoders[name])

@@ -289,9 +289,7 @@ def test_folder_saved_by_transformers_reads_back_the_same(tokenizer: Tokenizer, 
         assert np.array_equal(again.encode(text).ids, tokenizer.encode(text).ids)
 
 
-def test_tokenizer_of_other_assembly_loads_in_transformers_with_the_same_ids(
-    trained: dict[str, Tokenizer], tmp_path: Path
-) -> None:
+def test_tokenizer_of_other_assembly_loads_in_transformers_with_the_same_ids(trained, tmp_path):
     backend = tokenizers.Tokenizer.from_str(trained["uncased"].backend.to_str())
     backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     mixed = Tokenizer(backend, trained["uncased"].special_tokens.names)

@@ -3,7 +3,6 @@
 import itertools
 import json
 import unicodedata
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -65,9 +64,7 @@ def words_of(tokenizer: Tokenizer, text: str) -> list[str]:
 
 @given(text=awkward_text)
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_cleaning_agrees_with_alberts_rules_step_by_step(
-    lowercase: bool, text: str, learnt: dict[bool, Tokenizer]
-) -> None:
+def test_cleaning_agrees_with_alberts_rules_step_by_step(lowercase, text, learnt):
     # What a character of later years is depends on the year of a library's Unicode tables.
     assume(all(unicodedata.ucd_3_2_0.category(character) != "Cn" for character in text))
     quoted = text.replace("``", '"').replace("''", '"')
@@ -119,9 +116,7 @@ def test_word_starts_follow_the_rule_piece_by_piece(text: str, learnt: dict[bool
 
 @pytest.mark.parametrize("lowercase", [True, False])
 @given(parts=st.lists(st.sampled_from([*UNIGRAM_NAMES, "<", "pad>", " ", "a", "[MASK", "\U00010330"]), max_size=8))
-def test_special_tokens_written_in_text_are_spelt(
-    lowercase: bool, parts: list[str], learnt: dict[bool, Tokenizer]
-) -> None:
+def test_special_tokens_written_in_text_are_spelt(lowercase, parts, learnt):
     tokenizer, text = learnt[lowercase], "".join(parts)
     ids = tokenizer.encode(text).ids
     assert not {0, 2, 3, 4} & set(ids.tolist())
@@ -149,9 +144,7 @@ def test_text_goes_on_after_a_mask_as_after_a_word(learnt: dict[bool, Tokenizer]
 # Folders.
 
 
-def test_unigram_tokenizer_of_other_assembly_reads_and_saves_with_the_same_ids(
-    learnt: dict[bool, Tokenizer], tmp_path: Path
-) -> None:
+def test_unigram_tokenizer_of_other_assembly_reads_and_saves_with_the_same_ids(learnt, tmp_path):
     """Names, order of ids and cleaning as XLM-R's."""
     vocabulary = json.loads(learnt[False].backend.to_str())["model"]["vocab"]
     names = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")

@@ -4,8 +4,8 @@ import pytest
 from token_samples import chinese_documents, clean_corpus_of, english_documents, files_of, sentences_of
 
 from maskwright.data.cleaning.store import CleanCorpus
-from maskwright.data.tokenizers.backends import BYTE_BPE_NAMES, UNIGRAM_NAMES, WORDPIECE_NAMES, SpecialNames
-from maskwright.data.tokenizers.spec import ByteBPE, TokenizerSpec, Unigram, WordPiece
+from maskwright.data.tokenizers.backends import BYTE_BPE_NAMES, UNIGRAM_NAMES, WORDPIECE_NAMES
+from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.training import sample_texts, train_tokenizer
 
 
@@ -20,9 +20,7 @@ def chinese(tmp_path_factory: pytest.TempPathFactory) -> CleanCorpus:
 
 
 @pytest.mark.parametrize("spec", [WordPiece(vocab_size=1500), ByteBPE(vocab_size=1500), Unigram(vocab_size=1500)])
-def test_training_gives_the_same_bytes_every_time(
-    spec: TokenizerSpec, english: CleanCorpus, chinese: CleanCorpus, tmp_path: Path
-) -> None:
+def test_training_gives_the_same_bytes_every_time(spec, english, chinese, tmp_path):
     for corpus in (english, chinese):
         first, second = (tmp_path / f"{corpus.fingerprint}{run}" for run in range(2))
         for cache in (first, second):
@@ -38,9 +36,7 @@ def test_training_gives_the_same_bytes_every_time(
         (Unigram(vocab_size=1000), [0, 1, 2, 3, 4], UNIGRAM_NAMES, ["▁of", "▁the", "▁function"]),
     ],
 )
-def test_vocabularies_are_laid_out_as_published(
-    spec: TokenizerSpec, ids: list[int], names: SpecialNames, tokens: list[str], english: CleanCorpus, tmp_path: Path
-) -> None:
+def test_vocabularies_are_laid_out_as_published(spec, ids, names, tokens, english, tmp_path):
     tokenizer = train_tokenizer(spec, english, seed=0, cache=tmp_path)
     special = tokenizer.special_tokens
     assert [special.pad, special.unk, special.cls, special.sep, special.mask] == ids
@@ -65,9 +61,7 @@ def test_wordpiece_vocabulary_covers_chinese_beyond_a_thousand_characters(chines
     assert not [each for each in tokenizer.tokens(range(3000)) if len(each) > 1 and "\u4e00" <= each[-1] <= "\u9fff"]
 
 
-def test_wordpiece_vocabulary_leaves_room_for_words_when_characters_abound(
-    chinese: CleanCorpus, english: CleanCorpus, tmp_path: Path
-) -> None:
+def test_wordpiece_vocabulary_leaves_room_for_words_when_characters_abound(chinese, english, tmp_path):
     both = clean_corpus_of(tmp_path / "both", [list(chinese.sentences(0)), list(english.sentences(0))])
     tokenizer = train_tokenizer(WordPiece(vocab_size=1000), both, seed=0, cache=tmp_path)
     lengths = [len(token.removeprefix("##")) for token in tokenizer.tokens(range(5, 1000))]

@@ -74,9 +74,7 @@ def test_embedded_examples_of_one_class_have_no_model_on_frozen_vectors(monkeypa
     assert list(actual) == ["majority class", "TF-IDF + logistic regression"]
 
 
-def test_frozen_vectors_build_no_model_before_they_are_needed(
-    bert_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_frozen_vectors_build_no_model_before_they_are_needed(bert_folder, monkeypatch):
     built: list[Any] = []
     build = Checkpoint.build
     monkeypatch.setattr(Checkpoint, "build", lambda *args, **options: built.append(1) or build(*args, **options))

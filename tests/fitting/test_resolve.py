@@ -84,9 +84,7 @@ def test_a_small_budget_gets_a_schedule_that_fits_into_it() -> None:
         ("albert/base", "all", 0.0005),
     ],
 )
-def test_lamb_that_the_user_set_stays_and_its_rate_falls_with_the_layers_that_share_a_block(
-    name: str, sharing: str, rate: float
-) -> None:
+def test_lamb_that_the_user_set_stays_and_its_rate_falls_with_the_layers_that_share_a_block(name, sharing, rate):
     published = resolve(name, [f"encoder.sharing={sharing}"])
     recipe, choices = fit(published, 4e6, 20_000_000, 128.0, {"training.optimizer.kind"})
     assert recipe.training.optimizer == published.training.optimizer.replace(betas=(0.9, 0.98))
@@ -151,9 +149,7 @@ def test_fitting_is_stable_against_a_machine_that_is_a_little_slower() -> None:
         ("electra/base", 1e8, [(0.3, 32), (0.6, 128), (0.1, 512)]),
     ],
 )
-def test_runs_begin_with_short_sequences_and_end_at_the_full_length(
-    name: str, tokens: float, phases: list[tuple[float, int]]
-) -> None:
+def test_runs_begin_with_short_sequences_and_end_at_the_full_length(name, tokens, phases):
     fitted = fit_length(get(name), tokens, set())[0].training
     assert [(phase.share, phase.max_length) for phase in fitted.phases] == phases
 

@@ -32,9 +32,7 @@ def test_detect_equals_transformers(electra: Model, electra_folder: Path) -> Non
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 20, 8192])
-def test_detect_keeps_the_order_of_the_texts(
-    electra: Model, batch_tokens: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_detect_keeps_the_order_of_the_texts(electra, batch_tokens, monkeypatch):
     monkeypatch.setitem(BATCH_TOKENS, "cpu", batch_tokens)
     together = electra.detect(TEXTS)
     assert [detection.text for detection in together] == TEXTS

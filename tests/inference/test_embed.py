@@ -40,14 +40,7 @@ def _theirs(folder: Path) -> tuple[Any, Any]:
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 @pytest.mark.parametrize("pooling", ["mean", "first"])
 @pytest.mark.parametrize("batch_tokens", [20, 8192])
-def test_embed_equals_transformers(
-    family: str,
-    pooling: str,
-    batch_tokens: int,
-    models: dict[str, Model],
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_embed_equals_transformers(family, pooling, batch_tokens, models, request, monkeypatch):
     monkeypatch.setitem(BATCH_TOKENS, "cpu", batch_tokens)
     theirs, tokenizer = _theirs(request.getfixturevalue(f"{family}_folder"))
     inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")

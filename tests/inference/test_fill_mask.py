@@ -104,9 +104,7 @@ def test_read_masks_finds_each_mask_and_its_characters(bert: Model, unigram: Mod
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 30, 8192])
-def test_fill_mask_keeps_the_order_of_the_texts(
-    batch_tokens: int, bert: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fill_mask_keeps_the_order_of_the_texts(batch_tokens, bert, monkeypatch):
     monkeypatch.setitem(BATCH_TOKENS, "cpu", batch_tokens)
     assert bert.fill_mask([]) == []
     together = bert.fill_mask(BERT_TEXTS)
@@ -145,9 +143,7 @@ def test_fill_mask_scores_are_probabilities_best_first(bert: Model) -> None:
         ("unigram", "[MASK] Cat", {" mat": "mat Cat", "s": "s Cat"}),
     ],
 )
-def test_filled_tokens_are_joined_to_the_text(
-    name: str, text: str, sequences: dict[str, str], request: pytest.FixtureRequest
-) -> None:
+def test_filled_tokens_are_joined_to_the_text(name, text, sequences, request):
     model: Model = request.getfixturevalue(name)
     (masks,) = model.fill_mask(text, top_k=model.tokenizer.special_tokens.vocab_size)
     actual = {token.token: token.sequence for token in masks[-1]}

@@ -43,9 +43,7 @@ def test_a_processor_computes_exactly_by_itself_and_a_gpu_in_bf16(monkeypatch: p
         ("int8", GPU, "fp32: int8 is for CPUs, and the model is on cuda"),
     ],
 )
-def test_what_a_device_lacks_is_said_in_a_line(
-    name: str, device: torch.device, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_device_lacks_is_said_in_a_line(name, device, why, monkeypatch):
     _only(monkeypatch)
     with pytest.warns(PrecisionWarning, match=why) as caught:
         assert choose_precision(name, device) == "fp32"
@@ -60,9 +58,7 @@ def test_a_misspelt_precision_names_the_nearest(bert_folder: Path) -> None:
 
 @pytest.mark.parametrize(("requested", "error", "cosine"), [("bf16", 0.02, 0.9998), ("int8", 0.05, 0.998)])
 @pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_rounded_models_stay_near_the_exact_one(
-    family: str, requested: precision.MatmulPrecision, error: float, cosine: float, request: pytest.FixtureRequest
-) -> None:
+def test_rounded_models_stay_near_the_exact_one(family, requested, error, cosine, request):
     skip_without(requested)
     folder = request.getfixturevalue(f"{family}_folder")
     exact, rounded = (maskwright.load(folder, device="cpu", precision=each) for each in ("fp32", requested))

@@ -17,9 +17,7 @@ from maskwright.inference.texts import gather, read_source, read_texts, write_js
 _LINES = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]))
 
 
-def test_read_texts_gives_one_text_per_line_of_a_file_or_standard_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_read_texts_gives_one_text_per_line_of_a_file_or_standard_input(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     data = "\ufeff我爱北京\r\n\nlast\x0bone\u2028still"

@@ -54,9 +54,7 @@ def by_formula(inputs: list[Tensor], lengths: tuple[int, ...]) -> Tensor:
 @lengths
 @pytest.mark.parametrize("function", [rows.attention, padded_attention], ids=["rows", "padded"])
 @pytest.mark.parametrize(("longest", "fused"), [(LONGEST, False), (300, False), (300, True)])
-def test_results_and_gradients_are_those_of_the_formula(
-    function, lengths: tuple[int, ...], longest: int, fused: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_and_gradients_are_those_of_the_formula(function, lengths, longest, fused, monkeypatch):
     monkeypatch.setattr(rows, "_LONGEST_FOR_MATMULS", 0 if fused else 256)
     inputs = inputs_of(lengths, torch.float64)
     actual, expected = function(*inputs, sequences_of(lengths, longest), HEADS, None), by_formula(inputs, lengths)
@@ -84,9 +82,7 @@ def test_gradients_are_those_of_finite_differences(lengths: tuple[int, ...], mas
 @pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
 @pytest.mark.parametrize("lengths", [PACKED, FULL, (11, 3, 7, 1)], ids=str)
 @pytest.mark.parametrize("window", [1, 2])
-def test_windows_limit_the_distance(
-    lengths: tuple[int, ...], window: int, blocks: bool, fused: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_windows_limit_the_distance(lengths, window, blocks, fused, monkeypatch):
     monkeypatch.setattr(rows, "_LONGEST_FOR_MATMULS", 0 if fused else 256)
     monkeypatch.setattr(rows, "_BLOCK", 2)
     monkeypatch.setattr(rows, "_BLOCKS_FROM", 0 if blocks else 100)
@@ -97,9 +93,7 @@ def test_windows_limit_the_distance(
 
 
 @pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
-def test_gradients_within_windows_are_those_of_finite_differences(
-    blocks: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gradients_within_windows_are_those_of_finite_differences(blocks, monkeypatch):
     monkeypatch.setattr(rows, "_BLOCK", 2)
     monkeypatch.setattr(rows, "_BLOCKS_FROM", 0 if blocks else 100)
     inputs = tuple(inputs_of(PACKED, torch.float64))
@@ -126,9 +120,7 @@ def test_memory_within_windows_is_linear() -> None:
 )
 @pytest.mark.parametrize("head_size", [16, 48, 64])
 @masks
-def test_c_attention_drops_and_computes_what_rows_do(
-    lengths: tuple[int, ...], longest: int, head_size: int, mask: DropoutMask | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_c_attention_drops_and_computes_what_rows_do(lengths, longest, head_size, mask, monkeypatch):
     monkeypatch.setattr(rows, "_LONGEST_FOR_MATMULS", 512)
     shape, draws = (sum(lengths), HEADS * head_size), torch.Generator().manual_seed(1)
     # Views of one tensor, as from the fused projection.
@@ -177,9 +169,7 @@ def test_rows_are_as_long_as_the_longest_sequence() -> None:
 
 @lengths
 @masks
-def test_one_block_of_probabilities_is_saved_beside_the_inputs(
-    lengths: tuple[int, ...], mask: DropoutMask | None
-) -> None:
+def test_one_block_of_probabilities_is_saved_beside_the_inputs(lengths, mask):
     saved: list[Tensor] = []
     with saved_tensors_hooks(lambda tensor: saved.append(tensor) or tensor, lambda tensor: tensor):
         rows.attention(*inputs_of(lengths), sequences_of(lengths), HEADS, mask)
@@ -237,8 +227,6 @@ def test_without_kernels_no_sequence_is_padded_to_the_longest(enabled: bool) -> 
         (64, torch.float32, False),
     ],
 )
-def test_gpu_kernels_support_bf16_and_the_head_sizes_of_flash_attention(
-    monkeypatch: pytest.MonkeyPatch, head_size: int, dtype: torch.dtype, expected: bool
-) -> None:
+def test_gpu_kernels_support_bf16_and_the_head_sizes_of_flash_attention(monkeypatch, head_size, dtype, expected):
     monkeypatch.setattr(cuda_attention, "has_kernels", lambda device: True)
     assert cuda_attention.is_supported(torch.zeros(3, 2 * head_size, dtype=dtype), 2) == expected

@@ -82,9 +82,7 @@ def test_random_bits_are_those_of_every_earlier_run() -> None:
 
 
 @given(number=st.integers(0, 2**63 - 1), site=st.integers(0, 9), count=st.integers(1, 9000), more=st.integers(0, 9000))
-def test_bits_depend_neither_on_how_many_follow_nor_on_how_many_sites_are_prepared(
-    number: int, site: int, count: int, more: int
-) -> None:
+def test_bits_depend_neither_on_how_many_follow_nor_on_how_many_sites_are_prepared(number, site, count, more):
     few, many = mask_of(site, number=number), mask_of(site, number=number, num_sites=10)
     assert torch.equal(few.random_bits((count,)), many.random_bits((count + more,))[:count])
     key = DropoutKey(torch.tensor(number), CPU)  # As in CUDA graphs.
@@ -100,9 +98,7 @@ def test_bits_depend_neither_on_how_many_follow_nor_on_how_many_sites_are_prepar
     rows=st.integers(0, 9),
     columns=st.integers(1, 9),
 )
-def test_dropout_multiplies_by_its_factors_forward_and_backward(
-    rate: float, site: int, number: int, rows: int, columns: int
-) -> None:
+def test_dropout_multiplies_by_its_factors_forward_and_backward(rate, site, number, rows, columns):
     mask = mask_of(site, rate, number)
     values, residual = (torch.randn(rows, columns, requires_grad=True) for _ in range(2))
     factors, gradient = mask.factors(values.shape), torch.randn(rows, columns)

@@ -170,9 +170,7 @@ def test_a_run_compiles_each_function_once(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("chosen", [None, "elsewhere"])
-def test_compiled_code_is_cached_in_the_cache_directory(
-    chosen: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiled_code_is_cached_in_the_cache_directory(chosen, tmp_path, monkeypatch):
     monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "elsewhere"))
     if chosen is None:

@@ -43,9 +43,7 @@ def assert_near(actual: Tensor, expected: Tensor) -> None:
 @pytest.mark.parametrize("lengths", [[33, 1, 0, 2], [70, 2]], ids=str)
 @pytest.mark.parametrize("window", [0, 1, 20])
 @pytest.mark.parametrize("head_size", HEAD_SIZES)
-def test_attention_and_its_gradients_are_those_of_pytorch(
-    lengths: list[int], rate: float, head_size: int, window: int
-) -> None:
+def test_attention_and_its_gradients_are_those_of_pytorch(lengths, rate, head_size, window):
     torch.manual_seed(0)
     num_heads, bounds = 2, torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32, device=DEVICE)
     width = num_heads * head_size

@@ -157,9 +157,7 @@ def test_graphs_are_made_from_the_second_batch_on_and_shared_by_near_sizes(graph
     assert [graphs._size_for(batch_of([8] * 300), None) for _ in range(24)] == [size] * 23 + [close]
 
 
-def test_the_seventeenth_size_replaces_the_graphs_of_smaller_steps(
-    graphs: Graphs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_seventeenth_size_replaces_the_graphs_of_smaller_steps(graphs, monkeypatch):
     graphs._graphs = {Size.of(batch_of([8] * count), None): None for count in range(100, 260, 10)}
     left, batch = [], batch_of([8] * 300)
 
@@ -176,9 +174,7 @@ def test_the_seventeenth_size_replaces_the_graphs_of_smaller_steps(
 
 
 @pytest.mark.parametrize(("training", "kept"), [(True, 0), (False, 1)])
-def test_graphs_are_dropped_in_a_phase_that_has_none_but_not_in_evaluation(
-    monkeypatch: pytest.MonkeyPatch, training: bool, kept: int
-) -> None:
+def test_graphs_are_dropped_in_a_phase_that_has_none_but_not_in_evaluation(monkeypatch, training, kept):
     monkeypatch.setattr(module, "_is_supported", lambda encoder, batch: False)
     graphs = Graphs(nn.Linear(2, 2).train(training))
     graphs._graphs = {Size.of(batch_of([8] * 300), None): None}
@@ -201,9 +197,7 @@ def test_without_memory_for_a_graph_no_more_are_made(graphs: Graphs, monkeypatch
 @pytest.mark.parametrize(
     ("longest", "head_size", "expected"), [(128, 64, True), (129, 64, False), (64, 24, False), (64, 16, True)]
 )
-def test_graphs_contain_no_flash_attention(
-    monkeypatch: pytest.MonkeyPatch, longest: int, head_size: int, expected: bool
-) -> None:
+def test_graphs_contain_no_flash_attention(monkeypatch, longest, head_size, expected):
     monkeypatch.setattr(module, "has_kernels", lambda device: True)
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: True)
     monkeypatch.setattr(torch, "get_autocast_dtype", lambda kind: torch.bfloat16)

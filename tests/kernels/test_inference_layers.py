@@ -146,9 +146,7 @@ def test_shapes_and_settings_that_c_does_not_support_use_the_modules() -> None:
 
 @given(tokens=st.integers(1, 40), inputs=st.integers(1, 70), outputs=st.integers(1, 70), data=st.data())
 @settings(max_examples=40)
-def test_int8_layers_multiply_rounded_numbers_exactly(
-    tokens: int, inputs: int, outputs: int, data: st.DataObject
-) -> None:
+def test_int8_layers_multiply_rounded_numbers_exactly(tokens, inputs, outputs, data):
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 9)))
     values, weight = (torch.randn(rows, inputs, generator=generator) for rows in (tokens, outputs))
     if data.draw(st.booleans()):  # The largest integers only, whose sums must not overflow.

@@ -59,9 +59,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
     return runs
 
 
-def test_code_is_compiled_once_and_is_all_that_is_left(
-    answer: Callable[..., int], runs: list[Sequence[str]], cache: Path
-) -> None:
+def test_code_is_compiled_once_and_is_all_that_is_left(answer, runs, cache):
     mask = os.umask(0o002)
     try:
         assert [answer(), answer()] == [42, 42]
@@ -72,9 +70,7 @@ def test_code_is_compiled_once_and_is_all_that_is_left(
     assert kept.stat().st_mode & 0o777 == 0o644
 
 
-def test_what_code_depends_on_has_it_compiled_again(
-    answer: Callable[..., int], runs: list[Sequence[str]], tmp_path: Path
-) -> None:
+def test_what_code_depends_on_has_it_compiled_again(answer, runs, tmp_path):
     assert answer() == 42
     assert answer((*FLAGS, "-DANSWER=43")) == 43
     assert answer(about=("another processor",)) == 42
@@ -86,9 +82,7 @@ def test_what_code_depends_on_has_it_compiled_again(
 @pytest.mark.parametrize(
     ("compiler", "expected"), [("env gcc '-DANSWER=(40 + 5)'", 45), ("no-such-compiler", 42), ("false", 42), ("  ", 42)]
 )
-def test_the_named_compiler_is_used_or_passed_over(
-    compiler: str, expected: int, answer: Callable[..., int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_named_compiler_is_used_or_passed_over(compiler, expected, answer, monkeypatch):
     monkeypatch.setenv("CC", compiler)
     assert answer() == expected
 
@@ -104,9 +98,7 @@ def test_the_named_compiler_is_used_or_passed_over(
         ("for last; do :; done; echo no > $last", "cannot be loaded"),
     ],
 )
-def test_a_compiler_that_is_missing_or_fails_is_named(
-    program: str, message: str, answer: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiler_that_is_missing_or_fails_is_named(program, message, answer, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_COMPILERS", ())
     monkeypatch.setattr(module, "_SECONDS", 0.5 if "sleep" in program else 60)
     if program:
@@ -118,9 +110,7 @@ def test_a_compiler_that_is_missing_or_fails_is_named(
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "a link", "a pipe", "of any", "of a group"])
-def test_what_is_kept_and_not_whole_or_not_ours_is_never_loaded(
-    damage: str, answer: Callable[..., int], runs: list[Sequence[str]], cache: Path, tmp_path: Path
-) -> None:
+def test_what_is_kept_and_not_whole_or_not_ours_is_never_loaded(damage, answer, runs, cache, tmp_path):
     answer()
     (kept,) = cache.iterdir()
     code = kept.read_bytes()
@@ -150,9 +140,7 @@ def test_code_of_another_user_is_never_loaded(answer: Callable[..., int], monkey
         answer()
 
 
-def test_a_cache_that_cannot_be_written_and_a_missing_source_are_errors(
-    answer: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written_and_a_missing_source_are_errors(answer, tmp_path, monkeypatch):
     with pytest.raises(DeviceError, match="cannot be written or read"):
         load_or_compile(tmp_path / "absent.c", FLAGS, (), ())
     (tmp_path / "file").touch()

@@ -28,9 +28,7 @@ def drawn(logits: Tensor, numbers: Tensor, block_elements: int = 1 << 25) -> Ten
     st.integers(0, 99),
     st.integers(1, 40),
 )
-def test_drawn_tokens_are_where_the_summed_probabilities_pass_the_number(
-    rows: list[list[float]], seed: int, block_elements: int
-) -> None:
+def test_drawn_tokens_are_where_the_summed_probabilities_pass_the_number(rows, seed, block_elements):
     logits = torch.tensor(rows)
     numbers = torch.rand(len(rows), generator=torch.Generator().manual_seed(seed))
     actual = drawn(logits, numbers, block_elements)

@@ -68,9 +68,7 @@ def test_gpu_kernels_need_a_driver_that_triton_compiles(driver: Any, monkeypatch
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_without_a_c_compiler_there_are_no_gpu_kernels(
-    error: Exception, driver: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_c_compiler_there_are_no_gpu_kernels(error, driver, monkeypatch):
     def fail(_: Any) -> None:
         raise error
 

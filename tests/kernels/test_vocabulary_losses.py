@@ -168,9 +168,7 @@ def test_gradients_of_likely_copies_are_exact_in_fp32() -> None:
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 7.5])
 @pytest.mark.parametrize("block_elements", [1, 2 * ENTRIES * 4, 1 << 20])
-def test_divergence_in_blocks_equals_plain_torch_forwards_and_backwards(
-    block_elements: int, temperature: float
-) -> None:
+def test_divergence_in_blocks_equals_plain_torch_forwards_and_backwards(block_elements, temperature):
     student, teacher = parts_of(11, 8, 1), parts_of(11, 5, 2)  # A teacher may be of another width.
     total, agreed = summed_divergence(student, teacher, temperature, block_elements)
     scores, wanted = linear(*student), linear(*teacher).detach()

@@ -33,9 +33,7 @@ def after(process: float, others: float, cores: int = 2, seconds: float = 2.0) -
         (2.0, 4.0, 16, True, False),
     ],
 )
-def test_contention_needs_other_processes_and_no_idle_core(
-    process: float, others: float, cores: int, was_contended: bool, expected: bool
-) -> None:
+def test_contention_needs_other_processes_and_no_idle_core(process, others, cores, was_contended, expected):
     assert is_contended(START, after(process, others, cores), cores, was_contended) == expected
 
 

@@ -16,9 +16,7 @@ def _gpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     ("name", "gpus", "chosen"),
     [("auto", 0, "cpu"), ("auto", 2, "cuda"), ("cpu", 2, "cpu"), ("cuda", 2, "cuda"), ("cuda:1", 2, "cuda:1")],
 )
-def test_choose_device_returns_the_device_of_that_name(
-    monkeypatch: pytest.MonkeyPatch, name: str, gpus: int, chosen: str
-) -> None:
+def test_choose_device_returns_the_device_of_that_name(monkeypatch, name, gpus, chosen):
     _gpus(monkeypatch, gpus)
     assert choose_device(name) == torch.device(chosen)
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from maskwright.core.types import MatmulPrecision
 from maskwright.machine import threads
 from maskwright.machine.devices import choose_device
 from maskwright.machine.threads import cpu_quota, inference_threads, threads_for
@@ -61,9 +60,7 @@ def test_the_quota_is_the_smallest_of_all_groups(files: dict[str, str], expected
         (5e9, "fp32", 16, 3.0, 16, 13),
     ],
 )
-def test_threads_follow_the_work_and_the_free_cores(
-    flops: float, precision: MatmulPrecision, most: int, busy: float, cores: int, expected: int
-) -> None:
+def test_threads_follow_the_work_and_the_free_cores(flops, precision, most, busy, cores, expected):
     assert threads_for(flops, precision, most, busy, cores) == expected
 
 
@@ -86,9 +83,7 @@ def test_a_call_beside_other_processes_has_fewer_threads(monkeypatch: pytest.Mon
         torch.set_num_threads(before)
 
 
-def test_a_container_has_as_many_threads_as_its_quota_unless_the_user_sets_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_container_has_as_many_threads_as_its_quota_unless_the_user_sets_them(monkeypatch):
     monkeypatch.setattr(threads, "cpu_quota", lambda: 1.5)
     monkeypatch.setattr(threads.os, "cpu_count", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

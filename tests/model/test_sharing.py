@@ -19,9 +19,7 @@ EACH = tuple(range(12))
     ("sharing", "attention", "ffn"),
     [("none", EACH, EACH), ("attention", (0,) * 12, EACH), ("ffn", EACH, (0,) * 12), ("all", (0,) * 12, (0,) * 12)],
 )
-def test_sharing_names_the_blocks_that_serve_all_layers(
-    sharing: str, attention: tuple[int, ...], ffn: tuple[int, ...]
-) -> None:
+def test_sharing_names_the_blocks_that_serve_all_layers(sharing, attention, ffn):
     config = EncoderConfig.model_validate({"sharing": sharing})
     assert (config.layer_plan("attention"), config.layer_plan("ffn")) == (attention, ffn)
 

@@ -57,9 +57,7 @@ rows = st.tuples(texts, st.one_of(texts, st.just((0, 0)))).map(lambda row: (*row
 
 @settings(max_examples=75)
 @given(st.lists(rows, min_size=1, max_size=8), st.sampled_from([1, 2]), st.sets(st.integers(0, 52)))
-def test_assemble_equals_layout_by_hand(
-    chosen: list[tuple[int, int, int, int]], between: int, points: set[int]
-) -> None:
+def test_assemble_equals_layout_by_hand(chosen, between, points):
     plan, at = plan_of(*chosen), np.array(sorted(points), dtype=np.int64)
     take = reader(100 + np.arange(60))
     laid_out = assemble(plan, take, SPECIAL, num_separators_between=between, separator_points=at)

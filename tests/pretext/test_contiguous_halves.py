@@ -64,9 +64,7 @@ corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=15), min_si
     st.sampled_from([0.0, 0.05, 1.0]),
     st.sampled_from([0.0, 0.1, 1.0]),
 )
-def test_plan_equals_the_plain_account_fits_and_halves_are_neighbors(
-    lengths: list[list[int]], max_length: int, seed: int, short: float, single: float
-) -> None:
+def test_plan_equals_the_plain_account_fits_and_halves_are_neighbors(lengths, max_length, seed, short, single):
     documents, format = documents_of(lengths), ContiguousHalves(short_share=short, single_share=single)
     plan = format.plan(documents, max_length, seed, mask_sample=0)
     assert rows_of(plan) == told_plainly(lengths, max_length, seed, format)

@@ -72,9 +72,7 @@ def test_roberta_rounds_at_random_to_76_or_77_of_512() -> None:
 
 @settings(max_examples=100)
 @given(st.sampled_from(MASKINGS), lengths, st.floats(0.2, 1), st.integers(0, 100))
-def test_selection_keeps_to_budget_candidates_and_order(
-    masking: Masking, lengths: list[int], share: float, seed: int
-) -> None:
+def test_selection_keeps_to_budget_candidates_and_order(masking, lengths, share, seed):
     instances = with_levels(batch_of(lengths, seed, share), seed)
     rng = rng_for(instances, seed)
     selection = masking.select(instances, rng)
@@ -94,9 +92,7 @@ def test_selection_keeps_to_budget_candidates_and_order(
 
 @settings(max_examples=100)
 @given(st.sampled_from(EVERY), lengths, st.integers(0, 50), st.integers(0, 3))
-def test_a_batch_draws_what_its_sequences_draw_one_by_one(
-    masking: Masking, lengths: list[int], seed: int, mask_sample: int
-) -> None:
+def test_a_batch_draws_what_its_sequences_draw_one_by_one(masking, lengths, seed, mask_sample):
     instances = with_levels(batch_of(lengths, seed, 0.6), seed)
     together = masking.select(instances, rng_for(instances, seed, mask_sample, first_index=7))
     alone = []

@@ -100,9 +100,7 @@ def labeled(labels: list[int]) -> Examples:
 
 
 @pytest.mark.parametrize("objective", [NextSentencePrediction(), SentenceOrderPrediction()], ids=lambda each: each.kind)
-def test_pair_objectives_ask_labeled_sequences_only(
-    objective: NextSentencePrediction | SentenceOrderPrediction,
-) -> None:
+def test_pair_objectives_ask_labeled_sequences_only(objective):
     targets = objective.targets(labeled([1, -1, 0, -1, 1]))
     assert targets.positions.tolist() == [0, 2, 4]
     assert targets.labels.tolist() == [1, 0, 1]

@@ -81,9 +81,7 @@ SECONDS = st.sampled_from(["next_or_random", "next", *SWAPPING])
 
 @settings(max_examples=120)
 @given(corpora, st.integers(8, 64), st.integers(0, 5), st.sampled_from([0.0, 0.1, 1.0]), SECONDS)
-def test_segment_pair_plan_equals_the_plain_account_and_fits(
-    lengths: list[list[int]], max_length: int, seed: int, short: float, second: str
-) -> None:
+def test_segment_pair_plan_equals_the_plain_account_and_fits(lengths, max_length, seed, short, second):
     format = SegmentPair.model_validate({"second": second, "short_share": short})
     documents = documents_of(lengths)
     plan = format.plan(documents, max_length, seed, mask_sample=seed + 1)

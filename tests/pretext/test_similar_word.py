@@ -195,9 +195,7 @@ def ids_of(text: str) -> Word:
         (["语言模型"], {"语言模型": ["统计文法"], "语言": ["语法"], "模型": ["建模"]}, "统计文法"),
     ],
 )
-def test_an_n_gram_becomes_a_similar_phrase_and_never_mask_tokens(
-    words: list[str], similar: dict[str, list[str]], expected: str
-) -> None:
+def test_an_n_gram_becomes_a_similar_phrase_and_never_mask_tokens(words, similar, expected):
     instances = repeated([ids_of(word) for word in ["使用", *words, "来", "预测"]])
     unit = Selection(np.array([3]), np.array([7]))
     table = table_of({ids_of(word): [ids_of(other) for other in others] for word, others in similar.items()})

@@ -344,9 +344,7 @@ def test_fields_are_as_published(pattern: str) -> None:
         ("large", (28, 1024, 2624, 16), 5e-4, 1e-6, 2e9),
     ],
 )
-def test_modernbert_s_sizes_are_as_published(
-    size: str, shape: tuple[int, ...], rate: float, decay: float, warmup: float
-) -> None:
+def test_modernbert_s_sizes_are_as_published(size, shape, rate, decay, warmup):
     recipe = catalog.get(f"modernbert/{size}")
     encoder, training = recipe.encoder, recipe.training
     assert (encoder.num_layers, encoder.hidden_size, encoder.intermediate_size, encoder.num_heads) == shape
@@ -473,9 +471,7 @@ def test_students_have_half_the_layers_of_the_size_in_their_name(size: str) -> N
         ("electra/large", [], 256, 4, 24),
     ],
 )
-def test_electra_s_generator_is_as_published(
-    name: str, overrides: list[str], hidden: int, heads: int, layers: int
-) -> None:
+def test_electra_s_generator_is_as_published(name, overrides, hidden, heads, layers):
     recipe = catalog.resolve(name, overrides)
     config = recipe.generator.config(recipe.encoder)
     assert (config.hidden_size, config.num_heads, config.num_layers) == (hidden, heads, layers)

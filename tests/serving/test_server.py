@@ -129,9 +129,7 @@ def test_embeddings_are_those_of_a_sentence_transformers_folder(folders: dict[st
         assert np.allclose(content["data"][0]["embedding"], expected[0], atol=1e-5)
 
 
-def test_embeddings_of_fewer_dimensions_have_length_one_and_a_warning_unless_trained(
-    client: TestClient, folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_embeddings_of_fewer_dimensions_have_length_one_and_a_warning_unless_trained(client, folders, tmp_path):
     body = {"model": "bert", "input": list(TEXTS), "dimensions": 4}
     content = client.post("/v1/embeddings", json=body).json()
     first = maskwright.load(folders["bert"]).embed(TEXTS)[:, :4]
@@ -213,9 +211,7 @@ def test_progress_can_end_a_computation(served: dict[str, ServedModel]) -> None:
             served[name].run("predict", inputs, {}, stop)
 
 
-def test_a_short_text_is_computed_and_scored_by_one_thread(
-    served: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_short_text_is_computed_and_scored_by_one_thread(served, monkeypatch):
     before, used = torch.get_num_threads(), list[int]()
     monkeypatch.setattr(threads.os, "cpu_count", lambda: 2)
     monkeypatch.setattr(threads, "_quota_threads", lambda: 2)
@@ -291,9 +287,7 @@ def test_a_server_reads_long_texts_in_windows(folders: dict[str, Path]) -> None:
         ("/nothing", b"{}", 404, ""),
     ],
 )
-def test_bad_requests_get_a_4xx_that_says_why(
-    client: TestClient, path: str, body: bytes, status: int, reason: str
-) -> None:
+def test_bad_requests_get_a_4xx_that_says_why(client, path, body, status, reason):
     response = client.post(path, content=body, headers={"content-type": "application/json"})
     assert response.status_code == status, response.text
     assert reason in response.json()["error"]["message"] != ""
@@ -329,9 +323,7 @@ def test_other_hosts_and_missing_tokens_are_refused(served: dict[str, ServedMode
             maskwright.serve("runs/none", allow_host=[pattern])
 
 
-def test_faults_of_the_server_are_500s_in_the_same_shape(
-    served: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_faults_of_the_server_are_500s_in_the_same_shape(served, monkeypatch):
     def fail(*_: object) -> None:
         raise RuntimeError("out of memory")
 
@@ -498,9 +490,7 @@ def floats(value: Any) -> list[float]:
 
 
 @pytest.mark.parametrize("name", sorted(TASKS))
-def test_a_fine_tuned_model_is_served_in_int8(
-    name: str, folders: dict[str, Path], served: dict[str, ServedModel]
-) -> None:
+def test_a_fine_tuned_model_is_served_in_int8(name, folders, served):
     rounded = load_served(name, folders[name], device="cpu", precision="int8")
     assert rounded.describe()["precision"] == "int8"
     inputs = INPUTS[name]
@@ -511,9 +501,7 @@ def test_a_fine_tuned_model_is_served_in_int8(
 
 
 @pytest.mark.slow
-def test_a_server_survives_slow_clients_and_many_connections_and_stops_gracefully(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_server_survives_slow_clients_and_many_connections_and_stops_gracefully(folders, tmp_path):
     with running([folders["bert"]], tmp_path / "log") as (server, port):
         idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]
         with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as slow:
@@ -545,9 +533,7 @@ def test_a_server_survives_slow_clients_and_many_connections_and_stops_gracefull
 
 
 @pytest.mark.parametrize("name", ["bert", "classes"])
-def test_a_folder_is_read_once_to_serve_it(
-    name: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_read_once_to_serve_it(name, folders, monkeypatch):
     read = list[Path]()
 
     def read_weights(folder: Path) -> Any:

@@ -100,9 +100,7 @@ def test_all_runs_spend_the_same_on_the_same_text_with_the_same_vocabulary(whole
     assert len({row["examples"] for row in whole.report["metrics"]["word_loss"]["rows"].values()}) == 1
 
 
-def test_a_killed_study_gives_the_same_report(
-    whole: Comparison, study: Callable[..., Comparison], monkeypatch: pytest.MonkeyPatch, trained: list[str]
-) -> None:
+def test_a_killed_study_gives_the_same_report(whole, study, monkeypatch, trained):
     measured, calls = probes.masked_words, iter(range(9))
 
     def killed(*args: Any) -> Any:
@@ -124,9 +122,7 @@ def test_a_killed_study_gives_the_same_report(
     assert results(whole.folder.parent / "killed") == results(whole.folder)
 
 
-def test_a_signal_to_a_run_that_finishes_stops_the_study(
-    study: Callable[..., Comparison], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_to_a_run_that_finishes_stops_the_study(study, monkeypatch):
     filled = pretraining_run.sample_fills
 
     def signaled(*args: Any) -> Any:
@@ -140,9 +136,7 @@ def test_a_signal_to_a_run_that_finishes_stops_the_study(
     assert study("signaled", **ONE_SEED).finished
 
 
-def test_adding_a_seed_runs_only_what_is_missing(
-    whole: Comparison, study: Callable[..., Comparison], trained: list[str]
-) -> None:
+def test_adding_a_seed_runs_only_what_is_missing(whole, study, trained):
     before = {path: path.stat().st_mtime_ns for path in (whole.folder / "measurements").rglob("*.json")}
     again = study("whole")
     assert (trained, again.report["metrics"] if again.report else None) == ([], (whole.report or {})["metrics"])
@@ -156,9 +150,7 @@ def test_adding_a_seed_runs_only_what_is_missing(
     assert grown.report["seeds"] == [0, 1, 2]
 
 
-def test_identical_recipes_show_no_difference_unless_they_are_on_the_plateau(
-    study: Callable[..., Comparison], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_identical_recipes_show_no_difference_unless_they_are_on_the_plateau(study, monkeypatch):
     work = {"recipes": ["base=bert/tiny", "same=bert/tiny"], "set": TOY, **ONE_SEED, "seeds": 2, "flops": 1e7}
     first = study("same", **work).report
     for metric in first["metrics"].values():
@@ -206,16 +198,12 @@ def test_metrics_stand_beside_chance_the_unigram_model_and_an_untrained_model(wh
         ({1.0: float("nan"), 0.5: float("inf"), 2.0: None}, None),
     ],
 )
-def test_a_rate_that_diverged_or_nearly_ties_is_not_the_best(
-    losses: dict[float, float | None], best: float | None
-) -> None:
+def test_a_rate_that_diverged_or_nearly_ties_is_not_the_best(losses, best):
     assert best_factor(losses) == best
 
 
 @pytest.mark.slow  # It trains four runs.
-def test_rates_are_tried_on_another_seed_and_the_best_is_used(
-    study: Callable[..., Comparison], trained: list[str]
-) -> None:
+def test_rates_are_tried_on_another_seed_and_the_best_is_used(study, trained):
     free = tuple(each for each in TOY if not each.startswith("training.phases"))
     work = {"recipes": {"base": "bert/tiny"}, "set": free, **ONE_SEED, "flops": None, "tokens": 1e4, "tune_rate": True}
     planned = study("rates", **work, dry_run=True).runs
@@ -262,9 +250,7 @@ def test_a_trial_that_diverged_has_the_flops_of_the_tokens_that_it_read(whole: C
     assert tried["flops"] == pytest.approx(read_json(folder / "run.json")["result"]["flops"], rel=0.2)
 
 
-def test_runs_of_other_settings_are_refused_before_any_training(
-    whole: Comparison, study: Callable[..., Comparison], trained: list[str]
-) -> None:
+def test_runs_of_other_settings_are_refused_before_any_training(whole, study, trained):
     recipes = {"new": "bert/tiny", **RECIPES}
     changed = (*TOY, "words:masking=whole_word", "base:masking.rate=0.3")
     with pytest.raises(CheckpointError, match="holds runs of other settings: base, seed 0; base, seed 1"):
@@ -326,9 +312,7 @@ def test_another_budget_in_the_same_folder_is_refused(whole: Comparison, study: 
         study("whole", flops=2 * FLOPS)
 
 
-def test_minutes_become_the_flops_of_the_baseline_once(
-    whole: Comparison, study: Callable[..., Comparison], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_minutes_become_the_flops_of_the_baseline_once(whole, study, monkeypatch):
     monkeypatch.setattr(module, "measure_speed", lambda *_, **__: Speed(1e9))
     plan = study("timed", flops=None, minutes=2000, dry_run=True).runs
     # More than speed times time by what the last layers skip, less by held-out evaluations.

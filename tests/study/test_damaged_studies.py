@@ -75,9 +75,7 @@ FILES = (
 
 
 @pytest.mark.filterwarnings("ignore:prepared data is damaged")
-def test_a_study_with_damaged_files_is_extended_to_the_same_report(
-    undamaged: dict[str, Any], again: Again, finished: Path
-) -> None:
+def test_a_study_with_damaged_files_is_extended_to_the_same_report(undamaged, again, finished):
     harms, written = itertools.cycle(HARMS.values()), {}
     for name, harm in zip(FILES, harms, strict=False):
         (path,) = (finished / "study").glob(name)
@@ -92,9 +90,7 @@ def test_a_study_with_damaged_files_is_extended_to_the_same_report(
 @pytest.mark.filterwarnings("ignore:prepared data is damaged")
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("name", FILES)
-def test_a_study_with_any_damage_is_extended_to_the_same_report(
-    name: str, harm: str, undamaged: dict[str, Any], again: Again, finished: Path
-) -> None:
+def test_a_study_with_any_damage_is_extended_to_the_same_report(name, harm, undamaged, again, finished):
     (path,) = (finished / "study").glob(name)
     HARMS[harm](path)
     assert results(again()) == undamaged

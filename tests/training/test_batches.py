@@ -201,9 +201,7 @@ def test_static_masks_agree_between_epochs_and_dynamic_ones_differ(masking: str)
         ((), 64, 512),
     ],
 )
-def test_the_shares_of_the_ranks_are_the_micro_batches_of_one_process(
-    overrides: tuple[str, ...], ranks: int, count: int
-) -> None:
+def test_the_shares_of_the_ranks_are_the_micro_batches_of_one_process(overrides, ranks, count):
     phase = workload(recipe(*overrides)).phases[0]
     rows, _ = phase.sampler.read(phase.sampler.start(), count)
     read = [0]

@@ -42,9 +42,7 @@ def train(shared: Path) -> Train:
     return partial(train_toy, shared, corpus=corpus, recipe=None, set=(), steps=10)
 
 
-def test_a_sentence_embedder_keeps_its_length_pooling_and_normalization(
-    train: Train, embedder: Path, tmp_path: Path
-) -> None:
+def test_a_sentence_embedder_keeps_its_length_pooling_and_normalization(train, embedder, tmp_path):
     recorder = Recorder()
     run = train(tmp_path / "run", init=embedder, reporter=recorder)
     assert run.finished
@@ -63,9 +61,7 @@ def test_a_sentence_embedder_keeps_its_length_pooling_and_normalization(
     assert f"{100 * quality['before']['similarity']:.1f} %" in page
 
 
-def test_a_new_head_is_trained_alone_first(
-    train: Train, embedder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_head_is_trained_alone_first(train, embedder, tmp_path, monkeypatch):
     checks: list[SpinControl] = []
     monkeypatch.setattr(SpinControl, "check", lambda control: checks.append(control))
     # At a learning rate of nearly 0, the encoder of the run is the model's, and only the head has changed.
@@ -101,9 +97,7 @@ def test_a_resumed_run_of_a_model_s_own_recipe_is_the_same(train: Train, embedde
         ("electra/tiny", ("mlm",)),
     ],
 )
-def test_the_objectives_are_those_that_the_heads_can_serve(
-    recipe: str, objectives: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_the_objectives_are_those_that_the_heads_can_serve(recipe, objectives, tmp_path):
     changes = ("encoder.position_offset=1",) if recipe == "roberta/tiny" else ()
     model = open_existing(str(save_toy(tmp_path, recipe, "tokenizer.vocab_size=300", *changes)))
     made = recipe_of(model)
@@ -138,9 +132,7 @@ class Interrupting(Reporter):
             signal.raise_signal(signal.SIGINT)
 
 
-def test_a_stop_while_the_head_is_trained_alone_saves_nothing_and_is_repeated(
-    train: Train, embedder: Path, tmp_path: Path
-) -> None:
+def test_a_stop_while_the_head_is_trained_alone_saves_nothing_and_is_repeated(train, embedder, tmp_path):
     arguments: dict[str, Any] = {"init": embedder, "steps": 20}
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "stopped", **arguments, reporter=Interrupting())

@@ -10,7 +10,7 @@ import torch
 from toy_runs import TOY, Train, assert_same_files, killed_after, train_toy, write_corpus
 
 from maskwright.checkpoints.checkpoint import read_checkpoint
-from maskwright.core.errors import ConversionError, DataError, MaskwrightError, RecipeError
+from maskwright.core.errors import ConversionError, DataError, RecipeError
 from maskwright.core.storage.files import read_json
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.reporting.metrics import read_rows
@@ -47,9 +47,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return read_checkpoint(folder).state
 
 
-def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(
-    train: Train, teacher: Path, tmp_path: Path
-) -> None:
+def test_a_student_begins_with_its_teacher_s_layers_and_comes_to_agree(train, teacher, tmp_path):
     recorder = Recorder()
     run = train(tmp_path / "run", recipe="distilbert/tiny", steps=40, set=HALF, teacher=teacher, reporter=recorder)
     assert run.finished
@@ -122,9 +120,7 @@ def test_a_resumed_student_needs_the_same_teacher(train: Train, teacher: Path, t
     assert_same_files(peace, resumed)
 
 
-def test_a_student_with_its_teacher_s_layers_keeps_the_published_rate(
-    train: Train, teacher: Path, tmp_path: Path
-) -> None:
+def test_a_student_with_its_teacher_s_layers_keeps_the_published_rate(train, teacher, tmp_path):
     free = tuple(setting for setting in HALF if "learning_rate" not in setting)
     for initialize, rate in (("layers", 5e-4), ("embeddings", 1e-3), ("none", 1e-3)):
         settings = (*free, f"teacher.initialize={initialize}")
@@ -145,9 +141,7 @@ def test_a_wider_student_learns_relations_and_resumes_exactly(train: Train, teac
     assert read_checkpoint(peace.folder).config.hidden_size == 48
 
 
-def test_a_run_goes_on_from_a_model_and_its_resumption_needs_that_no_more(
-    train: Train, teacher: Path, tmp_path: Path
-) -> None:
+def test_a_run_goes_on_from_a_model_and_its_resumption_needs_that_no_more(train, teacher, tmp_path):
     copied = shutil.copytree(teacher, tmp_path / "old")
     options: dict[str, Any] = {"init": copied, "steps": 5}
     peace = train(tmp_path / "peace", **options)
@@ -232,9 +226,7 @@ def test_new_words_are_found_in_the_corpus(train: Train, teacher: Path, tmp_path
         ),
     ],
 )
-def test_bad_requests_are_answered_before_any_work(
-    train: Train, teacher: Path, tmp_path: Path, changes: dict[str, Any], kind: type[MaskwrightError], message: str
-) -> None:
+def test_bad_requests_are_answered_before_any_work(train, teacher, tmp_path, changes, kind, message):
     (tmp_path / "old.txt").write_text("cat\ndog\n", encoding="utf-8")
     paths = {"TEACHER": str(teacher), "OLD WORDS": tmp_path / "old.txt", "NOWHERE": tmp_path / "nowhere.txt"}
     options = {name: paths.get(value, value) if isinstance(value, str) else value for name, value in changes.items()}

@@ -41,9 +41,7 @@ def again(finished: Path, tmp_path: Path) -> Again:
 
 
 @pytest.mark.parametrize("every_harm", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_every_file_that_is_used_again_is_restored_from_a_checkpoint(
-    every_harm: bool, again: Again, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_file_that_is_used_again_is_restored_from_a_checkpoint(every_harm, again, tmp_path, monkeypatch):
     before = contents(run := tmp_path / "run", *NOT_USED_AGAIN)
     assert {"recipe.json", "tokenizer.json", "generator/vocab.txt", "metrics.jsonl", "data_card.json"} < before.keys()
     monkeypatch.setattr(Optimizer, "step", None)  # Nothing is trained.
@@ -55,9 +53,7 @@ def test_every_file_that_is_used_again_is_restored_from_a_checkpoint(
         assert recorder.on("restored", name.rpartition("/")[2])
 
 
-def test_speeds_and_pages_of_a_finished_run_are_restored(
-    again: Again, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_speeds_and_pages_of_a_finished_run_are_restored(again, tmp_path, monkeypatch):
     def write_page(folder: Path, _: Any) -> None:
         (folder / "report.html").write_text("<p>Curves.</p>")
 
@@ -73,9 +69,7 @@ def test_speeds_and_pages_of_a_finished_run_are_restored(
 
 
 @pytest.mark.parametrize(("name", "harm"), [*zip(MADE_AGAIN, HARMS, strict=True)])
-def test_a_damaged_model_is_made_again_from_the_last_checkpoint(
-    name: str, harm: str, again: Again, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_model_is_made_again_from_the_last_checkpoint(name, harm, again, tmp_path, monkeypatch):
     before, result = contents(run := tmp_path / "run", *NOT_USED_AGAIN), read_record(tmp_path / "run" / "run.json")
     monkeypatch.setattr(Optimizer, "step", None)
     HARMS[harm](run / name)
@@ -99,9 +93,7 @@ def test_a_damaged_record_is_restored_and_the_run_finished_again(harm: str, agai
     assert read_record(run / "run.json")["outputs"] == result["outputs"]
 
 
-def test_a_model_and_the_last_checkpoint_damaged_are_trained_again_from_the_one_before(
-    again: Again, tmp_path: Path
-) -> None:
+def test_a_model_and_the_last_checkpoint_damaged_are_trained_again_from_the_one_before(again, tmp_path):
     before = contents(run := tmp_path / "run", *NOT_USED_AGAIN)
     last = max((run / "checkpoints").glob("step-*"))
     for path in (run / "model.safetensors", run / "metrics.jsonl", run / "tokenizer.json", last / "state.json"):
@@ -125,9 +117,7 @@ def test_without_a_checkpoint_one_error_names_file_and_remedy(name: str, again: 
     assert contents(run) == damaged
 
 
-def test_files_damaged_during_training_are_not_copied_into_checkpoints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_damaged_during_training_are_not_copied_into_checkpoints(tmp_path, monkeypatch):
     whole = train_toy(tmp_path, "whole", steps=6, checkpoint_minutes=0.0)
     save = checkpoint.save
 
@@ -149,9 +139,7 @@ def test_files_damaged_during_training_are_not_copied_into_checkpoints(
 
 
 @pytest.mark.parametrize("moment", [1, 3])
-def test_a_run_removed_while_it_trains_ends_in_one_error_and_is_not_made_anew(
-    moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_removed_while_it_trains_ends_in_one_error_and_is_not_made_anew(moment, tmp_path, monkeypatch):
     step, calls = Optimizer.step, iter(range(1, 9))
 
     def removing(*args: Any, **kwargs: Any) -> Any:

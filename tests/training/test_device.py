@@ -82,9 +82,7 @@ def test_a_run_in_bf16_stays_near_the_one_in_fp32_and_is_another_run(tmp_path: P
     ("seconds", "error", "chosen"),
     [(0.8, 1e-6, "onednn"), (0.8, 1e-3, "default"), (0.98, 1e-6, "default"), (1.2, 1e-6, "default")],
 )
-def test_onednn_is_used_if_faster_and_as_exact_and_the_choice_is_cached(
-    seconds: float, error: float, chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_onednn_is_used_if_faster_and_as_exact_and_the_choice_is_cached(seconds, error, chosen, tmp_path, monkeypatch):
     monkeypatch.setattr(device, "has_onednn", lambda _: True)
     monkeypatch.setattr(device, "layer_seconds", lambda: {"default": 1.0, "onednn": seconds})
     monkeypatch.setattr(device, "matmul_error", lambda _: error)

@@ -371,9 +371,7 @@ def test_each_process_gets_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         distributed.own_device(cuda)
 
 
-def test_other_commands_refuse_several_processes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_commands_refuse_several_processes(monkeypatch, capsys):
     for name, value in {"WORLD_SIZE": "2", "RANK": "0", "TORCHELASTIC_RUN_ID": "none"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit):

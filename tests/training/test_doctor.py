@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,9 +64,7 @@ def test_this_machine_can_be_described() -> None:
         ({"fp32": DeviceError("for Linux only"), "int8": DeviceError("no AVX512_VNNI")}, ""),
     ],
 )
-def test_missing_kernels_are_named_if_something_would_help(
-    problems: dict[str, DeviceError], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_kernels_are_named_if_something_would_help(problems, expected, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "measure_peaks", lambda: PEAKS)
     monkeypatch.setattr(module, "read_hardware", lambda: HARDWARE)
     monkeypatch.setattr(module, "prepare_machine", lambda device, cache, precision: MACHINE)

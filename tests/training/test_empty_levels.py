@@ -85,9 +85,7 @@ def test_a_corpus_without_collocations_is_warned_of(tmp_path: Path) -> None:
         ("bert-wwm/base", 0.0, (), ()),
     ],
 )
-def test_phrases_are_fitted_to_the_script_unless_the_user_chose(
-    recipe: str, chinese: float, fixed: tuple[str, ...], phrases: tuple[str, ...]
-) -> None:
+def test_phrases_are_fitted_to_the_script_unless_the_user_chose(recipe, chinese, fixed, phrases):
     before = resolve(recipe)
     after, choices = fit_phrases(before, chinese, fixed)
     assert after.words.phrases == phrases

@@ -82,9 +82,7 @@ def test_a_number_that_no_float_can_hold_is_no_loss(folder: Path) -> None:
     assert "up to step 200" in on("loss", folder)[0].text
 
 
-def test_a_checkpoint_that_the_run_removes_meanwhile_is_not_called_damaged(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_that_the_run_removes_meanwhile_is_not_called_damaged(folder, monkeypatch):
     def remove_then_read(path: Path) -> dict[str, Any]:
         if path.parent.name == "step-000000001":
             shutil.rmtree(path.parent)

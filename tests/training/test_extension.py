@@ -67,9 +67,7 @@ def test_an_extension_can_be_killed_and_extended_again(train: Train) -> None:
         short(steps=24)
 
 
-def test_a_kill_within_the_extension_leaves_a_run_that_both_commands_find(
-    train: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_within_the_extension_leaves_a_run_that_both_commands_find(train, monkeypatch):
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 

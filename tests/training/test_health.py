@@ -47,9 +47,7 @@ def test_a_spike_is_seven_deviations_above_the_mean_of_at_least_a_hundred_steps(
         (1.0, 10.0, math.inf, "finite"),
     ],
 )
-def test_divergence_is_above_twice_the_first_loss_and_the_baseline_or_a_weight_not_finite(
-    loss: float, first: float, weight: float, says: str
-) -> None:
+def test_divergence_is_above_twice_the_first_loss_and_the_baseline_or_a_weight_not_finite(loss, first, weight, says):
     actual = divergence(loss, first, 7.0, [torch.ones(2), torch.tensor([1.0, weight])])
     assert re.search(says, actual) if says else not actual
 

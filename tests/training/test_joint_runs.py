@@ -114,9 +114,7 @@ def test_a_run_of_all_tokens_mlm_has_its_metrics_and_loads(train: Train) -> None
         ),
     ],
 )
-def test_what_a_family_cannot_hold_is_refused_before_any_work(
-    train: Train, recipe: str, overrides: tuple[str, ...], message: str
-) -> None:
+def test_what_a_family_cannot_hold_is_refused_before_any_work(train, recipe, overrides, message):
     recorder = Recorder()
     with pytest.raises(ConversionError, match=message):
         train(f"refused {recipe}", recipe=recipe, set=(*overrides, *TOY), reporter=recorder)

@@ -19,7 +19,6 @@ from toy_runs import killed_after, train_toy
 
 from maskwright.core.errors import DeviceError
 from maskwright.core.storage.files import read_json
-from maskwright.kernels.setting import Kernels as KernelSetting
 from maskwright.kernels.setting import kernels_enabled
 from maskwright.reporting.metrics import read_rows
 from maskwright.training import pretrain as pretrain_module
@@ -151,9 +150,7 @@ def test_a_cpu_checks_no_kernels_and_unknown_settings_are_refused() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wish", ["auto", "reference"])
-def test_a_run_tells_the_result_of_the_check_and_can_be_resumed_without(
-    wish: KernelSetting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_tells_the_result_of_the_check_and_can_be_resumed_without(wish, tmp_path, monkeypatch):
     def check(model: PretrainingModel, batch: StepBatch, autocast: torch.dtype | None) -> KernelCheck:
         assert 0 < batch.num_sequences <= 8
         assert model.training
@@ -194,13 +191,7 @@ def test_kernels_on_a_cpu_change_no_result_but_rounding(tmp_path: Path) -> None:
         (replace(GPU, device=torch.device("cpu"), autocast=None), "reference", ("reference", False, False)),
     ],
 )
-def test_kernels_are_used_unless_they_are_off_or_unavailable(
-    machine: Machine,
-    wish: KernelSetting,
-    computes: tuple[str, bool, bool],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_kernels_are_used_unless_they_are_off_or_unavailable(machine, wish, computes, tmp_path, monkeypatch):
     sessions = []
 
     def session(*args: Any) -> Any:

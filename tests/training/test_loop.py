@@ -1,7 +1,6 @@
 """Preparing batches and launching gradients ahead change no result, also where a phase ends."""
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,9 +57,7 @@ def test_another_length_begins_an_epoch_and_another_masking_does_not() -> None:
 
 
 @pytest.mark.slow
-def test_gradients_launched_ahead_of_another_length_are_dropped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gradients_launched_ahead_of_another_length_are_dropped(tmp_path, monkeypatch):
     plain = train_toy(tmp_path, "plain", steps=4)
     monkeypatch.setattr(loop, "skips_on_device", lambda *_: True)  # As on a GPU.
     assert_same_files(plain, train_toy(tmp_path, "ahead", steps=4))

@@ -129,9 +129,7 @@ def test_damaged_checkpoints_do_not_replace_those_of_the_copy(train: Train, tmp_
     assert copied(store, 8) == stored
 
 
-def test_a_failed_upload_is_a_warning_and_an_error_only_at_the_end(
-    train: Train, store: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_upload_is_a_warning_and_an_error_only_at_the_end(train, store, monkeypatch):
     failing, recorder = ["checkpoints/step-000000003/state.json"], Recorder()
 
     def fails_once(file: Path) -> bool:
@@ -151,9 +149,7 @@ def test_a_failed_upload_is_a_warning_and_an_error_only_at_the_end(
     assert copied(store, 8)["report.html"] == b"new"
 
 
-def test_an_end_without_a_copy_says_what_to_do(
-    train: Train, tmp_path: Path, store: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_end_without_a_copy_says_what_to_do(train, tmp_path, store, monkeypatch):
     with monkeypatch.context() as patch:
         refuse_uploads(patch, lambda file: file.name == "run.json" and "result" in read_json(tmp_path / "run" / file))
         with pytest.raises(DeviceError, match="The same command copies the rest") as raised:
@@ -188,9 +184,7 @@ def test_another_run_other_files_and_a_later_run_are_refused(train: Train, tmp_p
     assert train("empty", mirror=URL, steps=3).finished
 
 
-def test_an_extension_that_is_killed_before_an_upload_is_repeated(
-    train: Train, store: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_extension_that_is_killed_before_an_upload_is_repeated(train, store, monkeypatch):
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -211,9 +205,7 @@ def test_an_extension_that_is_killed_before_an_upload_is_repeated(
     assert copied(store, 16) | stable_copy == files_of(done.folder)
 
 
-def test_a_run_resumes_from_the_mirror_without_the_model_it_began_with(
-    train: Train, tmp_path: Path, store: Any
-) -> None:
+def test_a_run_resumes_from_the_mirror_without_the_model_it_began_with(train, tmp_path, store):
     model = train("model", steps=1)
     continued = partial(train, "run", mirror=URL, recipe=None, set=(), init=model.folder)
     with killed_after(3):

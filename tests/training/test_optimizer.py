@@ -112,9 +112,7 @@ def written_adamw(
     corrects=st.booleans(),
     betas=st.sampled_from([(0.9, 0.999), (0.9, 0.98), (0.0, 0.0)]),
 )
-def test_adamw_follows_the_written_formula(
-    sizes: list[int], clip_norm: float, decay: float, decayed: str, corrects: bool, betas: tuple[float, float]
-) -> None:
+def test_adamw_follows_the_written_formula(sizes, clip_norm, decay, decayed, corrects, betas):
     constants = AdamW(betas=betas, weight_decay=decay, decayed=decayed, bias_correction=corrects)
     actual = values_of(*trained(sizes, constants, 4, clip_norm=clip_norm))
     expected = written_adamw(sizes, constants, 4, clip_norm)
@@ -369,9 +367,7 @@ def test_an_update_clipped_on_the_device_equals_one_clipped_by_the_host(constant
 
 @every_rule
 @pytest.mark.parametrize(("norm", "loss"), [(INF, 1.0), (NAN, 1.0), (1.0, NAN)])
-def test_a_skipped_update_changes_neither_weights_nor_moments(
-    norm: float, loss: float, constants: OptimizerSpec
-) -> None:
+def test_a_skipped_update_changes_neither_weights_nor_moments(norm, loss, constants):
     parameters, optimizer = trained([15, 4], constants, 1)
     before = [[value.clone() for value in values] for values in values_of(parameters, optimizer)]
     for parameter in parameters:

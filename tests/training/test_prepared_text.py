@@ -112,9 +112,7 @@ class LostNodes(Executor):
 
 
 @pytest.mark.slow
-def test_512_workers_in_any_order_with_repeated_calls_give_the_bytes_of_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_512_workers_in_any_order_with_repeated_calls_give_the_bytes_of_one(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)  # takes most of the time
     monkeypatch.setattr(readers, "BLOCK_BYTES", 100)
     monkeypatch.setattr(deduplication, "STORED_BLOCK_BYTES", 1000)

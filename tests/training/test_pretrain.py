@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from toy_runs import TOY, Train, assert_same_files, killed_after, train_toy, write_corpus
 
-from maskwright.core.errors import CheckpointError, DeviceError, MaskwrightError, RecipeError
+from maskwright.core.errors import CheckpointError, DeviceError, RecipeError
 from maskwright.core.storage import tensor_files
 from maskwright.core.storage.files import read_json
 from maskwright.core.text.amounts import short_count
@@ -178,9 +178,7 @@ def test_a_changed_corpus_is_noticed_on_resuming(train: Train, corpus: Path) -> 
         train()
 
 
-def test_a_kill_while_the_run_is_begun_leaves_what_the_same_command_accepts(
-    train: Train, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_kill_while_the_run_is_begun_leaves_what_the_same_command_accepts(train, monkeypatch, tmp_path):
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -242,8 +240,6 @@ def test_a_setting_equal_to_the_published_one_is_still_a_setting(train: Train) -
         ({"clean": ("dedupliate=none",)}, RecipeError, "Did you mean 'deduplicate'"),
     ],
 )
-def test_bad_requests_are_answered_by_name(
-    train: Train, changes: dict[str, Any], kind: type[MaskwrightError], message: str
-) -> None:
+def test_bad_requests_are_answered_by_name(train, changes, kind, message):
     with pytest.raises(kind, match=message):
         train(**changes)

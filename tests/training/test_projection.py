@@ -88,9 +88,7 @@ def test_a_narrow_student_is_closer_to_its_teacher_than_a_random_one(bert: Check
         (["hidden_size=16", "sharing=all"], "output bias of head 'mlm'", ("head 'mlm'",)),
     ],
 )
-def test_what_fits_of_the_teacher_s_head_is_loaded(
-    overrides: list[str], loaded: str, new: tuple[str, ...], bert: Checkpoint
-) -> None:
+def test_what_fits_of_the_teacher_s_head_is_loaded(overrides, loaded, new, bert):
     settings = [f"encoder.{each}" for each in overrides] + ["family=maskwright"]
     recipe = inherit_from_teacher(student_recipe(*settings), bert, ())
     start = start_from_teacher(recipe, bert)

@@ -84,9 +84,7 @@ class KillingNode(Reporter):
             self.killed_at = done / total
 
 
-def test_text_prepared_by_a_cluster_that_loses_a_node_has_the_same_bytes(
-    tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_text_prepared_by_a_cluster_that_loses_a_node_has_the_same_bytes(tmp_path, cluster, monkeypatch):
     monkeypatch.setattr(readers, "BLOCK_BYTES", 2000)
     corpus = write_corpus(tmp_path / "corpus.txt", 200)
     settings: dict[str, Any] = {"recipe": "bert/tiny", "set": ["tokenizer.vocab_size=300"], "clean": CLEAN}

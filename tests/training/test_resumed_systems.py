@@ -67,9 +67,7 @@ LIKE_OTHERS = ("distilroberta/tiny", "roberta-wwm/tiny")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LIKE_OTHERS)) for name in RECIPES]
 )
-def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
-    name: str, train: Train, shared: Path, tmp_path: Path
-) -> None:
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(name, train, shared, tmp_path):
     recipe = get(name)
     changes: dict[str, Any] = {}
     if recipe.teacher is not None:

@@ -30,9 +30,7 @@ def opened(path: Path, work: Work, request: dict[str, int]) -> dict[str, object]
 
 
 @pytest.mark.parametrize(("first", "second"), [("pretraining", "fine-tuning"), ("fine-tuning", "pretraining")])
-def test_the_other_kind_of_work_is_refused_even_if_the_request_is_the_same(
-    first: Work, second: Work, tmp_path: Path
-) -> None:
+def test_the_other_kind_of_work_is_refused_even_if_the_request_is_the_same(first, second, tmp_path):
     begun(tmp_path, first, "model.safetensors")
     with pytest.raises(CheckpointError, match=f"holds a {first}, and a {second} would write"):
         opened(tmp_path, second, REQUEST)
@@ -102,9 +100,7 @@ def test_a_start_that_fails_leaves_no_folder_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("refused", [True, False])
-def test_only_own_temporary_files_are_removed_and_none_from_a_folder_that_is_refused(
-    refused: bool, tmp_path: Path
-) -> None:
+def test_only_own_temporary_files_are_removed_and_none_from_a_folder_that_is_refused(refused, tmp_path):
     (tmp_path / ".notes.tmp").mkdir()
     (tmp_path / ".draft.tmp").write_text("precious")
     (tmp_path / ".run.json.0a1b2c3d.tmp").write_text("{")

@@ -63,9 +63,7 @@ def student(distill: Train, shared: Path, recorder: Recorder) -> RunResult:
     return distill(shared / "student", reporter=recorder)
 
 
-def test_a_narrow_student_comes_to_give_its_teacher_s_vectors(
-    student: RunResult, embedder: Path, recorder: Recorder
-) -> None:
+def test_a_narrow_student_comes_to_give_its_teacher_s_vectors(student, embedder, recorder):
     measured = student.held_out["sentence_vectors"]
     assert measured.details["mean"] == pytest.approx(1 - measured.loss)
     vectors, wanted = maskwright.embed(student.folder, TEXTS), maskwright.embed(embedder, TEXTS)
@@ -167,9 +165,7 @@ def test_a_dense_module_of_another_model_is_refused(student: RunResult, tmp_path
         maskwright.embed(copied, TEXTS)
 
 
-def test_narrow_embeddings_are_the_teacher_s_on_their_principal_axes(
-    distill: Train, embedder: Path, tmp_path: Path
-) -> None:
+def test_narrow_embeddings_are_the_teacher_s_on_their_principal_axes(distill, embedder, tmp_path):
     still = ("training.learning_rate=1e-12", "training.clip_norm=1e-12")
     run = distill(tmp_path / "still", set=(*NARROW, *still), steps=1)
     words = read_checkpoint(run.folder).state["encoder.word_embeddings.weight"]
@@ -188,8 +184,6 @@ def test_narrow_embeddings_are_the_teacher_s_on_their_principal_axes(
         (("replacement=mask_random_keep", "objectives=[sentence_vectors]"), r"masks 15 %.*mask nothing"),
     ],
 )
-def test_what_cannot_be_taught_is_refused(
-    distill: Train, tmp_path: Path, settings: tuple[str, ...], message: str
-) -> None:
+def test_what_cannot_be_taught_is_refused(distill, tmp_path, settings, message):
     with pytest.raises(RecipeError, match=message):
         distill(tmp_path / "refused", set=(*NARROW, *settings), steps=1)

@@ -110,9 +110,7 @@ def test_steps_that_are_long_for_the_budget_are_measured_with_smaller_batches(mo
     [(100, (), 128), (10_000, (), 256), (1, (), 0), (128, (), 128), (10_000, ("training.batch_sequences",), 0)],
     ids=["some", "up to the published batch", "none", "not for a full GPU", "the user's batch"],
 )
-def test_on_a_gpu_steps_grow_while_that_costs_little_time(
-    monkeypatch: pytest.MonkeyPatch, free: int, fixed: tuple[str, ...], expected: int
-) -> None:
+def test_on_a_gpu_steps_grow_while_that_costs_little_time(monkeypatch, free, fixed, expected):
     """Steps take 10 ms, and longer in proportion above `free` sequences."""
 
     def measured(recipe, text, machine, seconds):

@@ -153,9 +153,7 @@ def test_habits_of_the_model_are_kept_unless_the_user_says_otherwise(tmp_path: P
     assert describe_changes(followed.encoder, followed.encoder) == ""
 
 
-def test_a_family_that_has_no_other_activation_keeps_its_own_where_that_is_nearly_the_same(
-    bert: Checkpoint, tmp_path: Path
-) -> None:
+def test_a_family_that_has_no_other_activation_keeps_its_own_where_that_is_nearly_the_same(bert, tmp_path):
     # ELECTRA's head has the exact GELU, BERT the one by tanh.
     electra = inherit_from_init(toy("electra/tiny", "encoder.embedding_size=null"), bert, ())
     assert electra.encoder.hidden_activation == "gelu"
@@ -195,9 +193,7 @@ def test_layers_that_share_must_share_alike(tmp_path: Path) -> None:
         (("encoder.sharing=ffn", "encoder.blocks_per_group=2"), ("encoder.sharing=ffn", "encoder.num_groups=2")),
     ],
 )
-def test_the_settings_for_the_model_s_sharing_are_all_named_at_once(
-    first: tuple[str, ...], second: tuple[str, ...]
-) -> None:
+def test_the_settings_for_the_model_s_sharing_are_all_named_at_once(first, second):
     recipe, other = toy("bert/tiny", "encoder.num_layers=4", *first), toy("bert/tiny", "encoder.num_layers=4", *second)
     named = shlex.split(settings(differences(recipe.encoder, other.encoder)).replace("--set ", ""))
     mended = override(recipe, parse_overrides(named))

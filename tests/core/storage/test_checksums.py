@@ -80,9 +80,7 @@ def test_record_that_is_not_what_was_written_is_refused(tmp_path: Path, harm: st
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES, errno.EIO])
-def test_a_file_that_cannot_be_read_now_is_not_called_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_a_file_that_cannot_be_read_now_is_not_called_damaged(tmp_path, monkeypatch, number):
     def fail(path: Path) -> None:
         raise OSError(number, os.strerror(number))
 
