@@ -1,4 +1,4 @@
-"""Tokenizers of every kind, trained once for all tests, and processes that were started once."""
+"""Tokenizers of every kind, trained once for all tests, and processes that were started once a module."""
 
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -28,8 +28,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]:
     return {name: train_tokenizer(spec, clean, seed=0, cache=folder) for name, spec in _SPECS.items()}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def processes() -> Iterator[ProcessPoolExecutor]:
-    """Two processes as an engine. The local engine starts its own for each map."""
+    """Two processes as an engine, none of which other modules see. The local engine starts its own for each map."""
     with ProcessPoolExecutor(2, get_context("spawn")) as executor:
         yield executor
