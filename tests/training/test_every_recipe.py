@@ -1,6 +1,7 @@
 """What must hold of every recipe in the catalogue: a new one is tested by existing."""
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,7 @@ WHOLE = 4096
 """Tokens per micro-batch with which a toy batch is one."""
 
 
+@cache
 def toy(name: str) -> Recipe:
     return resolve(name, SHRUNK)
 
