@@ -34,7 +34,7 @@ class Ranges:
 
     @staticmethod
     def where(condition: BoolArray, first: "Ranges", second: "Ranges") -> "Ranges":
-        """Select from two as many ranges as `np.where` does."""
+        """Return the ranges of `first` where the condition holds, else those of `second`. Shapes (B,)."""
         return Ranges(np.where(condition, first.starts, second.starts), np.where(condition, first.ends, second.ends))
 
 

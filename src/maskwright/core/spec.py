@@ -80,7 +80,7 @@ ByName = BeforeValidator(by_name)
 
 
 def fingerprint(value: Any) -> str:
-    """Return 16 hexadecimal digits that identify a JSON-like value, a Spec, or a mixture of both."""
+    """Return 16 hexadecimal digits that identify a JSON-like value (keys are strings), a Spec, or a mixture of both."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=_plain)
     return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
 

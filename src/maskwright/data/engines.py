@@ -38,19 +38,16 @@ _MIN_ITEMS = 3
 
 
 @contextmanager
-def use_engine(engine: Engine | None, workers: int | None = None) -> Iterator[None]:
+def use_engine(engine: Engine | None) -> Iterator[None]:
     """Prepare text on an engine in the block.
 
     Args:
         engine: "local"; "ray" (the cluster of `RAY_ADDRESS`, else one that runs on this machine, else a new one of
             this machine); or an executor, for instance `dask.distributed.Client(...).get_executor()`, which the caller
             shuts down. None changes nothing.
-        workers: Of `ordered_map` in the block, checked before any work.
 
-    Raises DataError if there is no such engine, or the number of workers is less than 1.
+    Raises DataError if there is no such engine.
     """
-    if workers is not None and workers < 1:
-        raise DataError(f"--workers is {workers}", allowed="1 or more")
     engine = _engine.get() if engine is None else engine
     if not isinstance(engine, Executor) and engine not in _ENGINES:
         raise unknown_name(DataError, "engine", engine, _ENGINES)
@@ -59,6 +56,12 @@ def use_engine(engine: Engine | None, workers: int | None = None) -> Iterator[No
         yield
     finally:
         _engine.reset(token)
+
+
+def check_workers(workers: int | None) -> None:
+    """Raise DataError if the number of workers of a command is less than 1; None is the default."""
+    if workers is not None and workers < 1:
+        raise DataError(f"--workers is {workers}", allowed="1 or more")
 
 
 def default_workers() -> int:
@@ -99,7 +102,7 @@ def ordered_map(
 
     reader = read()
     if engine == "local":
-        workers = workers or default_workers()
+        workers = default_workers() if workers is None else workers
         first = list(islice(reader, _MIN_ITEMS)) if workers > 1 else []
         if len(first) < _MIN_ITEMS:
             yield from map(function, chain(first, reader))

@@ -87,9 +87,8 @@ def write_prepared(
                 system.put_file(str(clean.parent / name), f"{path}/{name}")
             done += size
             progress("uploading (bytes)", done, total)
-        system.pipe_file(
-            f"{path}/{PREPARED}", record_text(record).encode()
-        )  # Last: without it there is no prepared text.
+        # Last: without it there is no prepared text.
+        system.pipe_file(f"{path}/{PREPARED}", record_text(record).encode())
     return _described(record, clean.parent)
 
 

@@ -34,7 +34,7 @@ from maskwright.finetuning.tasks.reranking import Reranking
 from maskwright.finetuning.tasks.tagging import Tagging
 from maskwright.finetuning.tasks.texts import Classification, MultiLabel, Regression
 from maskwright.inference.long_texts import TruncationWarning
-from maskwright.inference.model import Model, build_model
+from maskwright.inference.model import Model, inference_model
 from maskwright.reporting.reporter import Progress, no_progress
 from maskwright.training.ranks.device import Machine
 
@@ -65,7 +65,7 @@ def frozen_vectors(existing: Checkpoint, max_length: int, machine: Machine, prog
 
     @functools.cache
     def build() -> Model:  # Not before it is needed: many tasks have no baseline on vectors.
-        model = build_model(existing, machine.device, machine.precision)
+        model = inference_model(existing, machine.device, machine.precision)
         model.max_length = max_length
         return model
 

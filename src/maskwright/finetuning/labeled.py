@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.core.errors import DataError, RecipeError
+from maskwright.core.errors import DataError, JsonError, RecipeError
 from maskwright.core.spec import validate
 from maskwright.core.storage.files import read_if_exists, write_json
 from maskwright.core.text.amounts import pluralize
@@ -315,7 +315,7 @@ def load_read_as(folder: str | Path) -> ReadAs:
     path = Path(folder).expanduser() / READING_FILE
     try:
         options = validate(ReadOptions, read_if_exists(path), str(path))
-    except RecipeError as error:
+    except (RecipeError, JsonError) as error:
         raise DataError(error.problem, hint="Remove the file to have it guessed.") from None
     return options.model_dump(exclude_defaults=True)
 

@@ -88,6 +88,7 @@ class SettingsSearch:
     def finish(self, *, diverged: bool = False) -> None:
         """Note the score of the trial in progress, and keep its run only if it is the best."""
         result = None if diverged else read_result(self.trial_folder(len(self.trials) - 1))
+        assert diverged or result is not None, "a trial that did not diverge is finished"
         score = -math.inf if result is None else result.chosen.main
         self.trials[-1]["score"] = score if math.isfinite(score) else None
         self._write()

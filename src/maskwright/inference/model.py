@@ -329,13 +329,13 @@ def load(model: str | Path | Checkpoint, *, device: str = "auto", precision: Pre
     location = choose_device(device)
     chosen = choose_precision(precision, location)
     checkpoint = model if isinstance(model, Checkpoint) else read_checkpoint(model)
-    built = build_model(checkpoint, location, chosen)
+    built = inference_model(checkpoint, location, chosen)
     if checkpoint.generator is not None:
         built.generator = load(checkpoint.generator, device=device, precision=chosen)
     return built
 
 
-def build_model(checkpoint: Checkpoint, device: torch.device, precision: MatmulPrecision) -> Model:
+def inference_model(checkpoint: Checkpoint, device: torch.device, precision: MatmulPrecision) -> Model:
     """Build a model that was read, without its generator."""
     tokenizer, modules = checkpoint.tokenizer, checkpoint.modules
     if modules.dense is not None:

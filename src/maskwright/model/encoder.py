@@ -46,6 +46,14 @@ class Encoder(nn.Module):
         self.final_norm = layer_norm(config, hidden_size) if config.norm_placement == "pre" else None
         self.pooler = nn.Linear(hidden_size, hidden_size) if config.pooler else None
 
+    @property
+    def head_size(self) -> int:
+        return self.config.head_size
+
+    @property
+    def attention_dropout(self) -> float:
+        return self.config.attention_dropout
+
     def forward(
         self, batch: PackedBatch, output_positions: Tensor | None = None, qkv_layer: int | None = None
     ) -> EncoderOutput:
@@ -80,16 +88,18 @@ class Encoder(nn.Module):
         count = num_tokens if output_positions is None else len(output_positions)
         # Few tokens are appended, in training on a CPU only; their hidden states are cut off at the end.
         batch, output_positions = ops.pad_to_few_sizes(batch, output_positions)
-        number = batch.dropout_key if self.training else None
-        key = ops.DropoutKey(number, batch.ids.device, num_sites(self.config))
+        key_of_step = batch.dropout_key if self.training else None
+        dropout_key = ops.DropoutKey(key_of_step, batch.ids.device, num_sites(self.config))
         sequences = ops.Sequences(batch.cu_seqlens, batch.max_seqlen)
-        hidden, rotations = self.embed(batch, key.mask(0, self.config.hidden_dropout)), self._rotations(batch)
+        hidden = self.embed(batch, dropout_key.mask(0, self.config.hidden_dropout))
+        rotations = self._rotations(batch)
         for layer, (attention, ffn) in enumerate(self.plan):
             positions = output_positions if layer == len(self.plan) - 1 else None
             block = cast(SelfAttention, self.attention_blocks[attention])
-            qkv, dropout = block.project(hidden), LayerDropout.of(key, self.config, layer)
+            dropout = LayerDropout.of(dropout_key, self.config, layer)
+            query, key, value = qkv = block.project(hidden)
             if layer == qkv_layer:
-                kept = qkv[0][:num_tokens], qkv[1][:num_tokens], qkv[2][:num_tokens]
+                kept = query[:num_tokens], key[:num_tokens], value[:num_tokens]
             hidden = block(
                 hidden,
                 qkv,
@@ -106,8 +116,7 @@ class Encoder(nn.Module):
         """Return the rotation of the tokens for each theta; none with a position table."""
         if self.position_embeddings is not None:
             return {}
-        size = self.config.head_size
-        return {theta: Rotation.at(batch.position_ids, size, theta) for theta in sorted({*self._thetas})}
+        return {theta: Rotation.at(batch.position_ids, self.head_size, theta) for theta in sorted({*self._thetas})}
 
     def embed(self, batch: PackedBatch, dropout: ops.DropoutMask | None) -> Tensor:
         """Return the input of the first layer, shape (T, H): word + position + segment embeddings, projected if E != H.

@@ -27,7 +27,7 @@ from typing import Any
 
 from maskwright.core.errors import CheckpointError, RecipeError, unknown_name
 from maskwright.core.storage.checksums import read_record
-from maskwright.data.engines import Engine, use_engine
+from maskwright.data.engines import Engine, check_workers, use_engine
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import Speed
 from maskwright.fitting.rules import round_digits
@@ -139,6 +139,7 @@ def compare(
         >>> done.report["metrics"]["word_accuracy"]["rows"]["electra/mini"]["verdict"]
         'no difference shown'
     """
+    check_workers(workers)
     variants = variants_of(recipes, vary or {}, set)
     baseline = baseline or next(iter(variants))
     if baseline not in variants:
@@ -166,7 +167,7 @@ def compare(
         "tune_rate": tune_rate,
     }
     with (
-        use_engine(engine, workers),
+        use_engine(engine),
         (reporter or ConsoleReporter()) if rank() == 0 else Reporter() as reporter,
         contextlib.nullcontext() if dry_run or rank() else locked(folder),
     ):

@@ -22,7 +22,7 @@ from scipy import optimize, stats
 
 from maskwright.core.errors import RecipeError
 from maskwright.core.text.amounts import pluralize, size_in_bytes
-from maskwright.data.engines import Engine, use_engine
+from maskwright.data.engines import Engine, check_workers, use_engine
 from maskwright.fitting.budget import Budget
 from maskwright.recipes.recipe import Recipe
 from maskwright.recipes.sizing import sizes
@@ -133,6 +133,7 @@ def plan(
     Raises:
         MaskwrightError: If an argument is invalid.
     """
+    check_workers(workers)
     budget = Budget.of(hours=hours, minutes=minutes)
     if budget is None:
         raise RecipeError("no budget was given", hint="Give the time of a run: --hours or --minutes.")
@@ -142,7 +143,7 @@ def plan(
     sources = (str(corpus),) if isinstance(corpus, str | Path) else tuple(map(str, corpus))
     cached = None if cache is None else Path(cache).expanduser()
     with (
-        use_engine(engine, workers),
+        use_engine(engine),
         reporter or ConsoleReporter() as reporter,
         tempfile.TemporaryDirectory(prefix="maskwright-plan-") as temporary,
     ):

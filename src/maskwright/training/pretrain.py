@@ -14,7 +14,7 @@ from maskwright.core.storage.files import checksum, read_json, write_json, write
 from maskwright.core.text.amounts import pluralize, short_count
 from maskwright.data.cleaning.data_card import card_page
 from maskwright.data.cleaning.text import Cleaning
-from maskwright.data.engines import Engine, use_engine
+from maskwright.data.engines import Engine, check_workers, use_engine
 from maskwright.data.tokenizers.files import TOKENIZER_FILES
 from maskwright.data.words.annotator import words_fingerprint
 from maskwright.data.words.span_facts import with_span_facts
@@ -148,6 +148,7 @@ def pretrain(
     )
     if keep < 0:
         raise RecipeError(f"--keep is {keep}", allowed="a number of models from 0 on")
+    check_workers(workers)
     trackers, exchanged = choose_trackers(report_to), gradient_dtype(gradient_precision)
     directory = RunDirectory(Path(out).expanduser())
     with (
@@ -168,7 +169,7 @@ def pretrain(
             if warning:
                 reporter.message("warning", warning)
             at_end.enter_context(use_machine(machine))
-            with use_engine(engine, workers):
+            with use_engine(engine):
                 prepared, record = _prepare(request, directory, record, machine, reporter)
             if record.pop("problem", None) and rank() == 0:
                 directory.write_record(record)

@@ -218,7 +218,8 @@ class PretrainingRun(Run[PretrainingModel]):
         count = _PROJECTION_TOKENS // self.recipe.training.phases[0].max_length
         rows, _ = phase.sampler.read(phase.sampler.start(), max(1, count))
         batches = [each.batch for each in phase.collator.collate(rows, 0).micro_batches]
-        copy_weights(project_weights(self.recipe.encoder, teacher, layers, batches), model)
+        weights = project_weights(self.recipe.encoder, teacher, layers, batches)
+        copy_weights({name: weights[name] for name in weights.keys() & all_weights(model).keys()}, model)
 
     def run(self, stop: StopRequest, checkpoint_seconds: float) -> RunResult:
         """Train until the budget is spent or a stop is requested; the model is saved either way.

@@ -301,7 +301,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 def read_if_exists(path: Path) -> dict[str, Any]:
     """Read a JSON object as `read_object` does; an empty one if there is no file."""
-    return read_object(path) if path.exists() else {}
+    return read_object(path) if path.is_file() else {}
 
 
 @contextlib.contextmanager

@@ -13,11 +13,12 @@ from maskwright.core.errors import DataError
 
 
 def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """Return the share of equal labels, in [0, 1]."""
     return sum(label == prediction for label, prediction in zip(gold, predicted, strict=True)) / len(gold)
 
 
 def comparable(score: float) -> float:
-    """Return a score, -inf for NaN: the correlation of vectors that are all equal."""
+    """Return a score, -inf if it is undefined (NaN: a correlation with equal numbers)."""
     return -math.inf if math.isnan(score) else score
 
 

@@ -13,7 +13,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -41,25 +41,41 @@ _WARM_UPS = 2
 Encode = Callable[[PackedBatch, Tensor | None], EncoderOutput]
 
 
-def capture(encoder: Any) -> Encode:
-    """Return a function that computes an `Encoder` by CUDA graphs where that is supported.
+class SplitEncoder(Protocol):
+    """An encoder in two steps: `encode` is captured, `finish` is not."""
 
-    Its method `encode` is captured, `finish` is not.
-    """
+    @property
+    def head_size(self) -> int:
+        """Width of an attention head."""
+
+    @property
+    def attention_dropout(self) -> float:
+        """Share of attention probabilities dropped."""
+
+    def encode(self, batch: PackedBatch, output_positions: Tensor | None) -> Tensor:
+        """Return the hidden states of the output positions, shape (W, H), or of all tokens."""
+
+    def finish(self, hidden: Tensor, batch: PackedBatch, output_positions: Tensor | None) -> EncoderOutput:
+        """Return the encoder's output."""
+
+
+def capture(encoder: nn.Module) -> Encode:
+    """Return a function that computes an encoder (a `SplitEncoder`) by CUDA graphs where that is supported."""
     if next(encoder.parameters()).device.type != "cuda":
-        return cast(Encode, encoder)
+        return encoder
     graphs = Graphs(encoder)
 
     def encode(batch: PackedBatch, output_positions: Tensor | None = None) -> EncoderOutput:
         hidden = graphs(batch, output_positions)
-        output = encoder(batch, output_positions) if hidden is None else encoder.finish(hidden, batch, output_positions)
-        return cast(EncoderOutput, output)
+        if hidden is None:
+            return cast(EncoderOutput, encoder(batch, output_positions))
+        return cast(SplitEncoder, encoder).finish(hidden, batch, output_positions)
 
     return encode
 
 
-def _is_supported(encoder: Any, batch: PackedBatch) -> bool:
-    config = encoder.config
+def _is_supported(encoder: nn.Module, batch: PackedBatch) -> bool:
+    split = cast(SplitEncoder, encoder)
     return (
         encoder.training
         and torch.is_grad_enabled()
@@ -67,7 +83,7 @@ def _is_supported(encoder: Any, batch: PackedBatch) -> bool:
         and has_kernels(batch.ids.device)
         and torch.is_autocast_enabled("cuda")
         and torch.get_autocast_dtype("cuda") == torch.bfloat16
-        and is_capturable(batch.max_seqlen, config.head_size, config.attention_dropout)
+        and is_capturable(batch.max_seqlen, split.head_size, split.attention_dropout)
         # A frozen encoder has no backward pass.
         and any(parameter.requires_grad for parameter in encoder.parameters())
     )
@@ -150,9 +166,13 @@ class _Graph:
 
 
 class Graphs:
-    """The graphs of an encoder, captured as sizes come up."""
+    """The graphs of an encoder, captured as sizes come up.
 
-    def __init__(self, encoder: Any) -> None:
+    Args:
+        encoder: A `SplitEncoder`.
+    """
+
+    def __init__(self, encoder: nn.Module) -> None:
         self._encoder = encoder
         self._graphs: dict[Size, _Graph] = {}
         self._seen: Counter[Size] = Counter()
@@ -247,7 +267,7 @@ class Graphs:
         ):
 
             def compute() -> Tensor:
-                return cast(Tensor, self._encoder.encode(inputs, positions))
+                return cast(SplitEncoder, self._encoder).encode(inputs, positions)
 
             def gradients_of(hidden: Tensor, grad: Tensor) -> tuple[Tensor | None, ...]:
                 return torch.autograd.grad(hidden, list(parameters.values()), grad, allow_unused=True)

@@ -90,6 +90,7 @@ SYSTEMS: tuple[Row, ...] = (
 
 
 def recipes() -> Iterator[Recipe]:
+    """Yield ALBERT at its four published sizes, both versions, in Chinese, and at the small sizes of BERT."""
     for name, size, encoder, tokenizer, training, summary in SYSTEMS:
         yield Recipe(
             name=f"albert/{name}",

@@ -96,6 +96,7 @@ TRAINING = Training(
 
 
 def recipes() -> Iterator[Recipe]:
+    """Yield BERT at each published size and language."""
     for name, size, tokenizer, paper, summary in SYSTEMS:
         yield Recipe(
             name=f"bert/{name}",

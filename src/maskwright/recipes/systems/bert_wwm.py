@@ -76,6 +76,7 @@ SYSTEMS: tuple[tuple[str, Size, WordPiece, Words, Training, str, str], ...] = (
 
 
 def recipes() -> Iterator[Recipe]:
+    """Yield the Chinese models, small models with the same objectives, and Google's English models."""
     for name, size, tokenizer, words, training, paper, summary in SYSTEMS:
         yield Recipe(
             name=f"bert-wwm/{name}",

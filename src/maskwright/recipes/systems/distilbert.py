@@ -100,6 +100,7 @@ SYSTEMS: tuple[tuple[str, FamilyName, EncoderConfig, Size, TokenizerSpec, str], 
 
 
 def recipes() -> Iterator[Recipe]:
+    """Yield students of BERT and RoBERTa with half the layers of the size in their name."""
     for name, family, encoder, whole, tokenizer, summary in SYSTEMS:
         yield Recipe(
             name=name,

@@ -94,6 +94,7 @@ SYSTEMS: tuple[tuple[str, Size, int | None, Generator, float, Training, str], ..
 
 
 def recipes() -> Iterator[Recipe]:
+    """Yield ELECTRA at its three published sizes and at two small sizes of BERT."""
     for name, size, embedding_size, generator, rate, training, summary in SYSTEMS:
         yield Recipe(
             name=f"electra/{name}",

@@ -22,6 +22,7 @@ SIZES: tuple[tuple[str, Size], ...] = (
 
 
 def recipes() -> Iterator[Recipe]:
+    """Yield students of three and six layers; a run changes the heads to the teacher's size."""
     for name, size in SIZES:
         yield Recipe(
             name=f"embedder/{name}",

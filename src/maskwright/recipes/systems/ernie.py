@@ -84,6 +84,7 @@ SYSTEMS: tuple[tuple[str, Size, str], ...] = (
 
 
 def recipes() -> Iterator[Recipe]:
+    """Yield ERNIE at its published size and at the small sizes of BERT."""
     for name, size, summary in SYSTEMS:
         yield Recipe(
             name=f"ernie/{name}",

@@ -77,6 +77,7 @@ SYSTEMS: tuple[tuple[str, Size, Training, str], ...] = (
 
 
 def recipes() -> Iterator[Recipe]:
+    """Yield MacBERT at its two published sizes and at the small sizes of BERT."""
     for name, size, training, summary in SYSTEMS:
         yield Recipe(
             name=f"macbert/{name}",

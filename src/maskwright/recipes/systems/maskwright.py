@@ -46,6 +46,7 @@ def gated_size(hidden_size: int) -> int:
 
 
 def recipes() -> Iterator[Recipe]:
+    """Yield the recipe at the small sizes of BERT and at base."""
     for name, size in SIZES:
         shape = at_size(ENCODER, size)
         yield Recipe(

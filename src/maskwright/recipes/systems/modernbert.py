@@ -87,6 +87,7 @@ SYSTEMS: tuple[tuple[str, tuple[int, int, int, int], Training, str, str], ...] =
 
 
 def recipes() -> Iterator[Recipe]:
+    """Yield ModernBERT at its two published sizes, Ettin at three smaller ones, and a size for tests."""
     for name, (num_layers, hidden_size, intermediate_size, num_heads), training, paper, summary in SYSTEMS:
         yield Recipe(
             name=f"modernbert/{name}",

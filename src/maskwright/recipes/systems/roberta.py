@@ -90,6 +90,7 @@ SYSTEMS: tuple[tuple[str, Size, Training, str], ...] = (
 
 
 def recipes() -> Iterator[Recipe]:
+    """Yield RoBERTa at its two published sizes and at the small sizes of BERT."""
     for name, size, training, summary in SYSTEMS:
         yield Recipe(
             name=f"roberta/{name}",

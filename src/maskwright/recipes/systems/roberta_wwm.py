@@ -42,6 +42,7 @@ SYSTEMS: tuple[tuple[str, Size, Training, str], ...] = (
 
 
 def recipes() -> Iterator[Recipe]:
+    """Yield the released shapes and the small sizes of BERT."""
     for name, size, training, summary in SYSTEMS:
         yield Recipe(
             name=f"roberta-wwm/{name}",

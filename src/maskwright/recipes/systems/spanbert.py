@@ -82,6 +82,7 @@ SYSTEMS: tuple[tuple[str, Size, Training, str], ...] = (
 
 
 def recipes() -> Iterator[Recipe]:
+    """Yield SpanBERT at its two published sizes and at the small sizes of BERT."""
     for name, size, training, summary in SYSTEMS:
         yield Recipe(
             name=f"spanbert/{name}",

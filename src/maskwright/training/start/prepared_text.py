@@ -9,7 +9,7 @@ from maskwright.core.storage.object_stores import is_url
 from maskwright.core.text.amounts import pluralize, short_count, size_in_bytes
 from maskwright.data.cleaning.store import clean_corpus
 from maskwright.data.cleaning.text import Cleaning
-from maskwright.data.engines import Engine, use_engine
+from maskwright.data.engines import Engine, check_workers, use_engine
 from maskwright.data.prepared import PreparedText, check_target, write_prepared
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.tokenizers.tokenizer import Tokenizer
@@ -51,6 +51,7 @@ def prepare(
     Raises:
         MaskwrightError: If an argument is invalid, or the text cannot be read or written.
     """
+    check_workers(workers)
     chosen = override(recipe if isinstance(recipe, Recipe) else resolve(str(recipe)), parse_overrides(set))
     cleaning = override(Cleaning(), parse_overrides(clean))
     check_words(chosen.words)
@@ -59,7 +60,7 @@ def prepare(
     target = str(out) if is_url(str(out)) else Path(out).expanduser()
     folder = target if isinstance(target, Path) else Path(cache or cache_folder()).expanduser()
     check_target(target)
-    with use_engine(engine, workers), reporter or ConsoleReporter() as reporter:
+    with use_engine(engine), reporter or ConsoleReporter() as reporter:
         cleaned = clean_corpus(sources, cleaning=cleaning, cache=folder, workers=workers, progress=reporter.stage)
         used = existing or train_tokenizer(chosen.tokenizer, cleaned, seed=seed, cache=folder, progress=reporter.stage)
         tokens = tokenize_corpus(

@@ -124,6 +124,8 @@ class Collator:
         rng = RandomNumbers(self.seed, rows.mask_sample, rows.index)
         examples = corrupt(instances, self.masking, self.replacement, rng, self.vocabulary)
         targets = {objective.kind: objective.targets(examples) for objective in self.objectives}
+        for each in targets.values():
+            assert (each.positions[1:] >= each.positions[:-1]).all(), "Objective.targets says that positions ascend"
         _, on_generator = self.encoders.get("generator", (None, ()))
         for objective in on_generator:  # The generator's token at each target is sampled from one uniform number.
             at = targets[objective.kind]

@@ -5,7 +5,7 @@ The rules for the health of training:
 | finding | rule | what happens |
 |---|---|---|
 | no target, or a loss or gradient that is not finite | `step.py` | the run stops before the update, naming the batch |
-| spike (`Spikes`) | loss or gradient norm 7 deviations above the mean of the last 1,000 steps | a warning |
+| spike (`runs/monitor.py`) | loss or gradient norm 7 deviations above the mean of the last 1,000 steps | a message |
 | divergence | held-out loss above both twice its first value and the unigram baseline, or not finite | the run stops |
 
 Weights that are not finite are divergence too. It is looked for at every evaluation and before every checkpoint.

@@ -189,7 +189,7 @@ def weighted_loss(
 
 
 def skips_on_device(device: torch.device) -> bool:
-    """Return whether the device skips non-finite updates itself, so that the host need not wait."""
+    """Return whether optimizers clip and skip non-finite updates themselves; only LAMB waits for the device."""
     return device.type == "cuda"
 
 

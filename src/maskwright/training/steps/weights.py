@@ -34,10 +34,10 @@ def _weights_of(model: PretrainingModel, encoder: str) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def copy_weights(weights: Mapping[str, Tensor], model: PretrainingModel) -> None:
-    """Write those of the weights that a model has into it."""
+    """Write weights into a model that has them all."""
     target = all_weights(model)
-    for name in weights.keys() & target.keys():
-        target[name].copy_(weights[name])
+    for name, weight in weights.items():
+        target[name].copy_(weight)
 
 
 def load_weights(model: PretrainingModel, weights: Mapping[str, Tensor], source: str) -> None:
