@@ -185,12 +185,23 @@ def test_errors_are_one_line(run, folders, tmp_path, command, arguments, message
     assert message in err
 
 
+def test_an_unknown_pooling_is_refused(run, bert_folder):
+    code, out, err = run("embed", bert_folder, "a", "--pooling", "maen")
+    assert (code, out) == (2, "")
+    assert "'maen' is not one of 'mean'" in err
+
+
 def test_embed_checks_the_output_file_first(run, bert_folder, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setattr(maskwright.Model, "embed", lambda *_, **__: pytest.fail("embedding started"))
     code, _, err = run("embed", bert_folder, "a", "--out", tmp_path / "file" / "v.npy")
     assert code == 2
     assert "cannot write" in err
+
+
+def test_functions_without_a_text_are_errors(bert_folder):
+    with pytest.raises(maskwright.MaskwrightError, match="no text was given"):
+        maskwright.embed(bert_folder)
 
 
 def test_texts_of_the_command_line_come_first_and_surrogates_are_refused_with_their_place(tmp_path):

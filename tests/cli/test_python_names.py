@@ -15,6 +15,7 @@ import maskwright
 from maskwright.cli.main import SUBCOMMANDS, load
 from maskwright.cli.options import PYTHON_ONLY, documented, parameters_of
 from maskwright.cli.training.pretrain import command as pretrain_command
+from maskwright.recipes import DEFAULT_RECIPE
 
 DISPLAY = {"json", "html", "help"}
 """Options that choose how a result is printed; functions return it."""
@@ -91,6 +92,8 @@ def test_every_option_is_described_in_the_words_of_the_command_line() -> None:
         assert "As for" not in parameter.help
         assert "In Python" not in parameter.help
         assert not re.search(r"`[a-z]+_[a-z_]+`", parameter.help)
+    (recipe,) = (parameter.help for parameter in load("pretrain").params if parameter.name == "recipe")
+    assert f"`{DEFAULT_RECIPE}`, with --init" in recipe
 
 
 def test_references_to_other_functions_are_replaced_and_notes_on_python_come_last() -> None:

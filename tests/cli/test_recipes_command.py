@@ -72,6 +72,13 @@ def test_every_system_is_shown_sized_and_set_against_bert(run, name, monkeypatch
     assert not out or name in out
 
 
+def test_recipes_size_of_bert_base_is_as_published(run):
+    _, out, _ = run("recipes", "size", "bert/base", "--json")
+    counted = json.loads(out)
+    assert (counted["encoder_and_pooler"], counted["pretraining"]) == (109_482_240, 110_106_428)
+    assert counted["parts"]["attention"] == 28_366_848
+
+
 def test_recipes_size_sets_two_recipes_side_by_side(run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     _, out, err = run("recipes", "size", "bert/large", "albert/large")

@@ -1,12 +1,13 @@
-"""Tokenizers of every kind, trained once for all tests, and processes that were started once a module."""
+"""Tokenizers of every kind, trained once for all tests, and local processes that were started once a module."""
 
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import Executor
+from contextlib import nullcontext
 
 import pytest
 from token_samples import chinese_documents, clean_corpus_of, english_documents
 
+from maskwright.data import engines
 from maskwright.data.tokenizers.spec import ByteBPE, Unigram, WordPiece
 from maskwright.data.tokenizers.tokenizer import Tokenizer
 from maskwright.data.tokenizers.training import train_tokenizer
@@ -29,7 +30,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]:
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[ProcessPoolExecutor]:
-    """Two processes as an engine, none of which other modules see. The local engine starts its own for each map."""
-    with ProcessPoolExecutor(2, get_context("spawn")) as executor:
+def started() -> Iterator[Executor]:
+    with engines._Processes(2) as executor:
         yield executor
+
+
+@pytest.fixture
+def processes(started: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the local engine use the same two processes for every map, which it starts for each."""
+    monkeypatch.setattr(engines, "_Processes", lambda workers: nullcontext(started))

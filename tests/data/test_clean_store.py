@@ -5,7 +5,6 @@ import gzip
 import json
 import os
 import random
-from concurrent.futures import Executor
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from maskwright.core.storage.checksums import CONTENTS
 from maskwright.data.cleaning import deduplication
 from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning.text import Cleaning, clean_document
-from maskwright.data.engines import use_engine
 from maskwright.data.sources import readers
 
 WORDS = ["the", "of", "and", "to", "in", "that", "it", "is", "was", "he", "for", "as", "with", "his", "be", "on"]
@@ -61,12 +59,12 @@ def test_stored_sentences_join_to_the_clean_text(tmp_path_factory: pytest.TempPa
     assert documents(corpus) == [" ".join(paragraphs) for paragraphs in clean if paragraphs]
 
 
-def test_number_of_workers_does_not_change_a_byte(tmp_path: Path, small_blocks: None, processes: Executor) -> None:
+@pytest.mark.usefixtures("small_blocks", "processes")
+def test_number_of_workers_does_not_change_a_byte(tmp_path: Path) -> None:
     texts = [prose(number % 40, 4 + number % 7) + ("\n\n中文句子。第二句！" * (number % 5)) for number in range(120)]
     path = jsonl(tmp_path / "a.jsonl.gz", texts)
     one = clean_corpus([path], cache=tmp_path / "1", workers=1)
-    with use_engine(processes):
-        two = clean_corpus([path], cache=tmp_path / "2", workers=2)
+    two = clean_corpus([path], cache=tmp_path / "2", workers=2)
     assert len(one.blocks) > 3
     assert one.card == two.card
     assert files_of(one.folder) == files_of(two.folder)

@@ -35,6 +35,7 @@ def is_running(process: int) -> bool:
     return True
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_come_in_order_and_reading_is_only_a_little_ahead(workers: int) -> None:
     taken = []
@@ -44,24 +45,23 @@ def test_results_come_in_order_and_reading_is_only_a_little_ahead(workers: int) 
     assert list(results) == [number**2 for number in range(1, 20)]
 
 
-@pytest.fixture(params=["this process", "processes"])
-def engine(request):
-    return "local" if request.param == "this process" else request.getfixturevalue("processes")
-
-
-def test_error_comes_in_its_turn(engine):
-    results = ordered_map(refuse_odd, [0, 2, 4, 6, 7, 8, 9], workers=1, engine=engine)
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_error_comes_in_its_turn(workers: int) -> None:
+    results = ordered_map(refuse_odd, [0, 2, 4, 6, 7, 8, 9], workers=workers)
     assert [next(results) for _ in range(4)] == [0, 2, 4, 6]
     with pytest.raises(DataError, match=r"7 is odd. Take another"):
         next(results)
 
 
-def test_error_of_reading_comes_after_the_items_before_it(engine):
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_error_of_reading_comes_after_the_items_before_it(workers: int) -> None:
     def items() -> Iterator[int]:
         yield from range(0, 10, 2)
         raise DataError("the file ends here")
 
-    results = ordered_map(refuse_odd, items(), workers=1, engine=engine)
+    results = ordered_map(refuse_odd, items(), workers=workers)
     assert [next(results) for _ in range(5)] == [0, 2, 4, 6, 8]
     with pytest.raises(DataError, match="the file ends here"):
         next(results)

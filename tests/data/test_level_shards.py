@@ -6,7 +6,6 @@ from token_samples import chinese_documents, clean_corpus_of, english_documents,
 from word_samples import SCRIPTS
 
 from maskwright.data.cleaning.store import CleanCorpus
-from maskwright.data.engines import use_engine
 from maskwright.data.shards.corpus import Corpus
 from maskwright.data.shards.tokenize import tokenize_corpus
 from maskwright.data.tokenizers.spec import WordPiece
@@ -33,8 +32,8 @@ def tokenizer(clean: CleanCorpus, tmp_path_factory: pytest.TempPathFactory) -> T
     return train_tokenizer(WordPiece(vocab_size=900), clean, seed=0, cache=tmp_path_factory.mktemp("cache"))
 
 
-def corpus_of(clean: CleanCorpus, tokenizer: Tokenizer, cache: Path, words: Words) -> Corpus:
-    return tokenize_corpus(clean, tokenizer, words=words, cache=cache, workers=1, shard_tokens=1024)
+def corpus_of(clean: CleanCorpus, tokenizer: Tokenizer, cache: Path, words: Words, workers: int = 1) -> Corpus:
+    return tokenize_corpus(clean, tokenizer, words=words, cache=cache, workers=workers, shard_tokens=1024)
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +57,9 @@ def test_levels_are_stored_beside_the_ids(clean: CleanCorpus, tokenizer: Tokeniz
         assert ernie.span_facts[level]["distinct"] == len(expected.facts[level].counts)
 
 
-def test_files_are_the_same_bytes_for_any_number_of_workers(clean, tokenizer, ernie, tmp_path, processes):
-    with use_engine(processes):
-        pooled = files_of(corpus_of(clean, tokenizer, tmp_path, ERNIE).folder)
+@pytest.mark.usefixtures("processes")
+def test_files_are_the_same_bytes_for_any_number_of_workers(clean, tokenizer, ernie, tmp_path):
+    pooled = files_of(corpus_of(clean, tokenizer, tmp_path, ERNIE, workers=2).folder)
     assert pooled == files_of(ernie.folder)
     assert "phrase_starts-00003.npy" in pooled
 

@@ -1,4 +1,4 @@
-"""Every recipe is fitted to three budgets as recorded in `fitted_values.csv`.
+"""Every recipe is fitted to three budgets as recorded in `fitted_values.csv`, to one that JSON holds.
 
 After an intended change: `python tests/fitting/test_fitted_values.py > fitted_values.csv`, and move the file here.
 """
@@ -13,6 +13,7 @@ import pytest
 from maskwright.fitting.budget import Budget
 from maskwright.fitting.resolve import CorpusStatistics, resolve
 from maskwright.recipes.catalog import get, names
+from maskwright.recipes.recipe import Recipe
 
 BUDGETS = (1e6, 3e7, 1e9)
 CORPUS_TOKENS, FILLED = 5e7, 0.9
@@ -25,6 +26,7 @@ def fitted(name: str, tokens: float) -> dict[str, str]:
     lengths = tuple(FILLED * phase.max_length for phase in before.training.phases)
     corpus = CorpusStatistics(chinese_share=0.0, tokens=CORPUS_TOKENS, mean_lengths=lengths)
     recipe = resolve(before, budget, corpus).recipe
+    assert Recipe.model_validate(recipe.model_dump(mode="json")) == recipe
     training, encoder = recipe.training, recipe.encoder
     return {
         "recipe": name,

@@ -94,6 +94,11 @@ def test_resolve_explains_invalid_overrides(override, message):
     [
         ("bert/base", "objectives=[mlm, sbo]", "'sbo' needs spans of adjacent tokens"),
         ("pmi/base", "words.phrases=[]", r"'pmi' needs phrase spans.*words\.phrases"),
+        (
+            "bert/base",
+            "masking=pmi",
+            r"'pmi' needs phrase spans.*`--set words\.phrases=\[collocations\]` \(allowed: segmenter, collocations,",
+        ),
         ("ernie/base", "words.entities=[]", r"'levels' needs entity spans.*words\.entities"),
         ("spanbert/base", "masking.candidates=all", "spans never cross special tokens"),
         ("distilbert/base", "teacher=null", r"'soft_targets' needs a teacher: set teacher\.model"),

@@ -205,6 +205,7 @@ def test_new_words_are_found_in_the_corpus(train: Train, teacher: Path, tmp_path
         ({"extend_vocabulary": 5}, RecipeError, "none is given.*--init"),
         ({"extend_vocabulary": 0, "init": "TEACHER"}, RecipeError, "--extend-vocabulary is 0"),
         ({"init": "nowhere/at/all"}, ConversionError, "nowhere"),
+        ({"init": "TEACHER", "set": (*ON, "encoder.num_layers=3")}, RecipeError, "num_layers is 3, the model's 2"),
         ({"init": "TEACHER", "recipe": "roberta/tiny", "set": ()}, RecipeError, "family bert"),
         (
             {"recipe": "distilbert/tiny", "set": HALF, "teacher": "TEACHER", "init": "TEACHER"},

@@ -15,7 +15,7 @@ from maskwright.recipes.sizing import training_flops_per_token
 from maskwright.training.steps.workload import skipped_flops, step_flops
 
 # Recipes that are the same at toy size are tested once.
-_WHAT_COSTS = ("encoder", "teacher", "objectives", "format", "masking", "replacement")
+_WHAT_COSTS = ("encoder", "generator", "teacher", "objectives", "format", "masking", "replacement")
 _ABLATIONS = {
     "Replace MLM": resolve("electra/tiny", (*SHRUNK, "objectives=[mlm, replace_mlm]")),
     "All-Tokens MLM": resolve(

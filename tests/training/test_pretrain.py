@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from toy_runs import TOY, Train, assert_same_files, killed_after, train_toy, write_corpus
 
-from maskwright.core.errors import CheckpointError, DeviceError, RecipeError
+from maskwright.core.errors import CheckpointError, DataError, DeviceError, RecipeError
 from maskwright.core.storage import tensor_files
 from maskwright.core.storage.files import read_json
 from maskwright.core.text.amounts import short_count
@@ -178,7 +178,10 @@ def test_a_changed_corpus_is_noticed_on_resuming(train: Train, corpus: Path) -> 
         train()
 
 
-def test_a_kill_while_the_run_is_begun_leaves_what_the_same_command_accepts(train, monkeypatch, tmp_path):
+def test_a_mistake_and_a_kill_while_the_run_is_begun_leave_what_the_command_accepts(train, monkeypatch, tmp_path):
+    with pytest.raises(DataError, match="nowhere"):
+        train(tokenizer="nowhere")
+
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
