@@ -309,7 +309,8 @@ def _with_constant(tokens: Floats, losses: Floats, target: float) -> float:
         return irreducible + scale * x**-exponent
 
     start, bounds = (0.5 * losses.min(), 0.5 * losses.min(), 0.2), ((0.0, 0.0, 0.0), (losses.min(), np.inf, _STEEPEST))
-    fitted = optimize.curve_fit(curve, tokens / tokens.max(), losses, start, bounds=bounds, maxfev=10_000)[0]
+    share = tokens / tokens.max()
+    fitted = optimize.least_squares(lambda law: curve(share, *law) - losses, start, bounds=bounds, max_nfev=10_000).x
     return float(curve(np.array([target / tokens.max()]), *fitted)[0])
 
 
