@@ -82,7 +82,7 @@ class _Unpacked(io.RawIOBase):
         return len(data)
 
 
-_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 START_BYTES = 1 << 12
 """Bytes of a file by which `refuse_utf_16` recognizes its encoding."""
 _LOOKED_AROUND = 1 << 14
@@ -167,7 +167,7 @@ def refuse_utf_16(start: bytes, file: str) -> None:
 
     Its NUL bytes are valid UTF-8: without a mark, English would be read as words with NULs between all letters.
     """
-    if start.startswith(_UTF_16_MARKS):
+    if start.startswith(UTF_16_MARKS):
         evidence, codec = f"it begins with the bytes {start[:2].hex(' ')}", "UTF-16"
     elif _has_many_nulls(start):
         evidence = f"{start.count(0) / len(start):.0%} of its first bytes are NUL"

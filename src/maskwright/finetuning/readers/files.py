@@ -1,17 +1,23 @@
 """Labeled files before they are parsed: text, format, and the rows that are left out of them."""
 
-import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from maskwright.core.errors import DataError, nearest
-from maskwright.data.files import COMPRESSIONS, START_BYTES, BadLine, decompressed, reading, refuse_utf_16, undecodable
+from maskwright.data.files import (
+    COMPRESSIONS,
+    START_BYTES,
+    UTF_16_MARKS,
+    BadLine,
+    decompressed,
+    reading,
+    refuse_utf_16,
+    undecodable,
+)
 from maskwright.data.tables import TABLE_SUFFIXES, Records
 from maskwright.finetuning.examples import Skipped, summary_of
 from maskwright.finetuning.readers.options import Format, Kind, ReadOptions
-
-_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def check_exists(path: Path) -> None:
@@ -39,9 +45,9 @@ def load_bytes(path: Path) -> bytes:
 def load_text(path: Path, encoding: str | None = None) -> str:
     """Return the text of a file without byte order mark. Without `encoding`: UTF-8, or UTF-16 with a mark."""
     data = load_bytes(path)
-    if encoding is None and not data.startswith(_UTF_16_MARKS):
+    if encoding is None and not data.startswith(UTF_16_MARKS):
         refuse_utf_16(data[:START_BYTES], str(path))
-    codec = encoding or ("utf-16" if data.startswith(_UTF_16_MARKS) else "utf-8")
+    codec = encoding or ("utf-16" if data.startswith(UTF_16_MARKS) else "utf-8")
     try:
         return data.decode(codec).removeprefix("\ufeff")
     except LookupError as error:
