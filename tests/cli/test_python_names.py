@@ -25,7 +25,7 @@ DIFFERENT = {
     "push": ({"yes"}, set()),
     "show": ({"text_file", "limit"}, {"max_sequences"}),
     "recipes": ({"name"}, set()),
-    "doctor": ({"run"}, set()),  # maskwright.examine
+    "doctor": ({"folder"}, set()),  # maskwright.examine
 }
 
 

@@ -1,4 +1,4 @@
-"""`maskwright.examine` names what is wrong with a run and what to do."""
+"""`maskwright.examine` names what is wrong with a run or a model and what to do."""
 
 import json
 import shutil
@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from toy_models import LENGTH, save_embedder, save_toy
 
+from maskwright.checkpoints.checkpoint import read_checkpoint
 from maskwright.cli.main import main
-from maskwright.core.errors import CheckpointError
+from maskwright.core.errors import CheckpointError, MaskwrightError
 from maskwright.core.storage.checksums import read_record
 from maskwright.finetuning.seed_run import DevResult, SeedResult
 from maskwright.training.runs import checkpoint, examination
@@ -26,8 +28,7 @@ def folder(tmp_path: Path) -> Path:
     rows = [{"step": step, "loss": 9.0 - 0.01 * step, "gradient_norm": 1 + step % 2} for step in range(1, 201)]
     rows[150]["gradient_norm"] = 99
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    save_file({"w": torch.ones(3)}, tmp_path / "model.safetensors")
-    return tmp_path
+    return save_toy(tmp_path, "bert/tiny")
 
 
 def on(topic: str, folder: Path) -> list[Finding]:
@@ -41,6 +42,10 @@ def test_an_intact_run_is_described(folder: Path, capsys: pytest.CaptureFixture[
         ("spike", True),
         ("loss", False),
         ("model", False),
+        ("weights", False),
+        ("heads", False),
+        ("length", False),
+        ("tokenizer", False),
     ]
     assert "step 151: gradient norm 99 " in on("spike", folder)[0].text
     with pytest.raises(SystemExit) as exit:
@@ -52,7 +57,9 @@ def test_an_intact_run_is_described(folder: Path, capsys: pytest.CaptureFixture[
 def test_damage_is_named(folder: Path) -> None:
     weights = folder / "checkpoints" / "step-000000002" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"1")
-    save_file({"w": torch.tensor([1.0, float("nan")])}, folder / "model.safetensors")
+    tensors = load_file(folder / "model.safetensors")
+    next(iter(tensors.values())).view(-1)[0] = float("nan")
+    save_file(tensors, folder / "model.safetensors")
     lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     (folder / "metrics.jsonl").write_text("".join([lines[0], "{bad\n", *lines[:0:-1]]))
     (folder / "run.json").write_text("{}")
@@ -104,6 +111,58 @@ def test_the_record_of_one_seed_is_described_and_is_no_pretraining(tmp_path: Pat
         RunDirectory(tmp_path).open({})
 
 
-def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="holds no run"):
+def test_a_folder_without_a_run_or_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"holds no run .* and no model"):
         examine(tmp_path)
+    with pytest.raises(MaskwrightError, match="there is no folder"):
+        examine(tmp_path / "other")
+
+
+def test_a_model_is_described(bert_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    count = sum(weights.numel() for weights in read_checkpoint(bert_folder).state.values())
+    findings = dict(finding[:2] for finding in examine(bert_folder))
+    assert findings["model"].startswith("bert, 2 layers of 32, 2 heads, feed-forward 64")
+    assert findings["weights"] == f"{count:,} parameters, all finite"
+    assert findings["heads"] == "mlm, nsp"
+    assert findings["length"] == "at most 40 tokens"
+    assert findings["tokenizer"].startswith("wordpiece, lowercase, ")
+    assert "modules" not in findings
+    with pytest.raises(SystemExit) as exit:
+        main(["doctor", str(bert_folder), "--json"])
+    assert exit.value.code == 0
+    assert [each["topic"] for each in json.loads(capsys.readouterr().out)] == list(findings)
+    (generator,) = on("generator", save_toy(tmp_path / "electra", "electra/small"))
+    assert "layers of" in generator.text
+
+
+def test_the_modules_of_a_sentence_embedder_are_described(tmp_path: Path) -> None:
+    folder = save_embedder(save_toy(tmp_path / "bert", "bert/tiny", "encoder.max_positions=200"), tmp_path / "embedder")
+    assert on("modules", folder) == [Finding("modules", "first pooling, normalization")]
+    assert on("heads", folder)[0].text == "none"
+    assert on("length", folder)[0].text == f"at most {LENGTH} tokens"
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "max"}')
+    assert "the pooling max" in on("modules", folder)[0].text
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "problem"),
+    [
+        ("model.safetensors", None, "has no weights"),
+        ("model.safetensors", 1000, "cannot be read"),
+        ("config.json", None, "config.json is missing"),
+        ("config.json", 20, "not valid JSON|not JSON"),
+    ],
+)
+def test_a_model_that_cannot_be_read_is_an_error(bert_folder, tmp_path, file, content, problem):
+    folder = shutil.copytree(bert_folder, tmp_path / "model")
+    whole = (folder / file).read_bytes()
+    (folder / file).unlink() if content is None else (folder / file).write_bytes(whole[:content])
+    with pytest.raises(MaskwrightError, match=problem):
+        examine(folder)
+
+
+def test_a_missing_tokenizer_is_named(bert_folder: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(bert_folder, tmp_path / "model")
+    (folder / "vocab.txt").unlink()
+    (tokenizer,) = on("tokenizer", folder)
+    assert str(folder) in tokenizer.text

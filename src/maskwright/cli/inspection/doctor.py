@@ -1,4 +1,4 @@
-"""`maskwright doctor`: hardware, training configuration and advice for this machine; or the state of a run."""
+"""`maskwright doctor`: hardware, training configuration and advice for this machine; or the state of a run or model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,14 +14,16 @@ _KINDS = {"fp32": "fp32, default BLAS", "fp32_onednn": "fp32, oneDNN", "bf16": "
 @arguments_of("doctor")
 def command(
     arguments: Arguments,
-    run: Annotated[Path | None, typer.Argument(help="Output directory of a run, to explain what went wrong.")] = None,
+    folder: Annotated[
+        Path | None, typer.Argument(help="A run, to explain what went wrong; or a model folder, to check and describe.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Show the hardware, its peak speed, the configuration that training will use, and advice; or explain a run."""
-    if run is not None:
+    """Show the hardware, its peak speed, how training will be configured, and advice; or explain a run or a model."""
+    if folder is not None:
         from maskwright.training.runs.examination import examine
 
-        findings = examine(run)
+        findings = examine(folder)
         if json:
             output.print_json([finding._asdict() for finding in findings])
         else:

@@ -1,4 +1,4 @@
-"""`maskwright.examine`: what is wrong with a run, from its records, checkpoints and metrics."""
+"""`maskwright.examine`: what is wrong with a run, from its records, checkpoints and metrics; or what a model is."""
 
 import math
 import warnings
@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from maskwright.checkpoints.checkpoint import Checkpoint, read_checkpoint
+from maskwright.checkpoints.location import check_folder
+from maskwright.checkpoints.sentence_folder import MODULES, SentenceModules
 from maskwright.checkpoints.weight_files import WEIGHTS
-from maskwright.core.errors import CheckpointError, ConversionError
+from maskwright.core.errors import CheckpointError, MaskwrightError
 from maskwright.core.storage.checksums import compare_files, read_record
-from maskwright.core.storage.tensor_files import read_tensors
+from maskwright.core.text.amounts import listed, pluralize
 from maskwright.reporting.metrics import read_rows
 from maskwright.training.runs.monitor import Spikes
 from maskwright.training.runs.run_directory import COPIES, ONE_SEED
@@ -20,7 +23,7 @@ _SERIES = {"loss": "loss", "gradient norm": "gradient_norm"}
 
 
 class Finding(NamedTuple):
-    """One fact about a run, and what to do about it ("" if nothing)."""
+    """One fact about a run or a model, and what to do about it ("" if nothing)."""
 
     topic: str
     text: str
@@ -28,14 +31,24 @@ class Finding(NamedTuple):
 
 
 _RESUME = "Repeat the command of the run to resume it."
+_CONFIG = "config.json"
 
 
-def examine(run: str | Path) -> list[Finding]:
-    """Explain the state of a run directory of `pretrain` or `finetune`; raise CheckpointError if there is no run."""
-    folder = Path(run).expanduser()
-    if not (folder / "run.json").is_file():
-        raise CheckpointError(f"{folder} holds no run (there is no run.json)", hint="Name the --out folder of a run.")
-    return [*_record(folder), *_checkpoints(folder), *_metrics(folder), *_model(folder)]
+def examine(folder: str | Path) -> list[Finding]:
+    """Explain the state of a run directory of `pretrain` or `finetune`, or describe a model folder.
+
+    Raises CheckpointError if the folder holds neither, ConversionError if it holds a model that cannot be read.
+    """
+    folder = Path(folder).expanduser()
+    if (folder / "run.json").is_file():
+        return [*_record(folder), *_checkpoints(folder), *_metrics(folder), *_model_of_run(folder)]
+    check_folder(folder)
+    if not any((folder / name).is_file() for name in (_CONFIG, WEIGHTS, MODULES)):
+        raise CheckpointError(
+            f"{folder} holds no run (there is no run.json) and no model (there is no {_CONFIG})",
+            hint="Name the --out folder of a run, or a model folder.",
+        )
+    return list(_model(read_checkpoint(folder)))
 
 
 def _record(folder: Path) -> Iterator[Finding]:
@@ -104,14 +117,63 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < 1e300)
 
 
-def _model(folder: Path) -> Iterator[Finding]:
-    path = folder / WEIGHTS
-    if not path.is_file():
+def _model_of_run(folder: Path) -> Iterator[Finding]:
+    if not any((folder / name).is_file() for name in (_CONFIG, WEIGHTS)):
         yield Finding("model", "none saved yet", _RESUME)
         return
     try:
-        read_tensors(path)
-    except ConversionError as error:
-        yield Finding("model", error.problem, f"{error.hint}.")
+        yield from _model(read_checkpoint(folder))
+    except MaskwrightError as error:
+        yield _problem("model", error)
+
+
+def _model(model: Checkpoint) -> Iterator[Finding]:
+    """Describe a model that was read: `read_checkpoint` has compared shapes, and found all weights finite."""
+    config = model.config
+    yield Finding(
+        "model",
+        f"{model.family}, {pluralize(config.num_layers, 'layer')} of {config.hidden_size}, "
+        f"{pluralize(config.num_heads, 'head')}, feed-forward {config.intermediate_size}, vocabulary of "
+        f"{model.vocab_size:,}",
+    )
+    count = sum(weights.numel() for weights in model.state.values())
+    yield Finding("weights", f"{pluralize(count, 'parameter')}, all finite")
+    if model.unexpected:
+        yield Finding("weights", f"not used: {listed(model.unexpected, 6)}")
+    labels = "" if model.task is None or not model.task.labels else f"; labels: {listed(model.task.labels)}"
+    yield Finding("heads", (", ".join(model.heads) or "none") + labels)
+    yield Finding("length", f"at most {model.max_length} tokens")
+    try:
+        tokenizer = model.tokenizer
+    except MaskwrightError as error:
+        yield _problem("tokenizer", error)
     else:
-        yield Finding("model", f"{path.name} can be read, all weights are finite")
+        case = ", lowercase" if tokenizer.lowercase else ""
+        yield Finding("tokenizer", f"{tokenizer.kind}{case}, {tokenizer.special_tokens.vocab_size:,} entries")
+    if (model.folder / MODULES).is_file():
+        try:
+            model.modules.check(model.name)
+            yield Finding("modules", _describe(model.modules))
+        except MaskwrightError as error:
+            yield _problem("modules", error)
+    if model.generator is not None:
+        try:
+            size = read_checkpoint(model.generator).config
+            yield Finding("generator", f"{pluralize(size.num_layers, 'layer')} of {size.hidden_size}")
+        except MaskwrightError as error:
+            yield _problem("generator", error)
+
+
+def _describe(modules: SentenceModules) -> str:
+    parts = [f"{modules.pooling} pooling"]
+    if modules.dense is not None:
+        parts.append(f"a linear layer {modules.dense.in_features} -> {modules.dense.out_features}")
+    if modules.normalize:
+        parts.append("normalization")
+    if modules.trained_dimensions:
+        parts.append(f"trained for {listed(map(str, modules.trained_dimensions))} dimensions")
+    return ", ".join(parts)
+
+
+def _problem(topic: str, error: MaskwrightError) -> Finding:
+    return Finding(topic, error.problem, error.hint and f"{error.hint.removesuffix('.')}.")
