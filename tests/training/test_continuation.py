@@ -50,7 +50,7 @@ def test_a_sentence_embedder_keeps_its_length_pooling_and_normalization(train, e
     assert read_json(run.folder / "tokenizer_config.json")["model_max_length"] == LENGTH
     before, after = read_checkpoint(embedder), read_checkpoint(run.folder)
     assert (after.config, after.heads, after.max_length) == (before.config, ("mlm",), LENGTH)
-    assert recorder.on("warning", "--task embedding")
+    assert "--train sentences.txt" in recorder.on("warning", "--task embedding")[0]
     assert recorder.on("head")
     assert len(recorder.on("verdict")) == 2
     quality = read_json(run.folder / "run.json")["result"]["quality"]
@@ -215,5 +215,5 @@ def test_the_verdict_states_both_losses_and_what_got_worse() -> None:
     after = Quality(held_out={"mlm": ObjectiveResult(4.0, 0.3, 50)}, similarity=0.9)
     loss, vectors = verdict(before, after)
     assert all(part in loss for part in ("6.000", "4.000", "improved"))
-    assert all(part in vectors for part in ("95.0%", "90.0%", "--task embedding"))
+    assert all(part in vectors for part in ("95.0%", "90.0%", "--task embedding", "--train sentences.txt"))
     assert Quality.from_json(before.to_json()) == before

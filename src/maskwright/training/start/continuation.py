@@ -59,10 +59,14 @@ _TEMPLATES = {
 _PAIRS, _MIN_PAIRS, _MIN_TOKENS = 256, 16, 5
 _TOKENS_AT_ONCE = 4096
 
+_RETRAIN = (
+    "`maskwright finetune RUN --task embedding --train pairs.csv --out DIR`, or without labels "
+    "`--train sentences.txt`, one sentence per line (SimCSE)"
+)
 EMBEDDER_WARNING = (
     "this model makes sentence vectors, and masked-token training alters them, the more the higher the learning rate: "
     "all-MiniLM-L6-v2 lost 0.048 of its correlation on STS-B after 47,000 tokens at 1e-4 without training the new "
-    "head first; afterwards train the vectors again: `maskwright finetune RUN --task embedding`"
+    f"head first; afterwards train the vectors again: {_RETRAIN}"
 )
 
 
@@ -230,7 +234,7 @@ def verdict(before: Quality, after: Quality) -> Iterator[str]:
         yield (
             f"sentence vectors: a held-out sentence is closer to the next one than to a random one in "
             f"{before.similarity:.1%} before -> {after.similarity:.1%} now: {word}"
-            + ("; train them again: `maskwright finetune RUN --task embedding`" if change < -0.002 else "")
+            + (f"; train them again: {_RETRAIN}" if change < -0.002 else "")
         )
 
 
