@@ -396,9 +396,11 @@ def test_truncated_vectors_are_trained_scored_and_listed_in_the_config(rows, ber
         assert any((weights[0][name] != weights[1][name]).any() for name in weights[0])
 
 
-def test_sizes_beyond_that_of_the_vectors_are_refused(bert_folder, tmp_path):
+def test_repeated_sizes_and_sizes_beyond_that_of_the_vectors_are_refused(bert_folder, tmp_path):
     with pytest.raises(RecipeError, match="--dimensions has 32"):
         _finetune(bert_folder, tmp_path, "pairs", dimensions=(32, 8))
+    with pytest.raises(RecipeError, match=r"has 8 more than once: 16, 8, 8\..*`--dimensions 16,8`"):
+        _finetune(bert_folder, tmp_path, "pairs", dimensions=(16, 8, 8))
     with pytest.raises(RecipeError, match="no effect"):
         maskwright.finetune(
             bert_folder, task="regression", train=[{"text": "a", "label": 1}], out=tmp_path, dimensions=(8,)

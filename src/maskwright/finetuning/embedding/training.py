@@ -7,6 +7,7 @@ OUT/checkpoints/  of sentence-transformers' trainer, until training has finished
 """
 
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -99,6 +100,12 @@ def finetune_embedding(
             raise RecipeError(
                 f"--dimensions has {too_large[0]}, and the vectors of {existing.name} have {size}",
                 allowed=f"1 to {size - 1}",
+            )
+        if repeated := [each for each, count in Counter(settings.dimensions).items() if count > 1]:
+            raise RecipeError(
+                f"--dimensions has {repeated[0]} more than once: {', '.join(map(str, settings.dimensions))}",
+                allowed=f"different sizes, each 1 to {size - 1}",
+                hint=f"Use `--dimensions {','.join(map(str, dict.fromkeys(settings.dimensions)))}`.",
             )
         folder.refuse_model(existing.folder)
         parts, read_as, notes = _read(request, reporter)
