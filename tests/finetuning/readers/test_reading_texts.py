@@ -67,6 +67,14 @@ def test_columns_that_are_not_obvious_must_be_named(tmp_path, name, text, messag
         read(tmp_path, name, text)
 
 
+@pytest.mark.parametrize("second", ["text2", "text_2"])
+@pytest.mark.parametrize(("kind", "label"), [("embedding", 0.5), ("classification", "0.5")])
+def test_a_second_text_makes_a_pair(tmp_path, second, kind, label):
+    file = read(tmp_path, "a.csv", f"text,{second},label\na,b,0.5\n", kind=kind)
+    assert rows(file) == [("a", "b", label)]
+    assert f"pairs of texts: columns 'text' and '{second}' (--text NAME for another)" in file.notes
+
+
 def test_columns_may_be_numbers_below_a_header(tmp_path):
     numbered = ReadOptions(text="1", label="2")
     for header in ("sentence,label\n", "Text,Score\n", ""):

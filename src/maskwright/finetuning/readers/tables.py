@@ -35,6 +35,7 @@ PAIRS = (
     ("text1", "text2"),
     ("text_a", "text_b"),
     ("text", "text2"),
+    ("text", "text_2"),
     ("premise", "hypothesis"),
     ("question1", "question2"),
     ("anchor", "positive"),
