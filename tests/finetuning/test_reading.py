@@ -60,6 +60,16 @@ def test_single_texts_are_refused_by_a_model_of_pairs(paraphrases, tmp_path):
     assert one.input_text == "the cat | the old dog"
 
 
+def test_the_name_of_a_file_is_no_text(paraphrases, tmp_path):
+    file = tmp_path / "own texts.csv"
+    file.write_text("a,b\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"the input '.*own texts\.csv' is the name of a file\. .*`file="):
+        predict(paraphrases, str(file), device="cpu", reporter=Reporter())
+    for text in ([str(file)], "missing.csv", str(tmp_path)):
+        with pytest.raises(DataError, match="input 1: single texts"):
+            predict(paraphrases, text, device="cpu", reporter=Reporter())
+
+
 @pytest.mark.parametrize(
     ("first", "texts"), [("花呗\t额度\n", [("花呗", "额度"), ("a", "b")]), ("sentence1\tsentence2\n", [("a", "b")])]
 )

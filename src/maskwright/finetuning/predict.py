@@ -42,6 +42,7 @@ Input = str | tuple[str, str] | Mapping[str, Any]
 
 OBJECT_KINDS: tuple[Kind, ...] = ("question_answering", "multiple_choice")
 """Kinds of tasks whose inputs are dictionaries."""
+_FILE_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".txt", ".gz", ".zst")
 _LONG = 200
 """Number of examples above which progress is shown on the console."""
 
@@ -86,6 +87,11 @@ def predict(
         >>> maskwright.predict("runs/reviews", ["Ganz wunderbar! 🙂"])[0].value
         'good'
     """
+    if isinstance(inputs, str) and inputs.endswith(_FILE_SUFFIXES) and _is_file(inputs):
+        raise DataError(
+            f"the input {inputs!r} is the name of a file",
+            hint=f"Read the file with `file={inputs!r}`, or predict the name itself in a list, `[{inputs!r}]`.",
+        )
     options = with_overrides(ReadOptions(labels="ignored"), {"text": text, "text2": text2}, read)
     on_console = reporter is None
     with model_to_score(model, device, precision, reporter) as (loaded, encoder, reporter):
@@ -124,7 +130,7 @@ def predict(
 def given_inputs(words: Sequence[str], files: Sequence[str | Path]) -> tuple[list[str], list[Path]]:
     """Split command-line arguments into texts and files: files if each exists or is called like one."""
     paths = [Path(path).expanduser() for path in files]
-    named_files = [word for word in words if _is_file(word)]
+    named_files = [word for word in words if (" " not in word and word.endswith(_FILE_SUFFIXES)) or _is_file(word)]
     if named_files and len(named_files) < len(words):
         raise DataError(
             f"{named_files[0]!r} is a file, other arguments are not",
@@ -134,8 +140,6 @@ def given_inputs(words: Sequence[str], files: Sequence[str | Path]) -> tuple[lis
 
 
 def _is_file(word: str) -> bool:
-    if " " not in word and word.endswith((".csv", ".tsv", ".json", ".jsonl", ".parquet", ".txt", ".gz", ".zst")):
-        return True
     try:
         # A folder (RACE's) must be written as a path: a single word is a text even if a folder has that name.
         return Path(word).is_file() or ("/" in word and Path(word).is_dir())
