@@ -109,6 +109,19 @@ def test_a_level_with_few_units_is_warned_of() -> None:
     assert not list(span_warnings(resolve("ernie/base"), {"phrase": many, "entity": many}))
 
 
+def test_documents_of_one_sentence_are_warned_of_if_pairs_are_predicted(tmp_path: Path) -> None:
+    single = english(tmp_path).read_text(encoding="utf-8").replace(". ", " and ")
+    corpus = tmp_path / "single.txt"
+    corpus.write_text(f"{single}\n\n{'The cat likes the long road. ' * 3}", encoding="utf-8")
+    [warning] = run(corpus, "bert/tiny").on("warning", "two sentences")
+    assert warning.startswith("only 1 of ")
+    assert "objective 'nsp'" in warning
+    remedy = ("format=full_sentences", "objectives=[mlm]")
+    assert all(setting in warning for setting in remedy)
+    assert not run(corpus, "bert/tiny", (*TOY, *remedy), out="without").on("warning", "two sentences")
+    assert not run(english(tmp_path), "bert/tiny", out="english").on("warning", "two sentences")
+
+
 def test_short_documents_that_were_left_out_are_counted_on_the_screen(tmp_path: Path) -> None:
     corpus = english(tmp_path)
     corpus.write_text("Short.\n\nBrief.\n\n" + corpus.read_text(encoding="utf-8"), encoding="utf-8")

@@ -16,6 +16,7 @@ from maskwright.core.errors import RecipeError
 from maskwright.core.randomness import RandomNumbers
 from maskwright.core.storage.files import cache_folder
 from maskwright.core.text.amounts import pluralize, short_count, size_in_bytes
+from maskwright.core.types import Documents
 from maskwright.data.cleaning.store import CleanCorpus, clean_corpus
 from maskwright.data.cleaning.text import Cleaning
 from maskwright.data.prepared import PreparedText, find_prepared
@@ -55,6 +56,8 @@ _DOCUMENTS_MEASURED, _SEQUENCES_MEASURED = 5000, 500
 _BLOCKS_READ, _DOCUMENTS_READ, _SENTENCES_READ = 8, 100, 20
 _FEW_SPANS = 0.03
 """Below this share of the tokens in spans of a kind, a stage of masking that selects them is warned of."""
+_FEW_PAIRS = 0.05
+"""Below this share of documents with two sentences or more, objectives about pairs of texts are warned of."""
 _CHARACTERS_PER_TOKEN = 4
 """Before the text is tokenized; of English words and a vocabulary of 8,192."""
 
@@ -400,6 +403,8 @@ def _tokenize(
         made = similar_words(spec, corpus, tokenizer, cache=request.cache, progress=reporter.stage)
         vocabulary = replace(vocabulary, similar_words=made.table)
     text = Text.of(corpus, vocabulary, _common_weights(cleaned.source_weights))
+    for warning in pair_warnings(recipe, text.documents):
+        reporter.message("warning", warning)
     if held_out is not None:
         words = recipe.words
         if corpus.collocations is not None:  # Those of the training text.
@@ -445,6 +450,20 @@ def span_warnings(recipe: Recipe, facts: Mapping[str, Mapping[str, Any]]) -> Ite
         yield (
             f"{problem}; masking {recipe.masking.kind!r} masks single words {where}, in {share:.0%} of training; "
             f"{remedy}"
+        )
+
+
+def pair_warnings(recipe: Recipe, documents: Documents) -> Iterator[str]:
+    """Yield a warning if an objective needs consecutive sentences and few documents have two."""
+    kinds = [objective.kind for objective in recipe.objectives if objective.predicts == "sequence"]
+    several = int(np.count_nonzero(documents.last - documents.first > 1))
+    if kinds and several < _FEW_PAIRS * len(documents):
+        others = [objective.kind for objective in recipe.objectives if objective.kind not in kinds]
+        yield (
+            f"only {several:,} of {pluralize(len(documents), 'document')} have two sentences or more, which objective "
+            f"{kinds[0]!r} needs for pairs of consecutive texts; if each text file is one document, use "
+            "`--clean text_documents=files`; else train without this objective, "
+            f"`--set format=full_sentences --set objectives=[{','.join(others)}]`"
         )
 
 
