@@ -121,7 +121,7 @@ def test_a_folder_without_a_run_or_a_model_is_refused(tmp_path: Path) -> None:
 def test_a_model_is_described(bert_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     count = sum(weights.numel() for weights in read_checkpoint(bert_folder).state.values())
     findings = dict(finding[:2] for finding in examine(bert_folder))
-    assert findings["model"].startswith("bert, 2 layers of 32, 2 heads, feed-forward 64")
+    assert findings["model"].startswith("bert, 2 layers of 32, 2 attention heads, feed-forward 64")
     assert findings["weights"] == f"{count:,} parameters, all finite"
     assert findings["heads"] == "mlm, nsp"
     assert findings["length"] == "at most 40 tokens"

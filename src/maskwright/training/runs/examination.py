@@ -133,7 +133,7 @@ def _model(model: Checkpoint) -> Iterator[Finding]:
     yield Finding(
         "model",
         f"{model.family}, {pluralize(config.num_layers, 'layer')} of {config.hidden_size}, "
-        f"{pluralize(config.num_heads, 'head')}, feed-forward {config.intermediate_size}, vocabulary of "
+        f"{pluralize(config.num_heads, 'attention head')}, feed-forward {config.intermediate_size}, vocabulary of "
         f"{model.vocab_size:,}",
     )
     count = sum(weights.numel() for weights in model.state.values())
