@@ -121,7 +121,7 @@ GPT2 = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N
 
 
 def byte_alphabet() -> dict[int, str]:
-    """GPT-2's printable stand-ins for bytes."""
+    """Map each byte to GPT-2's printable character for it."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     return {byte: chr(byte) for byte in printable} | {byte: chr(256 + index) for index, byte in enumerate(others)}

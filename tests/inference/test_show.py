@@ -131,7 +131,7 @@ def test_a_single_sentence_says_that_it_is_no_pair(tokenizers):
 
 def test_boundaries_and_positions_of_spans_are_shown(tokenizers):
     preview = shown(
-        "spanbert/tiny", tokenizers, set=["masking.rate=0.3", "objectives=[mlm, {kind: sbo, max_places: 3}]"]
+        "spanbert/tiny", tokenizers, set=["masking.rate=0.3", "objectives=[mlm, {kind: sbo, max_tokens: 3}]"]
     )
     text, predicted = drawn(preview), 0
     for sequence in preview.sequences:

@@ -40,7 +40,7 @@ def changes(preview: Preview) -> list[tuple[str, str]]:
 def test_a_thesaurus_is_used_and_named(tmp_path: Path, tokenizer: Path) -> None:
     thesaurus = tmp_path / "synonyms.txt"
     thesaurus.write_text("cat dog\nred old\n", encoding="utf-8")
-    fields = (*REPLACED, f"replacement.table.source={thesaurus}", "replacement.max_stand_ins=0")
+    fields = (*REPLACED, f"replacement.table.source={thesaurus}", "replacement.max_fallback_rate=0")
     preview = show("bert/tiny", TEXT, set=fields, tokenizer=tokenizer, cache=tmp_path)
     assert set(changes(preview)) == {("cat", "dog"), ("dog", "cat"), ("red", "old"), ("old", "red")}
     assert any("synonyms.txt: 2 groups" in note and "words of this text have one" in note for note in preview.notes)

@@ -41,7 +41,7 @@ def test_targets_are_those_of_a_walk_over_the_tokens(masking: Masking, lengths: 
         if end > token and not instances.special[token - 1] and not instances.special[end]:
             expected += [(token - 1, token + k, end, k + 1) for k in range(min(5, end - token))]
         token = max(end, token + 1)
-    targets = SpanBoundaryObjective(max_places=5).targets(
+    targets = SpanBoundaryObjective(max_tokens=5).targets(
         Examples(instances=instances, selection=selection, corrupted=instances.ids)
     )
     assert rows_of(targets) == expected
@@ -55,7 +55,7 @@ def test_targets_are_those_of_a_walk_over_the_tokens(masking: Masking, lengths: 
 
 def test_the_loss_equals_that_of_the_formula_written_out() -> None:
     torch.manual_seed(0)
-    objective = SpanBoundaryObjective(max_places=4)
+    objective = SpanBoundaryObjective(max_tokens=4)
     head = objective.head(SHAPE)
     for parameter in head.parameters():
         torch.nn.init.normal_(parameter, std=0.5)

@@ -89,10 +89,10 @@ def selected_shares(share_known: float, masking: Masking, replacement: SimilarWo
 @pytest.mark.parametrize("masking", [MASKINGS[2], MASKINGS[4]])
 def test_the_decisions_do_not_depend_on_what_the_table_covers(share_known: float, masking: Masking) -> None:
     shares, selected = selected_shares(share_known, masking, SimilarWord())
-    stand_ins = min(0.1, 0.8 * (1 - share_known))
-    assert shares["similar word"] == pytest.approx(0.8 - stand_ins, abs=0.015)
+    fallbacks = min(0.1, 0.8 * (1 - share_known))
+    assert shares["similar word"] == pytest.approx(0.8 - fallbacks, abs=0.015)
     assert shares["random word"] == pytest.approx(0.1, abs=0.01)
-    assert shares["random word (no similar word)"] == pytest.approx(stand_ins, abs=0.01)
+    assert shares["random word (no similar word)"] == pytest.approx(fallbacks, abs=0.01)
     assert shares["kept"] == pytest.approx(0.1, abs=0.01)
     # Other words are selected instead, so the budget is met as if all words had a similar one.
     assert selected == pytest.approx(selected_shares(1.0, masking, SimilarWord())[1], rel=0.01)
@@ -112,7 +112,7 @@ def test_words_with_a_similar_one_are_replaced_80_10_10_beside_words_without() -
 
 @pytest.mark.parametrize("limit", [0.0, 0.05, 0.3, 1.0])
 def test_words_without_a_similar_one_are_selected_up_to_their_limit(limit: float) -> None:
-    shares, _ = selected_shares(0.5, MASKINGS[2], SimilarWord(max_stand_ins=limit))
+    shares, _ = selected_shares(0.5, MASKINGS[2], SimilarWord(max_fallback_rate=limit))
     assert shares["random word (no similar word)"] == pytest.approx(min(limit, 0.8 * 0.5), abs=0.012)
     assert shares["random word"] == pytest.approx(0.1, abs=0.01)
     assert shares["kept"] == pytest.approx(0.1, abs=0.01)

@@ -226,7 +226,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
             "budget": "words",
             "order": "left_to_right",
         },
-        replacement={"similar": 0.8, "random": 0.1, "keep": 0.1, "max_stand_ins": 0.1},
+        replacement={"similar": 0.8, "random": 0.1, "keep": 0.1, "max_fallback_rate": 0.1},
         training={"batch_sequences": 512, "learning_rate": 1e-4, "phases": phases((1.0, 512))},
     )
     | LAMB

@@ -15,16 +15,21 @@ from maskwright.training.runs.run_directory import is_same_run
 
 
 def saved_earlier(name: str, **masking: Any) -> dict[str, Any]:
-    """Return the JSON data of a recipe as it was before its retired fields were."""
+    """Return the JSON data of a recipe with its fields of earlier versions, removed and renamed."""
     data = catalog.get(name).model_dump(mode="json")
     data["masking"] |= {"final_rate": None, **masking}
-    optimizer = data["training"]["optimizer"]
-    if optimizer["kind"] == "stable_adamw":
-        optimizer["weight_decay"] = optimizer.pop("weight_decay_per_step")
+    for choice in (data["training"]["optimizer"], data["replacement"], *data["objectives"]):
+        for old, new in (
+            ("weight_decay", "weight_decay_per_step"),
+            ("max_stand_ins", "max_fallback_rate"),
+            ("max_places", "max_tokens"),
+        ):
+            if new in choice:
+                choice[old] = choice.pop(new)
     return data
 
 
-@pytest.mark.parametrize("name", ["bert/tiny", "macbert/tiny", "modernbert/tiny", "maskwright/tiny"])
+@pytest.mark.parametrize("name", ["bert/tiny", "macbert/tiny", "modernbert/tiny", "maskwright/tiny", "spanbert/tiny"])
 def test_a_recipe_of_an_earlier_version_is_read_unchanged(name: str, tmp_path: Path) -> None:
     data = saved_earlier(name)
     before = deepcopy(data)
@@ -47,8 +52,19 @@ def test_a_renamed_field_belongs_to_one_kind() -> None:
     assert recipe_from_json(data, "").training.optimizer.model_dump()["weight_decay"] == 0.5
 
 
-def test_a_run_of_an_earlier_version_is_the_same_run() -> None:
-    now = {"seed": 0, "recipe": catalog.get("modernbert/tiny").model_dump(mode="json")}
-    before = {"seed": 0, "recipe": saved_earlier("modernbert/tiny")}
+@pytest.mark.parametrize(
+    ("name", "path_before", "path"),
+    [
+        ("bert/tiny", "training.optimizer.weight_decay", "training.optimizer.weight_decay"),
+        ("modernbert/tiny", "training.optimizer.weight_decay", "training.optimizer.weight_decay_per_step"),
+        ("macbert/tiny", "replacement.max_stand_ins", "replacement.max_fallback_rate"),
+        ("spanbert/tiny", "objectives.sbo.max_places", "objectives.sbo.max_tokens"),
+    ],
+)
+def test_a_run_of_an_earlier_version_is_the_same_run(name: str, path_before: str, path: str) -> None:
+    now = {"seed": 0, "recipe": catalog.get(name).model_dump(mode="json"), "set": [path, "words"]}
+    before = {"seed": 0, "recipe": saved_earlier(name), "set": [path_before, "words"]}
     assert is_same_run({"request": before}, now)
+    assert is_same_run({"request": now}, now)
     assert not is_same_run({"request": {**before, "seed": 1}}, now)
+    assert not is_same_run({"request": {**before, "set": []}}, now)

@@ -72,7 +72,7 @@ def test_published_models_with_an_untrained_pooler_have_their_number_of_paramete
 
 def test_spanbert_s_head_has_the_published_number_of_parameters():
     assert sizes(catalog.get("spanbert/base")).heads["sbo"] == 1_960_676
-    large = catalog.resolve("spanbert/large", ["objectives.sbo.max_places=15"])
+    large = catalog.resolve("spanbert/large", ["objectives.sbo.max_tokens=15"])
     assert sizes(large).heads["sbo"] == 3_388_668
 
 

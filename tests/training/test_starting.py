@@ -288,7 +288,7 @@ def test_a_generator_learns_the_new_words_too(tmp_path: Path) -> None:
 
 def test_a_weight_of_another_shape_is_told(tmp_path: Path) -> None:
     model = saved(tmp_path / "spans", "spanbert/tiny")
-    start = start_from(inherit_from_init(toy("spanbert/tiny", "objectives.sbo.max_places=15"), model, ()), model, None)
+    start = start_from(inherit_from_init(toy("spanbert/tiny", "objectives.sbo.max_tokens=15"), model, ()), model, None)
     assert start.new == ("heads.sbo.place_embeddings.weight (15 x 200, the model's 20 x 200)",)
     assert start.ignored == ()
     assert start.new[0] in start.describe()

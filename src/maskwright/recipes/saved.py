@@ -10,6 +10,13 @@ from maskwright.core.spec import validate
 from maskwright.core.storage.files import read_json
 from maskwright.recipes.recipe import Recipe
 
+_RENAMED = {
+    "stable_adamw": ("weight_decay", "weight_decay_per_step"),
+    "similar_word": ("max_stand_ins", "max_fallback_rate"),
+    "sbo": ("max_places", "max_tokens"),
+}
+"""By kind of a choice: the field that an earlier version named otherwise, and its name in this version."""
+
 
 def read_recipe(file: Path) -> Recipe:
     """Read a recipe file; raises RecipeError if it is not valid."""
@@ -22,17 +29,25 @@ def recipe_from_json(data: Any, source: str) -> Recipe:
     Raises RecipeError if the data is not valid or a removed field has an effect.
     """
     data = deepcopy(data)
-    masking, optimizer = _part(data, "masking"), _part(data, "training", "optimizer")
+    masking = _part(data, "masking")
     if (rate := masking.pop("final_rate", None)) is not None:
         raise RecipeError(
             f"{source}: masking.final_rate is {rate!r}, but this field was removed",
             allowed="null",
             hint="Use the version of maskwright that wrote it, or a recipe without masking.final_rate.",
         )
-    names = {"weight_decay", "weight_decay_per_step"} & optimizer.keys()
-    if optimizer.get("kind") == "stable_adamw" and names == {"weight_decay"}:
-        optimizer["weight_decay_per_step"] = optimizer.pop("weight_decay")
+    for choice, old, new in _renamed(data):
+        if old in choice and new not in choice:
+            choice[new] = choice.pop(old)
     return validate(Recipe, data, source)
+
+
+def _renamed(data: Any) -> list[tuple[dict[str, Any], str, str]]:
+    """Return the choices in a recipe's data of which a field was renamed, with its old and its new name."""
+    objectives = data.get("objectives") if isinstance(data, dict) else None
+    choices = [_part(data, "training", "optimizer"), _part(data, "replacement")]
+    choices += map(_part, objectives if isinstance(objectives, list) else ())
+    return [(choice, *_RENAMED[choice["kind"]]) for choice in choices if choice.get("kind") in _RENAMED]
 
 
 def _part(data: Any, *steps: str) -> dict[str, Any]:
@@ -42,7 +57,13 @@ def _part(data: Any, *steps: str) -> dict[str, Any]:
 
 
 def updated_request(request: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Return the request in a run's record with the recipe as this version writes it."""
-    if not isinstance(request.get("recipe"), dict):
+    """Return the request in a run's record with the recipe, and the paths in `set`, as this version writes them."""
+    recipe, paths = request.get("recipe"), request.get("set")
+    if not isinstance(recipe, dict):
         return dict(request)
-    return {**request, "recipe": recipe_from_json(request["recipe"], source).model_dump(mode="json")}
+    updated = {**request, "recipe": recipe_from_json(recipe, source).model_dump(mode="json")}
+    if isinstance(paths, list):
+        names = {old: new for _, old, new in _renamed(recipe)}
+        split = [str(path).rpartition(".") for path in paths]
+        updated["set"] = sorted(f"{part}{dot}{names.get(name, name)}" for part, dot, name in split)
+    return updated

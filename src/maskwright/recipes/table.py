@@ -188,7 +188,7 @@ _LABELS: Mapping[str, str] = {
     "replacement.random": "random token",
     "replacement.keep": "unchanged",
     "replacement.similar": "similar word",
-    "replacement.max_stand_ins": "maximum of random fallbacks",
+    "replacement.max_fallback_rate": "maximum of random fallbacks",
     "replacement.table.source": "similar words from",
     "replacement.table.candidates": "similar words per word",
     "replacement.table.min_similarity": "minimum cosine",
@@ -196,7 +196,7 @@ _LABELS: Mapping[str, str] = {
     "replacement.per": "decided per",
     "replacement.random_from": "random tokens from",
     "masks.copies": "sampled",
-    "objectives.sbo.max_places": "predicts per span at most",
+    "objectives.sbo.max_tokens": "predicts per span at most",
     "encoder.num_layers": "layers",
     "encoder.num_heads": "attention heads",
     "encoder.intermediate_size": "feed-forward size",
@@ -260,7 +260,7 @@ _SHARES = (
     "replacement.random",
     "replacement.keep",
     "replacement.similar",
-    "replacement.max_stand_ins",
+    "replacement.max_fallback_rate",
 )
 _TOKENS = _one_of(all="all tokens, including special", ordinary="tokens without special ones")
 _LOSS_AT = _one_of(everywhere="every token", selected="selected tokens")
@@ -280,7 +280,7 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
         vocabulary="the whole vocabulary", ordinary="without pad, unk, cls, sep", corpus="the corpus, by frequency"
     ),
     "masks.copies": _copies,
-    "objectives.sbo.max_places": lambda value: f"{value} tokens",
+    "objectives.sbo.max_tokens": lambda value: f"{value} tokens",
     "objectives.rtd.loss_at": _LOSS_AT,
     "objectives.replace_mlm.loss_at": _LOSS_AT,
     "objectives.soft_targets.loss_at": _LOSS_AT,

@@ -60,10 +60,10 @@ class SpanBoundaryHead(nn.Module):
     Row k - 1 of `place_embeddings` is the k-th token of a span.
     """
 
-    def __init__(self, shape: HeadShape, max_places: int, position_width: int) -> None:
+    def __init__(self, shape: HeadShape, max_tokens: int, position_width: int) -> None:
         super().__init__()
         self.activation = shape.hidden_activation
-        self.place_embeddings = nn.Embedding(max_places, position_width)
+        self.place_embeddings = nn.Embedding(max_tokens, position_width)
         self.dense_in = nn.Linear(2 * shape.hidden_size + position_width, shape.hidden_size)
         self.norm_in = nn.LayerNorm(shape.hidden_size, eps=shape.layer_norm_eps)
         self.dense_out = nn.Linear(shape.hidden_size, shape.embedding_size)

@@ -22,7 +22,7 @@ class SpanBoundaryObjective(VocabularyObjective):
     """Predict each token of a masked span from its boundary tokens and its position (Joshi et al. 2020, section 3.2).
 
     A span is a run of adjacent selected units. A span beside a special token is skipped, so that boundaries are always
-    text that was not selected; tokens beyond the first `max_places` of a span are not predicted (SpanBERT:
+    text that was not selected; tokens beyond the first `max_tokens` of a span are not predicted (SpanBERT:
     no_nsp_span_bert_dataset.py:160-170).
 
     The loss is summed over the targets of the batch and divided by their number.
@@ -30,12 +30,12 @@ class SpanBoundaryObjective(VocabularyObjective):
     does not divide by zero; here such a batch adds nothing, and every target weighs the same in any batch.
 
     Attributes:
-        max_places: Maximum number of tokens predicted per span. 20 is the code's default; its README's command uses 15.
+        max_tokens: Maximum number of tokens predicted per span. 20 is the code's default; its README's command uses 15.
     """
 
     kind: Literal["sbo"] = "sbo"
     needs: ClassVar[frozenset[str]] = frozenset({"contiguous_units"})
-    max_places: Annotated[int, Field(ge=1, le=512)] = 20
+    max_tokens: Annotated[int, Field(ge=1, le=512)] = 20
 
     def targets(self, examples: Examples) -> Targets:
         """Return the targets, with "left" and "right" as anchors and "position" in the span, from 1, as extra value."""
@@ -45,7 +45,7 @@ class SpanBoundaryObjective(VocabularyObjective):
         # Each sequence begins and ends with a special token, so a run has neighbors.
         inside = ~instances.special[runs.starts - 1] & ~instances.special[runs.ends]
         starts, ends = runs.starts[inside], runs.ends[inside]
-        lengths = np.minimum(ends - starts, self.max_places)
+        lengths = np.minimum(ends - starts, self.max_tokens)
         positions, firsts = concatenated_ranges(starts, lengths), np.repeat(starts, lengths)
         return Targets(
             positions=positions,
@@ -57,13 +57,13 @@ class SpanBoundaryObjective(VocabularyObjective):
     def head(self, shape: HeadShape) -> "nn.Module":
         from maskwright.pretext.objectives.heads import SpanBoundaryHead
 
-        return SpanBoundaryHead(shape, self.max_places, POSITION_WIDTH)
+        return SpanBoundaryHead(shape, self.max_tokens, POSITION_WIDTH)
 
     def num_parameters(self, shape: HeadShape) -> int:
         """Position embeddings, two dense layers with bias and LayerNorm, output bias V."""
         hidden, width = shape.hidden_size, shape.embedding_size
         inner = (2 * hidden + POSITION_WIDTH + 3) * hidden
-        return self.max_places * POSITION_WIDTH + inner + (hidden + 3) * width + shape.vocab_size
+        return self.max_tokens * POSITION_WIDTH + inner + (hidden + 3) * width + shape.vocab_size
 
     def loss(self, head: "nn.Module", inputs: LossInputs) -> LossTerm:
         from maskwright.kernels import ops

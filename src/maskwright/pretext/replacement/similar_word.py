@@ -31,13 +31,13 @@ class SimilarWord(Replacement):
 
     A word without a similar one becomes a random word where it would become a similar one (section 3.1), so that words
     with a similar one are 80/10/10 whatever the table covers. Such random words come on top of the share `random`,
-    up to `max_stand_ins`; beyond, another word is selected instead, as in the original (ymcui/MacBERT issue 9). The
+    up to `max_fallback_rate`; beyond, another word is selected instead, as in the original (ymcui/MacBERT issue 9). The
     limit holds on average: in each sequence, words without a similar one are eligible with the same probability.
 
     Attributes:
         similar, random, keep: Shares of the selected tokens whose words become a similar word, a random word, or stay;
             they sum to 1.
-        max_stand_ins: Maximum share of the selected tokens that become a random word for want of a similar one.
+        max_fallback_rate: Maximum share of the selected tokens that become a random word for want of a similar one.
         table: Where similar words come from.
     """
 
@@ -46,7 +46,7 @@ class SimilarWord(Replacement):
     similar: Share = 0.8
     random: Share = 0.1
     keep: Share = 0.1
-    max_stand_ins: Share = 0.1
+    max_fallback_rate: Share = 0.1
     table: SimilarWordsSpec = SimilarWordsSpec()
 
     @property
@@ -57,7 +57,7 @@ class SimilarWord(Replacement):
     def without_kept(self) -> Self:
         """Nothing kept, and every word eligible (see `Replacement.without_kept`)."""
         hidden = super().without_kept
-        return hidden if hidden is self else hidden.replace(max_stand_ins=1.0)
+        return hidden if hidden is self else hidden.replace(max_fallback_rate=1.0)
 
     def eligible(self, instances: Instances, rng: RandomNumbers, vocabulary: VocabularyFacts) -> BoolArray:
         """Return the tokens of words that have a similar word, and of some that have none (see `Replacement`)."""
@@ -65,7 +65,7 @@ class SimilarWord(Replacement):
         words = _Words.of(instances, positions, _table(vocabulary), begins=instances.word_starts)
         missing = self._missing(instances, words)
         # Only the share `similar` of the words without a similar one needs a random word in its place.
-        without = np.minimum(self.max_stand_ins / max(self.similar, self.max_stand_ins, _TINY), missing)
+        without = np.minimum(self.max_fallback_rate / max(self.similar, self.max_fallback_rate, _TINY), missing)
         # Of words without a similar one so many that they are this share of all eligible tokens.
         chances = without * (1 - missing) / np.maximum(missing * (1 - without), _TINY)
         chances = np.where(without == missing, 1.0, chances)

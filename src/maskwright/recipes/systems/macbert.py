@@ -45,7 +45,7 @@ REPLACEMENT = SimilarWord(
     similar=0.8,
     random=0.1,
     keep=0.1,
-    max_stand_ins=0.1,  # ymcui/MacBERT issue 9
+    max_fallback_rate=0.1,  # ymcui/MacBERT issue 9
     # The authors used the toolkit Synonyms, whose vectors need a license key and a download. Here similar words are
     # learned from the corpus; with a file of vectors or synonyms: --set replacement.table.source=FILE
 )

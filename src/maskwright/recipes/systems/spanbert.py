@@ -47,7 +47,7 @@ REPLACEMENT = MaskRandomKeep(
 
 OBJECTIVES = (
     MaskedLanguageModeling(),
-    SpanBoundaryObjective(max_places=20),  # the README's command says 15: --set objectives.sbo.max_places=15
+    SpanBoundaryObjective(max_tokens=20),  # the README's command says 15: --set objectives.sbo.max_tokens=15
 )
 
 TRAINING = Training(
