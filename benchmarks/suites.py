@@ -204,6 +204,9 @@ _LENGTHS = {
     "1 x 16": np.array([16]),
     "1 x 128": np.array([128]),
     "32 texts": texts.natural_lengths(32),
+    "1 x 512": np.array([512]),
+    "1 x 2048": np.array([2048]),
+    "1 x 8192": np.array([8192]),
 }
 
 
@@ -211,16 +214,17 @@ def inference(settings: Settings) -> Iterator[Table]:
     """Measure fill-mask and embed: calls as users write them, tokenizing included; random weights."""
     engines = {HF: "torch", "ONNX Runtime": "onnxruntime", "OpenVINO": "openvino"}
     for size, model in _sizes(settings, ("base",)):
-        task = prepare(settings, model)
+        longest = 8192 if model.recipe.startswith("modernbert") else 512
+        task = prepare(settings, model, overrides=[f"encoder.max_positions={longest}"])
         vocabulary = 300 if settings.quick else model.vocabulary
         for case, lengths in _LENGTHS.items():
             for work in ("fill-mask", "embed"):
-                if not (settings.wants(case) or settings.wants(work)):
+                if not (settings.wants(case) or settings.wants(work)) or max(lengths) > longest:
                     continue
                 inputs = texts.texts(lengths, vocabulary)
                 if work == "fill-mask":
                     inputs = [" ".join(["[MASK]", *text.split(" ")[1:]]) for text in inputs]
-                calls = 1 if settings.quick or len(inputs) > 1 else 10
+                calls = 1 if settings.quick or sum(lengths) > 1000 else 10
                 options = {"model": str(task.folder / "start"), "task": work, "texts": inputs, "calls": calls}
                 contenders = [
                     _contender(f"{OWN}, {precision}", "ours:Inference", options, precision=precision)

@@ -40,7 +40,14 @@ SHAPES = {
     "modernbert": {
         **{"norm_placement": "pre", "feed_forward": "gated", "positions": "rotary", "type_vocab_size": 0},
         **{"norm_bias": False, "dense_bias": False, "attention_window": 8, "hidden_activation": "gelu"},
+        **{"first_attention_norm": False, "num_heads": 2, "rope_theta": 160_000.0, "num_layers": 4},
     },
+    "last layer with a window": {
+        **{"norm_placement": "pre", "positions": "rotary", "attention_window": 3, "num_heads": 1},
+        **{"intermediate_size": 400, "sharing": "attention"},
+    },
+    "gated post-norm": {"feed_forward": "gated", "attention_window": 20, "hidden_activation": "relu"},
+    "narrow rotary heads": {"positions": "rotary"},
     "narrow heads": {"num_heads": 8, "intermediate_size": 100},
     "shared ffn": {"sharing": "ffn", "num_groups": 2, "embedding_projection": "always"},
 }
@@ -51,7 +58,7 @@ ROUNDED: dict[MatmulPrecision, tuple[float, float]] = {
     "bf16": (0.05, 0.999),
     "int8": (0.08, 0.998),
 }
-NOT_IN_C = ("modernbert", "narrow heads")
+NOT_IN_C = ("narrow heads", "narrow rotary heads")
 LENGTHS = [7, 3, 40, 12, 1, 25]
 
 in_c = pytest.mark.parametrize(
@@ -137,8 +144,9 @@ def test_shapes_and_settings_that_c_does_not_support_use_the_modules() -> None:
         torch.testing.assert_close(model(batch), odd(batch).hidden)
     with use_kernels(False):
         assert InferenceEncoder(encoder("bert"), "fp32").layers is None
-    wide = [ops.Sublayer([torch.nn.Linear(16, MAX_INPUTS_INT8 + 16)], torch.nn.Linear(16, 16), torch.nn.LayerNorm(16))]
-    assert ops.inference_layers(wide, wide, [(0, 0)], num_heads=1, activation="relu", precision="int8") is None
+    inner, one = MAX_INPUTS_INT8 + 16, ops.InferenceLayer(0, 0)
+    wide = [ops.Sublayer([torch.nn.Linear(16, inner)], torch.nn.Linear(inner, 16), torch.nn.LayerNorm(16))]
+    assert ops.inference_layers(wide, wide, [one], num_heads=1, activation="relu", precision="int8") is None
 
 
 # --- PyTorch's int8
@@ -195,28 +203,47 @@ def by_formula(model: Encoder, ids: NDArray[np.int64], precision: str) -> Array:
         hidden = model.embed(text_batch.batch, None).double().numpy()
 
     def dense(layer: torch.nn.Linear, values: Array) -> Array:
-        weight, bias = layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy()
+        weight = layer.weight.detach().double().numpy()
+        bias = 0.0 if layer.bias is None else layer.bias.detach().double().numpy()
         if precision == "fp32":
             return values @ weight.T + bias
         return np.stack([quantized_weights(weight) @ quantized(token) for token in values]) + bias
 
-    def norm(layer: torch.nn.LayerNorm, values: Array) -> Array:
-        weight, bias = layer.weight.detach().double(), layer.bias.detach().double()
+    def norm(layer: torch.nn.LayerNorm | None, values: Array) -> Array:
+        if layer is None:
+            return values
+        weight, bias = (None if each is None else each.detach().double() for each in (layer.weight, layer.bias))
         return F.layer_norm(torch.from_numpy(values), layer.normalized_shape, weight, bias, layer.eps).numpy()
 
-    for attention, ffn in model.plan:
+    def rotated(values: Array, theta: float) -> Array:
+        half = values.shape[1] // 2
+        turns = np.exp(1j * np.outer(np.arange(len(values)), theta ** -(np.arange(half) / half)))
+        turned = (values[:, :half] + 1j * values[:, half:]) * turns
+        return np.concatenate([turned.real, turned.imag], 1)
+
+    is_pre, distance = config.norm_placement == "pre", np.abs(np.subtract.outer(*[np.arange(len(ids))] * 2))
+    for layer, (attention, ffn) in enumerate(model.plan):
         block, feed_forward = model.attention_blocks[attention], model.ffn_blocks[ffn]
+        values = norm(block.norm, hidden) if is_pre else hidden
         queries, keys, values = (
-            np.split(dense(layer, hidden), config.num_heads, 1) for layer in (block.query, block.key, block.value)
+            np.split(dense(each, values), config.num_heads, 1) for each in (block.query, block.key, block.value)
         )
-        context = []
+        context, window = [], config.window(layer)
         for q, k, v in zip(queries, keys, values, strict=True):
-            shares = np.exp(q @ k.T / np.sqrt(q.shape[1]))
+            if config.positions == "rotary":
+                q, k = (rotated(each, config.theta(layer)) for each in (q, k))
+            shares = np.exp(q @ k.T / np.sqrt(q.shape[1])) * (window is None or distance <= window)
             context.append(shares / shares.sum(1, keepdims=True) @ v)
-        hidden = norm(block.norm, dense(block.output, np.concatenate(context, 1)) + hidden)
-        inner = ops.activation(config.hidden_activation, torch.from_numpy(dense(feed_forward.dense_in, hidden))).numpy()
-        hidden = norm(feed_forward.norm, dense(feed_forward.dense_out, inner) + hidden)
-    return hidden
+        hidden = dense(block.output, np.concatenate(context, 1)) + hidden
+        hidden = values = hidden if is_pre else norm(block.norm, hidden)
+        inner = dense(feed_forward.dense_in, norm(feed_forward.norm, values) if is_pre else values)
+        gate = 1.0
+        if config.feed_forward == "gated":
+            inner, gate = np.split(inner, 2, 1)
+        inner = ops.activation(config.hidden_activation, torch.from_numpy(np.ascontiguousarray(inner))).numpy() * gate
+        hidden = dense(feed_forward.dense_out, inner) + hidden
+        hidden = hidden if is_pre else norm(feed_forward.norm, hidden)
+    return norm(model.final_norm, hidden)
 
 
 @in_c
@@ -242,16 +269,18 @@ class TestInC:
         allowed = {"fp32": 1e-5, "int8": 0.02}[precision]
         assert not len(error) or error.max() <= allowed * wanted.abs().max()
 
-    def test_a_text_does_not_depend_on_the_rest_of_its_batch(self, precision: ops.Precision) -> None:
-        model = compiled(encoder("bert"), precision)
+    @pytest.mark.parametrize("name", ["bert", "modernbert"])
+    def test_a_text_does_not_depend_on_the_rest_of_its_batch(self, precision: ops.Precision, name: str) -> None:
+        model = compiled(encoder(name), precision)
         together = batch_of(LENGTHS)
         actual = model(together.batch)
         for text, start in zip(together.texts, together.starts, strict=True):
             (alone,) = batches([texts(LENGTHS)[text]], tokens=1000, device=CPU)
             assert torch.equal(actual[start : start + LENGTHS[text]], model(alone.batch))
 
-    def test_threads_and_output_positions_change_no_bit(self, precision: ops.Precision) -> None:
-        model, batch = compiled(encoder("ernie"), precision), batch_of([17, 3, 30]).batch
+    @pytest.mark.parametrize("name", ["ernie", "modernbert", "last layer with a window"])
+    def test_threads_and_output_positions_change_no_bit(self, precision: ops.Precision, name: str) -> None:
+        model, batch = compiled(encoder(name), precision), batch_of([17, 3, 30]).batch
         every = torch.cat([torch.arange(50).flip(0), torch.arange(50)])
         outputs = []
         for threads in (1, 2, 3, 16):
@@ -312,6 +341,10 @@ class TestInC:
             {"hidden_size": 48, "num_heads": 3, "intermediate_size": 16},
             {"hidden_size": 80, "num_heads": 1, "intermediate_size": 336, "num_layers": 1},
             {"hidden_size": 128, "num_heads": 2, "intermediate_size": 1040, "max_positions": 530},
+            {
+                **{"hidden_size": 96, "num_heads": 1, "intermediate_size": 144, "max_positions": 300},
+                **{"positions": "rotary", "attention_window": 64, "norm_placement": "pre", "feed_forward": "gated"},
+            },
         ],
         ids=str,
     )
@@ -344,7 +377,7 @@ class TestInC:
         layers = ops.inference_layers(
             [ops.Sublayer([identity] * 3, identity, norm)],
             [ops.Sublayer([dense_in], dense_out, norm)],
-            [(0, 0)],
+            [ops.InferenceLayer(0, 0)],
             num_heads=1,
             activation=name,
             precision=precision,

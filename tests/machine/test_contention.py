@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -98,6 +99,15 @@ def test_the_load_of_others_is_that_of_the_last_half_second_or_of_now(monkeypatc
     readings.append(START)
     clock[0] += 60
     assert load.cores() == 3.0  # an average over a minute would say nothing about now
+
+
+def test_running_threads_of_this_process_are_not_those_of_others(tmp_path: Path) -> None:
+    (tmp_path / "loadavg").write_text("2.10 1.00 0.50 5/321 99\n")
+    for task, state in {"10": "R", "11": "R", "12": "S"}.items():
+        (tmp_path / "self/task" / task).mkdir(parents=True)
+        (tmp_path / "self/task" / task / "stat").write_text(f"{task} (a (name) R) {state} 1 2 3\n")
+    assert contention._runnable_others(tmp_path) == 3.0
+    assert contention._runnable_others(tmp_path / "absent") == 0.0
 
 
 def test_a_busy_process_is_seen_at_once() -> None:

@@ -12,7 +12,14 @@ from maskwright.kernels import row_attention
 from maskwright.kernels.activations import activation
 from maskwright.kernels.copying import summed_copying_cross_entropy
 from maskwright.kernels.cpu import attention as cpu_attention
-from maskwright.kernels.cpu.encoder import InferenceLayers, Precision, Sublayer, inference_layers, inference_problem
+from maskwright.kernels.cpu.encoder import (
+    InferenceLayer,
+    InferenceLayers,
+    Precision,
+    Sublayer,
+    inference_layers,
+    inference_problem,
+)
 from maskwright.kernels.cpu.int8_linear import Int8Linear, int8_problem
 from maskwright.kernels.cpu.linear import feed_forward, gated_feed_forward, linear_qkv, pad_to_few_sizes
 from maskwright.kernels.cuda import attention as cuda_attention
@@ -27,6 +34,7 @@ from maskwright.kernels.vocabulary_losses import LogitParts, summed_cross_entrop
 __all__ = [
     "DropoutKey",
     "DropoutMask",
+    "InferenceLayer",
     "InferenceLayers",
     "Int8Linear",
     "LogitParts",

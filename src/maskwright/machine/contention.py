@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -51,7 +52,7 @@ def is_contended(before: CpuTimes | None, after: CpuTimes | None, cores: int, wa
 class OtherLoad:
     """The cores that other processes use: over the last half second of CPU time.
 
-    After two seconds without a call it is the number of other runnable threads, for a tenth of a second.
+    After two seconds without a call it is the number of their runnable threads, for a tenth of a second.
     """
 
     def __init__(self) -> None:
@@ -75,10 +76,18 @@ class OtherLoad:
         return self._cores
 
 
-def _runnable_others() -> float:
-    """Return the number of other threads that run or wait for a core at this moment; 0 if the system does not say."""
-    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/loadavg", encoding="ascii") as file:
-        return max(0.0, float(file.read().split()[3].partition("/")[0]) - 1)
+def _runnable_others(proc: Path = Path("/proc")) -> float:
+    """Return the number of threads of other processes that run or wait for a core at this moment; 0 if unknown.
+
+    Threads of this process, which spin for a while after its last matmul, do not count.
+    """
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        runnable = int((proc / "loadavg").read_text(encoding="ascii").split()[3].partition("/")[0])
+        states = [
+            path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
+            for path in (proc / "self/task").glob("*/stat")
+        ]
+        return max(0.0, runnable - states.count("R"))
     return 0.0
 
 

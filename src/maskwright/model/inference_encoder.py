@@ -12,6 +12,7 @@ from maskwright.core.types import MatmulPrecision
 from maskwright.kernels import ops
 from maskwright.machine.threads import inference_threads
 from maskwright.model.encoder import Encoder
+from maskwright.model.rotary import Rotation
 from maskwright.model.sizes import flops_per_token
 from maskwright.model.sublayers import FeedForward, SelfAttention
 
@@ -39,7 +40,8 @@ class InferenceEncoder:
         with torch.inference_mode(), inference_threads(flops, batch.ids.device, self.precision):
             if self.layers is not None:
                 hidden = self._encoder.embed(batch, None)
-                return self.layers(hidden, ops.Sequences(batch.cu_seqlens, batch.max_seqlen), output_positions)
+                sequences = ops.Sequences(batch.cu_seqlens, batch.max_seqlen)
+                return self.layers(hidden, sequences, output_positions, batch.position_ids)
             with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
                 return self._encoder.encode(batch, output_positions).float()
 
@@ -62,19 +64,22 @@ def _bf16_weights(layer: nn.Linear) -> nn.Linear:
 
 def _layers(encoder: Encoder, precision: ops.Precision) -> ops.InferenceLayers | None:
     config = encoder.config
-    plain = config.norm_placement == "post", config.feed_forward == "dense", config.positions == "absolute"
-    if not all(plain) or not config.norm_bias or not config.dense_bias or config.attention_window is not None:
-        return None  # The C code computes post-norm layers with biases only.
     attention = [cast(SelfAttention, each) for each in encoder.attention_blocks]
     feed_forward = [cast(FeedForward, each) for each in encoder.ffn_blocks]
+    rotations: dict[float, Tensor] = {}
+    if config.positions == "rotary":
+        positions = torch.arange(config.max_positions)
+        for theta in {config.theta(layer) for layer in range(config.num_layers)}:
+            rotations[theta] = torch.cat(Rotation.at(positions, config.head_size, theta), -1).flatten(1)
     return ops.inference_layers(
+        [ops.Sublayer((each.query, each.key, each.value), each.output, each.norm) for each in attention],
+        [ops.Sublayer((each.dense_in,), each.dense_out, each.norm) for each in feed_forward],
         [
-            ops.Sublayer((each.query, each.key, each.value), each.output, cast(nn.LayerNorm, each.norm))
-            for each in attention
+            ops.InferenceLayer(*sublayers, config.window(layer), rotations.get(config.theta(layer)))
+            for layer, sublayers in enumerate(encoder.plan)
         ],
-        [ops.Sublayer((each.dense_in,), each.dense_out, cast(nn.LayerNorm, each.norm)) for each in feed_forward],
-        encoder.plan,
-        num_heads=encoder.config.num_heads,
-        activation=encoder.config.hidden_activation,
+        num_heads=config.num_heads,
+        activation=config.hidden_activation,
         precision=precision,
+        final_norm=encoder.final_norm,
     )

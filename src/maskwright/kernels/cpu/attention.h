@@ -24,6 +24,13 @@ typedef struct {
     float highest, factor;
 } Softmax;
 
+/* Which keys a query attends to: those at most `reach` tokens away. */
+typedef struct {
+    int64_t reach;
+    const int64_t *positions; /* of the queries, counted like `first`, the position of the first key */
+    int64_t first;
+} Window;
+
 /* Which probabilities are dropped: `DropoutMask.bits` of dropout.py. */
 typedef struct {
     const int64_t *rows, *columns; /* the numbers of the table; NULL drops nothing */
@@ -102,15 +109,16 @@ TILE(tile1, 1)
 TILE(tile2, 2)
 TILE(tile3, 3)
 
-/* to (ROWS x width) = left (ROWS x k) right (k x width); width in whole registers, rows of right and to side by side. */
+/* to (ROWS x width) = left (ROWS x k) right (k x width); width in whole registers, `stride` numbers from row to row of
+   right and to. */
 static inline void multiply(const float *left, int64_t down, int64_t across, const float *right, int64_t width,
-                            int64_t k, float *to, int adds) {
+                            int64_t stride, int64_t k, float *to, int adds) {
     int64_t at = 0;
     /* Four registers are better two and two than three and one. */
     for (; width - at >= 3 * LANES && width - at != 4 * LANES; at += 3 * LANES)
-        tile3(left, down, across, right + at, width, k, to + at, adds);
-    for (; width - at >= 2 * LANES; at += 2 * LANES) tile2(left, down, across, right + at, width, k, to + at, adds);
-    if (at < width) tile1(left, down, across, right + at, width, k, to + at, adds);
+        tile3(left, down, across, right + at, stride, k, to + at, adds);
+    for (; width - at >= 2 * LANES; at += 2 * LANES) tile2(left, down, across, right + at, stride, k, to + at, adds);
+    if (at < width) tile1(left, down, across, right + at, stride, k, to + at, adds);
 }
 
 /* --- dropout */
@@ -164,10 +172,23 @@ static inline v16 exponential_of(v16 scores, float highest, float alpha) {
     return exponential(larger(all(LEAST), (scores - all(highest)) * all(alpha)));
 }
 
-/* `softmax` has `heads` numbers from query to query; NULL where no backward pass follows. */
+/* The keys that a query of a window attends to: from `begin` to before `end`. */
+typedef struct {
+    int64_t begin, end;
+} Span;
+
+static inline Span span_of(const Window *window, int64_t query, int64_t n) {
+    if (!window) return (Span){0, n};
+    int64_t at = window->positions ? window->positions[query] - window->first : query;
+    int64_t begin = at - window->reach, end = at + window->reach + 1;
+    return (Span){begin < 0 ? 0 : begin, end > n ? n : end};
+}
+
+/* `softmax` has `heads` numbers from query to query; NULL where no backward pass follows. `window` is NULL for all
+   keys. */
 static void attend_head(Values queries, int64_t m, Values keys, Values values, int64_t n, int64_t d,
-                        const Dropout *dropout, float *context, int64_t stride, Softmax *softmax, int64_t heads,
-                        float *workspace) {
+                        const Window *window, const Dropout *dropout, float *context, int64_t stride, Softmax *softmax,
+                        int64_t heads, float *workspace) {
     int64_t wide = whole_registers(n);
     float *q = workspace, *v = q + ROWS * d, *transposed = v + d * wide, *scores = transposed + d * wide;
     int64_t *numbers = (int64_t *)(scores + ROWS * wide);
@@ -176,17 +197,25 @@ static void attend_head(Values queries, int64_t m, Values keys, Values values, i
     transpose(keys, n, d, transposed);
     for (int64_t first = 0; first < m; first += ROWS) {
         int64_t rows = m - first < ROWS ? m - first : ROWS;
+        Span spans[ROWS], all_keys = span_of(window, first, n);
+        for (int64_t row = 0; row < rows; row++) {
+            spans[row] = span_of(window, first + row, n);
+            if (spans[row].begin < all_keys.begin) all_keys.begin = spans[row].begin;
+            if (spans[row].end > all_keys.end) all_keys.end = spans[row].end;
+        }
+        int64_t begin = all_keys.begin / LANES * LANES, end = whole_registers(all_keys.end);
         copy_tokens(queries, first, rows, ROWS, d, q);
-        multiply(q, d, 1, transposed, wide, d, scores, 0);
+        multiply(q, d, 1, transposed + begin, end - begin, wide, d, scores + begin, 0);
         float factors[ROWS] = {0};
         for (int64_t row = 0; row < rows; row++) {
             float *of = scores + row * wide;
-            for (int64_t key = n; key < wide; key++) of[key] = -INFINITY;
-            v16 most = load(of), sum = all(0.0f);
-            for (int64_t key = LANES; key < wide; key += LANES) most = larger(most, load(of + key));
+            for (int64_t key = begin; key < spans[row].begin; key++) of[key] = -INFINITY;
+            for (int64_t key = spans[row].end; key < end; key++) of[key] = -INFINITY;
+            v16 most = load(of + begin), sum = all(0.0f);
+            for (int64_t key = begin + LANES; key < end; key += LANES) most = larger(most, load(of + key));
             float peak = highest(most);
             const int16_t *bits = dropout->rows ? bits_of(dropout, first + row, n, numbers) : NULL;
-            for (int64_t key = 0; key < wide; key += LANES) {
+            for (int64_t key = begin; key < end; key += LANES) {
                 v16 e = exponential_of(load(of + key), peak, alpha);
                 sum += e;
                 store(of + key, bits ? only(kept(bits + key, dropout), e) : e);
@@ -195,7 +224,7 @@ static void attend_head(Values queries, int64_t m, Values keys, Values values, i
             factors[row] = factor * dropout->scale;
             if (softmax) softmax[(first + row) * heads] = (Softmax){peak, factor};
         }
-        multiply(scores, wide, 1, v, d, n, q, 0);
+        multiply(scores + begin, wide, 1, v + begin * d, d, d, all_keys.end - begin, q, 0);
         for (int64_t row = 0; row < rows; row++)
             for (int64_t i = 0; i < d; i += LANES)
                 store(context + (first + row) * stride + i, load(q + row * d + i) * all(factors[row]));
@@ -223,8 +252,8 @@ static void attend_head_backward(Values queries, Values keys, Values values, Val
         int64_t count = n - begin < CHUNK ? n - begin : CHUNK;
         for (int64_t first = 0; first < count; first += ROWS) {
             float *p = probabilities + first * wide, *s = scores_grad + first * wide;
-            multiply(q + (begin + first) * d, d, 1, keys_transposed, wide, d, p, 0);
-            multiply(g + (begin + first) * d, d, 1, values_transposed, wide, d, s, 0);
+            multiply(q + (begin + first) * d, d, 1, keys_transposed, wide, wide, d, p, 0);
+            multiply(g + (begin + first) * d, d, 1, values_transposed, wide, wide, d, s, 0);
             for (int64_t row = 0; row < ROWS && first + row < count; row++, p += wide, s += wide) {
                 int64_t query = begin + first + row;
                 Softmax of = softmax[query * heads];
@@ -248,14 +277,14 @@ static void attend_head_backward(Values queries, Values keys, Values values, Val
                     store(p + key, larger(all(0.0f), probability) * all(dropout->scale));
                 }
             }
-            multiply(scores_grad + first * wide, wide, 1, k, d, n, of_queries, 0);
+            multiply(scores_grad + first * wide, wide, 1, k, d, d, n, of_queries, 0);
             for (int64_t row = 0; row < ROWS && first + row < count; row++)
                 for (int64_t i = 0; i < d; i += LANES)
                     store(query_grad + (begin + first + row) * stride + i, load(of_queries + row * d + i) * all(alpha));
         }
         for (int64_t key = 0; key < n; key += ROWS) {
-            multiply(probabilities + key, 1, wide, g + begin * d, d, count, of_values + key * d, begin > 0);
-            multiply(scores_grad + key, 1, wide, q + begin * d, d, count, of_keys + key * d, begin > 0);
+            multiply(probabilities + key, 1, wide, g + begin * d, d, d, count, of_values + key * d, begin > 0);
+            multiply(scores_grad + key, 1, wide, q + begin * d, d, d, count, of_keys + key * d, begin > 0);
         }
     }
     for (int64_t token = 0; token < n; token++)

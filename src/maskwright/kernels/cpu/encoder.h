@@ -1,5 +1,6 @@
-/* The layers of an encoder for inference: all but the dense layers, which `int8.c` and `fp32.c` bring, each in its
-   precision (`prepare_token`, `compute`). Compiled and called by `encoder.py`, which also defines the structures.
+/* The layers of an encoder for inference, post-norm or pre-norm: all but the dense layers, which `int8.c` and `fp32.c`
+   bring, each in its precision (`prepare_token`, `compute`). Compiled and called by `encoder.py`, which also defines the
+   structures.
 
    Bias, activation, residual and LayerNorm of a product are computed while its numbers are in a register or in L1;
    that, and not the product itself, is what is faster here than a chain of library calls.
@@ -20,24 +21,30 @@ typedef struct {
 } Dense;
 
 typedef struct {
-    const float *weight, *bias;
+    const float *weight, *bias; /* NULL for no norm */
 } Norm;
 
 typedef struct {
-    Dense first, second; /* attention: queries, keys and values; output. Feed-forward: in; out */
+    Dense first, second; /* attention: queries, keys and values; output. Feed-forward: in (gated: and gate); out */
     Norm norm;
 } Sublayer;
 
 typedef struct {
     const Sublayer *attention, *ffn;
-    const int64_t *attention_plan, *ffn_plan; /* which sublayer each layer uses */
+    /* By layer: its sublayers; tokens to either side that are attended to, -1 for all; cosines and sines of a head's
+       angles for each position, NULL for no rotary positions. */
+    const int64_t *attention_plan, *ffn_plan, *windows;
+    const float *const *rotations;
+    Norm final; /* after the last layer; pre-norm only */
     int64_t layers, width, inner, heads, activation; /* widths and a head's size are multiples of 16 */
+    int64_t is_pre_norm, is_gated;
     float epsilon;
 } Encoder;
 
 typedef struct {
     const int64_t *cu_seqlens; /* boundaries of the sequences */
     const int64_t *outputs;    /* output positions: the tokens that the last layer computes; NULL for all */
+    const int64_t *positions;  /* of the tokens, in the rotations; NULL without */
     float *hidden;             /* tokens x width; overwritten */
     float *result;             /* output positions x width */
     int64_t tokens, sequences, longest, num_outputs;
@@ -51,8 +58,9 @@ typedef struct {
 
 /* Of the larger of tokens and output positions. */
 typedef struct {
-    float *projected;       /* 3 x width */
+    float *projected;       /* 3 x width; gated: no less than 2 x inner */
     float *context, *other; /* width */
+    float *normed;          /* width; pre-norm only */
     float *inner;           /* inner, and no less than width */
     float *scores;          /* each thread's own: `attention_workspace` */
     int8_t *quantized;      /* the larger of inner and width; only for 8-bit products, like the next */
@@ -102,7 +110,7 @@ static void prepare(const float *values, int64_t tokens, int64_t width, const Wo
     for (int64_t token = 0; token < tokens; token++) prepare_token(values + token * width, width, workspace, token);
 }
 
-static void normalize_token(float *values, int64_t width, const Norm *norm, float epsilon) {
+static void normalize_token(const float *values, int64_t width, const Norm *norm, float epsilon, float *to) {
     v16 sum = all(0.0f), squares = all(0.0f);
     for (int64_t i = 0; i < width; i += LANES) sum += load(values + i);
     v16 mean = all(total(sum) / (float)width);
@@ -110,17 +118,53 @@ static void normalize_token(float *values, int64_t width, const Norm *norm, floa
     v16 scale = all(1.0f / sqrtf(total(squares) / (float)width + epsilon));
     for (int64_t i = 0; i < width; i += LANES) {
         v16 normal = (load(values + i) - mean) * scale;
-        store(values + i, normal * load(norm->weight + i) + load(norm->bias + i));
+        store(to + i, normal * load(norm->weight + i) + load(norm->bias + i));
     }
 }
 
-static void normalize_and_prepare(float *values, int64_t tokens, const Encoder *encoder, const Norm *norm,
-                                  const Workspace *workspace) {
+/* Return the normalized values, at `to`; without a norm, the values themselves. */
+static const float *normalize_and_prepare(const float *values, int64_t tokens, const Encoder *encoder, const Norm *norm,
+                                          const Workspace *workspace, float *to) {
+    int64_t width = encoder->width;
+    if (!norm->weight) {
+        prepare(values, tokens, width, workspace);
+        return values;
+    }
 #pragma omp for schedule(static)
     for (int64_t token = 0; token < tokens; token++) {
-        float *of_token = values + token * encoder->width;
-        normalize_token(of_token, encoder->width, norm, encoder->epsilon);
-        if (PREPARES) prepare_token(of_token, encoder->width, workspace, token);
+        normalize_token(values + token * width, width, norm, encoder->epsilon, to + token * width);
+        if (PREPARES) prepare_token(to + token * width, width, workspace, token);
+    }
+    return to;
+}
+
+/* Multiply the activations of the first half of `projected` with the second half. */
+static void gate_and_prepare(int64_t tokens, const Encoder *encoder, const Workspace *workspace) {
+    int64_t inner = encoder->inner;
+#pragma omp for schedule(static)
+    for (int64_t token = 0; token < tokens; token++) {
+        const float *from = workspace->projected + token * 2 * inner;
+        float *to = workspace->inner + token * inner;
+        for (int64_t i = 0; i < inner; i += LANES)
+            store(to + i, activated(load(from + i), encoder->activation) * load(from + inner + i));
+        if (PREPARES) prepare_token(to, inner, workspace, token);
+    }
+}
+
+/* Rotate queries and keys by their positions (Su et al. 2021): numbers i and i + size/2 of a head together. */
+static void rotate(const Encoder *encoder, const Batch *batch, const float *rotation, float *projected) {
+    int64_t size = encoder->width / encoder->heads, half = size / 2;
+    if (!rotation) return;
+#pragma omp for schedule(static)
+    for (int64_t token = 0; token < batch->tokens; token++) {
+        const float *cosines = rotation + batch->positions[token] * size, *sines = cosines + half;
+        float *first = projected + token * 3 * encoder->width;
+        for (int64_t head = 0; head < 2 * encoder->heads; head++, first += size)
+            for (int64_t i = 0; i < half; i += LANES) {
+                v16 a = load(first + i), b = load(first + half + i), c = load(cosines + i), d = load(sines + i);
+                store(first + i, a * c - b * d);
+                store(first + half + i, b * c + a * d);
+            }
     }
 }
 
@@ -131,17 +175,20 @@ typedef struct {
     const float *queries, *keys, *values;
     int64_t query_stride, stride; /* numbers from token to token */
     float *context;               /* queries x width */
+    int64_t window;               /* -1 for none */
 } Attention;
 
-/* One head of `count` queries of one sequence, from `query` on. */
+/* One head of `count` queries of one sequence, from `query` on; `positions` are those of all queries in the batch, NULL
+   for a sequence's own tokens. */
 static void attend(const Attention *a, const Encoder *encoder, const Batch *batch, const Workspace *workspace,
-                   int64_t query, int64_t count, int64_t sequence, int64_t head) {
+                   int64_t query, int64_t count, const int64_t *positions, int64_t sequence, int64_t head) {
     int64_t size = encoder->width / encoder->heads, i = head * size;
     int64_t first = batch->cu_seqlens[sequence], n = batch->cu_seqlens[sequence + 1] - first;
     Values queries = {a->queries + query * a->query_stride + i, a->query_stride};
     Values keys = {a->keys + first * a->stride + i, a->stride}, values = {a->values + first * a->stride + i, a->stride};
     Dropout none = {.scale = 1.0f};
-    attend_head(queries, count, keys, values, n, size, &none, a->context + query * encoder->width + i, encoder->width,
+    Window window = {a->window, positions ? positions + query : NULL, first};
+    attend_head(queries, count, keys, values, n, size, a->window < 0 ? NULL : &window, &none, a->context + query * encoder->width + i, encoder->width,
                 NULL, 0, workspace->scores + omp_get_thread_num() * attention_workspace(size, batch->longest));
 }
 
@@ -150,7 +197,7 @@ static void attend_all(const Attention *a, const Encoder *encoder, const Batch *
     for (int64_t sequence = 0; sequence < batch->sequences; sequence++)
         for (int64_t head = 0; head < encoder->heads; head++) {
             int64_t first = batch->cu_seqlens[sequence], count = batch->cu_seqlens[sequence + 1] - first;
-            attend(a, encoder, batch, workspace, first, count, sequence, head);
+            attend(a, encoder, batch, workspace, first, count, NULL, sequence, head);
         }
 }
 
@@ -172,7 +219,7 @@ static void attend_outputs(const Attention *a, const Encoder *encoder, const Bat
             int64_t sequence = sequence_of(batch, batch->outputs[first]), end = first + 1;
             if (first && sequence_of(batch, batch->outputs[first - 1]) == sequence) continue;
             while (end < batch->num_outputs && sequence_of(batch, batch->outputs[end]) == sequence) end++;
-            attend(a, encoder, batch, workspace, first, end - first, sequence, head);
+            attend(a, encoder, batch, workspace, first, end - first, batch->outputs, sequence, head);
         }
 }
 
@@ -184,50 +231,57 @@ static void gather(const Batch *batch, const float *from, int64_t stride, int64_
             store(to + token * width + i, load(from + batch->outputs[token] * stride + i));
 }
 
-/* Attention of the last layer, with the queries of the output positions only. The context is then in `inner`, the layer's
-   input at the output positions in `result`. */
-static void attend_last(const Encoder *encoder, const Batch *batch, const Workspace *workspace,
-                        const Sublayer *attention, const float *hidden) {
-    int64_t width = encoder->width;
-    float *projected = workspace->projected, *queries = workspace->other;
-    gather(batch, hidden, width, width, batch->result);
-    apply(&attention->first, &attention->second, hidden, workspace, batch->tokens, NONE, NULL, projected);
-    gather(batch, projected, 3 * width, width, queries);
-    Attention a = {queries, projected + width, projected + 2 * width, width, 3 * width, workspace->inner};
-    attend_outputs(&a, encoder, batch, workspace);
+/* Attention of a layer, from `input` to a context, which is returned. */
+static const float *attend_layer(const Encoder *encoder, const Batch *batch, const Workspace *workspace, int64_t layer,
+                                 const float *input) {
+    const Sublayer *attention = encoder->attention + encoder->attention_plan[layer];
+    int64_t width = encoder->width, window = encoder->windows[layer];
+    float *projected = workspace->projected, *context = workspace->context, *queries = workspace->other;
+    apply(&attention->first, &attention->second, input, workspace, batch->tokens, NONE, NULL, projected);
+    rotate(encoder, batch, encoder->rotations[layer], projected);
+    Attention a = {projected, projected + width, projected + 2 * width, 3 * width, 3 * width, context, window};
+    if (layer == encoder->layers - 1 && batch->outputs) {
+        /* With the queries of the output positions only. */
+        gather(batch, projected, 3 * width, width, queries);
+        a.queries = queries, a.query_stride = width;
+        attend_outputs(&a, encoder, batch, workspace);
+    } else attend_all(&a, encoder, batch, workspace);
+    return context;
 }
 
 /* Compute all layers. The last hidden states are then in `hidden`, or those of the output positions in `result`. */
 void encode(const Encoder *encoder, const Batch *batch, const Workspace *workspace, int threads) {
-    float *hidden = batch->hidden, *other = workspace->other;
-    int64_t width = encoder->width, tokens = batch->tokens;
-#pragma omp parallel num_threads(threads) firstprivate(hidden, other, tokens)
+    float *hidden = batch->hidden, *other = workspace->other, *inner = workspace->inner, *normed = workspace->normed;
+    int64_t width = encoder->width, tokens = batch->tokens, pre = encoder->is_pre_norm, gated = encoder->is_gated;
+#pragma omp parallel num_threads(threads) firstprivate(hidden, tokens)
     {
-        prepare(hidden, tokens, width, workspace);
+        const Norm none = {NULL, NULL}, *norm = pre ? &encoder->attention[encoder->attention_plan[0]].norm : &none;
+        const float *input = normalize_and_prepare(hidden, tokens, encoder, norm, workspace, normed);
         for (int64_t layer = 0; layer < encoder->layers; layer++) {
             const Sublayer *attention = encoder->attention + encoder->attention_plan[layer];
             const Sublayer *ffn = encoder->ffn + encoder->ffn_plan[layer];
             int last = layer == encoder->layers - 1;
             const Sublayer *after = last ? attention : encoder->attention + encoder->attention_plan[layer + 1];
-            float *context = workspace->context;
+            const float *context = attend_layer(encoder, batch, workspace, layer, input);
             if (last && batch->outputs) {
-                attend_last(encoder, batch, workspace, attention, hidden);
-                context = workspace->inner;
+                gather(batch, hidden, width, width, batch->result);
                 hidden = batch->result;
                 tokens = batch->num_outputs;
-            } else {
-                float *projected = workspace->projected;
-                apply(&attention->first, &attention->second, hidden, workspace, tokens, NONE, NULL, projected);
-                Attention a = {projected, projected + width, projected + 2 * width, 3 * width, 3 * width, context};
-                attend_all(&a, encoder, batch, workspace);
             }
             prepare(context, tokens, width, workspace);
             apply(&attention->second, &ffn->first, context, workspace, tokens, NONE, hidden, other);
-            normalize_and_prepare(other, tokens, encoder, &attention->norm, workspace);
-            apply(&ffn->first, &ffn->second, other, workspace, tokens, encoder->activation, NULL, workspace->inner);
-            prepare(workspace->inner, tokens, encoder->inner, workspace);
-            apply(&ffn->second, &after->first, workspace->inner, workspace, tokens, NONE, other, hidden);
-            normalize_and_prepare(hidden, tokens, encoder, &ffn->norm, workspace);
+            norm = pre ? &ffn->norm : &attention->norm;
+            input = normalize_and_prepare(other, tokens, encoder, norm, workspace, pre ? normed : other);
+            if (gated) {
+                apply(&ffn->first, &ffn->second, input, workspace, tokens, NONE, NULL, workspace->projected);
+                gate_and_prepare(tokens, encoder, workspace);
+            } else {
+                apply(&ffn->first, &ffn->second, input, workspace, tokens, encoder->activation, NULL, inner);
+                prepare(inner, tokens, encoder->inner, workspace);
+            }
+            apply(&ffn->second, &after->first, inner, workspace, tokens, NONE, other, hidden);
+            norm = !pre ? &ffn->norm : last ? &encoder->final : &after->norm;
+            input = normalize_and_prepare(hidden, tokens, encoder, norm, workspace, pre && !last ? normed : hidden);
         }
     }
 }
